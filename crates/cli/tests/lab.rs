@@ -136,3 +136,29 @@ fn result_of(folder: &Path, prefix: &str) -> String {
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
+
+#[test]
+fn policies_are_compared_on_metadata_in_the_simulator() {
+    let dir = place();
+    let out = dir.path().join("arc");
+    let words = "--json arc --inodes 400 --cache-size 1M --test 1,6 --policy zol-0.6.2,zol-0.6.3 --out arc";
+    let run = || {
+        // Not there the first time.
+        let _ = fs::remove_dir_all(&out);
+        let (text, errors) = said(&lab(dir.path(), words));
+        serde_json::from_str::<serde_json::Value>(&text).expect(&errors)
+    };
+    let shown = run();
+    let runs = shown["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        assert!(run["inodes"].as_u64().unwrap() >= 400 && run["seconds"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    // The same seed is the same history.
+    assert_eq!(run(), shown);
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(report.contains("Test 6: Copying a dataset of many empty files as rsync does"), "{report}");
+    assert!(report.contains("**zol-0.6.3**"), "{report}");
+    let panels = fs::read_to_string(out.join("test1-zol-0.6.3.tsv")).unwrap();
+    assert!(panels.lines().count() > 10 && panels.starts_with("seconds\tinodes\treads\t"), "{panels}");
+}

@@ -14,7 +14,7 @@ use cenote_pool::alloc::AllocClass;
 use cenote_runtime::AbortOnDrop;
 
 use crate::engine::{Engine, Shared};
-use crate::kstat::DmuTx;
+use crate::kstat::{DmuTx, Kstats};
 use crate::room::{ASIZE_INFLATION, Accounts, Asked, Need, PATIENCE, PoolRoom, RoomState, Verdict};
 use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
@@ -164,6 +164,17 @@ impl Engine {
     /// being written included.
     pub fn set_dirty_bytes_max(&self, bytes: u64) {
         self.0.throttle.max_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What it counts.
+    pub fn kstats(&self) -> &Kstats {
+        &self.0.kstats
+    }
+
+    /// What users of each dataset that is open have done.
+    pub fn traffic(&self) -> Vec<(DatasetId, Vec<(&'static str, u64)>)> {
+        let datasets = self.0.datasets.lock();
+        datasets.iter().map(|(id, dataset)| (*id, dataset.objset.view().traffic().all())).collect()
     }
 
     /// Bytes that have changed and are not on disk yet.

@@ -10,10 +10,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cenote_format::units::{DatasetId, Txg};
+use cenote_format::units::Txg;
 use parking_lot::Mutex;
-
-use crate::engine::Engine;
 
 /// Txgs that are remembered (`zfs_txg_history`).
 const TXG_HISTORY: usize = 100;
@@ -177,18 +175,5 @@ impl Kstats {
             txgs.pop_front();
         }
         txgs.push_back(record);
-    }
-}
-
-impl Engine {
-    /// What it counts.
-    pub fn kstats(&self) -> &Kstats {
-        &self.0.kstats
-    }
-
-    /// What users of each dataset that is open have done.
-    pub fn traffic(&self) -> Vec<(DatasetId, Vec<(&'static str, u64)>)> {
-        let datasets = self.0.datasets.lock();
-        datasets.iter().map(|(id, dataset)| (*id, dataset.objset.view().traffic().all())).collect()
     }
 }

@@ -124,8 +124,8 @@ impl LiveCurve {
         Some(ratios)
     }
 
-    /// What a cache of `size_bytes` hits, from what one of `now_bytes` is known to hit: the curve says how much
-    /// more or less that is.
+    /// What a cache of `size_bytes` hits, from what one of `now_bytes` is known to hit: the curve says how
+    /// much more or less that is.
     pub fn estimate(
         &self,
         (now_bytes, now_ratio): (u64, f64),

@@ -18,5 +18,5 @@ pub use lru::Lru;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use tiny_lfu::WTinyLfu;
-pub use zfs_2014::{Arc2014, Switches};
+pub use zfs_2014::{Arc2014, Patch, Switches};
 pub use zfs_2022::Arc2022;

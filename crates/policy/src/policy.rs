@@ -7,7 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::policies::{Arc2014, Arc2022, Belady, ClassicArc, Lirs, Lru, S3Fifo, Sieve, Switches, WTinyLfu};
+use crate::policies::{
+    Arc2014, Arc2022, Belady, ClassicArc, Lirs, Lru, Patch, S3Fifo, Sieve, Switches, WTinyLfu,
+};
 
 /// A block's number: any function of its identity without collisions in practice.
 pub type BlockId = u64;
@@ -85,10 +87,11 @@ pub enum PolicyName {
     WTinyLfu,
     Lirs,
     Belady,
+    Patched(Patch),
 }
 
 impl PolicyName {
-    /// All of them, in the order in which they are shown.
+    /// All but those with a single patch of 2014, in the order in which they are shown.
     pub const ALL: [PolicyName; 10] = [
         PolicyName::Lru,
         PolicyName::Arc,
@@ -115,6 +118,7 @@ impl PolicyName {
             PolicyName::WTinyLfu => "w-tinylfu",
             PolicyName::Lirs => "lirs",
             PolicyName::Belady => "belady",
+            PolicyName::Patched(patch) => patch.name(),
         }
     }
 
@@ -142,6 +146,7 @@ impl PolicyName {
             PolicyName::WTinyLfu => "an LRU window before an LFU filter (Einziger et al., 2017)",
             PolicyName::Lirs => "by the distance between a block's two last uses (Jiang and Zhang, 2002)",
             PolicyName::Belady => "knows the future: the bound for all others",
+            PolicyName::Patched(patch) => patch.about(),
         }
     }
 
@@ -158,6 +163,7 @@ impl PolicyName {
             PolicyName::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, mean_block_bytes)),
             PolicyName::Lirs => Box::new(Lirs::new(capacity_bytes)),
             PolicyName::Belady => Box::new(Belady::new(capacity_bytes)),
+            PolicyName::Patched(patch) => Box::new(Arc2014::new(capacity_bytes, patch.switches())),
         }
     }
 }
@@ -186,7 +192,8 @@ impl FromStr for PolicyName {
     type Err = BadPolicy;
 
     fn from_str(text: &str) -> Result<PolicyName, BadPolicy> {
-        let named = PolicyName::ALL.into_iter().find(|name| name.name() == text);
+        let patched = Patch::ALL.map(PolicyName::Patched);
+        let named = PolicyName::ALL.into_iter().chain(patched).find(|name| name.name() == text);
         named.ok_or_else(|| BadPolicy::Unknown { text: text.to_owned() })
     }
 }

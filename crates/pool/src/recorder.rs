@@ -1,8 +1,8 @@
 //! Recording: everything of a kind that happens, for whoever asked for it, in the order in which it happens.
 //!
-//! Idea: a recording is a bounded list that those append to who do things, and that its owner empties. When it
-//! is full, what happens is counted instead of kept: nobody waits for a slow disk. While nobody records, it
-//! costs a look at a flag. A recording ends when its owner drops it.
+//! Idea: a recording is a bounded list that those append to who do things, and that its owner empties. When
+//! it is full, what happens is counted instead of kept: nobody waits for a slow disk. While nobody records,
+//! it costs a look at a flag. A recording ends when its owner drops it.
 //!
 //! Locking: a mutex for who records, and one for the list; both are held for an append or a look, the second
 //! within the first.

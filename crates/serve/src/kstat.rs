@@ -6,8 +6,8 @@
 //!   POOL/objset-0xID                        of a dataset that is open
 //! ```
 //!
-//! Idea: OpenZFS's names in its order, whatever is counted here: what is not, is nought. So programs that read
-//! these files find what they look for.
+//! Idea: OpenZFS's names in its order, whatever is counted here: what is not, is nought. So programs that
+//! read these files find what they look for.
 //!
 //! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
 

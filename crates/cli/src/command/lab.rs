@@ -1,6 +1,7 @@
 //! `cenote lab ...`: measure storage, keep the evidence, compare, advise, report.
 
 pub mod advise;
+pub mod arc;
 pub mod compare;
 pub mod job;
 mod live;
@@ -27,6 +28,8 @@ use crate::session::Session;
 pub enum Lab {
     /// Run a study: measure folders, files or devices, and write the report
     Run(run::Run),
+    /// Compare cache policies on metadata, in the simulator: the tests of the ARC patches of 2014
+    Arc(arc::Arc),
     /// Resume an interrupted study
     Resume(resume::Resume),
     /// Run a fio job file on a folder, file or device
@@ -46,6 +49,7 @@ impl Lab {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         match self {
             Lab::Run(run) => run.run(session).await,
+            Lab::Arc(arc) => arc.run(session).await,
             Lab::Resume(resume) => resume.run(session).await,
             Lab::Job(job) => job.run(session).await,
             Lab::Show(show) => show.run(session),

@@ -41,7 +41,7 @@ fn neighbours_that_wait_go_to_the_device_together() {
         counts
     };
     let ([alone, joined], [all, none]) = (run("128K"), run("0"));
-    assert!(none == 0 && all >= 2048, "{all} {none}");
+    assert!(none < 8 && all >= 2048, "{all} {none}");
     assert!(joined >= 16 && alone + joined < all / 4, "{alone} {joined}");
 }
 
@@ -78,8 +78,13 @@ fn kstats_have_openzfs_s_names_and_form() {
     let bench = Bench::new(&["a"]);
     bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
     fs::write(bench.path("mnt/x"), vec![7; 1 << 20]).unwrap();
-    fs::File::open(bench.path("mnt/x")).unwrap().sync_all().unwrap();
-    assert_eq!(fs::read(bench.path("mnt/x")).unwrap().len(), 1 << 20);
+    // The first commit of a dataset is a txg.
+    for _ in 0..2 {
+        let file = fs::OpenOptions::new().append(true).open(bench.path("mnt/x")).unwrap();
+        std::io::Write::write_all(&mut &file, &[7; 4096]).unwrap();
+        file.sync_all().unwrap();
+    }
+    assert_eq!(fs::read(bench.path("mnt/x")).unwrap().len(), (1 << 20) + 8192);
     fs::remove_file(bench.path("mnt/x")).unwrap();
     bench.done("zpool sync tank");
 

@@ -62,6 +62,77 @@ impl Switches {
     };
 }
 
+/// The patches of report 001 ("performance work targeted for the ZFS on Linux implementation"), each by
+/// itself on top of 0.6.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // `Patch::about` says what they are
+pub enum Patch {
+    Growth,
+    Bounds,
+    Dampener,
+    MetaUsed,
+    MetaFirst,
+    Split,
+    AllSix,
+}
+
+impl Patch {
+    /// All of them, in the order of the report; then the six together.
+    pub const ALL: [Patch; 7] = [
+        Patch::Growth,
+        Patch::Bounds,
+        Patch::Dampener,
+        Patch::MetaUsed,
+        Patch::MetaFirst,
+        Patch::Split,
+        Patch::AllSix,
+    ];
+
+    /// The name of the policy on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Patch::Growth => "zol-0.6.2+growth",
+            Patch::Bounds => "zol-0.6.2+bounds",
+            Patch::Dampener => "zol-0.6.2+dampener",
+            Patch::MetaUsed => "zol-0.6.2+meta-used",
+            Patch::MetaFirst => "zol-0.6.2+meta-first",
+            Patch::Split => "zol-0.6.2+split",
+            Patch::AllSix => "zol-0.6.2+six",
+        }
+    }
+
+    /// What it does.
+    pub fn about(self) -> &'static str {
+        match self {
+            Patch::Growth => "22be556: no aggressive growth of arc_p",
+            Patch::Bounds => "5694b53: arc_p may drop to zero or grow to arc_c",
+            Patch::Dampener => "517a0bc: no dampener of arc_p",
+            Patch::MetaUsed => "2d1f779: arc_adjust without arc_meta_used",
+            Patch::MetaFirst => "32a96d6: data is evicted before metadata",
+            Patch::Split => "b3b7236: data and metadata are counted apart",
+            Patch::AllSix => "these six together",
+        }
+    }
+
+    /// ZFS on Linux 0.6.2 with it.
+    pub fn switches(self) -> Switches {
+        let old = Switches::ZOL_0_6_2;
+        match self {
+            Patch::Growth => Switches { aggressive_growth: false, ..old },
+            Patch::Bounds => Switches { bounded_p: false, ..old },
+            Patch::Dampener => Switches { dampener: false, ..old },
+            Patch::MetaUsed => Switches { metadata_counts_as_recent: false, ..old },
+            Patch::MetaFirst => Switches { metadata_first: true, ..old },
+            // It changes what is shown, not what is evicted.
+            Patch::Split => old,
+            Patch::AllSix => {
+                let Switches { limited_metadata_ghosts, metadata_quarters, .. } = old;
+                Switches { limited_metadata_ghosts, metadata_quarters, ..Switches::ZOL_0_6_3 }
+            }
+        }
+    }
+}
+
 /// The ARC of 2014.
 #[derive(Debug)]
 pub struct Arc2014 {

@@ -1,8 +1,8 @@
 //! Waits for a device's answers, but not for ever.
 //!
 //! A device that does not answer an operation within [`DEADMAN`] is out of use until its errors are cleared:
-//! a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk still writes
-//! does no harm, because it misses all txgs from then on.
+//! a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk still
+//! writes does no harm, because it misses all txgs from then on.
 //!
 //! Locking: none; one relaxed flag.
 

@@ -66,8 +66,8 @@ impl Report {
         let more = self.sizes.iter().find(|size| size.ratio - size.error - now >= WORTH);
         if let Some(more) = more.filter(|more| is_full && more.bytes > stats.budget_bytes) {
             advice.push(format!(
-                "With {} more the hit rate would be {} instead of {}: `cenote tunable zfs_arc_max={}` for one \
-                 pool, if the machine has it.",
+                "With {} more the hit rate would be {} instead of {}: `cenote tunable zfs_arc_max={}` for \
+                 one pool, if the machine has it.",
                 nice_bytes(more.bytes - stats.budget_bytes),
                 range(more),
                 percent(now),
@@ -85,8 +85,8 @@ impl Report {
         let ahead = &stats.prefetch;
         if ahead.io_issued > ENOUGH && (ahead.used + ahead.iohits) * 2 < ahead.io_issued {
             advice.push(format!(
-                "Of the blocks that were read ahead, {} were wanted: `zfs set prefetch=metadata` for datasets \
-                 that are read at random.",
+                "Of the blocks that were read ahead, {} were wanted: `zfs set prefetch=metadata` for \
+                 datasets that are read at random.",
                 percent((ahead.used + ahead.iohits) as f64 / ahead.io_issued as f64)
             ));
         }

@@ -1,5 +1,5 @@
-//! `cenote trace record`: what is looked up and written in a pool's cache, and what its devices are sent, as it
-//! happens.
+//! `cenote trace record`: what is looked up and written in a pool's cache, and what its devices are sent, as
+//! it happens.
 //!
 //! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
 //! be read. A line of the cache (op `read` or `write`) begins with what a replay needs, then says which block

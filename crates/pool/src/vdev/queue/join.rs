@@ -13,8 +13,8 @@
 //!                       ^^ gaps ^^^^
 //! ```
 //!
-//! A group runs in a task of its own: whoever asked for a part of it may be busy or go away. If it fails, each
-//! asks again, alone, so that an unreadable sector is the error of whoever wanted it.
+//! A group runs in a task of its own: whoever asked for a part of it may be busy or go away. If it fails,
+//! each asks again, alone, so that an unreadable sector is the error of whoever wanted it.
 //!
 //! Users' operations join each other whatever their class; a scrub's and the like only those of their own
 //! class, so that nobody hurries because a user is near.
