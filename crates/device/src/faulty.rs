@@ -19,7 +19,7 @@
 
 use crate::error::{Op, Result};
 use crate::io::Io;
-use crate::{Device, DeviceInfo};
+use crate::{Device, DeviceInfo, pieces};
 use bytes::Bytes;
 use cenote_runtime::{Rng, Runtime};
 use parking_lot::Mutex;
@@ -423,6 +423,20 @@ impl Device for Faulty {
                 later(runtime, by, move || self.inner.write_at(offset, data))
             }
             Some(_) => Io::done(self.error(Op::Write, offset, len)),
+        }
+    }
+
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+        match self.is_armed.load(Ordering::Acquire) {
+            true => pieces::read(self, offset, lens),
+            false => self.inner.read_pieces(offset, lens),
+        }
+    }
+
+    fn write_pieces(&self, offset: u64, data: Vec<Bytes>) -> Io<'_, ()> {
+        match self.is_armed.load(Ordering::Acquire) {
+            true => pieces::write(self, offset, data),
+            false => self.inner.write_pieces(offset, data),
         }
     }
 

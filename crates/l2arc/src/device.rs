@@ -68,8 +68,8 @@ impl CacheDevice {
         shape: Shape,
         device: Arc<dyn Device>,
     ) -> (CacheDevice, bool) {
-        let device = Counted::new(device, runtime);
-        let counters = device.counters();
+        let counters = Arc::<Counters>::default();
+        let device = Counted::new(device, counters.clone(), runtime);
         let found = read_header(&device, &shape).await.and_then(|header| Ring::resume(shape, &header));
         let is_known = found.is_some();
         let ring = found.unwrap_or_else(|| Ring::new(shape));

@@ -108,6 +108,7 @@ impl FsWriter {
         self.free_xattr_dir(change.edit, &node).await?;
         self.destroy(change.edit, &node).await?;
         self.0.queue.remove(change.edit, object).await?;
+        change.edit.view().traffic().freed();
         Ok(true)
     }
 

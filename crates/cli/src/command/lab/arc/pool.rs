@@ -114,8 +114,8 @@ async fn run_in(rt: Runtime, test: Test, policy: PolicyName, scale: Scale) -> Re
     drop(engine);
 
     let slow = Arc::new(Delayed::new(memory, DISK, &rt));
-    let counted = Counted::new(slow, &rt);
-    let counters = counted.counters();
+    let counters = Arc::<Counters>::default();
+    let counted = Counted::new(slow, counters.clone(), &rt);
     let cache = CacheOptions { budget_bytes: scale.cache_bytes as usize, policy, data: true };
     let engine = open(&rt, Arc::new(counted), cache).await?;
     engine.set_dirty_bytes_max(DIRTY_BYTES);
