@@ -140,7 +140,7 @@ word_struct! {
         pub queue: ObjectId,
         /// Blocks born after this txg are scanned.
         pub min_txg: Txg,
-        /// Blocks born up to this txg are scanned.
+        /// Blocks born before this txg are scanned.
         pub max_txg: Txg,
         /// `min_txg` for the dataset being scanned.
         pub cur_min_txg: Txg,

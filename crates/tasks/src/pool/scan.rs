@@ -176,7 +176,7 @@ impl Run<'_> {
             if scan.is_paused() || self.engine.scan_settings().is_suspended() {
                 return Ok(());
             }
-            self.sync_through(scan.max_txg).await?;
+            self.sync_through(last_txg(&scan)).await?;
             let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
             self.engine.set_scan_pass(Some(*since));
             let errors = write_errors(&self.engine.pool());
@@ -227,9 +227,9 @@ impl Run<'_> {
 
     /// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and
     /// the tree has all that was. It is one of those under way at most, whatever the pool says.
-    async fn sync_through(&self, max_txg: Txg) -> Result<()> {
+    async fn sync_through(&self, last: Txg) -> Result<()> {
         let under_way = Txg(self.engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
-        while self.engine.pool().uberblock().txg < max_txg.min(under_way) {
+        while self.engine.pool().uberblock().txg < last.min(under_way) {
             self.engine.force_sync().await?;
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Run<'_> {
                     self.done.incomplete.push(*leaf);
                 }
                 false => {
-                    upto.insert(*leaf, (*last).min(scan.max_txg));
+                    upto.insert(*leaf, (*last).min(last_txg(scan)));
                     self.done.complete.push(*leaf);
                 }
             }
@@ -260,8 +260,13 @@ fn is_enough(scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>, is_resumed: b
     let Some((first, _)) = whole_range(behind) else { return true };
     let is_in_doubt = is_resumed && !is_at_the_beginning(scan) && scan.errors > 0;
     let last = behind.values().map(|txgs| txgs.0).max().unwrap_or(first);
-    let is_covered = scan.min_txg < first && last <= scan.max_txg;
+    let is_covered = scan.min_txg < first && last <= last_txg(scan);
     scan.is_resilver() && is_covered && !is_in_doubt
+}
+
+/// The last txg of which a scan brings everything.
+fn last_txg(scan: &ScanPhys) -> Txg {
+    Txg(scan.max_txg.0.saturating_sub(1))
 }
 
 /// From the first to the last txg that any leaf lacks.

@@ -91,7 +91,7 @@ pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<Data
 
 /// A resilver of what was born in these txgs, first and last, begins; a scrub in progress ends.
 pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Txg, Txg)) -> Result<()> {
-    let txgs = (Txg(first.0.saturating_sub(1)), last);
+    let txgs = (Txg(first.0.saturating_sub(1)), Txg(last.0.saturating_add(1)));
     if let Some(scan) = scan(context).await?.filter(goes_on) {
         let is_begun = scan.is_resilver() && (scan.min_txg, scan.max_txg) == txgs;
         if is_begun && is_at_the_beginning(&scan) {
