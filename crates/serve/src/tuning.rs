@@ -24,7 +24,7 @@ pub const ARC_MIN: &str = "zfs_arc_min";
 pub const ARC_SYS_FREE: &str = "zfs_arc_sys_free";
 /// Which blocks stay in it; a name of Cenote's own.
 pub const ARC_POLICY: &str = "cenote_arc_policy";
-/// Changes of each pool that are not on disk yet, at most.
+/// Changes of each pool that are not on disk yet, at most; never more than a fifth of the memory.
 pub const DIRTY_MAX: &str = "zfs_dirty_data_max";
 /// The smallest cache that still works: a few blocks of the largest size.
 const LEAST_ARC_BYTES: u64 = 64 << 20;
@@ -32,6 +32,9 @@ const LEAST_ARC_BYTES: u64 = 64 << 20;
 const LEAST_MIN_BYTES: u64 = 32 << 20;
 /// The least that may change before a txg has to be written.
 const LEAST_DIRTY_BYTES: u64 = 16 << 20;
+
+/// Changes of one pool take at most this part of the memory of all (`zfs_arc_pool_dirty_percent`).
+const POOL_DIRTY_PART: u64 = 5;
 
 /// The values that hold for all pools.
 pub struct Tuning {
@@ -73,6 +76,13 @@ struct Values {
     target_bytes: u64,
     policy: PolicyName,
     dirty_bytes: u64,
+}
+
+impl Values {
+    /// What changes of one pool may take.
+    fn pool_dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.min((self.memory.most_bytes / POOL_DIRTY_PART).max(LEAST_DIRTY_BYTES))
+    }
 }
 
 /// A tunable as it is.
@@ -189,13 +199,13 @@ impl Tuning {
 
     /// Brings all values to an open pool.
     pub(crate) fn apply(&self, engine: &Engine) {
-        let Values { policy, dirty_bytes, .. } = self.values.lock().clone();
+        let values = self.values.lock().clone();
         let cache = engine.cache();
         cache.set_data(true);
-        if cache.policy() != policy {
-            cache.set_policy(policy);
+        if cache.policy() != values.policy {
+            cache.set_policy(values.policy);
         }
-        engine.set_dirty_bytes_max(dirty_bytes);
+        engine.set_dirty_bytes_max(values.pool_dirty_bytes());
         let Tables { queues, prefetch, scans, cache_devices } = &self.tables;
         let (pool, ahead) = (engine.pool(), cache.prefetch().settings());
         bring(queues.all(), |name, value| pool.queue_settings().set(name, value));
@@ -246,6 +256,8 @@ mod tests {
         }
         assert_eq!(tuning.set(DIRTY_MAX, "134217728"), Ok(()));
         assert_eq!(value(&tuning, DIRTY_MAX).0, "134217728");
+        // However much may change, it takes no more than a part of the memory that there is.
+        assert_eq!(tuning.values.lock().pool_dirty_bytes(), (256 << 20) / 5);
         let before = tuning.list();
         for (name, bad) in [
             (ARC_MAX, "1"),
