@@ -7,8 +7,9 @@
 //!   unmount: children first; a busy one stays, with who keeps it
 //! ```
 //!
-//! Locking: `table` is locked for one look or change. Mounting and unmounting of one pool happen one at a
-//! time: `turn`.
+//! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares, takes
+//! `turn` before it looks at the datasets: several commands may follow their changes at a time, and none may
+//! judge another's new mount by what there was before. What a command has set aside, no other mounts.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
 
@@ -16,7 +17,7 @@ mod follow;
 mod options;
 mod plan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +86,21 @@ struct Entry {
     ended: JoinHandle<()>,
 }
 
+/// Datasets that are kept unmounted until this is dropped.
+pub struct Aside<'a> {
+    mounts: &'a Mounts,
+    ids: Vec<DatasetId>,
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        let mut aside = self.mounts.aside.lock();
+        for id in &self.ids {
+            aside.remove(id);
+        }
+    }
+}
+
 /// The mounts of a pool.
 pub struct Mounts {
     engine: Engine,
@@ -92,14 +108,15 @@ pub struct Mounts {
     root: Option<PathBuf>,
     session: SessionOptions,
     table: Mutex<BTreeMap<DatasetId, Entry>>,
+    aside: Mutex<BTreeSet<DatasetId>>,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Mounts {
     /// Nothing is mounted yet.
     pub fn new(engine: &Engine, root: Option<PathBuf>, session: SessionOptions) -> Mounts {
-        let (table, turn) = Default::default();
-        Mounts { engine: engine.clone(), root, session, table, turn }
+        let (table, aside, turn) = Default::default();
+        Mounts { engine: engine.clone(), root, session, table, aside, turn }
     }
 
     /// The table, without what others have unmounted.
@@ -127,21 +144,37 @@ impl Mounts {
     /// The datasets can't be read.
     #[boxed]
     pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
+        let _turn = self.turn.lock().await;
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
         for dataset in mos.all_datasets().await? {
             let is_meant = name.is_none_or(|name| is_at_or_below(dataset.name(), name));
-            if !is_meant || dataset.is_snapshot() || self.mounted_on(dataset.id()).is_some() {
+            if !is_meant || dataset.is_snapshot() {
                 continue;
             }
             if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
                 plans.push((plan, dataset));
             }
         }
+        self.mount_each(plans).await
+    }
+
+    /// Mounts those that are not yet, parents first. Answers what could not be.
+    async fn mount_each(&self, mut plans: Vec<(Plan, Dataset)>) -> Result<Vec<MountsError>, MountsError> {
         plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         let mut failures = Vec::new();
         for (plan, dataset) in plans {
-            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
+            let id = dataset.id();
+            if self.mounted_on(id).is_some() || self.aside.lock().contains(&id) {
+                continue;
+            }
+            let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
+                continue;
+            };
+            // It may have been destroyed meanwhile.
+            if self.engine.mos().await?.dataset_by_id(id).await.is_ok() {
+                failures.push(failure);
+            }
         }
         Ok(failures)
     }
@@ -152,6 +185,7 @@ impl Mounts {
     /// It can't be mounted, or is already.
     #[boxed]
     pub async fn mount(&self, name: &str, temporary: Temporary) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
         let dataset = self.engine.mos().await?.dataset(name).await?;
         if self.mounted_on(dataset.id()).is_some() {
             return Err(MountsError::Mounted { name: name.into() });
@@ -168,11 +202,7 @@ impl Mounts {
         plan: Plan,
         temporary: Temporary,
     ) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
         let name = dataset.name().to_owned();
-        if self.mounted_on(dataset.id()).is_some() {
-            return Err(MountsError::Mounted { name });
-        }
         prepare_directory(&plan)?;
         let properties = Properties::of(dataset, plan).await?;
         let in_force = properties.with(temporary);
@@ -200,15 +230,6 @@ impl Mounts {
     }
 
     /// Unmounts a dataset; `force` takes it out of the tree even if it is in use.
-    ///
-    /// # Errors
-    /// It is not mounted, or in use.
-    #[boxed]
-    pub async fn unmount(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
-        self.take_down(id, name, force).await
-    }
-
     async fn take_down(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
         let found = self
             .table()
@@ -250,6 +271,10 @@ impl Mounts {
     #[boxed]
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn.lock().await;
+        self.take_down_below(name, force).await
+    }
+
+    async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
         let mut wanted: Vec<(PathBuf, DatasetId, String)> = {
             let table = self.table();
@@ -269,13 +294,15 @@ impl Mounts {
     /// # Errors
     /// The first that is in use; those that were unmounted before it stay so.
     #[boxed]
-    pub async fn set_aside(&self, name: &str) -> Result<Vec<DatasetId>, MountsError> {
-        let ids = {
+    pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
+        let _turn = self.turn.lock().await;
+        let ids: Vec<DatasetId> = {
             let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
         };
-        self.unmount_below(Some(name), false).await?;
-        Ok(ids)
+        self.take_down_below(Some(name), false).await?;
+        self.aside.lock().extend(&ids);
+        Ok(Aside { mounts: self, ids })
     }
 
     /// Mounts what was set aside, as far as it still exists, wherever it now belongs.
@@ -283,21 +310,19 @@ impl Mounts {
     /// # Errors
     /// The datasets can't be read.
     #[boxed]
-    pub async fn mount_again(&self, ids: &[DatasetId]) -> Result<Vec<MountsError>, MountsError> {
+    pub async fn mount_again(&self, mut aside: Aside<'_>) -> Result<Vec<MountsError>, MountsError> {
+        let _turn = self.turn.lock().await;
+        let ids = std::mem::take(&mut aside.ids);
+        self.aside.lock().retain(|id| !ids.contains(id));
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
         for id in ids {
-            let Ok(dataset) = mos.dataset_by_id(*id).await else { continue };
+            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
             if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
                 plans.push((plan, dataset));
             }
         }
-        plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
-        let mut failures = Vec::new();
-        for (plan, dataset) in plans {
-            failures.extend(self.mount_planned(&dataset, plan, Temporary::default()).await.err());
-        }
-        Ok(failures)
+        self.mount_each(plans).await
     }
 
     async fn remount(&self, name: &str, mounted: Mounted, options: MountOptions) -> Result<(), MountsError> {
@@ -311,6 +336,7 @@ impl Mounts {
     /// It is not mounted, or in use in a way that they forbid.
     #[boxed]
     pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
         let dataset = self.engine.mos().await?.dataset(name).await?;
         let (mounted, options) = {
             let mut table = self.table();

@@ -125,7 +125,7 @@ impl Session {
                 // Where that would be, others may have had a hand in.
                 return done;
             }
-            for failure in pool.mounts.mount_again(&aside).await.map_err(refused)? {
+            for failure in pool.mounts.mount_again(aside).await.map_err(refused)? {
                 say_bare(failure);
             }
             done

@@ -108,6 +108,29 @@ fn what_was_synced_outlives_the_daemon() {
 }
 
 #[test]
+fn commands_at_once_get_on_with_each_others_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    let client = &|number| {
+        let home = format!("tank/c{number}");
+        bench.done(&format!("zfs create {home}"));
+        bench.done(&format!("zfs snapshot {home}@then"));
+        for turn in 0..4 {
+            let clone = bench.path(&format!("mnt/c{number}/k{turn}"));
+            bench.done(&format!("zfs clone {home}@then {home}/k{turn}"));
+            fs::write(clone.join("file"), "of the clone").unwrap();
+            bench.done(&format!("zfs destroy {home}/k{turn}"));
+            assert!(!clone.join("file").exists());
+        }
+    };
+    std::thread::scope(|scope| (0..8).for_each(|number| drop(scope.spawn(move || client(number)))));
+    assert_eq!(bench.done("zfs mount").lines().count(), 9);
+}
+
+#[test]
 fn a_pool_whose_files_were_removed_can_be_destroyed() {
     if !can_mount() {
         return;

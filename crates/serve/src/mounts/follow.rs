@@ -10,7 +10,7 @@ use cenote_dataset::{Dataset, Mos};
 use cenote_format::units::DatasetId;
 
 use super::options::Properties;
-use super::{Entry, Mounts, MountsError, Plan, Temporary, is_at_or_below};
+use super::{Entry, Mounts, MountsError, Plan, is_at_or_below};
 
 impl Mounts {
     /// After a command that may have changed datasets: drops mounts that ended, moves those whose mount point
@@ -26,6 +26,7 @@ impl Mounts {
         before: &[DatasetId],
         may_mount: bool,
     ) -> Result<Vec<MountsError>, MountsError> {
+        let _turn = self.turn.lock().await;
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
         let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
@@ -45,7 +46,7 @@ impl Mounts {
                 continue;
             }
             let Ok(dataset) = mos.dataset_by_id(id).await else {
-                failures.extend(self.unmount(id, &name, true).await.err());
+                failures.extend(self.take_down(id, &name, true).await.err());
                 continue;
             };
             let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
@@ -57,7 +58,7 @@ impl Mounts {
                             continue;
                         }
                         // In use, it stays as it is until it is mounted again.
-                        if self.unmount(id, &name, false).await.is_ok() {
+                        if self.take_down(id, &name, false).await.is_ok() {
                             to_mount.push((plan, dataset));
                         }
                         continue;
@@ -67,7 +68,7 @@ impl Mounts {
                 _ if !may_mount => failures.push(MountsError::MovedForRoot),
                 plan => {
                     failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
-                    match self.unmount(id, &name, false).await {
+                    match self.take_down(id, &name, false).await {
                         Ok(()) => to_mount.extend(plan.ok().map(|plan| (plan, dataset))),
                         Err(error) => failures.push(error),
                     }
@@ -85,12 +86,9 @@ impl Mounts {
                 to_mount.push((plan, dataset));
             }
         }
-        to_mount.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
-        for (plan, dataset) in to_mount {
-            failures.extend(match may_mount {
-                true => self.mount_planned(&dataset, plan, Temporary::default()).await.err(),
-                false => Some(MountsError::NewForRoot),
-            });
+        match may_mount {
+            true => failures.extend(self.mount_each(to_mount).await?),
+            false => failures.extend(to_mount.iter().map(|_| MountsError::NewForRoot)),
         }
         Ok(failures)
     }
@@ -110,7 +108,7 @@ impl Mounts {
         };
         below.sort_by(|(one, ..), (other, ..)| other.cmp(one));
         for (_, id, name) in below {
-            if let Err(error) = self.unmount(id, &name, false).await {
+            if let Err(error) = self.take_down(id, &name, false).await {
                 return Ok(Some(error));
             }
             let dataset = mos.dataset_by_id(id).await?;
@@ -127,6 +125,7 @@ impl Mounts {
     /// The datasets can't be read.
     #[boxed]
     pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
         let mos = self.engine.mos().await?;
         for dataset in mos.all_datasets().await? {
             if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {
