@@ -74,6 +74,7 @@ pub fn files_of(data: &[u8]) -> usize {
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
         duplicates: Vec::new(),
+        taps: None,
     };
     consume(found.status());
     let config = SimConfig { step_limit: STEP_LIMIT, ..SimConfig::seed(1) };

@@ -79,7 +79,9 @@ impl Lab {
 
     fn strike(&self, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
         for &victim in victims {
-            faults().into_iter().for_each(|fault| self.faulty[victim].add(fault));
+            for fault in faults() {
+                self.faulty[victim].add(fault);
+            }
         }
     }
 

@@ -208,7 +208,7 @@ mod tests {
                 let asize = raidz.asize((sectors << 9) as u64, Txg(9)) >> 9;
                 // Sectors of the vdev, as it is allocated.
                 let sector = |column: &Column, n: usize| {
-                    let below = (column.offset_bytes - VDEV_LABEL_START_SIZE >> 9) + n as u64;
+                    let below = ((column.offset_bytes - VDEV_LABEL_START_SIZE) >> 9) + n as u64;
                     below * width as u64 + column.slot as u64
                 };
                 let columns = &rows[0].1;

@@ -43,7 +43,9 @@ impl Devices {
                 drop(stage.ask(&mut rng, "to take a device out", take_out(engine, guid, away)).await);
             }
             if how != 1 {
-                [Op::Read, Op::Write, Op::Flush].into_iter().for_each(|op| disk.add(Fault::error(op)));
+                for op in [Op::Read, Op::Write, Op::Flush] {
+                    disk.add(Fault::error(op));
+                }
             }
             stage.rt.sleep(Duration::from_micros(rng.below(700_000))).await;
             disk.heal();
