@@ -158,7 +158,8 @@ impl Engine {
 
     /// Ends all logs: the next txg on disk covers what they hold, and leaves no log. Those that wait for
     /// their replay stay.
-    pub(crate) async fn end_logs(&self) -> Result<()> {
+    #[boxed]
+    pub async fn end_logs(&self) -> Result<()> {
         self.end_logs_of(|_| true).await
     }
 

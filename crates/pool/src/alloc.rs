@@ -231,6 +231,13 @@ impl Allocator {
         }
     }
 
+    /// Forgets a vdev of which nothing is allocated any more.
+    pub fn remove_vdev(&self, vdev: VdevId) {
+        let mut vdevs = self.vdevs.write();
+        vdevs.groups.remove(&vdev);
+        vdevs.classes.iter_mut().for_each(|class| class.groups.retain(|group| group.vdev != vdev));
+    }
+
     /// Sets whether blocks may go to a vdev: not if it is offline or being emptied. Freeing is always
     /// possible.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {

@@ -92,7 +92,7 @@ pub(crate) fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
 }
 
 /// The same for a leaf at any depth; 0 if the vdev has no such leaf.
-pub(crate) fn least_leaf_bytes(top: &VdevConfig, leaf: Guid) -> u64 {
+pub fn least_leaf_bytes(top: &VdevConfig, leaf: Guid) -> u64 {
     fn below(vdev: &VdevConfig, bytes: u64, leaf: Guid) -> Option<u64> {
         match vdev.guid == leaf {
             true => Some(bytes),

@@ -26,12 +26,12 @@ pub(crate) struct Ticket(usize);
 
 /// Ranges to be read.
 #[derive(Default)]
-pub(crate) struct Extents<'a> {
-    wanted: Vec<Wanted<'a>>,
+pub(crate) struct Extents {
+    wanted: Vec<Wanted>,
 }
 
-struct Wanted<'a> {
-    leaf: &'a Arc<Leaf>,
+struct Wanted {
+    leaf: Arc<Leaf>,
     offset_bytes: u64,
     len: usize,
 }
@@ -46,8 +46,8 @@ struct Slice {
 }
 
 /// A run of ranges that are read together.
-struct Extent<'a> {
-    leaf: &'a Arc<Leaf>,
+struct Extent {
+    leaf: Arc<Leaf>,
     start_bytes: u64,
     end_bytes: u64,
 }
@@ -60,47 +60,46 @@ pub(crate) struct Fetched {
     extents: Vec<Option<Bytes>>,
 }
 
-impl<'a> Extents<'a> {
+impl Extents {
     /// Asks for a range.
-    pub(crate) fn want(&mut self, leaf: &'a Arc<Leaf>, offset_bytes: u64, len: usize) -> Ticket {
-        self.wanted.push(Wanted { leaf, offset_bytes, len });
+    pub(crate) fn want(&mut self, leaf: &Arc<Leaf>, offset_bytes: u64, len: usize) -> Ticket {
+        self.wanted.push(Wanted { leaf: leaf.clone(), offset_bytes, len });
         Ticket(self.wanted.len() - 1)
     }
 
     /// Reads all extents concurrently.
     pub(crate) async fn fetch(self, class: IoClass) -> Fetched {
         let (slices, merged) = self.merge();
-        let read = |extent: Extent<'a>| {
+        let reads = merged.iter().map(|extent| {
             let len = (extent.end_bytes - extent.start_bytes) as usize;
             extent.leaf.read(class, extent.start_bytes, len)
-        };
-        let reads = merged.into_iter().map(read);
+        });
         let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
         Fetched { slices, extents }
     }
 
     /// Where each range will be, and what is to be read for that: by leaf and offset.
-    fn merge(self) -> (Vec<Slice>, Vec<Extent<'a>>) {
+    fn merge(self) -> (Vec<Slice>, Vec<Extent>) {
         let key = |&index: &usize| {
-            let wanted: &Wanted<'_> = &self.wanted[index];
+            let wanted: &Wanted = &self.wanted[index];
             (wanted.leaf.guid, wanted.offset_bytes)
         };
         let mut order: Vec<usize> = (0..self.wanted.len()).collect();
         order.sort_unstable_by_key(key);
         let mut slices = vec![Slice::default(); self.wanted.len()];
-        let mut merged: Vec<Extent<'_>> = Vec::new();
+        let mut merged: Vec<Extent> = Vec::new();
         for index in order {
-            let Wanted { leaf, offset_bytes, len } = self.wanted[index];
+            let Wanted { ref leaf, offset_bytes, len } = self.wanted[index];
             let end = offset_bytes + len as u64;
             match merged.last_mut() {
                 Some(last)
-                    if Arc::ptr_eq(last.leaf, leaf)
+                    if last.leaf.guid == leaf.guid
                         && offset_bytes <= last.end_bytes + MAX_GAP_BYTES
                         && end - last.start_bytes <= MAX_EXTENT_BYTES =>
                 {
                     last.end_bytes = end.max(last.end_bytes);
                 }
-                _ => merged.push(Extent { leaf, start_bytes: offset_bytes, end_bytes: end }),
+                _ => merged.push(Extent { leaf: leaf.clone(), start_bytes: offset_bytes, end_bytes: end }),
             }
             let start = merged.last().map_or(0, |extent| extent.start_bytes);
             slices[index] = Slice { extent: merged.len() - 1, offset: (offset_bytes - start) as usize, len };

@@ -55,19 +55,21 @@ impl Pool {
     pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
         let vdevs = self.vdevs();
         let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
-        let lacks = |leaf: &Arc<Leaf>| match &self.missing_txgs(leaf.guid)[..] {
-            [] if leaf.is_stale() => Some((leaf.guid, (TXG_INITIAL, self.uberblock().txg))),
-            [] => None,
-            [first, .., last] => Some((leaf.guid, (first.0, last.1))),
-            [only] => Some((leaf.guid, *only)),
+        let span = |guid: Guid| {
+            let txgs = self.missing_txgs(guid);
+            Some((guid, (txgs.first()?.0, txgs.last()?.1)))
         };
-        in_use.filter_map(lacks).collect()
+        let all = (TXG_INITIAL, self.uberblock().txg);
+        let lacks = |leaf: &Arc<Leaf>| span(leaf.guid).or(leaf.is_stale().then_some((leaf.guid, all)));
+        in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
     }
 
     /// Whether a leaf with a device may lack a block that was born then.
     pub fn may_lack(&self, bp: &Blkptr) -> bool {
         let vdevs = self.vdevs();
-        vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, bp.physical_birth()))
+        let birth = bp.physical_birth();
+        vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, birth))
+            || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
     }
 
     /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
@@ -114,7 +116,7 @@ impl Pool {
         for ColumnFault { leaf, offset_bytes, truth, .. } in faults {
             let bytes = truth.len() as u64;
             match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
-                true => _ = healed.unhealed.insert(leaf.guid),
+                true => healed.unhealed.extend(leaf.names()),
                 false => healed.written_bytes += bytes,
             }
         }
@@ -126,5 +128,5 @@ impl Pool {
 fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: Txg) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));
-    leaves.filter(|leaf| vdevs.lacks(leaf, birth)).map(|leaf| leaf.guid).collect()
+    leaves.filter(|leaf| vdevs.lacks(leaf, birth)).flat_map(|leaf| leaf.names().collect::<Vec<_>>()).collect()
 }

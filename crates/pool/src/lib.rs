@@ -43,7 +43,7 @@ pub mod verify;
 pub mod write;
 mod zbookmark;
 
-pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
+pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use crypt::DatasetKey;
 pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discover_devices};
 pub use error::{PoolError, Result};

@@ -282,6 +282,22 @@ impl Pool {
         current.aside.retain(|leaf| stay.contains(leaf));
     }
 
+    /// Other spares or cache devices than before.
+    pub fn set_beside(&self, change: impl FnOnce(&mut PoolConfig)) {
+        let mut current = self.live.current.write();
+        let mut config = PoolConfig::clone(&current.config);
+        change(&mut config);
+        current.config = Arc::new(config);
+    }
+
+    /// The device of a spare or cache device that the tree does not name.
+    pub fn keep_beside(&self, guid: Guid, device: FoundDevice) {
+        let mut current = self.live.current.write();
+        let mut found = FoundPool::clone(&current.found);
+        found.auxiliary.insert(guid, device);
+        current.found = Arc::new(found);
+    }
+
     /// With the next tree, a leaf is out of use until the pool is opened again; or is not.
     pub fn set_aside(&self, leaf: Guid, is_aside: bool) {
         let mut current = self.live.current.write();
@@ -429,6 +445,11 @@ impl Pool {
     /// Whether others have all that a leaf holds, so that it can go.
     pub fn can_spare(&self, leaf: Guid) -> bool {
         self.vdevs().can_spare(leaf)
+    }
+
+    /// Whether a leaf is in use and has all that it should hold.
+    pub fn is_whole(&self, leaf: Guid) -> bool {
+        self.vdevs().is_whole(leaf)
     }
 
     /// The allocation class of a top-level vdev.

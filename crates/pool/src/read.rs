@@ -188,7 +188,8 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<B
     if let [row] = &map.rows[..]
         && let [column] = row.data()
     {
-        return preferred(vdevs, map, row, column)?.read(class, column.offset_bytes, column.len).await.ok();
+        let leaf = preferred(vdevs, map, row, column)?;
+        return leaf.read(class, column.offset_bytes, column.len).await.ok();
     }
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let columns: Vec<_> = columns.filter(|(_, column)| column.len > 0).collect();
@@ -208,12 +209,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<B
 
 /// The leaf to read a column from: one that has the block, if there is any. Among several it is the one where
 /// least is in the way; where that is the same, mirrors share the work by offset.
-pub(crate) fn preferred<'a>(
-    vdevs: &'a VdevTree,
-    map: &BlockMap,
-    row: &Row,
-    column: &Column,
-) -> Option<&'a Arc<Leaf>> {
+pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
     /// Neighbouring blocks go to one leaf, so that it can read ahead.
     const SHARE_SHIFT: u32 = 22;
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
@@ -222,11 +218,12 @@ pub(crate) fn preferred<'a>(
         // What others have is put together from them.
         0 if row.parity > 0 && vdevs.is_missed(slot, map.birth) => None,
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
-        1 => have().next(),
+        1 => have().next().cloned(),
         count => {
             let turn = (column.offset_bytes >> SHARE_SHIFT) as usize % count;
             // The first of equals is chosen.
-            have().cycle().skip(turn).take(count).min_by_key(|leaf| leaf.read_cost(column.offset_bytes))
+            let first = have().cycle().skip(turn).take(count);
+            first.min_by_key(|leaf| leaf.read_cost(column.offset_bytes)).cloned()
         }
     }
 }

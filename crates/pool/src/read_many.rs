@@ -144,12 +144,7 @@ struct Sought {
 }
 
 /// Requests the data columns of a block's first copy; `None` if the block must be read alone.
-fn seek<'a>(
-    vdevs: &'a VdevTree,
-    extents: &mut Extents<'a>,
-    bp: &Blkptr,
-    ctx: &ReadContext,
-) -> Option<Sought> {
+fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext) -> Option<Sought> {
     if bp.kind() != BlkptrKind::Normal || bp.is_gang() {
         return None;
     }
@@ -162,7 +157,7 @@ fn seek<'a>(
         .collect();
     // All leaves are known to be present; request only now, so that nothing is read in vain.
     let want = |(leaf, column): (_, &crate::vdev::map::Column)| {
-        (column.data_at, extents.want(leaf, column.offset_bytes, column.len))
+        (column.data_at, extents.want(&leaf, column.offset_bytes, column.len))
     };
     let columns = chosen?.into_iter().map(want).collect();
     Some(Sought { map, psize, columns })

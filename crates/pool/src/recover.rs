@@ -167,7 +167,8 @@ async fn gather<'a>(
             let leaves = vdevs.leaves_of(row, column, map.birth);
             counts.push(leaves.len());
             reads.extend(leaves.into_iter().map(|leaf| async move {
-                (leaf.clone(), leaf.read(class, column.offset_bytes, column.len).await)
+                let read = leaf.read(class, column.offset_bytes, column.len).await;
+                (leaf, read)
             }));
         }
         let mut results = futures::future::join_all(reads).await.into_iter();

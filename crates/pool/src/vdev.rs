@@ -77,8 +77,8 @@ pub(crate) enum Layout {
 
 /// The holders of a range of a slot.
 #[derive(Default)]
-pub(crate) struct Holders<'a> {
-    pub(crate) leaves: Vec<&'a Arc<Leaf>>,
+pub(crate) struct Holders {
+    pub(crate) leaves: Vec<Arc<Leaf>>,
     pub(crate) absent: Vec<Guid>,
 }
 
@@ -93,29 +93,36 @@ impl Top {
     }
 
     /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot.
-    pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<&Arc<Leaf>> {
+    pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<Arc<Leaf>> {
         self.holders(slot, offset_bytes).leaves
     }
 
     /// The same with the leaves that should hold the bytes but are missing.
-    pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders<'_> {
+    pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders {
         let mut found = Holders::default();
-        self.collect(slot, offset_bytes, 0, &mut found);
+        self.collect(slot, offset_bytes, &mut Vec::new(), &mut found);
         found
     }
 
-    fn collect<'a>(&'a self, slot: usize, offset_bytes: u64, depth: u32, found: &mut Holders<'a>) {
+    fn collect(&self, slot: usize, offset_bytes: u64, through: &mut Vec<Guid>, found: &mut Holders) {
         /// A distributed spare may replace a child that itself replaces another; such chains are short.
-        const MAX_DEPTH: u32 = 8;
+        const MAX_DEPTH: usize = 8;
         let Some(slot) = self.slots().get(slot) else { return };
-        found.leaves.extend(&slot.leaves);
+        match through.is_empty() {
+            true => found.leaves.extend(slot.leaves.iter().cloned()),
+            false => {
+                found.leaves.extend(slot.leaves.iter().map(|leaf| Arc::new(leaf.reached_through(through))))
+            }
+        }
         found.absent.extend(&slot.absent);
         if let Layout::Draid(draid, _) = &self.layout
-            && depth < MAX_DEPTH
+            && through.len() < MAX_DEPTH
         {
-            for &spare in &slot.spares {
+            for &(guid, spare) in &slot.spares {
                 if let Some(child) = draid.spare_child(spare, offset_bytes) {
-                    self.collect(child, offset_bytes, depth + 1, found);
+                    through.push(guid);
+                    self.collect(child, offset_bytes, through, found);
+                    through.pop();
                 }
             }
         }
@@ -221,7 +228,7 @@ impl VdevTree {
     }
 
     /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.
-    pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: Txg) -> Vec<&Arc<Leaf>> {
+    pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: Txg) -> Vec<Arc<Leaf>> {
         let top = self.layout_of(row.top);
         let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
         leaves.sort_by_key(|leaf| self.lacks(leaf, birth));
@@ -230,26 +237,41 @@ impl VdevTree {
 
     /// Whether a leaf may lack a block born in this txg, or does not answer.
     pub(crate) fn lacks(&self, leaf: &Leaf, birth: Txg) -> bool {
-        leaf.is_stale() || leaf.is_out_of_use() || self.missed.has(leaf.guid, birth)
+        leaf.is_stale() || leaf.is_out_of_use() || leaf.names().any(|name| self.missed.has(name, birth))
     }
 
     /// Whether all leaves of a slot are known to lack a block born in this txg.
     pub(crate) fn is_missed(&self, slot: &Slot, birth: Txg) -> bool {
-        slot.spares.is_empty() && slot.leaves.iter().all(|leaf| self.missed.has(leaf.guid, birth))
+        let guids = slot.leaves.iter().map(|leaf| leaf.guid).chain(slot.spares.iter().map(|spare| spare.0));
+        guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }
 
     /// Whether the pool does without a leaf: others have all that its vdev holds.
     pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
-        let holds = |top: &&Top| top.slots().iter().flat_map(|slot| &slot.leaves).any(|one| one.guid == leaf);
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
-        let lost = |top: &Top| top.slots().iter().filter(|slot| !slot.leaves.iter().any(is_sound)).count();
-        let top = self.tops.iter().find(holds);
+        let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
+        let is_held = |slot: &&Slot| slot.leaves.iter().any(is_sound) || slot.spares.iter().any(is_ready);
+        let lost = |top: &Top| top.slots().iter().filter(|slot| !is_held(slot)).count();
+        let top = self.tops.iter().find(|top| top.config.leaves().any(|one| one.guid == leaf));
         top.is_none_or(|top| lost(top) <= top.config.parity)
+    }
+
+    /// Whether a leaf is in use and has all that it should hold.
+    pub(crate) fn is_whole(&self, leaf: Guid) -> bool {
+        let of = self.leaves.iter().find(|one| one.guid == leaf);
+        let is_spare = || self.distributed_spares().any(|spare| spare == leaf);
+        of.is_some_and(|leaf| !leaf.is_out_of_use() && !self.is_lagging(leaf))
+            || is_spare() && !self.missed.is_behind(leaf)
+    }
+
+    /// The distributed spares that stand in for others.
+    pub(crate) fn distributed_spares(&self) -> impl Iterator<Item = Guid> + '_ {
+        self.tops.iter().flat_map(Top::slots).flat_map(|slot| slot.spares.iter().map(|spare| spare.0))
     }
 
     /// Whether a leaf is known to lack some of what its slot holds.
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
-        leaf.is_stale() || leaf.is_away() || self.missed.is_behind(leaf.guid)
+        leaf.is_stale() || leaf.is_away() || leaf.names().any(|name| self.missed.is_behind(name))
     }
 
     pub(crate) fn all_tops(&self) -> &[Top] {

@@ -62,6 +62,17 @@ impl Surroundings for Watched {
         Box::pin(async move { returning(&engine, &self.places, &leaves).await.unwrap_or_default() })
     }
 
+    fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {
+        Box::pin(async move {
+            let known = engine.pool().found().device(spare.guid).cloned();
+            let found = match known {
+                Some(found) => found,
+                None => look_again(&engine, &self.places, &[&spare]).await?.auxiliary.remove(&spare.guid)?,
+            };
+            found.open_for_writing(engine.runtime()).ok().map(FoundDevice::new)
+        })
+    }
+
     fn noticed(&self, engine: &Engine, leaf: Guid, symptom: Symptom) {
         let (class, count) = match symptom {
             Symptom::ProbeFailed => ("ereport.fs.zfs.probe_failure", None),

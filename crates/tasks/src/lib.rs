@@ -9,8 +9,8 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, leaves, health, split, reguid, scan, auxiliary, settings, features, upgrade,
-//!              checkpoint
+//!   pool       create, vdevs, attach, detach, remove_log, leaves, health, sparing, split,
+//!              reguid, scan, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -53,18 +53,21 @@ pub use destroy_snapshot::{InUse, destroy_snapshots};
 pub use hold::{hold_snapshots, release_snapshots};
 pub use mark::{bookmark, destroy_bookmark};
 pub use new_dataset::{Fill, Settings};
-pub use pool::auxiliary::{add_cache, add_spares};
+pub use pool::attach::{attach, replace, spare_in};
+pub use pool::auxiliary::{add_cache, add_spares, remove_beside};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
+pub use pool::detach::detach;
 pub use pool::health::{Surroundings, Symptom, keep_healthy};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::reguid::change_guid;
+pub use pool::remove_log::remove_log;
 pub use pool::scan::{
     ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
 };
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::split::{SplitOff, split};
-pub use pool::vdevs::{add_vdevs, attach, detach};
+pub use pool::vdevs::add_vdevs;
 pub use promote::promote;
 pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;

@@ -17,15 +17,6 @@ const ZPOOL: &[Missing] = &[
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
     (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
     (&["prefetch"], "Commands read what they need, and `cenote serve` keeps in memory what it has read"),
-    (
-        &["remove"],
-        "`cenote zpool detach` removes a device from a mirror. For others, import the pool with OpenZFS",
-    ),
-    (
-        &["replace"],
-        "In a mirror or a single disk, `cenote zpool attach` the new device, then `detach` the old one. \
-             In RAID-Z and dRAID, import the pool with OpenZFS",
-    ),
     (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
 ];
 

@@ -26,7 +26,9 @@ mod pool_json;
 mod properties;
 mod reason;
 mod reguid;
+mod remove;
 pub mod repeat;
+mod replace;
 mod scan;
 mod set;
 mod split;
@@ -71,8 +73,12 @@ pub enum Zpool {
     Add(devices::Add),
     /// Attach a device to a device of the pool, forming a mirror
     Attach(devices::Attach),
-    /// Remove a device from a mirror
+    /// Remove a device from a mirror, end a replacement, or send a spare back
     Detach(devices::Detach),
+    /// Put a device, or a hot spare, in the place of another
+    Replace(replace::Replace),
+    /// Remove hot spares, cache devices and logs
+    Remove(remove::Remove),
     /// Take a device out of each mirror and make them a pool of their own
     Split(split::Split),
     /// Take devices out of use
@@ -354,6 +360,8 @@ impl Zpool {
             Zpool::Add(add) => add.run(session).await,
             Zpool::Attach(attach) => attach.run(session).await,
             Zpool::Detach(detach) => detach.run(session).await,
+            Zpool::Replace(replace) => replace.run(session).await,
+            Zpool::Remove(remove) => remove.run(session).await,
             Zpool::Split(split) => split.run(session).await,
             Zpool::Offline(offline) => offline.run(session).await,
             Zpool::Online(online) => online.run(session).await,

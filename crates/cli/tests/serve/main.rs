@@ -16,6 +16,7 @@ mod inject;
 mod keys;
 mod leaves;
 mod properties;
+mod replace;
 mod snapshots;
 mod tuning;
 mod watched;

@@ -92,7 +92,7 @@ impl Builder<'_> {
                 Some(leaf) => slot.leaves.push(leaf),
                 None => slot.absent.push(config.guid),
             },
-            VdevKind::DistributedSpare => slot.spares.extend(config.spare_id),
+            VdevKind::DistributedSpare => slot.spares.extend(config.spare_id.map(|id| (config.guid, id))),
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
                 let least_bytes = least_child_bytes(config, least_bytes);
                 for child in &config.children {

@@ -32,8 +32,11 @@ pub enum Probe {
 }
 
 /// A device as a vdev.
+#[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
+    /// The distributed spares, from the outermost, whose bytes are meant when it is reached by them.
+    through: Vec<Guid>,
     pub(crate) device: Arc<dyn Device>,
     queue: Arc<Queue>,
     patience: Arc<Patience>,
@@ -65,18 +68,22 @@ impl Leaf {
     ) -> Leaf {
         let patience = Arc::new(Patience::new(runtime, device.clone()));
         let queue = Arc::new(Queue::new(runtime, guid, settings, &patience));
-        Leaf { guid, device, queue, patience, state: Arc::default() }
+        Leaf { guid, through: Vec::new(), device, queue, patience, state: Arc::default() }
     }
 
     /// The same device under another guid: counters and unflushed writes are those of both.
     pub(crate) fn renamed(&self, guid: Guid) -> Leaf {
-        Leaf {
-            guid,
-            device: self.device.clone(),
-            queue: self.queue.clone(),
-            patience: self.patience.clone(),
-            state: self.state.clone(),
-        }
+        Leaf { guid, ..self.clone() }
+    }
+
+    /// The same device, for what distributed spares have on it.
+    pub(crate) fn reached_through(&self, spares: &[Guid]) -> Leaf {
+        Leaf { through: spares.to_vec(), ..self.clone() }
+    }
+
+    /// Whose DTLs may say that something is lacking here: its own, and those of distributed spares.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Guid> + '_ {
+        [self.guid].into_iter().chain(self.through.iter().copied())
     }
 
     /// What a new tree of vdevs says of it; at once, for operations under way too.
@@ -253,8 +260,8 @@ impl Leaf {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
-    /// Distributed spares of the dRAID around it that stand in here.
-    pub(crate) spares: Vec<u64>,
+    /// Distributed spares of the dRAID around it that stand in here: their guids and numbers.
+    pub(crate) spares: Vec<(Guid, u64)>,
     /// Leaves that it should have but that have no device.
     pub(crate) absent: Vec<Guid>,
 }

@@ -84,7 +84,7 @@ fn findings(vdevs: &VdevTree, target: &Target, recovered: &Recovered) -> Vec<Fin
     faults.map(finding).collect()
 }
 
-fn ask<'a>(vdevs: &'a VdevTree, extents: &mut Extents<'a>, target: &Target) -> Option<Asked> {
+fn ask(vdevs: &VdevTree, extents: &mut Extents, target: &Target) -> Option<Asked> {
     let map = vdevs.map(&target.dva, target.psize, target.bp.physical_birth()).ok()?;
     let mut incomplete = false;
     let mut tickets = Vec::with_capacity(map.rows.len());
@@ -94,7 +94,7 @@ fn ask<'a>(vdevs: &'a VdevTree, extents: &mut Extents<'a>, target: &Target) -> O
             let leaves = vdevs.leaves_of(row, column, map.birth);
             incomplete |= leaves.is_empty() && index >= row.parity && column.len > 0;
             let want = |leaf| extents.want(leaf, column.offset_bytes, column.len);
-            columns.push(leaves.into_iter().map(want).collect());
+            columns.push(leaves.iter().map(want).collect());
         }
         tickets.push(columns);
     }

@@ -19,7 +19,8 @@ use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::label::{AuxConfig, LabelConfig, VdevConfig, VdevKind};
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::Guid;
-use cenote_object::{NewObject, Result, ZapEdit};
+use cenote_object::{DatasetError, NewObject, Result, ZapEdit};
+use cenote_pool::FoundDevice;
 use cenote_pool::create::NewDevice;
 use cenote_pool::label::init_device;
 
@@ -56,7 +57,7 @@ pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
         .await
 }
 
-/// Adds hot spares; this engine itself puts none in the place of a device.
+/// Adds hot spares. [`spare_in`](crate::spare_in) puts one in the place of a device.
 ///
 /// # Errors
 /// A device fails.
@@ -67,33 +68,80 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
         .await
 }
 
+/// Removes a spare that is not in use, or a cache device. Its label is left as it is: a spare may be others',
+/// too.
+///
+/// # Errors
+/// The spare is in use, or distributed; there is no such device.
+#[boxed]
+pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
+    engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
+    engine.cache_devices().remove(guid);
+    Ok(())
+}
+
+async fn remove_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
+    let config = context.pool().config();
+    let refused = |why: &str| Err(DatasetError::unsuitable(&config.name, why));
+    let is_it = |vdev: &&VdevConfig| vdev.guid == guid;
+    if let Some(spare) = config.spares.iter().find(is_it) {
+        if spare.kind == VdevKind::DistributedSpare {
+            return refused("dRAID spares cannot be removed");
+        }
+        if config.vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.guid == guid) {
+            return refused("the spare is in use; 'zpool detach' makes it available");
+        }
+        return remove_spare(context, guid).await;
+    }
+    match config.l2cache.iter().any(|vdev| vdev.guid == guid) {
+        true => change_list(context, Role::Cache, |all| all.retain(|vdev| vdev.guid != guid)).await,
+        false => refused("no such device in pool"),
+    }
+}
+
 async fn add_auxiliary(context: &mut SyncContext, role: Role, devices: &[NewDevice]) -> Result<()> {
     let mut added = Vec::new();
     for new in devices {
         let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
         let mut vdev = VdevConfig::new(kind, 0, Guid(context.random().max(1)));
         (vdev.path, vdev.create_txg) = (Some(new.path.clone()), context.txg());
-        match role {
-            Role::Spare => vdev.is_spare = true,
-            Role::Cache => vdev.ashift = new.device.info().sector_bytes.max(1 << ASHIFT_MIN).ilog2(),
-        }
-        let label = AuxConfig {
-            version: SPA_VERSION_FEATURES,
-            guid: vdev.guid,
-            ashift: (role == Role::Cache).then_some(vdev.ashift),
-            path: vdev.path.clone(),
-            devid: None,
-            phys_path: None,
-            other: Nvlist::new(),
-        };
         let label = match role {
-            Role::Spare => LabelConfig::Spare(label),
-            Role::Cache => LabelConfig::L2cache(label),
+            Role::Spare => {
+                vdev.is_spare = true;
+                spare_label(&vdev)
+            }
+            Role::Cache => {
+                vdev.ashift = new.device.info().sector_bytes.max(1 << ASHIFT_MIN).ilog2();
+                LabelConfig::L2cache(AuxConfig { ashift: Some(vdev.ashift), ..aux_config(&vdev) })
+            }
         };
         init_device(&*new.device, &label).await?;
+        context.pool().keep_beside(vdev.guid, FoundDevice::new(new.device.clone()));
         added.push(vdev);
     }
-    extend_list(context, role, added).await
+    change_list(context, role, |all| all.extend(added)).await
+}
+
+/// The label of a hot spare that is available.
+pub(crate) fn spare_label(spare: &VdevConfig) -> LabelConfig {
+    LabelConfig::Spare(aux_config(spare))
+}
+
+fn aux_config(vdev: &VdevConfig) -> AuxConfig {
+    AuxConfig {
+        version: SPA_VERSION_FEATURES,
+        guid: vdev.guid,
+        ashift: None,
+        path: vdev.path.clone(),
+        devid: vdev.devid.clone(),
+        phys_path: vdev.phys_path.clone(),
+        other: Nvlist::new(),
+    }
+}
+
+/// A device is no hot spare any more: it stands in for another one for good.
+pub(crate) async fn remove_spare(context: &mut SyncContext, guid: Guid) -> Result<()> {
+    change_list(context, Role::Spare, |all| all.retain(|spare| spare.guid != guid)).await
 }
 
 /// The spares within new dRAIDs, which stand in for any of their devices.
@@ -109,10 +157,18 @@ pub(crate) async fn add_distributed_spares(context: &mut SyncContext, tops: &[Vd
             added.push(vdev);
         }
     }
-    if added.is_empty() { Ok(()) } else { extend_list(context, Role::Spare, added).await }
+    match added.is_empty() {
+        true => Ok(()),
+        false => change_list(context, Role::Spare, |all| all.extend(added)).await,
+    }
 }
 
-async fn extend_list(context: &mut SyncContext, role: Role, added: Vec<VdevConfig>) -> Result<()> {
+/// Changes who is in a list, on disk and in the open pool.
+async fn change_list(
+    context: &mut SyncContext,
+    role: Role,
+    change: impl FnOnce(&mut Vec<VdevConfig>),
+) -> Result<()> {
     let edit = context.edit();
     let name = role.list();
     let (object, mut all) = match context.find_directory_object(name).await? {
@@ -130,8 +186,13 @@ async fn extend_list(context: &mut SyncContext, role: Role, added: Vec<VdevConfi
             (object, Vec::new())
         }
     };
-    all.extend(added);
+    change(&mut all);
     let mut list = Nvlist::new();
     list.insert(name, NvValue::NvlistArray(all.iter().map(VdevConfig::encode_auxiliary).collect()));
-    edit.write_nvlist(object, &list).await
+    edit.write_nvlist(object, &list).await?;
+    context.pool().set_beside(|config| match role {
+        Role::Spare => config.spares = all,
+        Role::Cache => config.l2cache = all,
+    });
+    Ok(())
 }

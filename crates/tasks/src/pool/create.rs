@@ -43,6 +43,7 @@ use crate::make::{make_dir, make_head, make_snapshot};
 use crate::new_dataset::{Fill, Settings};
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::features::{enable_feature, make_feature_tables};
+use crate::pool::take_tree::guid_sum;
 use crate::set::{check_settings, not_enabled};
 
 /// Blocks of the list of deferred frees, small since it is written in each txg.
@@ -247,11 +248,6 @@ async fn init_devices(config: &PoolConfig, found: &cenote_pool::FoundPool) -> Re
         }
     }
     Ok(())
-}
-
-/// `ub_guid_sum`: which vdevs the pool has, as a sum of their guids.
-pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
-    root.walk().fold(0, |sum: u64, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
 /// Vdevs of which nothing is allocated.

@@ -6,6 +6,7 @@
 //!     no answer        FAULTED
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
+//!                    hot spares step in for leaves that fail (`sparing`)
 //! ```
 //!
 //! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
@@ -27,10 +28,11 @@ use cenote_runtime::Instant;
 use futures::future::BoxFuture;
 
 use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
+use crate::pool::sparing::step_in;
 
 /// How often errors are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Looks after which devices that were pulled out are looked for.
+/// Looks after which devices that were pulled out are looked for, and spares step in.
 const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: so many errors...
 const ERRORS_MAX: usize = 10;
@@ -53,6 +55,9 @@ pub trait Surroundings: Send + Sync + 'static {
     /// Devices of these leaves that are there again, open for writing.
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>>;
 
+    /// The device of a hot spare that is available, open for writing.
+    fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>>;
+
     /// A device does something wrong.
     fn noticed(&self, engine: &Engine, leaf: Guid, trouble: Symptom);
 }
@@ -68,6 +73,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         watch.look(&engine, &surroundings).await.ok();
         if look.is_multiple_of(LOOKS_FOR_REMOVED) {
             look_for_removed(&engine, &surroundings).await.ok();
+            step_in(&engine, &surroundings).await.ok();
         }
     }
 }

@@ -19,12 +19,13 @@ use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
-use cenote_format::label::{ERR_EXCEEDED, EXTERNAL};
+use cenote_format::label::{ERR_EXCEEDED, EXTERNAL, VdevKind};
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::FoundDevice;
 
-use crate::pool::vdevs::take_tree;
+use crate::pool::take_tree::take_tree;
+use crate::pool::tree::parent_of;
 
 /// How a leaf goes out of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,10 +141,15 @@ async fn bring_back_sync(
     }
     let mut has_changed = !devices.is_empty();
     for guid in guids.into_iter().filter(|guid| only.is_none_or(|only| only == *guid)) {
+        let above = parent_of(&config.vdev_tree, guid);
+        let is_spared =
+            above.is_some_and(|above| above.kind == VdevKind::Spare && above.children[0].guid == guid);
         let Some(leaf) = config.vdev_tree.leaf_mut(guid) else { continue };
         let before = leaf.clone();
         if devices.contains_key(&guid) {
             leaf.removed = false;
+            // It was not taken away on purpose: the spare goes when it has what it missed.
+            leaf.unspare |= how == Back::Reopened && is_spared;
         }
         if how == Back::Online {
             leaf.offline = false;

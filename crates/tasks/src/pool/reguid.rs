@@ -11,7 +11,7 @@ use cenote_object::{DatasetError, Result};
 use cenote_pool::VdevState;
 
 use crate::pool::checkpoint::refuse_checkpoint;
-use crate::pool::vdevs::take_tree;
+use crate::pool::take_tree::take_tree;
 
 /// Gives the pool this guid, or one at random.
 ///

@@ -6,7 +6,7 @@
 //!   slice     some seconds of it, over the tree of the last txg on disk              (walk)
 //!             freed space is kept meanwhile, so that the tree stays whole
 //!   note      the pool says how far it has come                                      (state)
-//!   end       a resilver: DTLs shrink, reads may choose the devices
+//!   end       a resilver: DTLs shrink, reads may choose the devices, those that were replaced leave
 //! ```
 //!
 //! Idea: what there is to do, and how far it has come, is in the pool, in OpenZFS's form and order. So a scan
@@ -38,6 +38,7 @@ use cenote_pool::Pool;
 use futures::future::{BoxFuture, Either, select};
 use tokio::sync::watch;
 
+use crate::pool::detach::let_replaced_go;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
@@ -164,6 +165,7 @@ impl Run<'_> {
         let mut pass: Option<Pass> = None;
         loop {
             self.orders.mark_unchanged();
+            let_replaced_go(self.engine).await?;
             let behind = self.behind();
             let scan = self.engine.mos().await?.scan_status().await?.filter(goes_on);
             let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {

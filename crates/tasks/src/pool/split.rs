@@ -22,17 +22,17 @@ use cenote_boxed::boxed;
 use cenote_cache::CacheOptions;
 use cenote_dataset::ImportOptions;
 use cenote_dataset::import::import_at;
-use cenote_engine::space::map_edit::SpaceMapEdit;
 use cenote_engine::{Engine, Host, SyncContext};
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names, vdev_zap};
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::label::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind};
-use cenote_format::units::{Guid, ObjectId, VdevId};
+use cenote_format::units::{Guid, VdevId};
 use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::{FoundPool, LeavesInUse, VdevState};
 
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::settings::{PoolSetting, set_pool_sync};
-use crate::pool::vdevs::{drop_leaf_zap, path_of, refuse_removal, take_out_mirror, take_tree};
+use crate::pool::take_tree::{drop_leaf, forget_top, path_of, refuse_removal, take_tree};
+use crate::pool::tree::{number, take_out_parent};
 
 /// The pool that is split off.
 #[derive(Debug, Clone)]
@@ -133,10 +133,10 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
         if leaving.is_empty() {
             continue;
         }
-        (0..).zip(&mut top.children).for_each(|(id, leaf)| leaf.id = id);
+        number(&mut top.children);
         if let [only] = &top.children[..] {
             renamed.extend(pool.device(only.guid).map(|device| (top.guid, device)));
-            take_out_mirror(top);
+            take_out_parent(top, true);
         }
         gone.extend(leaving);
     }
@@ -149,15 +149,6 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
         context.log_event("detach", &format!("vdev={path}")).await?;
     }
     Ok(Half { found, in_use })
-}
-
-/// What the MOS has of a leaf that is gone.
-async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> Result<()> {
-    drop_leaf_zap(context, leaf.leaf_zap).await?;
-    match leaf.dtl {
-        ObjectId(0) => Ok(()),
-        dtl => SpaceMapEdit::new(&context.edit(), dtl, 0).free().await,
-    }
 }
 
 /// Makes the devices that were taken out a pool of its own.
@@ -240,19 +231,6 @@ fn become_top(top: &mut VdevConfig, leaf: VdevConfig) {
         create_txg: top.create_txg,
         ..leaf
     };
-}
-
-/// What the MOS has of a top-level vdev that stays with the other half.
-async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
-    let edit = context.edit();
-    if top.top_zap.0 != 0 {
-        let fields = ZapEdit::new(&edit, top.top_zap);
-        if let Some(array) = fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|it| it.as_u64()) {
-            edit.destroy(ObjectId(array)).await?;
-        }
-        drop_leaf_zap(context, top.top_zap).await?;
-    }
-    context.forget_vdev(VdevId(top.id)).await
 }
 
 /// Removes the list of devices beside the tree.

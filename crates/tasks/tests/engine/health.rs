@@ -8,9 +8,11 @@ use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
 use cenote_format::units::{Guid, VdevId};
 use cenote_pool::create::NewDevice;
-use cenote_pool::{FoundDevice, VdevState};
+use cenote_pool::{FoundDevice, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{Away, Back, Surroundings, Symptom, bring_back, take_out};
+use cenote_tasks::{
+    Away, Back, Surroundings, Symptom, add_spares, bring_back, detach, take_out,
+};
 use futures::future::BoxFuture;
 
 use crate::common::{Load, Model, POOL, create_on, work};
@@ -38,6 +40,11 @@ impl Surroundings for Machine {
         let found = leaves.iter().filter_map(|leaf| Some((*leaf, FoundDevice::new(there(leaf)? as _))));
         let found = found.collect();
         Box::pin(async move { found })
+    }
+
+    fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {
+        let device = engine.pool().found().device(spare.guid).cloned();
+        Box::pin(async move { device })
     }
 
     fn noticed(&self, _engine: &Engine, leaf: Guid, symptom: Symptom) {
@@ -91,15 +98,40 @@ impl Lab {
     async fn has_everything(&self, disk: usize, model: &Model) {
         self.wait(30).await;
         assert!(self.engine.pool().missed().is_empty(), "{:?}", self.engine.pool().missed());
-        for other in (0..self.disks.len()).filter(|other| *other != disk) {
-            take_out(&self.engine, self.leaf(other), Away::OfflineForNow).await.unwrap();
+        self.holds_everything(disk, model).await;
+    }
+
+    /// The same, whatever the others lack.
+    async fn holds_everything(&self, disk: usize, model: &Model) {
+        let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        for other in top.leaves().enumerate().filter(|(other, _)| *other != disk) {
+            take_out(&self.engine, other.1.guid, Away::OfflineForNow).await.unwrap();
         }
+        self.reads(model).await;
+    }
+
+    /// All is read, from whatever disk.
+    async fn reads(&self, model: &Model) {
         let mos = self.engine.mos().await.unwrap();
         let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
         for (id, content) in model {
             let read = objset.object(*id).await.unwrap().read(0, content.len()).await.unwrap();
             assert!(read[..] == content[..], "object {id} differs");
         }
+    }
+
+    /// A disk of its own, ready to stand in.
+    async fn add_spare(&self) {
+        let device = Arc::new(MemoryDevice::new("spare", DISK_BYTES)) as Arc<dyn Device>;
+        add_spares(&self.engine, vec![NewDevice { path: "spare".into(), device, is_file: false }])
+            .await
+            .unwrap();
+    }
+
+    /// Whether the spare is available, or in use.
+    fn spare_is(&self, wanted: Option<Trouble>) -> bool {
+        let spares = self.engine.pool().status().spares;
+        spares.len() == 1 && spares[0].trouble == wanted && spares[0].state == VdevState::Online
     }
 
     fn has_noticed(&self, index: usize, symptom: Symptom) -> bool {
@@ -211,5 +243,51 @@ fn the_last_copy_is_degraded_and_never_taken_out_of_use() {
         assert_eq!(lab.state(0), (VdevState::Degraded, "too many errors".into()));
         lab.disks[0].heal();
         lab.work(&mut model, &mut rng).await;
+    });
+}
+
+#[test]
+fn a_spare_steps_in_for_a_device_that_fails_and_may_stay() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(12));
+        lab.work(&mut model, &mut rng).await;
+        lab.add_spare().await;
+        lab.wait(30).await;
+        assert!(lab.spare_is(None), "nothing fails yet");
+        lab.disks[1].add(Fault::error(Op::Write));
+        lab.disks[1].add(Fault::error(Op::Read));
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(30).await;
+        assert_eq!(lab.state(1).0, VdevState::Faulted);
+        assert!(lab.spare_is(Some(Trouble::InUse)));
+        assert_eq!(lab.state(2), (VdevState::Online, String::new()));
+        lab.work(&mut model, &mut rng).await;
+        detach(&lab.engine, lab.leaf(1)).await.unwrap();
+        let pool = lab.engine.pool();
+        assert!(pool.status().spares.is_empty() && pool.status().state() == VdevState::Online);
+        lab.holds_everything(1, &model).await;
+    });
+}
+
+#[test]
+fn a_spare_goes_when_the_device_is_back() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(13));
+        lab.work(&mut model, &mut rng).await;
+        lab.add_spare().await;
+        for _ in 0..2 {
+            lab.disks[1].unplug(true);
+            lab.work(&mut model, &mut rng).await;
+            lab.wait(30).await;
+            assert!(lab.spare_is(Some(Trouble::InUse)));
+            lab.disks[1].unplug(false);
+            lab.work(&mut model, &mut rng).await;
+            lab.wait(60).await;
+            assert!(lab.spare_is(None), "{:?}", lab.engine.pool().status());
+            assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+        }
+        lab.has_everything(1, &model).await;
     });
 }

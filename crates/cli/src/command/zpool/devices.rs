@@ -11,7 +11,7 @@ use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::create::{NewDevice, NewVdev};
-use cenote_pool::{VdevConfig, VdevKind};
+use cenote_pool::{FoundPool, VdevConfig, VdevKind};
 use clap::Args;
 
 use super::DeviceNames;
@@ -90,11 +90,15 @@ pub struct Attach {
 
 /// `zpool detach`
 #[derive(Debug, Args)]
-#[command(after_help = "The device's labels are cleared.\n\nExample: cenote zpool detach tank /img/b")]
+#[command(
+    after_help = "The device's labels are cleared; a hot spare is available again. Detaching the new device \
+        of a replacement cancels that, detaching the old one ends it.\n\n\
+        Example: cenote zpool detach tank /img/b"
+)]
 pub struct Detach {
     /// The pool
     pub pool: String,
-    /// A device of a mirror: its path, the last component of it, or its guid
+    /// A device of a mirror, or of a replacement: its path, the last component of it, or its guid
     pub device: String,
 }
 
@@ -295,7 +299,7 @@ fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
 }
 
 /// Refuses devices that the pool contains already, which this program itself keeps open.
-fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
+pub fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
     let own = |typed: &&&str| {
         let path = std::path::absolute(typed).ok();
         mos.pool().found().devices.values().any(|device| path.as_deref() == Some(Path::new(&device.path)))
@@ -312,16 +316,19 @@ fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
 
 /// A leaf by its path, here or as the pool has it, the last component of it, or its guid.
 pub fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
+    let (vdevs, found) = (mos.pool().vdevs(), mos.pool().found());
+    let mut leaves = vdevs.tops().flat_map(VdevConfig::leaves);
+    leaves.find(|leaf| is_meant(&found, leaf, typed)).map(|leaf| leaf.guid)
+}
+
+/// Whether that is what was typed.
+pub fn is_meant(found: &FoundPool, leaf: &VdevConfig, typed: &str) -> bool {
     let absolute = std::path::absolute(typed).ok();
-    let found = mos.pool().found();
     let is_path = |path: &str| {
         let path = Path::new(path);
         absolute.as_deref() == Some(path) || path.file_name().is_some_and(|name| name == typed)
     };
-    let is_meant = |leaf: &&VdevConfig| {
-        leaf.guid.to_string() == typed
-            || leaf.path.as_deref().is_some_and(is_path)
-            || found.device(leaf.guid).is_some_and(|device| is_path(&device.path))
-    };
-    mos.pool().vdevs().tops().flat_map(VdevConfig::leaves).find(is_meant).map(|leaf| leaf.guid)
+    leaf.guid.to_string() == typed
+        || leaf.path.as_deref().is_some_and(is_path)
+        || found.device(leaf.guid).is_some_and(|device| is_path(&device.path))
 }

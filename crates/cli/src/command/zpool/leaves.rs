@@ -202,6 +202,6 @@ fn warn(engine: &Engine, leaf: Guid, typed: &str) {
     say_bare(format!("warning: device '{typed}' onlined, but remains in {state} state"));
     say_bare(match state {
         VdevState::Faulted => "use 'zpool clear' to restore a faulted device",
-        _ => "use 'zpool attach' and 'zpool detach' to replace devices that are no longer present",
+        _ => "use 'zpool replace' to replace devices that are no longer present",
     });
 }

@@ -181,7 +181,7 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
         return reason(
             Some("ZFS-8000-4J"),
             "Devices are smaller than before, as if cut short; redundancy covers them.",
-            "Copy those disks or images again in full, or replace them with 'zpool replace' of OpenZFS.",
+            "Copy those disks or images again in full, or replace them with 'zpool replace'.",
         );
     }
     if any(health, |vdev| vdev.errors != ErrorCounts::default()) {

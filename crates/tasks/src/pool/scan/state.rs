@@ -24,6 +24,7 @@ use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
 use super::plan::{NOTHING, Waiting, bookmark, position};
 use super::walk::Slice;
+use crate::pool::take_tree::take_tree;
 
 /// `POOL_SCAN_SCRUB`.
 const SCRUB: u64 = 1;
@@ -206,13 +207,15 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
         directory.update(names::LAST_SCRUBBED_TXG, max.0).await?;
     }
-    if forget_marks(&mut context.config().vdev_tree, &complete) {
-        context.config_has_changed();
-    }
+    let mut config = context.config().clone();
+    let were_marked = forget_marks(&mut config.vdev_tree, &complete);
     for (leaf, txg) in complete {
         context.pool().caught_up(leaf, txg);
     }
-    Ok(())
+    match were_marked {
+        true => take_tree(context, config, BTreeMap::new(), None).await,
+        false => Ok(()),
+    }
 }
 
 /// A snapshot of a head was taken: it has all that was to be scanned of the head.

@@ -1,0 +1,126 @@
+//! `zpool replace`: a device takes the place of another, for good or as a hot spare.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`),
+//! including the wording.
+
+use cenote_dataset::Mos;
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::create::NewDevice;
+use cenote_pool::{FoundDevice, VdevConfig, VdevKind};
+use clap::Args;
+
+use super::create::devices;
+use super::create::properties::ashift_option;
+use super::devices::{is_meant, leaf, refuse_own};
+use super::scan::scan;
+use crate::command::zfs::refusal::cannot;
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `zpool replace`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "NEW-DEVICE is brought all that DEVICE holds (resilvered), each block verified; then DEVICE \
+        leaves the pool. DEVICE need not work, or be there, if others have what it holds. The daemon does it \
+        in the background, otherwise it is done before the command ends; `zpool detach` of either ends it. \
+        If it is interrupted, `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
+        If NEW-DEVICE is a hot spare of the pool, DEVICE stays: once it works again, `zpool detach` of the \
+        spare makes that available; `zpool detach` of DEVICE makes the spare stay for good; and when DEVICE \
+        has been replaced by another one, the spare goes by itself.\n\n\
+        Example: cenote zpool replace tank /img/b /img/e"
+)]
+pub struct Replace {
+    /// Accept a device that belongs to another pool
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Accepted for compatibility: blocks are found in the pool's tree and brought in disk order
+    #[arg(short = 's')]
+    pub sequential: bool,
+    /// Wait until it is done, as without a daemon
+    #[arg(short = 'w')]
+    pub wait: bool,
+    /// ashift=N: accepted if it is no larger than that of the vdev
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub options: Vec<String>,
+    /// The pool
+    pub pool: String,
+    /// A device of the pool: its path, the last component of it, or its guid
+    pub device: String,
+    /// What takes its place [default: another device at the same path]
+    pub new_device: Option<String>,
+}
+
+/// Who takes the place.
+enum New {
+    Device(NewDevice),
+    Spare(Guid, Option<FoundDevice>),
+}
+
+impl Replace {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let typed = self.new_device.as_ref().unwrap_or(&self.device);
+        let what = format!("replace {} with {typed}", self.device);
+        let ashift = ashift_option(&self.options).map_err(CliError::Usage)?;
+        let work = async |engine: &Engine| {
+            let mos = engine.mos().await?;
+            let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
+            let old = leaf(&mos, &self.device).ok_or_else(|| refused(why_not(&mos, &self.device)))?;
+            if ashift.is_some_and(|ashift| ashift > ashift_of(&mos, old)) {
+                return Err(refused(
+                    "new device has a different optimal sector size; use the option '-o ashift=N'",
+                ));
+            }
+            match self.newcomer(session, &mos, typed).await? {
+                New::Device(device) => cenote_tasks::replace(engine, old, device).await,
+                New::Spare(spare, device) => cenote_tasks::spare_in(engine, old, spare, device).await,
+            }
+            .map_err(cannot(&what))?;
+            scan(session, engine, self.wait).await
+        };
+        session.change_pool(&self.pool, work).await
+    }
+
+    async fn newcomer(&self, session: &Session, mos: &Mos, typed: &str) -> Result<New, CliError> {
+        let (config, found) = (mos.pool().config(), mos.pool().found());
+        if let Some(spare) = config.spares.iter().find(|spare| is_meant(&found, spare, typed)) {
+            let device = found.device(spare.guid);
+            let device = match spare.kind {
+                VdevKind::DistributedSpare => None,
+                _ => Some(device.ok_or_else(|| {
+                    CliError::Refused(format!("cannot open '{typed}': the spare is not there"))
+                })?),
+            };
+            let opened = device.map(|device| device.open_for_writing(session.runtime())).transpose()?;
+            return Ok(New::Spare(spare.guid, opened.map(FoundDevice::new)));
+        }
+        refuse_own(mos, &[typed])?;
+        let new = devices::open_all(session.runtime(), &[typed])?.remove(0);
+        let problems = devices::parts_of_pools(session.runtime(), &[&new]).await;
+        match self.force || problems.is_empty() {
+            true => Ok(New::Device(new)),
+            false => Err(CliError::Refused(format!(
+                "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
+                problems.join("\n")
+            ))),
+        }
+    }
+}
+
+/// Why something that is no device of the tree can't be replaced.
+fn why_not(mos: &Mos, typed: &str) -> &'static str {
+    let (config, found) = (mos.pool().config(), mos.pool().found());
+    let is_one = |vdevs: &[VdevConfig]| vdevs.iter().any(|vdev| is_meant(&found, vdev, typed));
+    match () {
+        () if is_one(&config.spares) => "device is reserved as a hot spare",
+        () if is_one(&config.l2cache) => "device is in use as a cache",
+        () => "no such device in pool",
+    }
+}
+
+fn ashift_of(mos: &Mos, leaf: Guid) -> u32 {
+    let vdevs = mos.pool().vdevs();
+    let top = vdevs.tops().find(|top| top.leaves().any(|one| one.guid == leaf));
+    top.map_or(0, |top| top.ashift)
+}

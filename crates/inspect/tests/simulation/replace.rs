@@ -1,0 +1,191 @@
+//! Disks that are replaced while others work: afterwards the new one has all that the old one had, which is
+//! not part of the pool any more. The same holds if the old one does not work, and if the power is cut on
+//! the way. A replacement that is called off leaves the pool as it was.
+
+use std::sync::Arc;
+
+use cenote_device::Device;
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::VdevClass::{Log, Normal};
+use cenote_pool::VdevConfig;
+use cenote_pool::VdevKind::{Disk, Mirror, Raidz, Replacing};
+use cenote_pool::create::NewDevice;
+use cenote_runtime::Runtime;
+use cenote_tasks::{Away, detach, replace, run_scan, take_out};
+use cenote_testkit::image::Image;
+
+use crate::check::{Unsure, check_sound, compare};
+use crate::cuts::{Replay, number, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::run::{Run, recover};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+const RUNS: usize = 3;
+/// Power cuts of a run.
+const CUTS: usize = 12;
+
+fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
+    let pools: [&[Vdev]; 5] = [
+        &[(Disk, 0, 1, Normal)],
+        &[(Mirror, 0, 2, Normal)],
+        &[(Raidz, 1, 3, Normal)],
+        &[(Raidz, 2, 5, Normal)],
+        &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log)],
+    ];
+    for vdevs in pools {
+        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+        let seeds = Runtime::real(Some(1));
+        for _ in 0..RUNS {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test, seed };
+            run(seed, &layout);
+        }
+    }
+}
+
+/// The pool on disks of which the last is not part of it.
+async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
+    let mut images = layout.blank();
+    images.push(Image::new(layout.shape().size_bytes));
+    let disks = Disks::new(rt, layout.shape(), images);
+    let engine = create(rt, layout, &disks.devices_but(&[layout.disk_count()])).await;
+    let world = Worker::new_world(&engine).await;
+    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
+    worker.run(STEPS).await;
+    (disks, engine, worker)
+}
+
+fn leaf_at(engine: &Engine, path: &str) -> Option<Guid> {
+    let config = engine.pool().config();
+    let mut leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
+    leaves.find(|leaf| leaf.path.as_deref() == Some(path)).map(|leaf| leaf.guid)
+}
+
+fn is_being_replaced(engine: &Engine) -> bool {
+    let config = engine.pool().config();
+    config.vdevs.iter().flat_map(VdevConfig::walk).any(|vdev| vdev.kind == Replacing)
+}
+
+/// The last disk replaces the first one while the work goes on; that one works, or not.
+async fn replace_first(rt: &Runtime, layout: &Layout, disks: &Disks, engine: &Engine, worker: &mut Worker) {
+    let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
+    let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
+    let old = leaf_at(engine, disks.disks[0].describe()).unwrap();
+    if layout.vdevs[0].2 > 1 && rt.random_u64().is_multiple_of(2) {
+        take_out(engine, old, Away::Offline).await.unwrap();
+        worker.run(STEPS / 4).await;
+    }
+    let engine = engine.clone();
+    let replacing = rt.spawn(async move {
+        replace(&engine, old, new).await?;
+        run_scan(&engine, &|_| {}).await
+    });
+    worker.run(STEPS).await;
+    assert!(replacing.await.unwrap().unwrap().incomplete.is_empty());
+}
+
+/// Disks of the first vdev without which the pool is to be complete when its first disk was replaced.
+fn can_go(layout: &Layout) -> Vec<usize> {
+    let (_, parity, count, _) = layout.vdevs[0];
+    let others = if parity == 0 { count - 1 } else { parity };
+    (0..=others).collect()
+}
+
+#[test]
+fn a_disk_that_replaces_another_under_work_has_everything() {
+    on_pools("a_disk_that_replaces_another_under_work_has_everything", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            replace_first(&rt, layout, &disks, &engine, &mut worker).await;
+            assert!(!is_being_replaced(&engine) && leaf_at(&engine, disks.disks[0].describe()).is_none());
+            worker.run(STEPS / 4).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let disks = Disks::new(&rt, layout.shape(), disks.images());
+            check_sound(&open(&rt, disks.devices_but(&[0])).await.unwrap()).await.unwrap();
+            let disks = Disks::new(&rt, layout.shape(), disks.images());
+            let mos = open(&rt, disks.devices_but(&can_go(layout))).await.unwrap();
+            compare(&mos, &world, &Unsure::new()).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
+    on_pools("a_replacement_that_is_called_off_leaves_the_pool_as_it_was", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            let tree = engine.pool().config().vdevs.clone();
+            let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
+            // The new one is at the place of the old one.
+            let path = disks.disks[0].describe();
+            let new = NewDevice { path: path.into(), device, is_file: false };
+            replace(&engine, leaf_at(&engine, path).unwrap(), new).await.unwrap();
+            worker.run(STEPS / 4).await;
+            assert!(leaf_at(&engine, &format!("{path}/old")).is_some());
+            detach(&engine, leaf_at(&engine, path).unwrap()).await.unwrap();
+            let shape = |vdevs: &[VdevConfig]| -> Vec<_> {
+                let all = vdevs.iter().flat_map(VdevConfig::walk);
+                all.map(|vdev| (vdev.kind.clone(), vdev.id, vdev.path.clone(), vdev.ashift)).collect()
+            };
+            assert_eq!(shape(&engine.pool().config().vdevs), shape(&tree));
+            worker.run(STEPS / 4).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let last = layout.disk_count();
+            let disks = Disks::new(&rt, layout.shape(), disks.images());
+            let mos = open(&rt, disks.devices_but(&[last])).await.unwrap();
+            compare(&mos, &world, &Unsure::new()).await.unwrap();
+            check_sound(&mos).await.unwrap();
+        });
+    });
+}
+
+/// After a cut, what survived is there; and if the replacement had begun, it is brought to its end.
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let disks = Disks::new(rt, layout.shape(), images);
+    let pool = recover(rt, disks.devices()).await?;
+    let expected = run.expect(&pool, at).await?;
+    run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
+    if is_being_replaced(&pool.engine) {
+        return Err("the old disk stays".into());
+    }
+    let was_replaced = leaf_at(&pool.engine, disks.disks[0].describe()).is_none();
+    expected.compare(&pool.engine).await.map_err(|why| format!("replaced: {was_replaced}: {why}"))?;
+    pool.engine.sync_all().await.map_err(|error| error.to_string())?;
+    let gone = if was_replaced { can_go(layout) } else { vec![layout.disk_count()] };
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    if !was_replaced {
+        let mos = open(rt, disks.devices_but(&gone)).await?;
+        return check_sound(&mos).await;
+    }
+    check_sound(&open(rt, disks.devices_but(&[0])).await?).await?;
+    let pool = recover(rt, disks.devices_but(&gone)).await?;
+    expected.compare(&pool.engine).await.map_err(|why| format!("the new disk: {why}"))
+}
+
+#[test]
+fn power_cuts_while_a_disk_is_replaced() {
+    on_pools("power_cuts_while_a_disk_is_replaced", |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let before = disks.images();
+            disks.take_journal();
+            drop(worker);
+            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            replace_first(&rt, layout, &disks, &engine, &mut worker).await;
+            worker.into_run(before)
+        });
+        survives_cuts(seed, layout, &run, CUTS, survive);
+    });
+}

@@ -1,0 +1,225 @@
+//! Devices that join others: `zpool attach`, `zpool replace`, hot spares that step in.
+//!
+//! ```text
+//!   attach    a   ->  mirror -> a, NEW             two that hold the same
+//!   replace   a   ->  replacing -> a, NEW          until NEW has all of it; then a leaves (`detach`)
+//!   spare     a   ->  spare -> a, SPARE            until a is back, or replaced; then SPARE leaves
+//! ```
+//!
+//! Idea: all three put a vdev above a leaf, below which every leaf holds the same, so reading, writing and
+//! resilvering know no difference. It may be at the top, in a mirror, or take a place in a RAID-Z or dRAID. A
+//! device that joins lacks all that was written before: its DTL says so, from the first txg to those that are
+//! under way, until a resilver has brought it ([`super::scan`]).
+//!
+//! If the new device has the path of the old one, that becomes `PATH/old`: nothing is found there.
+//!
+//! Source: OpenZFS `spa.c` (`spa_vdev_attach`), `libzfs_pool.c` (`zpool_vdev_attach`).
+
+use std::collections::BTreeMap;
+
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::label::{LABEL_BYTES, PoolConfig, VDEV_LABELS_BYTES, VdevClass, VdevConfig, VdevKind};
+use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, TXG_INITIAL, Txg, VdevId};
+use cenote_object::{DatasetError, Result};
+use cenote_pool::create::NewDevice;
+use cenote_pool::{FoundDevice, least_leaf_bytes};
+
+use crate::pool::checkpoint::refuse_checkpoint;
+use crate::pool::create::make_vdev_zaps;
+use crate::pool::scan::state::begin_resilver;
+use crate::pool::take_tree::{path_of, refuse_removal, take_tree};
+use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
+
+/// `SPA_VERSION_MULTI_REPLACE`: what replaces another one may be replaced, too.
+const MULTI_REPLACE: u64 = 26;
+
+/// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
+/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it.
+///
+/// # Errors
+/// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
+#[boxed]
+pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
+    join(engine, to, Newcomer::Attached(device)).await
+}
+
+/// Puts a device in the place of a leaf, which leaves when [`run_scan`](crate::run_scan) has brought the new
+/// one everything.
+///
+/// # Errors
+/// The device is too small, has larger sectors, or fails; the leaf is a spare that stands in for another.
+#[boxed]
+pub async fn replace(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
+    join(engine, old, Newcomer::Replacement(device)).await
+}
+
+/// Puts one of the pool's hot spares in the place of a leaf; `device` is the spare's, which a distributed one
+/// has not.
+///
+/// # Errors
+/// The spare is in use, is of another dRAID, or is too small; a log is not spared.
+#[boxed]
+pub async fn spare_in(engine: &Engine, old: Guid, spare: Guid, device: Option<FoundDevice>) -> Result<()> {
+    join(engine, old, Newcomer::Spare(spare, device)).await
+}
+
+/// Who joins.
+enum Newcomer {
+    Attached(NewDevice),
+    Replacement(NewDevice),
+    Spare(Guid, Option<FoundDevice>),
+}
+
+impl Newcomer {
+    /// The kind of vdev that is to be above it and the leaf that it joins.
+    fn above(&self) -> VdevKind {
+        match self {
+            Newcomer::Attached(_) => VdevKind::Mirror,
+            Newcomer::Replacement(_) => VdevKind::Replacing,
+            Newcomer::Spare(..) => VdevKind::Spare,
+        }
+    }
+
+    fn is_spare(&self) -> bool {
+        matches!(self, Newcomer::Spare(..))
+    }
+
+    /// The leaf that it becomes, and its device.
+    fn into_leaf(self, context: &SyncContext) -> Result<(VdevConfig, Option<FoundDevice>)> {
+        match self {
+            Newcomer::Attached(new) | Newcomer::Replacement(new) => {
+                let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
+                let mut leaf = VdevConfig::new(kind, 0, Guid(context.random().max(1)));
+                leaf.path = Some(new.path);
+                Ok((leaf, Some(FoundDevice::new(new.device))))
+            }
+            Newcomer::Spare(guid, device) => {
+                let config = context.pool().config();
+                let spare = config.spares.iter().find(|spare| spare.guid == guid).cloned();
+                let missing = || DatasetError::unsuitable(context.pool().name(), "no such device in pool");
+                Ok((spare.ok_or_else(missing)?, device))
+            }
+        }
+    }
+
+    fn event(&self) -> (&'static str, &'static str) {
+        match self {
+            Newcomer::Attached(_) => ("attach", "to"),
+            Newcomer::Replacement(_) => ("replace", "for"),
+            Newcomer::Spare(..) => ("spare in", "for"),
+        }
+    }
+}
+
+async fn join(engine: &Engine, leaf: Guid, newcomer: Newcomer) -> Result<()> {
+    let join = move |engine: Engine| async move {
+        engine.run(move |context| Box::pin(async move { join_sync(context, leaf, newcomer).await })).await?;
+        engine.order_scan();
+        Ok(())
+    };
+    engine.to_end(join).await
+}
+
+async fn join_sync(context: &mut SyncContext, old: Guid, newcomer: Newcomer) -> Result<()> {
+    refuse_checkpoint(context).await?;
+    refuse_removal(context)?;
+    let mut config = context.config().clone();
+    check_place(context, &config, old, &newcomer)?;
+    let (above, (verb, preposition)) = (newcomer.above(), newcomer.event());
+    let (mut new, device) = newcomer.into_leaf(context)?;
+    if let Some(device) = &device {
+        check_fit(&config, old, device)?;
+    }
+    let missing = || DatasetError::unsuitable(context.pool().name(), "no such device in pool");
+    let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
+    let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
+    step_aside(&mut parent.children[at], &new);
+    (new.create_txg, new.resilver_txg) = (parent.children[at].create_txg, context.txg());
+    let (guid, path) = (new.guid, new.path.clone().unwrap_or_default());
+    let siblings = match parent.kind == above {
+        true => &mut parent.children,
+        false => {
+            put_above(&mut parent.children[at], above, Guid(context.random().max(1)));
+            &mut parent.children[at].children
+        }
+    };
+    siblings.push(new);
+    number(siblings);
+    // Whatever is under way may have begun with the old tree.
+    let lacking = (TXG_INITIAL, Txg(context.txg().0 + TXG_CONCURRENT_STATES));
+    let joining: BTreeMap<_, _> = device.into_iter().map(|device| (guid, device)).collect();
+    take_tree(context, config, joining, Some((guid, lacking))).await?;
+    make_vdev_zaps(context).await?;
+    begin_resilver(context, lacking).await?;
+    let old = path_of(context, old);
+    context.log_event("vdev attach", &format!("{verb} vdev={path} {preposition} vdev={old}")).await
+}
+
+/// Whether the newcomer may take that place.
+fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: &Newcomer) -> Result<()> {
+    const IN_PLACE: &str = "already in replacing/spare config; wait for completion or use 'zpool detach'";
+    let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
+    let leaf = config.vdev_tree.leaves().find(|leaf| leaf.guid == old);
+    let (Some(leaf), Some(parent), Some(top)) =
+        (leaf, parent_of(&config.vdev_tree, old), top_of(&config.vdev_tree, old))
+    else {
+        return refused("no such device in pool");
+    };
+    let takes_copies = matches!(parent.kind, VdevKind::Mirror | VdevKind::Root);
+    let is_spared = parent.kind == VdevKind::Spare;
+    match newcomer {
+        Newcomer::Attached(_) if takes_copies => Ok(()),
+        Newcomer::Attached(_) => refused("can only attach to mirrors and top-level disks"),
+        Newcomer::Spare(..) if context.pool().class_of(VdevId(top.id)) == Some(VdevClass::Log) => {
+            refused("cannot replace a log with a spare")
+        }
+        Newcomer::Replacement(_) if is_spared && leaf.is_spare => {
+            refused("can only be replaced by another hot spare")
+        }
+        _ if parent.kind == VdevKind::Replacing && config.version < MULTI_REPLACE => {
+            refused("cannot replace a replacing device")
+        }
+        _ if is_spared && newcomer.is_spare() != leaf.is_spare => refused(IN_PLACE),
+        Newcomer::Spare(spare, _) => {
+            let above = parent_of(&config.vdev_tree, parent.guid);
+            let is_replaced = parent.kind == VdevKind::Replacing;
+            if is_replaced && above.is_some_and(|above| above.kind == VdevKind::Spare) {
+                return refused(IN_PLACE);
+            }
+            if config.vdev_tree.leaves().any(|leaf| leaf.guid == *spare) {
+                return refused("the spare is in use");
+            }
+            let pool = context.pool().config();
+            let of = pool.spares.iter().find(|one| one.guid == *spare).and_then(|one| one.top_guid);
+            match of.is_none_or(|of| of == top.guid) {
+                true => Ok(()),
+                false => refused("dRAID spares can only replace child devices in their parent's dRAID vdev"),
+            }
+        }
+        Newcomer::Replacement(_) => Ok(()),
+    }
+}
+
+/// Whether the device can hold what a leaf holds.
+fn check_fit(config: &PoolConfig, old: Guid, device: &FoundDevice) -> Result<()> {
+    let refused = |why: &str| Err(DatasetError::unsuitable(&config.name, why));
+    let Some(top) = top_of(&config.vdev_tree, old) else { return refused("no such device in pool") };
+    let info = device.device.info();
+    let room = (info.size_bytes / LABEL_BYTES * LABEL_BYTES).saturating_sub(VDEV_LABELS_BYTES);
+    match () {
+        () if room < least_leaf_bytes(top, old) => refused("device is too small"),
+        () if info.sector_bytes > 1 << top.ashift => {
+            refused("new device has a different optimal sector size; use the option '-o ashift=N'")
+        }
+        () => Ok(()),
+    }
+}
+
+/// A leaf whose path the new one has is told from it.
+fn step_aside(old: &mut VdevConfig, new: &VdevConfig) {
+    if old.path.is_some() && old.path == new.path {
+        old.path = old.path.as_ref().map(|path| format!("{path}/old"));
+        old.devid = None;
+    }
+}

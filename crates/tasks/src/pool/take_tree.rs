@@ -1,0 +1,108 @@
+//! How the tree of vdevs is changed, in whatever way.
+//!
+//! Idea: a change of the tree is one task. From then on everything is written with the new tree. The devices'
+//! labels, the configuration in the MOS and the uberblock change together, as they do with each txg.
+//!
+//! Source: OpenZFS `spa_misc.c` (`spa_vdev_exit`), `vdev.c`.
+
+use std::collections::BTreeMap;
+
+use cenote_engine::SyncContext;
+use cenote_engine::space::map_edit::SpaceMapEdit;
+use cenote_format::dsl::names::{pool as names, vdev_zap};
+use cenote_format::label::{LabelConfig, PoolConfig, VdevConfig};
+use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
+use cenote_object::{DatasetError, Result, ZapEdit};
+use cenote_pool::FoundDevice;
+use cenote_pool::label::init_device;
+
+/// The txg is written to this tree of vdevs from now on. Devices that join get labels that belong to no
+/// pool yet. `lacking` is a leaf that lacks what was written in some txgs.
+pub(crate) async fn take_tree(
+    context: &mut SyncContext,
+    config: PoolConfig,
+    joining: BTreeMap<Guid, FoundDevice>,
+    lacking: Option<(Guid, (Txg, Txg))>,
+) -> Result<()> {
+    for top in &config.vdev_tree.children {
+        for leaf in top.leaves().filter(|leaf| context.pool().device(leaf.guid).is_none()) {
+            let Some(device) = joining.get(&leaf.guid).filter(|device| device.label_txg == Txg(0)) else {
+                continue;
+            };
+            let label =
+                PoolConfig { txg: Txg(0), create_txg: Some(context.txg()), ..config.for_leaf(top, leaf) };
+            init_device(&*device.device, &LabelConfig::Member(label)).await?;
+        }
+    }
+    let mut uberblock = *context.pool().uberblock();
+    uberblock.guid_sum = guid_sum(&config.vdev_tree);
+    let mut tops = config.vdev_tree.children.clone();
+    for top in &mut tops {
+        // The configuration in the MOS does not say what a vdev is for.
+        top.class = context.pool().vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
+    }
+    // Before others see the new tree: who has the pool is to be said on all devices that it has on disk.
+    context.begin_writing().await?;
+    context.pool().set_vdevs(tops, joining, lacking);
+    context.write_to(context.pool().at(&uberblock));
+    *context.config() = config;
+    context.config_has_changed();
+    Ok(())
+}
+
+/// What the MOS has of a leaf that is gone.
+pub(crate) async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> Result<()> {
+    drop_zap(context, leaf.leaf_zap).await?;
+    match leaf.dtl {
+        ObjectId(0) => Ok(()),
+        dtl => SpaceMapEdit::new(&context.edit(), dtl, 0).free().await,
+    }
+}
+
+/// What the MOS has of a top-level vdev that is gone, but for its leaves.
+pub(crate) async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
+    let edit = context.edit();
+    if top.top_zap.0 != 0 {
+        let fields = ZapEdit::new(&edit, top.top_zap);
+        if let Some(array) = fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|it| it.as_u64()) {
+            edit.destroy(ObjectId(array)).await?;
+        }
+        drop_zap(context, top.top_zap).await?;
+    }
+    context.forget_vdev(VdevId(top.id)).await
+}
+
+/// Gives up the ZAP of a vdev.
+async fn drop_zap(context: &mut SyncContext, zap: ObjectId) -> Result<()> {
+    if zap.0 == 0 {
+        return Ok(());
+    }
+    let edit = context.edit();
+    edit.destroy(zap).await?;
+    match context.find_directory_object(names::VDEV_ZAP_MAP).await? {
+        Some(map) => ZapEdit::new(&edit, map).remove(format!("{:x}", zap.0).as_str()).await,
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn path_of(context: &SyncContext, leaf: Guid) -> String {
+    let config = context.config();
+    let found = config.vdev_tree.walk().find(|vdev| vdev.guid == leaf);
+    found.and_then(|vdev| vdev.path.clone()).unwrap_or_else(|| leaf.to_string())
+}
+
+/// While a vdev is being removed, its copies must find the others as they were.
+pub(crate) fn refuse_removal(context: &SyncContext) -> Result<()> {
+    let config = context.config();
+    match config.vdev_tree.children.iter().any(|top| top.removing) {
+        true => {
+            Err(DatasetError::unsuitable(&config.name, "a vdev is being removed; wait until that is done"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// `ub_guid_sum`: which vdevs the pool has, as a sum of their guids.
+pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
+    root.walk().fold(0, |sum: u64, vdev| sum.wrapping_add(vdev.guid.0))
+}
