@@ -217,3 +217,36 @@ fn spares_caches_and_logs_are_removed() {
     is_whole_without(&disks, None);
     (3..5).for_each(|seed| assert_filled(&disks, seed));
 }
+
+/// Overwrites the first bytes of what the pool has of a file.
+fn spoil(disks: &Disks, name: &str, content: &[u8]) {
+    let path = disks.path().join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(4096).position(|window| window == &content[..4096]).unwrap();
+    bytes[at..at + 512].fill(0xb5);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_is_lost_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
+    let disks = Disks::new(&[128]);
+    for set in ["openzfs-2.0-linux", "openzfs-2.2"] {
+        disks.cenote(&format!("zpool create -f -o compatibility={set} tank a"), &[]);
+        (1..3).for_each(|seed| fill(&disks, seed));
+        assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
+        spoil(&disks, "a", &noise(2, 3_000_000));
+        assert_eq!(disks.run("zpool scrub tank", &[]).status.code(), Some(3));
+        let shown = disks.cenote("zpool status -v tank", &[]);
+        assert!(
+            shown.contains("errors: Permanent errors have been detected in the following files:"),
+            "{shown}"
+        );
+        assert!(shown.contains("tank:/file2\n") && !shown.contains("file1"), "{shown}");
+        disks.cenote("zpool clear tank", &[]);
+        disks.cenote("rm tank:/file2", &[]);
+        disks.cenote("zpool scrub tank", &[]);
+        assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
+        disks.zdb_is_content();
+        assert_filled(&disks, 1);
+    }
+}

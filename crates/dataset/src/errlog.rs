@@ -9,10 +9,13 @@
 mod affected;
 
 use cenote_boxed::boxed;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::errlog::{BlockBookmark, ErrorBookmark, parse_head_key};
-use cenote_format::units::{ObjectId, Txg};
-use cenote_object::{Result, Zap, ZapEntry};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_object::object::SPILL_BLOCK;
+use cenote_object::objset::META_DNODE_OBJECT;
+use cenote_object::{Objset, Result, Zap, ZapEntry};
 
 use crate::mos::Mos;
 
@@ -49,6 +52,18 @@ impl Mos {
         Ok(found)
     }
 
+    /// The pointer at a place, as this tree has it.
+    ///
+    /// # Errors
+    /// There is no such dataset or object, or what leads there can't be read.
+    #[boxed]
+    pub async fn pointer_at(&self, place: &BlockBookmark) -> Result<Blkptr> {
+        match place.dataset {
+            DatasetId(0) => pointer(self.objset(), place).await,
+            dataset => pointer(&self.dataset_by_id(dataset).await?.readable_objset().await?, place).await,
+        }
+    }
+
     async fn head_errors(
         &self,
         head: &ZapEntry,
@@ -65,5 +80,20 @@ impl Mos {
             found.push(LoggedError { place, birth: (birth.0 != 0).then_some(birth), by_last_scrub });
         }
         Ok(())
+    }
+}
+
+/// The pointer at a place in an object set.
+async fn pointer(objset: &Objset, place: &BlockBookmark) -> Result<Blkptr> {
+    let Ok(level) = u8::try_from(place.level) else { return Ok(*objset.bp()) };
+    let object = match place.object {
+        META_DNODE_OBJECT => objset.meta().ok_or_else(|| {
+            objset.damaged(META_DNODE_OBJECT, "has a damaged block in the error log and none on disk")
+        })?,
+        object => objset.object(object).await?,
+    };
+    match place.block {
+        SPILL_BLOCK => Ok(object.dnode().spill().unwrap_or(Blkptr::HOLE)),
+        block => object.blkptr(level, block).await,
     }
 }

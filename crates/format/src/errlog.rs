@@ -14,6 +14,7 @@ use crate::words::word_struct;
 
 word_struct! {
     /// The logical address of a block, `zbookmark_phys_t`.
+    #[derive(PartialOrd, Ord)]
     pub struct BlockBookmark("block bookmark", bytes: 32, required: all) {
         /// The dataset; 0 for the MOS.
         pub dataset: DatasetId,

@@ -104,6 +104,8 @@ impl Pool {
         healed.read_bytes = target.psize as u64;
         let Ok(recovered) = recover(self, &vdevs, &map, target.psize, &check).await else {
             (healed.unhealed, healed.lost_copies) = (lacking, 1);
+            // If no other copy can be read either, that is noted.
+            drop(self.read_copies(&target.bp, target.psize, &check, target.place).await);
             return healed;
         };
         healed.add(self.write_truth(recovered.faults).await);

@@ -41,6 +41,7 @@ mod tunables;
 pub mod vdev;
 pub mod verify;
 pub mod write;
+mod wrong;
 mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};

@@ -28,6 +28,7 @@ use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::{VdevTree, build};
+use crate::wrong::Wrong;
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumSalt;
@@ -51,6 +52,8 @@ pub struct Pool {
     uberblock: Arc<Uberblock>,
     reads: IoClass,
     writes: IoClass,
+    /// What is found wrong counts on its leaf.
+    counts: bool,
 }
 
 /// What all views of a pool share.
@@ -60,6 +63,7 @@ struct Live {
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
+    wrong: Wrong,
     settings: Arc<QueueSettings>,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
     current: RwLock<Current>,
@@ -143,12 +147,13 @@ impl Pool {
             salt: None,
             may_be_live,
             missed,
+            wrong: Wrong::default(),
             settings,
             second: RwLock::default(),
             current: current.into(),
         };
         let (reads, writes) = (IoClass::SyncRead, IoClass::AsyncWrite);
-        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock), reads, writes })
+        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock), reads, writes, counts: true })
     }
 
     /// The same pool as of another root, after a txg was synced. All else is shared.
@@ -164,6 +169,16 @@ impl Pool {
             IoClass::SyncWrite | IoClass::AsyncWrite => Pool { writes: class, ..self.clone() },
             _ => Pool { reads: class, writes: class, ..self.clone() },
         }
+    }
+
+    /// The same pool, to look again at what was found wrong, which has been counted.
+    pub fn without_counting(&self) -> Pool {
+        Pool { counts: false, ..self.clone() }
+    }
+
+    /// Whether what is found wrong through this view counts on its leaf.
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
     }
 
     /// The class of reads through this view.
@@ -232,6 +247,7 @@ impl Pool {
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
             may_be_live: self.live.may_be_live,
             missed,
+            wrong: Wrong::default(),
             settings: self.live.settings.clone(),
             second: RwLock::default(),
             current: Current { config: Arc::new(trusted.config), found, vdevs, aside: BTreeSet::new() }
@@ -459,6 +475,10 @@ impl Pool {
 
     pub(crate) fn missed_here(&self) -> &Missed {
         &self.live.missed
+    }
+
+    pub(crate) fn wrong(&self) -> &Wrong {
+        &self.live.wrong
     }
 
     pub(crate) fn salt(&self) -> Option<&ChecksumSalt> {

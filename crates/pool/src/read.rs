@@ -14,6 +14,8 @@
 //! No byte is interpreted before its checksum has been verified. If another machine or the kernel is writing
 //! to the pool, a block may be reused after we read its pointer and before we read its bytes. So if the
 //! pool was left active, all copies are read once more before the block is called damaged.
+//!
+//! What is found wrong on the way is noted (`trouble`), and written again later.
 
 use crate::buffers;
 use crate::check::{Check, decompression_work};
@@ -21,7 +23,7 @@ use crate::config::VdevClass;
 use crate::crypt;
 use crate::error::{PoolError, Result};
 use crate::pool::{Pool, ReadContext};
-use crate::recover::{CopyError, recover};
+use crate::recover::{CopyError, Recovered, recover};
 use crate::second::{Offer, SecondLevel, Secondary};
 use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::queue::IoClass;
@@ -148,7 +150,12 @@ impl Pool {
             let mut worst = None;
             for dva in bp.dvas() {
                 match self.read_copy(&dva, psize, bp.physical_birth(), check).await {
-                    Ok(bytes) => return Ok(bytes),
+                    Ok(Copy { data, is_bad }) => {
+                        if is_bad || worst.is_some() {
+                            self.note_bad(bp, place);
+                        }
+                        return Ok(data);
+                    }
                     Err(copy_error) => worst = CopyError::worse(worst, copy_error),
                 }
             }
@@ -158,6 +165,9 @@ impl Pool {
             if !is_mismatch {
                 break;
             }
+        }
+        if !matches!(error, PoolError::BadPointer { .. }) {
+            self.note_lost(bp, place);
         }
         Err(error)
     }
@@ -169,18 +179,28 @@ impl Pool {
         psize: usize,
         birth: Txg,
         check: &Check<'_>,
-    ) -> Result<Bytes, CopyError> {
+    ) -> Result<Copy, CopyError> {
         let vdevs = self.vdevs();
         let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;
         if let Some(data) = read_data(&vdevs, &map, self.reads()).await {
             let data = data.slice(..psize);
             if check.verify(&data).is_ok() {
-                return Ok(data);
+                return Ok(Copy { data, is_bad: false });
             }
         }
-        recover(self, &vdevs, &map, psize, check).await.map(|recovered| recovered.data)
+        let Recovered { data, faults } = recover(self, &vdevs, &map, psize, check).await?;
+        // What a leaf is known to lack, a resilver brings.
+        let is_bad = faults.iter().any(|fault| !vdevs.lacks(&fault.leaf, map.birth));
+        Ok(Copy { data, is_bad })
     }
+}
+
+/// A copy of a block that could be read.
+struct Copy {
+    data: Bytes,
+    /// Some of what lies on devices is not what it should be.
+    is_bad: bool,
 }
 
 /// Reads the data columns, each from its best leaf. `None` if any of them can't be read.

@@ -130,7 +130,9 @@ pub(crate) async fn recover(
     let Some(block) = found else {
         return Err(match search.last {
             Some(error) => {
-                gathered.blame_all(vdevs);
+                if pool.counts() {
+                    gathered.blame_all(vdevs);
+                }
                 CopyError::Mismatch(error)
             }
             None => {
@@ -143,10 +145,10 @@ pub(crate) async fn recover(
         // Nothing tells which is right: what may be old is taken to be wrong.
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
     }
-    for fault in
-        faults.iter().filter(|fault| fault.kind != FaultKind::Unreadable && !vdevs.is_lagging(&fault.leaf))
-    {
-        fault.leaf.blame();
+    let is_to_blame =
+        |fault: &&ColumnFault| fault.kind != FaultKind::Unreadable && !vdevs.is_lagging(&fault.leaf);
+    if pool.counts() {
+        faults.iter().filter(is_to_blame).for_each(|fault| fault.leaf.blame());
     }
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }

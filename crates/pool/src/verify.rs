@@ -90,8 +90,8 @@ impl Pool {
         self.examine(blocks, false).await.0
     }
 
-    /// The same; what is bad and can be rebuilt is written again. The blocks must stay where they are
-    /// meanwhile, as for [`Pool::heal_many`].
+    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks must stay
+    /// where they are meanwhile, as for [`Pool::heal_many`].
     #[boxed]
     pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
         self.examine(blocks, true).await
@@ -120,6 +120,10 @@ impl Pool {
         findings.extend(all.findings);
         findings.extend(judge(all.lost));
         findings.sort_by_key(|finding| finding.item);
+        if heals {
+            let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
+            lost.for_each(|finding| self.note_lost(&blocks[finding.item].bp, finding.place));
+        }
         (findings, all.healed)
     }
 }

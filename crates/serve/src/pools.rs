@@ -23,7 +23,7 @@ use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
-use cenote_tasks::{keep_healthy, keep_scanning};
+use cenote_tasks::{keep_healthy, keep_scanning, mend};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,8 @@ impl OpenPool {
     pub async fn close(&self, state: PoolState) -> Result<(), ExportError> {
         self.at_work.lock().take();
         self.engine.cache_devices().end().await;
+        // What can't be noted any more is found again.
+        mend(&self.engine).await.ok();
         Ok(self.engine.close(state).await?)
     }
 

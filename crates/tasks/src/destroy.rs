@@ -30,6 +30,7 @@ use crate::crypt::leave_key;
 use crate::destroy_snapshot::remove_if_deferred;
 use crate::make::remove_number;
 use crate::mark::drop_bookmark;
+use crate::pool::errors;
 use crate::pool::scan::state as scan;
 use crate::remapped::drop_remapped;
 use crate::set::{refreservation, set_reservation};
@@ -155,6 +156,7 @@ pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Resu
     drop_bookmarks(context, id).await?;
     drop_features(context, id).await?;
     scan::destroyed(context, id, ObjectId(0)).await?;
+    errors::forget(context, id).await?;
     leave_origin(context, id, &phys).await?;
     context.free_deadlist(phys.deadlist).await?;
 

@@ -9,7 +9,7 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, attach, detach, remove_log, leaves, health, sparing, split,
+//!   pool       create, vdevs, attach, detach, remove_log, leaves, health, sparing, mend, errors, split,
 //!              reguid, scan, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
@@ -60,6 +60,7 @@ pub use pool::create::{NewPool, create_pool};
 pub use pool::detach::detach;
 pub use pool::health::{Surroundings, Symptom, keep_healthy};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
+pub use pool::mend::mend;
 pub use pool::reguid::change_guid;
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{

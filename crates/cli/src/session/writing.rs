@@ -187,6 +187,10 @@ impl Session {
         if succeeded || matches!(done, Err(CliError::Stopped(_))) {
             self.note_command(&engine);
         }
+        if engine.has_changed() {
+            // What reads have found wrong: the next one finds it again.
+            cenote_tasks::mend(&engine).await.ok();
+        }
         let state = if done.is_ok() { state } else { PoolState::Exported };
         let closed = engine.close(state).await;
         // If closing fails, the cause is the earlier error.

@@ -11,14 +11,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_object::object::SPILL_BLOCK;
-use cenote_object::objset::META_DNODE_OBJECT;
 use cenote_object::{Objset, Result};
 
 use crate::dataset::Dataset;
-use crate::errlog::LoggedError;
+use crate::errlog::{LoggedError, pointer};
 use crate::mos::Mos;
 
 impl Mos {
@@ -119,22 +116,6 @@ impl Families<'_> {
 
 impl Version {
     async fn has(&self, error: &LoggedError, birth: Txg) -> bool {
-        self.pointer(error).await.is_ok_and(|bp| !bp.is_hole() && bp.logical_birth() == birth)
-    }
-
-    async fn pointer(&self, error: &LoggedError) -> Result<Blkptr> {
-        let place = error.place;
-        let Ok(level) = u8::try_from(place.level) else { return Ok(*self.objset.bp()) };
-        let object = match place.object {
-            META_DNODE_OBJECT => self.objset.meta().ok_or_else(|| {
-                self.objset
-                    .damaged(META_DNODE_OBJECT, "has a damaged block in the error log and none on disk")
-            })?,
-            object => self.objset.object(object).await?,
-        };
-        match place.block {
-            SPILL_BLOCK => Ok(object.dnode().spill().unwrap_or(Blkptr::HOLE)),
-            block => object.blkptr(level, block).await,
-        }
+        pointer(&self.objset, &error.place).await.is_ok_and(|bp| !bp.is_hole() && bp.logical_birth() == birth)
     }
 }

@@ -15,7 +15,7 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 pub(crate) struct Target {
     /// The item it is part of.
     item: usize,
-    place: Zbookmark,
+    pub(crate) place: Zbookmark,
     /// Copies with the same number hold the same bytes.
     pub(crate) block: usize,
     /// The number of these copies.

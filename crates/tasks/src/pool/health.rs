@@ -4,6 +4,7 @@
 //!   every second     errors of each leaf since the last look
 //!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
 //!     no answer        FAULTED
+//!     wrong content    written again (`mend`)
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
@@ -28,6 +29,7 @@ use cenote_runtime::Instant;
 use futures::future::BoxFuture;
 
 use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
+use crate::pool::mend::mend;
 use crate::pool::sparing::step_in;
 
 /// How often errors are looked for.
@@ -71,6 +73,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         let Ok(engine) = engine.upgrade() else { return };
         // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
         watch.look(&engine, &surroundings).await.ok();
+        mend(&engine).await.ok();
         if look.is_multiple_of(LOOKS_FOR_REMOVED) {
             look_for_removed(&engine, &surroundings).await.ok();
             step_in(&engine, &surroundings).await.ok();

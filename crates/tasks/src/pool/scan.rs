@@ -39,6 +39,7 @@ use futures::future::{BoxFuture, Either, select};
 use tokio::sync::watch;
 
 use crate::pool::detach::let_replaced_go;
+use crate::pool::errors::note_lost;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
@@ -201,6 +202,7 @@ impl Run<'_> {
             progress(ScanProgress { done_bytes, total_bytes: scan.to_examine_bytes });
             self.done.written_bytes += slice.healed.written_bytes;
             self.done.errors += slice.lost + slice.nonsense;
+            note_lost(self.engine).await?;
             let is_last = slice.plan.is_done();
             let noted = Noted::of(&scan, &slice).await?;
             drop(slice);

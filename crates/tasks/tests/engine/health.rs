@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::units::{Guid, VdevId};
+use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{
-    Away, Back, Surroundings, Symptom, add_spares, bring_back, detach, take_out,
+    Away, Back, Surroundings, Symptom, add_spares, bring_back, detach, start_scrub, take_out,
 };
 use futures::future::BoxFuture;
 
@@ -289,5 +290,37 @@ fn a_spare_goes_when_the_device_is_back() {
             assert_eq!(lab.state(1), (VdevState::Online, String::new()));
         }
         lab.has_everything(1, &model).await;
+    });
+}
+
+#[test]
+fn what_nobody_has_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 1).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(15));
+        lab.work(&mut model, &mut rng).await;
+        let (object, _) = model.iter().find(|(_, content)| content.len() > 8192).unwrap();
+        let mos = lab.engine.mos().await.unwrap();
+        let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        let held = objset.object(*object).await.unwrap();
+        let bp = held.blkptr(0, BlockId(0)).await.unwrap();
+        let dva = bp.dvas().next().unwrap();
+        let at = dva.offset_bytes + VDEV_LABEL_START_SIZE;
+        let before = lab.disks[0].read_at(at, 512).await.unwrap();
+        lab.disks[0].write_at(at, vec![0xb5; 512].into()).await.unwrap();
+        held.read(0, 512).await.unwrap_err();
+        lab.wait(3).await;
+        let logged = async || lab.engine.mos().await.unwrap().error_log().await.unwrap();
+        let log = logged().await;
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert_eq!((log[0].place.object, log[0].place.block.0, log[0].by_last_scrub), (*object, 0, false));
+        assert_eq!(log[0].birth, Some(bp.logical_birth()));
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        lab.wait(60).await;
+        assert_eq!(logged().await.len(), 1, "the scrub has found it, too");
+        lab.disks[0].write_at(at, before).await.unwrap();
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        lab.wait(60).await;
+        assert!(logged().await.is_empty());
     });
 }

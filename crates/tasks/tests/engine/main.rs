@@ -9,6 +9,7 @@ mod dedup;
 mod freeing;
 mod health;
 mod many;
+mod mend;
 mod space_log;
 mod space_maps;
 mod txgs;

@@ -24,6 +24,7 @@ use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
 use super::plan::{NOTHING, Waiting, bookmark, position};
 use super::walk::Slice;
+use crate::pool::errors::rotate;
 use crate::pool::take_tree::take_tree;
 
 /// `POOL_SCAN_SCRUB`.
@@ -100,6 +101,7 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
         }
         let what = format!("errors={}", scan.errors);
         context.log_event("scan aborted, restarting", &what).await?;
+        rotate(context).await?;
     }
     begin(context, RESILVER, txgs).await
 }
@@ -322,6 +324,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
 }
 
 async fn end(context: &mut SyncContext, scan: ScanPhys, state: u64) -> Result<()> {
+    rotate(context).await?;
     if scan.queue != ObjectId(0) {
         context.edit().destroy(scan.queue).await?;
     }

@@ -1,0 +1,83 @@
+//! What reads found wrong, until somebody sees to it: places with a bad copy or column, to be written again;
+//! and blocks that nobody has whole, to be noted in the error log.
+//!
+//! Idea: a read only notes the place. When it is seen to, the tree may have changed; so whoever does that
+//! looks there what the block is now, and verifies it anew. Nothing is noted of a pool that is only read, nor
+//! of intent logs, which end with blocks that were never written.
+//!
+//! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
+//!
+//! Locking: one lock for each kind, held for one look or change.
+
+use crate::check::Check;
+use crate::pool::Pool;
+use crate::zbookmark::Zbookmark;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::dnode::ObjectType;
+use cenote_format::errlog::BlockBookmark;
+use cenote_format::units::{DatasetId, Txg};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most places of each kind.
+const MOST: usize = 10_000;
+/// The level of an object set's root.
+const ROOT_LEVEL: i64 = -1;
+/// Of trees that belong to no dataset any more.
+const NOBODY: DatasetId = DatasetId(u64::MAX);
+
+/// What reads of a pool found wrong.
+#[derive(Default)]
+pub(crate) struct Wrong {
+    bad: Mutex<BTreeSet<BlockBookmark>>,
+    lost: Mutex<BTreeMap<BlockBookmark, Txg>>,
+}
+
+impl Pool {
+    /// Places where a copy or column is not what it should be, as far as reads have met them since the last
+    /// call.
+    pub fn take_bad(&self) -> BTreeSet<BlockBookmark> {
+        std::mem::take(&mut *self.wrong().bad.lock())
+    }
+
+    /// Blocks that could not be read, with their births, likewise.
+    pub fn take_lost(&self) -> BTreeMap<BlockBookmark, Txg> {
+        std::mem::take(&mut *self.wrong().lost.lock())
+    }
+
+    /// Whether reads have met anything that nobody has seen to yet.
+    pub fn has_found_wrong(&self) -> bool {
+        !self.wrong().bad.lock().is_empty() || !self.wrong().lost.lock().is_empty()
+    }
+
+    /// A block could be read, but not all that there is of it.
+    pub(crate) fn note_bad(&self, bp: &Blkptr, place: Zbookmark) {
+        let Some(place) = self.bookmark(bp, place) else { return };
+        let mut bad = self.wrong().bad.lock();
+        if bad.len() < MOST {
+            bad.insert(place);
+        }
+    }
+
+    /// A block could not be read.
+    pub(crate) fn note_lost(&self, bp: &Blkptr, place: Zbookmark) {
+        let Some(place) = self.bookmark(bp, place) else { return };
+        let mut lost = self.wrong().lost.lock();
+        if lost.len() < MOST {
+            lost.insert(place, bp.logical_birth());
+        }
+    }
+
+    fn bookmark(&self, bp: &Blkptr, place: Zbookmark) -> Option<BlockBookmark> {
+        let is_root = bp.object_type() == ObjectType::OBJSET;
+        let is_log = !bp.is_gang() && matches!(Check::of(bp, self.salt()), Ok(Check::Embedded { .. }));
+        // Who reads a block without an owner says nothing of the place.
+        let is_nowhere = place == Zbookmark::default() && bp.object_type() != ObjectType::DNODE && !is_root;
+        if is_log || is_nowhere || place.dataset == NOBODY || !self.found().is_writable() {
+            return None;
+        }
+        let Zbookmark { dataset, object, level, block } = place;
+        let level = if is_root { ROOT_LEVEL } else { i64::from(level) };
+        Some(BlockBookmark { dataset, object, level, block })
+    }
+}
