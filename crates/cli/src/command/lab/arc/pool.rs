@@ -22,7 +22,7 @@ use cenote_tasks::NewPool;
 use super::work::{self, Scale, Test};
 
 const POOL: &str = "arc";
-const DISK_BYTES: usize = 1 << 30;
+const DISK_BYTES: usize = 256 << 20;
 /// A disk as the patches were measured on, with some luck of the head.
 const DISK: Latency = Latency {
     fixed: Duration::from_millis(4),
