@@ -3,6 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use cenote_engine::Engine;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::mend;
@@ -30,7 +31,7 @@ fn columns_that_a_read_finds_wrong_are_written_again() {
         drop(engine);
         let disk = folder.path().join("disk1.img");
         let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
-        for at in (5 << 20..90 << 20).step_by(8192) {
+        for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
             let mut held = [0; 4096];
             disk.read_exact_at(&mut held, at).unwrap();
             if held.iter().any(|byte| *byte != 0) {
