@@ -7,9 +7,10 @@
 //!   unmount: children first; a busy one stays, with who keeps it
 //! ```
 //!
-//! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares, takes
-//! `turn` before it looks at the datasets: several commands may follow their changes at a time, and none may
-//! judge another's new mount by what there was before. What a command has set aside, no other mounts.
+//! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares
+//! takes `turn` before it looks at the datasets: several commands may follow their changes at a time, and
+//! none may judge another's new mount by what there was before. What a command has set aside, no other
+//! mounts.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
 

@@ -139,13 +139,20 @@ async fn bring_back_sync(
     if only.is_some_and(|only| !guids.contains(&only)) {
         return Err(DatasetError::unsuitable(context.pool().name(), "no such device in pool"));
     }
-    let mut has_changed = !devices.is_empty();
+    let (mut has_changed, missed) = (!devices.is_empty(), context.pool().missed());
+    let mut lacking = Vec::new();
     for guid in guids.into_iter().filter(|guid| only.is_none_or(|only| only == *guid)) {
         let above = parent_of(&config.vdev_tree, guid);
         let is_spared =
             above.is_some_and(|above| above.kind == VdevKind::Spare && above.children[0].guid == guid);
         let Some(leaf) = config.vdev_tree.leaf_mut(guid) else { continue };
         let before = leaf.clone();
+        let was_away =
+            leaf.is_taken_out() || context.pool().is_set_aside(guid) || devices.contains_key(&guid);
+        if was_away && missed.contains_key(&guid) {
+            // Until now it was away: a scan that began earlier has passed things over without it.
+            lacking.push((guid, (context.txg(), context.txg())));
+        }
         if devices.contains_key(&guid) {
             leaf.removed = false;
             // It was not taken away on purpose: the spare goes when it has what it missed.
@@ -161,8 +168,12 @@ async fn bring_back_sync(
         }
         has_changed |= *leaf != before;
     }
-    match has_changed {
-        true => take_tree(context, config, devices, None).await,
-        false => Ok(()),
+    if !has_changed {
+        return Ok(());
     }
+    take_tree(context, config.clone(), devices, lacking.pop()).await?;
+    for more in lacking {
+        take_tree(context, config.clone(), BTreeMap::new(), Some(more)).await?;
+    }
+    Ok(())
 }

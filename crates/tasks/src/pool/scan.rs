@@ -206,7 +206,7 @@ impl Run<'_> {
             let is_last = slice.plan.is_done();
             let noted = Noted::of(&scan, &slice).await?;
             drop(slice);
-            let done = is_last.then(|| self.complete(&scan, &behind));
+            let done = is_last.then(|| self.complete(&scan));
             self.engine.run(move |context| Box::pin(state::note(context, noted, done))).await?;
             if is_last {
                 pass = None;
@@ -239,19 +239,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A scan is done: answers which leaves were brought all that was born up to which txg.
-    fn complete(&mut self, scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>) -> BTreeMap<Guid, Txg> {
-        let mut upto = BTreeMap::new();
-        for (leaf, (_, last)) in behind.iter().filter(|_| scan.is_resilver()) {
-            match self.failed.contains(leaf) || self.has_nonsense {
-                true => {
-                    self.failed.insert(*leaf);
-                    self.done.incomplete.push(*leaf);
-                }
-                false => {
-                    upto.insert(*leaf, (*last).min(last_txg(scan)));
-                    self.done.complete.push(*leaf);
-                }
+    /// A scan is done: answers which leaves were brought all that was born up to which txg. A leaf that
+    /// misses anything later was away in the course of it, so it may have been passed over, and needs another
+    /// scan: the txgs in which it goes and in which it returns are missed in any case (see `leaves`).
+    fn complete(&mut self, scan: &ScanPhys) -> BTreeMap<Guid, Txg> {
+        let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
+        let (last, missed) = (last_txg(scan), pool.missed());
+        let was_away = |leaf| missed.get(leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
+        for (leaf, txgs) in pool.behind().iter().filter(|_| scan.is_resilver()) {
+            if self.failed.contains(leaf) || self.has_nonsense {
+                self.failed.insert(*leaf);
+                self.done.incomplete.push(*leaf);
+            } else if !was_away(leaf) {
+                upto.insert(*leaf, txgs.1.min(last));
+                self.done.complete.push(*leaf);
             }
         }
         upto

@@ -189,6 +189,30 @@ fn a_device_that_is_pulled_out_is_removed_and_comes_back_by_itself() {
 }
 
 #[test]
+fn a_device_that_goes_away_while_it_is_resilvered_has_everything_in_the_end() {
+    // When it goes and when it returns, in milliseconds since the resilver began and since then.
+    for (goes, returns) in (0..30).flat_map(|goes| [(goes, 0), (goes, 3), (goes, 20)]) {
+        simulate(|rt| async move {
+            let lab = Lab::new(&rt, 2).await;
+            lab.engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
+            let (mut model, mut rng) = (Model::new(), Rng::new(12));
+            take_out(&lab.engine, lab.leaf(1), Away::Offline).await.unwrap();
+            lab.work(&mut model, &mut rng).await;
+            let device = |lab: &Lab| {
+                let device = FoundDevice::new(lab.disks[1].clone() as _);
+                BTreeMap::from([(lab.leaf(1), device)])
+            };
+            bring_back(&lab.engine, Some(lab.leaf(1)), Back::Online, device(&lab)).await.unwrap();
+            rt.sleep(Duration::from_millis(goes)).await;
+            take_out(&lab.engine, lab.leaf(1), Away::Offline).await.unwrap();
+            rt.sleep(Duration::from_millis(returns)).await;
+            bring_back(&lab.engine, Some(lab.leaf(1)), Back::Online, device(&lab)).await.unwrap();
+            lab.has_everything(1, &model).await;
+        });
+    }
+}
+
+#[test]
 fn a_device_that_hangs_is_faulted() {
     simulate(|rt| async move {
         let lab = Lab::new(&rt, 2).await;
