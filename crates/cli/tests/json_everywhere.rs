@@ -28,6 +28,12 @@ const LINES: &str = "\
     zpool upgrade -v
     zpool upgrade tank
     zpool attach tank a c
+    zpool replace tank b d
+    zpool replace tank d b
+    ! zpool replace tank nosuch d
+    zpool add -f tank spare d
+    zpool remove tank d
+    ! zpool remove tank a
     zpool detach tank c
     zpool resilver tank
     zpool offline tank b

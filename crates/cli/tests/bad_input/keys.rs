@@ -2,7 +2,7 @@
 
 use cenote_testkit::{golden, needs};
 
-use super::command::{FAILED, Ran, cenote, text};
+use super::command::{DAMAGED, FAILED, Ran, cenote, text};
 
 fn scan_with(images: &std::path::Path, dataset: &str, key: Option<&str>) -> Ran {
     let mut words = vec!["scan", "-d", text(images), dataset];
@@ -37,5 +37,5 @@ fn a_wrong_key_is_not_passed_over_in_a_tree() {
     let pool = golden("encrypted");
     let images = pool.images();
     let ran = cenote(&["scan", "-r", "-d", text(&images), "--key", "genc/pass=pass:wrong", "genc"]);
-    ran.fails(FAILED, &["incorrect key for 'genc/pass'"]);
+    ran.fails(DAMAGED, &["incorrect key for 'genc/pass'"]);
 }

@@ -53,6 +53,8 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("completions", Apart),
     ("man", Apart),
     ("arcstat", Apart),
+    ("kstat", Apart),
+    ("inject", Changes(&[("{P} {IMAGE} --error read", 1), ("--clear {P}", 1)])),
     ("tunable", Apart),
     ("trace", Apart),
     (

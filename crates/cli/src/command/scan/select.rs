@@ -11,9 +11,9 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::glob_matches;
 use crate::session::{Session, Target};
 
-/// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Locked
-/// datasets, and datasets below `target` that can't be opened, are reported; the others are scanned. The list
-/// then lacks something, which the outcome says.
+/// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Without
+/// `-r`, a dataset that is locked or can't be opened ends the scan. With it, such datasets are reported, the
+/// others are scanned, and the outcome says that the list lacks something.
 pub async fn targets(
     session: &Session,
     scan: &Scan,
@@ -25,13 +25,10 @@ pub async fn targets(
     let named = session.open_dataset(target).await?;
     let mut found = Vec::new();
     if !scan.recursive {
-        let mut outcome = Outcome::Done;
         for dataset in chosen(scan, named).await? {
-            let (opened, lacks) = open(session, &dataset).await?;
-            found.extend(opened);
-            outcome = outcome.and(lacks);
+            found.extend(open(session, &dataset).await?);
         }
-        return Ok((found, outcome));
+        return Ok((found, Outcome::Done));
     }
     let (datasets, lost) = named.reachable().await;
     let told = lost.into_iter().map(|(name, error)| CliError::from(error).tell(&name));
@@ -44,9 +41,11 @@ pub async fn targets(
             Vec::new()
         }) {
             match open(session, &dataset).await {
-                Ok((opened, lacks)) => {
-                    found.extend(opened);
-                    outcome = outcome.and(lacks);
+                Ok(opened) => found.extend(opened),
+                // A key that was not given may be intended, but the list then lacks its dataset.
+                Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
+                    say!("{}: skipped: {error}", dataset.name());
+                    outcome = outcome.and(Outcome::Damaged);
                 }
                 Err(error) => outcome = outcome.and(error.tell(dataset.name())),
             }
@@ -71,21 +70,14 @@ async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, CliError>
     Ok(snapshots)
 }
 
-async fn open(session: &Session, dataset: &Dataset) -> Result<(Option<ScanTarget>, Outcome), CliError> {
+async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>, CliError> {
     let (name, snapshot) = match dataset.name().split_once('@') {
         Some((name, snapshot)) => (name.to_string(), Some(snapshot.to_string())),
         None => (dataset.name().to_string(), None),
     };
     if dataset.content_type().await? != ObjsetType::Zfs {
-        return Ok((None, Outcome::Done));
+        return Ok(None);
     }
-    match session.filesystem(dataset).await {
-        Ok(filesystem) => Ok((Some(ScanTarget { dataset: name, snapshot, filesystem }), Outcome::Done)),
-        // A wrong key ends the scan; a key that was not given may be intended.
-        Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
-            say!("{}: skipped: {error}", dataset.name());
-            Ok((None, Outcome::Damaged))
-        }
-        Err(error) => Err(error),
-    }
+    let filesystem = session.filesystem(dataset).await?;
+    Ok(Some(ScanTarget { dataset: name, snapshot, filesystem }))
 }
