@@ -77,13 +77,14 @@ const WORDS: &[(&str, &[&str])] = &[
     ("dump object", &["tank/home 1", "tank/home 1 --json"]),
     ("dump label", &["-u FOLDER/disk"]),
     ("lab run", &["pools", "pools --size 1K FOLDER/none"]),
+    ("lab arc", &["--inodes 100 --test 1 --policy lru", "--policy none"]),
     ("lab advise", &["--rules"]),
     ("completions", &["bash"]),
     ("man", &["FOLDER/pages", "FOLDER/file"]),
     ("serve", &["--socket FOLDER/file/socket tank"]),
 ];
-/// Run until they are told to stop; only what they refuse is tried.
-const ENDLESS: [&str; 1] = ["serve"];
+/// Run without arguments until they are told to stop, or for minutes.
+const ENDLESS: [&str; 2] = ["serve", "lab arc"];
 
 /// The non-zero bytes of a disk, used to recreate it for each run.
 struct Image(Vec<(u64, Vec<u8>)>);

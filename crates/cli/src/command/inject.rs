@@ -1,7 +1,8 @@
 //! `cenote inject`: devices of open pools that fail on order, for drills and experiments.
 //!
-//! Idea: a fault is a rule at a device ([`cenote_device::Fault`]), which lasts until it is cleared or the pool
-//! is exported. One that is about data (a file's blocks) becomes a rule for each place where these lie now.
+//! Idea: a fault is a rule at a device ([`cenote_device::Fault`]), which lasts until it is cleared or the
+//! pool is exported. One that is about data (a file's blocks) becomes a rule for each place where these lie
+//! now.
 //! What is in the cache is still read from there.
 //!
 //! Source: OpenZFS `zinject.c` for what people expect of it.
