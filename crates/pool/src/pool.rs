@@ -342,6 +342,12 @@ impl Pool {
         self.live.current.read().found.devices.get(&leaf).cloned()
     }
 
+    /// Whether a device belongs to one of its leaves, by whatever guid.
+    pub fn holds(&self, device: &FoundDevice) -> bool {
+        let current = self.live.current.read();
+        current.found.devices.values().any(|held| Arc::ptr_eq(&held.device, &device.device))
+    }
+
     /// Time, tasks and randomness.
     pub fn runtime(&self) -> &Runtime {
         &self.live.runtime

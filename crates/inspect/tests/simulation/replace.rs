@@ -154,9 +154,9 @@ async fn survive(
     let disks = Disks::new(rt, layout.shape(), images);
     let pool = recover(rt, disks.devices()).await?;
     let expected = run.expect(&pool, at).await?;
-    run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
+    let scanned = run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
     if is_being_replaced(&pool.engine) {
-        return Err("the old disk stays".into());
+        return Err(format!("the old disk stays: {scanned:?}"));
     }
     let was_replaced = leaf_at(&pool.engine, disks.disks[0].describe()).is_none();
     expected.compare(&pool.engine).await.map_err(|why| format!("replaced: {was_replaced}: {why}"))?;

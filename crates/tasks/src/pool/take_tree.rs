@@ -16,8 +16,9 @@ use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::FoundDevice;
 use cenote_pool::label::init_device;
 
-/// The txg is written to this tree of vdevs from now on. Devices that join get labels that belong to no
-/// pool yet. `lacking` is a leaf that lacks what was written in some txgs.
+/// The txg is written to this tree of vdevs from now on. New devices get labels that belong to no pool yet.
+/// A leaf that only gets another guid keeps its labels until those of this txg replace them: if the power
+/// fails before that, it is found by the old ones. `lacking` is a leaf that lacks what was written in some txgs.
 pub(crate) async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,
@@ -26,9 +27,8 @@ pub(crate) async fn take_tree(
 ) -> Result<()> {
     for top in &config.vdev_tree.children {
         for leaf in top.leaves().filter(|leaf| context.pool().device(leaf.guid).is_none()) {
-            let Some(device) = joining.get(&leaf.guid).filter(|device| device.label_txg == Txg(0)) else {
-                continue;
-            };
+            let is_new = |device: &&FoundDevice| device.label_txg == Txg(0) && !context.pool().holds(device);
+            let Some(device) = joining.get(&leaf.guid).filter(is_new) else { continue };
             let label =
                 PoolConfig { txg: Txg(0), create_txg: Some(context.txg()), ..config.for_leaf(top, leaf) };
             init_device(&*device.device, &LabelConfig::Member(label)).await?;
