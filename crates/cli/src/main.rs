@@ -2,6 +2,7 @@
 //!
 //! The real work is in the crates below; this crate holds options, wording and layout.
 
+mod allocator;
 mod args;
 mod command;
 mod daemon;
@@ -20,13 +21,8 @@ use clap::CommandFactory;
 use outcome::{CliError, Outcome};
 use session::Session;
 
-/// Blocks are allocated and freed by the megabyte. The system allocator returns such memory to the kernel
-/// each time, and the kernel zeroes every page of the next block: sequential reading then takes three times
-/// the CPU time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::give_back_soon();
     let argv: Vec<_> = std::env::args_os().collect();
     let command = args::as_noted(&argv);
     let asks_for_json = args::asks_for_json(&argv);

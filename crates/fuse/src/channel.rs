@@ -17,8 +17,9 @@ use crate::request::Request;
 
 /// The largest request; the kernel wants room for at least 8 KiB.
 const BUFFER_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES + MAX_WRITE_BYTES;
-/// A request of more than this keeps the buffer it was read into; a smaller one is copied out of it.
-const KEEP_BYTES: usize = BUFFER_BYTES / 2;
+/// A request of more than this keeps the buffer it was read into; a smaller one is copied out of it. What is
+/// written stays in memory until its txg is on disk, and there its size is what counts.
+const KEEP_BYTES: usize = BUFFER_BYTES / 8 * 7;
 /// The most slices that one `writev` takes (`UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
 

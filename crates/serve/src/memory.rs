@@ -2,7 +2,7 @@
 //!
 //! Idea: one target for cached blocks and for changes that are not on disk yet. It falls when the machine, or
 //! the control group, has less left than is to be kept free, and rises again when there is more. What changes
-//! take is taken from the caches, each of which gets an equal part of the rest.
+//! take, or took in the last seconds, is taken from the caches, each of which gets an equal part of the rest.
 //!
 //! ```text
 //!   least (zfs_arc_min) <= target <= most (zfs_arc_max, --memory)

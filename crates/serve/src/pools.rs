@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
@@ -64,6 +65,8 @@ pub struct Pools {
     pub tuning: Tuning,
     /// What has happened to them.
     pub events: Events,
+    /// Bytes that changes took at most, of late.
+    dirty_lately: AtomicU64,
     /// Where it is noted which pools are open.
     state: PathBuf,
 }
@@ -149,6 +152,8 @@ const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
 
 /// The least that all caches together get, however much has changed.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
+/// Of the room that changes took, this part is given back each second.
+const DIRTY_FADES: u64 = 16;
 
 /// Why a pool is still open.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +175,16 @@ impl Pools {
         state: PathBuf,
     ) -> Pools {
         let (table, turn) = Default::default();
-        Pools { table, turn, search, session, tuning, events: Events::new(runtime), state }
+        Pools {
+            table,
+            turn,
+            search,
+            session,
+            tuning,
+            events: Events::new(runtime),
+            dirty_lately: AtomicU64::new(0),
+            state,
+        }
     }
 
     /// The pools that were open when the last daemon ended, however it ended.
@@ -226,7 +240,7 @@ impl Pools {
     pub fn tune(&self) {
         let pools = self.all();
         pools.iter().for_each(|pool| self.tuning.apply(&pool.engine));
-        share(&pools, self.tuning.target_bytes());
+        self.share(&pools, self.tuning.target_bytes());
     }
 
     /// Brings what all pools hold in line with the memory that is left.
@@ -236,19 +250,23 @@ impl Pools {
             let engine = &pool.engine;
             engine.cache().bytes() + engine.dirty_bytes() + engine.cache_devices().memory_bytes()
         });
-        share(&pools, self.tuning.balance(held.sum(), left_bytes));
+        self.share(&pools, self.tuning.balance(held.sum(), left_bytes));
     }
-}
 
-/// Shares what pools may hold among their caches: changes in memory come first.
-fn share(pools: &[Arc<OpenPool>], target_bytes: u64) {
-    let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
-    let each = target_bytes.saturating_sub(dirty_bytes).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
-    for pool in pools {
-        // `l2arc_meta_percent`: what knows where blocks are on cache devices counts, too.
-        let devices = pool.engine.cache_devices();
-        devices.set_index_bytes(each / 3);
-        let left = each.saturating_sub(devices.memory_bytes()).max(each / 2);
-        pool.engine.cache().set_budget(usize::try_from(left).unwrap_or(usize::MAX));
+    /// Shares what pools may hold among their caches. Changes in memory come first, and come back: the room
+    /// that they took is left free for a while.
+    fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64) {
+        let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
+        let lately = self.dirty_lately.load(Ordering::Relaxed);
+        let lately = dirty_bytes.max(lately - lately / DIRTY_FADES);
+        self.dirty_lately.store(lately, Ordering::Relaxed);
+        let each = target_bytes.saturating_sub(lately).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
+        for pool in pools {
+            // `l2arc_meta_percent`: what knows where blocks are on cache devices counts, too.
+            let devices = pool.engine.cache_devices();
+            devices.set_index_bytes(each / 3);
+            let left = each.saturating_sub(devices.memory_bytes()).max(each / 2);
+            pool.engine.cache().set_budget(usize::try_from(left).unwrap_or(usize::MAX));
+        }
     }
 }

@@ -18,7 +18,8 @@ use cenote_pool::label::init_device;
 
 /// The txg is written to this tree of vdevs from now on. New devices get labels that belong to no pool yet.
 /// A leaf that only gets another guid keeps its labels until those of this txg replace them: if the power
-/// fails before that, it is found by the old ones. `lacking` is a leaf that lacks what was written in some txgs.
+/// fails before that, it is found by the old ones. `lacking` is a leaf that lacks what was written in some
+/// txgs.
 pub(crate) async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,
