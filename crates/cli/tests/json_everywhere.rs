@@ -38,7 +38,7 @@ const LINES: &str = "\
     zpool resilver tank
     zpool offline tank b
     ! zpool offline tank a
-    zpool online tank b
+    zpool online -e tank b
     zpool clear tank
     zpool reopen tank
     zpool scrub tank

@@ -220,6 +220,10 @@ impl Device for Counted {
     fn is_there(&self) -> bool {
         self.inner.is_there()
     }
+
+    fn grown(&self) -> Option<Arc<dyn Device>> {
+        Some(Arc::new(Counted::new(self.inner.grown()?, self.counters.clone(), &self.runtime)))
+    }
 }
 
 #[cfg(test)]

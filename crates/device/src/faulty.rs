@@ -463,4 +463,8 @@ impl Device for Faulty {
     fn is_there(&self) -> bool {
         !self.state.lock().is_unplugged && self.inner.is_there()
     }
+
+    fn grown(&self) -> Option<Arc<dyn Device>> {
+        Some(Arc::new(Faulty::by(self.inner.grown()?, self.faults.clone())))
+    }
 }

@@ -63,6 +63,7 @@ pub struct FileDevice {
 }
 
 /// The path of writes and flushes.
+#[derive(Clone)]
 enum WritePath {
     Ring(&'static Arc<Ring>),
     Queue(Arc<WriteQueue>),
@@ -359,5 +360,22 @@ impl Device for FileDevice {
 
     fn is_there(&self) -> bool {
         std::fs::exists(&*self.info.path).unwrap_or(true)
+    }
+
+    fn grown(&self) -> Option<Arc<dyn Device>> {
+        let size_bytes = rustix::fs::seek(&*self.file, SeekFrom::End(0)).ok()?;
+        if size_bytes <= self.info.size_bytes {
+            return None;
+        }
+        Some(Arc::new(FileDevice {
+            info: DeviceInfo { size_bytes, ..self.info.clone() },
+            file: self.file.clone(),
+            runtime: self.runtime.clone(),
+            ring: self.ring,
+            writes: self.writes.clone(),
+            direct_align: self.direct_align,
+            try_cached: AtomicBool::new(self.may_be_cached()),
+            written_bytes: AtomicU64::new(0),
+        }))
     }
 }

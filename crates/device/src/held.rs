@@ -228,6 +228,11 @@ impl Device for Held {
     fn is_there(&self) -> bool {
         self.inner.is_there()
     }
+
+    fn grown(&self) -> Option<Arc<dyn Device>> {
+        // Nothing is held back any more, so nothing need be.
+        if self.gate.is_open() { self.inner.grown() } else { None }
+    }
 }
 
 #[cfg(test)]

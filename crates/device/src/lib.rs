@@ -114,6 +114,11 @@ pub trait Device: Send + Sync {
         true
     }
 
+    /// The same open device with the size that it has by now, if that is larger than it was.
+    fn grown(&self) -> Option<Arc<dyn Device>> {
+        None
+    }
+
     /// Bytes it holds.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes

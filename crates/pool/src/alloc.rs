@@ -231,6 +231,16 @@ impl Allocator {
         }
     }
 
+    /// A vdev has grown: of `metaslabs`, those behind its end so far are new, and nothing of them is allocated.
+    pub fn grow_vdev(&self, vdev: VdevId, mut metaslabs: Vec<NewMetaslab>) {
+        let vdevs = self.vdevs.write();
+        let Some(groups) = vdevs.groups.get(&vdev) else { return };
+        let end_bytes = groups.iter().map(|group| group.end_bytes()).max().unwrap_or(0);
+        metaslabs.retain(|new| new.start_bytes >= end_bytes);
+        let main = groups.iter().find(|group| group.class != AllocClass::EmbeddedLog);
+        main.inspect(|group| group.grow(&metaslabs));
+    }
+
     /// Forgets a vdev of which nothing is allocated any more.
     pub fn remove_vdev(&self, vdev: VdevId) {
         let mut vdevs = self.vdevs.write();

@@ -201,30 +201,37 @@ fn top(
     top.class = vdev.class;
     top.parity = vdev.parity;
     top.draid = vdev.draid;
-    let count = vdev.devices.len() as u64;
-    top.asize_bytes = match (&vdev.kind, vdev.draid) {
-        (VdevKind::Raidz, _) => smallest * count,
-        (VdevKind::Draid, Some(shape)) => {
-            let width = shape.data + vdev.parity as u64;
-            if shape.spares.saturating_add(width) > count {
-                return Err(refused("the dRAID has too few devices for a group and its spares".into()));
-            }
-            draid_asize(smallest, count - shape.spares, width)
-        }
-        _ => smallest,
-    };
+    top.children = children;
+    if let Some(shape) = vdev.draid
+        && shape.spares.saturating_add(shape.data + vdev.parity as u64) > vdev.devices.len() as u64
+    {
+        return Err(refused("the dRAID has too few devices for a group and its spares".into()));
+    }
+    top.asize_bytes = asize_of(&top, smallest);
     top.ashift = ashift;
     top.metaslab_shift = metaslab_shift(top.asize_bytes);
-    top.children = children;
     Ok(top)
+}
+
+/// Bytes that a top-level vdev offers if its smallest device has so many between its labels.
+pub fn asize_of(top: &VdevConfig, child_bytes: u64) -> u64 {
+    let count = top.children.len() as u64;
+    match (&top.kind, top.draid) {
+        (VdevKind::Raidz, _) => child_bytes.saturating_mul(count),
+        (VdevKind::Draid, Some(shape)) => {
+            let width = shape.data.saturating_add(top.parity as u64);
+            draid_asize(child_bytes, count.saturating_sub(shape.spares), width)
+        }
+        _ => child_bytes,
+    }
 }
 
 /// The allocatable size of a dRAID: whole rows of its children, less what expansion might need, in whole
 /// redundancy groups (`vdev_draid_open`).
 fn draid_asize(child_bytes: u64, disks: u64, group_width: u64) -> u64 {
     let rows = child_bytes.saturating_sub(VDEV_DRAID_REFLOW_RESERVE) / VDEV_DRAID_ROWHEIGHT;
-    let group_bytes = group_width * VDEV_DRAID_ROWHEIGHT;
-    rows * VDEV_DRAID_ROWHEIGHT * disks / group_bytes * group_bytes
+    let group_bytes = group_width.max(1).saturating_mul(VDEV_DRAID_ROWHEIGHT);
+    (rows * VDEV_DRAID_ROWHEIGHT).saturating_mul(disks) / group_bytes * group_bytes
 }
 
 /// log2 of the metaslab size of a vdev: about 200 metaslabs, none too small or too large

@@ -284,6 +284,13 @@ impl Pool {
         found.devices.retain(|guid, _| stay.contains(guid) && !away.contains(guid));
         self.live.missed.keep_only(&stay);
         let config = PoolConfig { vdevs, ..PoolConfig::clone(&current.config) };
+        let leaves = current.vdevs.leaves().to_vec();
+        self.rebuild(&mut current, config, found, &leaves);
+        current.aside.retain(|leaf| stay.contains(leaf));
+    }
+
+    /// Another tree from now on, in which these leaves go on.
+    fn rebuild(&self, current: &mut Current, config: PoolConfig, found: FoundPool, leaves: &[Arc<Leaf>]) {
         let material = build::Material {
             runtime: &self.live.runtime,
             uberblock: &self.uberblock,
@@ -291,11 +298,28 @@ impl Pool {
             indirect: &current.vdevs.indirect_maps(),
             missed: &self.live.missed,
             settings: &self.live.settings,
-            earlier: current.vdevs.leaves(),
+            earlier: leaves,
         };
         let vdevs = Arc::new(build::build(&config, &material));
         (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
-        current.aside.retain(|leaf| stay.contains(leaf));
+    }
+
+    /// Looks how large the devices are: those that have grown since they were opened are used as they are now.
+    pub fn look_at_sizes(&self) {
+        let mut current = self.live.current.write();
+        let (mut found, mut has_grown) = (FoundPool::clone(&current.found), false);
+        let look = |leaf: &Arc<Leaf>| {
+            let (Some(found), Some(grown)) = (found.devices.get_mut(&leaf.guid), leaf.device.grown()) else {
+                return leaf.clone();
+            };
+            (found.device, has_grown) = (grown.clone(), true);
+            Arc::new(leaf.on(&self.live.runtime, grown, &self.live.settings))
+        };
+        let leaves: Vec<Arc<Leaf>> = current.vdevs.leaves().iter().map(look).collect();
+        if has_grown {
+            let config = PoolConfig::clone(&current.config);
+            self.rebuild(&mut current, config, found, &leaves);
+        }
     }
 
     /// Other spares or cache devices than before.

@@ -9,8 +9,8 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, attach, detach, remove_log, leaves, health, sparing, mend, errors, split,
-//!              reguid, scan, auxiliary, settings, features, upgrade, checkpoint
+//!   pool       create, vdevs, attach, detach, remove_log, leaves, expand, health, sparing, mend, errors,
+//!              split, reguid, scan, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -58,6 +58,7 @@ pub use pool::auxiliary::{add_cache, add_spares, remove_beside};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
 pub use pool::detach::detach;
+pub use pool::expand::expand;
 pub use pool::health::{Surroundings, Symptom, keep_healthy};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;

@@ -6,6 +6,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod detach;
 pub(crate) mod errors;
+pub(crate) mod expand;
 pub(crate) mod features;
 pub(crate) mod health;
 pub(crate) mod leaves;

@@ -175,7 +175,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     (
         "zpool online",
-        Changes(&[("{P} nosuch", 1), ("-e {P} {IMAGE}", 1), ("{P} {IMAGE}", 0), ("nosuch a", 1)]),
+        Changes(&[("{P} nosuch", 1), ("-e {P} {IMAGE}", 0), ("{P} {IMAGE}", 0), ("nosuch a", 1)]),
     ),
     ("zpool clear", Changes(&[("{P} nosuch", 1), ("{P}", 0), ("nosuch", 1)])),
     ("zpool reopen", Changes(&[("{P}", 0), ("nosuch", 1)])),

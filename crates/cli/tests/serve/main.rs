@@ -11,6 +11,7 @@ mod config;
 mod counters;
 mod delegation;
 mod events;
+mod growth;
 mod halves;
 mod inject;
 mod keys;

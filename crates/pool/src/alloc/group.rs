@@ -9,8 +9,8 @@
 //! is never less than its current weight, because every free of space ranks it again.
 //!
 //! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
-//! or once per metaslab, and no other lock is taken while it is held. `allocates` is a relaxed atomic: a
-//! stale value may let one more block through.
+//! or once per metaslab, and no other lock is taken while it is held. `allocates` and `size_bytes` are relaxed
+//! atomics: a stale value may let one more block through, or judge by the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).
@@ -25,7 +25,7 @@ use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most copies of a block, `SPA_DVAS_PER_BP`.
 pub(super) const MAX_COPIES: usize = 3;
@@ -59,7 +59,7 @@ pub(super) struct MetaslabGroup {
     pub(super) vdev: VdevId,
     pub(super) class: AllocClass,
     footprint: Footprint,
-    size_bytes: u64,
+    size_bytes: AtomicU64,
     allocates: AtomicBool,
     slabs: Mutex<Slabs>,
 }
@@ -94,9 +94,18 @@ impl MetaslabGroup {
             vdev: VdevId(config.id),
             class,
             footprint,
-            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum(),
+            size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum::<u64>().into(),
             allocates: AtomicBool::new(true),
             slabs: Mutex::new(Slabs::new(slabs)),
+        }
+    }
+
+    /// More metaslabs, behind the others.
+    pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
+        let mut slabs = self.slabs.lock();
+        for new in metaslabs {
+            slabs.add(Metaslab::new(new, self.footprint.unit_bytes()));
+            self.size_bytes.fetch_add(new.size_bytes, Ordering::Relaxed);
         }
     }
 
@@ -115,7 +124,11 @@ impl MetaslabGroup {
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.slabs.lock().all.last().map_or(0, Metaslab::end_bytes)
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
@@ -130,7 +143,7 @@ impl MetaslabGroup {
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
         let asize = self.footprint.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
-        let apart_bytes = self.size_bytes >> DITTO_DISTANCE_SHIFT;
+        let apart_bytes = self.size_bytes() >> DITTO_DISTANCE_SHIFT;
         let suits = |metaslab: &Metaslab| match spread {
             Spread::Far => here().all(|at| metaslab.distance_bytes(at).is_some_and(|d| d >= apart_bytes)),
             Spread::OtherMetaslab => here().all(|at| metaslab.distance_bytes(at).is_some()),
@@ -150,7 +163,7 @@ impl MetaslabGroup {
 
     /// Allocates the range after a block, if much is free.
     pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
-        if self.free_bytes() < self.size_bytes >> PLENTY_SHIFT {
+        if self.free_bytes() < self.size_bytes() >> PLENTY_SHIFT {
             return None;
         }
         let offset_bytes = dva.offset_bytes.checked_add(dva.asize.0)?;
@@ -241,6 +254,17 @@ impl Slabs {
         let by_weight = ranked.iter().zip(0..).map(|(&weight, at)| (Reverse(weight), at)).collect();
         let free_bytes = all.iter().map(Metaslab::free_bytes).sum();
         Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
+    }
+
+    /// One that begins behind all others.
+    fn add(&mut self, metaslab: Metaslab) {
+        let (weight, at) = (metaslab.weight(), self.all.len());
+        debug_assert!(self.all.last().is_none_or(|last| last.end_bytes() <= metaslab.start_bytes));
+        self.free_bytes += metaslab.free_bytes();
+        self.too_long_bytes = 0;
+        self.by_weight.insert((Reverse(weight), at));
+        self.ranked.push(weight);
+        self.all.push(metaslab);
     }
 
     /// The metaslab that contains an offset.

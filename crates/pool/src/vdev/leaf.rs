@@ -76,6 +76,16 @@ impl Leaf {
         Leaf { guid, ..self.clone() }
     }
 
+    /// The same leaf on the same device, which has grown.
+    pub(crate) fn on(
+        &self,
+        runtime: &Runtime,
+        grown: Arc<dyn Device>,
+        settings: &Arc<QueueSettings>,
+    ) -> Leaf {
+        Leaf { state: self.state.clone(), ..Leaf::new(runtime, self.guid, grown, settings) }
+    }
+
     /// The same device, for what distributed spares have on it.
     pub(crate) fn reached_through(&self, spares: &[Guid]) -> Leaf {
         Leaf { through: spares.to_vec(), ..self.clone() }

@@ -24,6 +24,7 @@ use cenote_pool::{FoundDevice, Pool};
 
 use crate::pool::auxiliary::{remove_spare, spare_label};
 use crate::pool::checkpoint::refuse_checkpoint;
+use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{drop_leaf, path_of, refuse_removal, take_tree};
 use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_parent};
 
@@ -35,6 +36,7 @@ use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_pa
 #[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
     leave(engine, leaf, None).await?;
+    autoexpand(engine).await?;
     // What it stood in the way of may be done now.
     let_replaced_go(engine).await
 }
@@ -42,7 +44,9 @@ pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
 /// Devices whose replacements have everything leave, and so do spares that are needed no more.
 #[boxed]
 pub(crate) async fn let_replaced_go(engine: &Engine) -> Result<()> {
+    let mut has_left = false;
     while let Some(done) = done(&engine.pool()) {
+        has_left = true;
         for (leaf, parent) in done {
             match leave(engine, leaf, Some(parent)).await {
                 // Not while the pool has a checkpoint, or a vdev is being removed.
@@ -51,7 +55,8 @@ pub(crate) async fn let_replaced_go(engine: &Engine) -> Result<()> {
             }
         }
     }
-    Ok(())
+    // It may have been the smallest.
+    if has_left { autoexpand(engine).await } else { Ok(()) }
 }
 
 /// Leaves that can go together, each with the vdev that it is in.

@@ -8,6 +8,7 @@
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
+//!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
 //! ```
 //!
 //! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
@@ -28,13 +29,14 @@ use cenote_pool::{ErrorCounts, FoundDevice, Pool, Probe, VdevConfig};
 use cenote_runtime::Instant;
 use futures::future::BoxFuture;
 
+use crate::pool::expand::autoexpand;
 use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
 use crate::pool::mend::mend;
 use crate::pool::sparing::step_in;
 
 /// How often errors are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Looks after which devices that were pulled out are looked for, and spares step in.
+/// Looks after which devices that were pulled out are looked for, spares step in, and vdevs grow.
 const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: so many errors...
 const ERRORS_MAX: usize = 10;
@@ -77,6 +79,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         if look.is_multiple_of(LOOKS_FOR_REMOVED) {
             look_for_removed(&engine, &surroundings).await.ok();
             step_in(&engine, &surroundings).await.ok();
+            autoexpand(&engine).await.ok();
         }
     }
 }

@@ -24,6 +24,7 @@ use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::FoundDevice;
 
+use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::take_tree;
 use crate::pool::tree::parent_of;
 
@@ -79,6 +80,9 @@ pub async fn bring_back(
         engine.run(move |context| Box::pin(task(context))).await?;
         if how == Back::Cleared {
             engine.pool().clear_errors(only);
+        }
+        if how == Back::Online {
+            autoexpand(&engine).await?;
         }
         engine.order_scan();
         Ok(())

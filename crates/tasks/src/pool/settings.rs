@@ -11,6 +11,7 @@ use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
+use crate::pool::expand::autoexpand;
 use crate::pool::features::enable_feature;
 use crate::pool::upgrade::{begin_feature_flags, require_feature_flags};
 
@@ -39,7 +40,9 @@ pub enum PoolSetting {
 /// A feature can't be enabled, or feature flags be begun with.
 #[boxed]
 pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await
+    let expands = matches!(&setting, PoolSetting::Number(name, 1) if name == "autoexpand");
+    engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
+    if expands { autoexpand(engine).await } else { Ok(()) }
 }
 
 pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSetting) -> Result<()> {

@@ -6,7 +6,7 @@
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevState, VdevStatus};
-use cenote_tasks::{Away, Back, bring_back, take_out};
+use cenote_tasks::{Away, Back, bring_back, expand, take_out};
 use clap::Args;
 
 use super::devices::leaf;
@@ -53,10 +53,13 @@ pub struct Offline {
 #[derive(Debug, Args)]
 #[command(after_help = "The devices are brought what they missed (resilvered): in the daemon in the \
         background, otherwise before the command ends.\n\n\
+        With -e, the vdev of each device takes all that its devices offer by now, if all of them work and the \
+        smallest has grown by a metaslab at least: `zpool list -o expandsize` says how much that is. With \
+        autoexpand=on the daemon does so by itself.\n\n\
         Example: cenote zpool online tank /img/b")]
 pub struct Online {
-    /// Not supported
-    #[arg(short = 'e', hide = true)]
+    /// Use the space by which the device has grown
+    #[arg(short = 'e')]
     pub expand: bool,
     /// Which devices
     #[command(flatten)]
@@ -130,16 +133,15 @@ impl Online {
         if self.which.power {
             return Err(not_yet::option("zpool online --power", POWER));
         }
-        if self.expand {
-            let instead = "Import the pool with OpenZFS and expand the device there";
-            return Err(not_yet::option("zpool online -e", instead));
-        }
         let work = async |engine: &Engine| {
             for typed in &self.which.devices {
                 let leaf = named(engine, "online", typed).await?;
                 let devices = session.returning(engine, Some(leaf)).await?;
                 let done = bring_back(engine, Some(leaf), Back::Online, devices).await;
                 done.map_err(cannot(format!("online {typed}")))?;
+                if self.expand {
+                    expand(engine, Some(leaf)).await.map_err(cannot(format!("expand {typed}")))?;
+                }
                 warn(engine, leaf, typed);
             }
             scan(session, engine, false).await

@@ -1,0 +1,102 @@
+//! Devices that have grown: `zpool online -e`, and `autoexpand=on`.
+//!
+//! ```text
+//!   device   | label 0 1 |  metaslabs  ...            | label 2 3 |
+//!   grown    | label 0 1 |  metaslabs  ...            | old bytes | new metaslabs ... | label 2 3 |
+//! ```
+//!
+//! Idea: a vdev offers what its smallest device has between the labels, at a size that its configuration
+//! names. Growing is another size, as one change of the tree: metaslabs keep their size, so there are more of
+//! them, and what lies in the others stays where it is. Labels are written at the ends of the devices as they
+//! are now. New metaslabs take blocks once the txg with the new size is on disk.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_expand`, `vdev_online`), `spa.c` (`spa_async_autoexpand`).
+
+use std::collections::BTreeMap;
+
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::label::{LABEL_BYTES, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
+use cenote_format::units::{Guid, ObjectId, VdevId};
+use cenote_object::Result;
+use cenote_pool::create::asize_of;
+use cenote_pool::{Pool, VdevState};
+
+use crate::pool::create::empty_metaslabs;
+use crate::pool::take_tree::take_tree;
+
+/// The vdev of a leaf, or every one, takes all that its devices offer by now. Nothing is written if that is no
+/// more than before.
+///
+/// # Errors
+/// The txg could not be written.
+#[boxed]
+pub async fn expand(engine: &Engine, only: Option<Guid>) -> Result<()> {
+    engine.pool().look_at_sizes();
+    if grown(&engine.pool(), only).is_empty() {
+        return Ok(());
+    }
+    let expand = move |engine: Engine| async move {
+        let task = engine.run(move |context| Box::pin(async move { expand_sync(context, only).await }));
+        for top in task.await? {
+            engine.allocator().grow_vdev(VdevId(top.id), empty_metaslabs(&top));
+        }
+        Ok(())
+    };
+    engine.to_end(expand).await
+}
+
+/// The same for every vdev, if the pool is to do so by itself.
+///
+/// # Errors
+/// Properties can't be read; the txg could not be written.
+#[boxed]
+pub(crate) async fn autoexpand(engine: &Engine) -> Result<()> {
+    let properties = engine.mos().await?.pool_properties().await?;
+    let is_on = properties.iter().any(|entry| entry.name == "autoexpand" && entry.value.as_u64() == Some(1));
+    if is_on { expand(engine, None).await } else { Ok(()) }
+}
+
+/// Answers the vdevs that have grown.
+async fn expand_sync(context: &mut SyncContext, only: Option<Guid>) -> Result<Vec<VdevConfig>> {
+    let (grown, mut config) = (grown(context.pool(), only), context.config().clone());
+    for top in &grown {
+        let known = config.vdev_tree.children.iter_mut().filter(|known| known.id == top.id);
+        known.for_each(|known| known.asize_bytes = top.asize_bytes);
+    }
+    if !grown.is_empty() {
+        take_tree(context, config, BTreeMap::new(), None).await?;
+    }
+    Ok(grown)
+}
+
+/// Vdevs that gain a metaslab at least if they take all that their devices offer, as they would be then. All
+/// of their devices must be in use, since one that is not may be smaller.
+fn grown(pool: &Pool, only: Option<Guid>) -> Vec<VdevConfig> {
+    let health = pool.status();
+    let is_meant = |top: &&VdevConfig| only.is_none_or(|only| top.leaves().any(|leaf| leaf.guid == only));
+    let is_whole = |top: &&VdevConfig| {
+        let status = health.root.children.iter().find(|status| status.guid == top.guid);
+        let has_metaslabs = top.metaslab_array != ObjectId(0) && top.metaslab_shift < u64::BITS;
+        let is_moving = top.removing || top.raidz_expanding;
+        status.is_some_and(|status| status.state == VdevState::Online) && has_metaslabs && !is_moving
+    };
+    let config = pool.config();
+    let tops = config.vdevs.iter().filter(is_meant).filter(is_whole);
+    let grown = tops.filter_map(|top| {
+        let asize_bytes = asize_of(top, smallest(pool, top)?);
+        let gains = asize_bytes >> top.metaslab_shift > top.asize_bytes >> top.metaslab_shift;
+        gains.then(|| VdevConfig { asize_bytes, ..top.clone() })
+    });
+    grown.collect()
+}
+
+/// What the smallest device of a vdev has between its labels; `None` if one is not here.
+fn smallest(pool: &Pool, top: &VdevConfig) -> Option<u64> {
+    let leaves = top.leaves().filter(|leaf| leaf.kind != VdevKind::DistributedSpare);
+    let room = leaves.map(|leaf| {
+        let size_bytes = pool.device(leaf.guid)?.device.size_bytes();
+        (size_bytes / LABEL_BYTES * LABEL_BYTES).checked_sub(VDEV_LABELS_BYTES)
+    });
+    room.min().flatten()
+}
