@@ -31,23 +31,23 @@ fn a_vdev_takes_what_its_devices_have_grown_by() {
         disks.cenote("cp content tank:/one", &[]);
         let (before, _) = sizes(&disks);
         let (first, others) = names.split_at(1);
-        grow(&disks, first, 192);
+        grow(&disks, first, 256);
         if !others.is_empty() {
             disks.cenote("zpool online -e tank a", &[]);
             assert_eq!(sizes(&disks), (before, 0), "{layout}: others are as small as before");
         }
-        others.split("").filter(|name| !name.is_empty()).for_each(|name| grow(&disks, name, 192));
+        others.split("").filter(|name| !name.is_empty()).for_each(|name| grow(&disks, name, 256));
         // A dRAID's is not told, as in OpenZFS.
-        assert_eq!(sizes(&disks), (before, devices * 96 * MIB), "{layout}");
+        assert_eq!(sizes(&disks), (before, devices * 160 * MIB), "{layout}");
         disks.cenote("zpool online tank a", &[]);
         assert_eq!(sizes(&disks).0, before, "{layout}: only with -e");
         disks.cenote("zpool online -e tank a", &[]);
         let (after, left) = sizes(&disks);
-        assert!(after >= before + devices.max(1) * 96 * MIB && left == 0, "{layout}: {before} -> {after}");
+        assert!(after >= before + devices.max(1) * 160 * MIB && left == 0, "{layout}: {before} -> {after}");
         disks.zdb_is_content();
 
         // More than there was room for before.
-        let rest = if layout.starts_with("raidz") { 220_000_000 } else { 105_000_000 };
+        let rest = if layout.starts_with("raidz") { 150_000_000 } else { 85_000_000 };
         fs::write(disks.path().join("content"), noise(2, rest)).unwrap();
         disks.cenote("cp content tank:/two", &[]);
         disks.zdb_is_content();

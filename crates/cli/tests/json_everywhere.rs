@@ -31,6 +31,9 @@ const LINES: &str = "\
     zpool replace tank b d
     zpool replace tank d b
     ! zpool replace tank nosuch d
+    zpool evacuate tank b d
+    zpool evacuate tank d b
+    ! zpool evacuate tank nosuch d
     zpool add -f tank spare d
     zpool remove tank d
     ! zpool remove tank a

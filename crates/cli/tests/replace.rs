@@ -56,7 +56,9 @@ fn a_disk_is_replaced_in_every_kind_of_vdev() {
         disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
         fill(&disks, 1);
         disks.cenote("zfs snapshot tank@one", &[]);
-        disks.cenote("zpool replace tank b e", &[]);
+        // Whichever it is: on the disks it is the same.
+        let verb = if layout.starts_with("raidz2") || layout == "b" { "evacuate" } else { "replace" };
+        disks.cenote(&format!("zpool {verb} tank b e"), &[]);
         let shown = status(&disks);
         assert!(shown.contains("  e  ") && !shown.contains("  b  "), "{layout}: {shown}");
         assert!(shown.contains("scan: resilvered ") && shown.contains(" with 0 errors"), "{layout}: {shown}");
@@ -102,8 +104,11 @@ fn what_does_not_fit_or_is_not_there_replaces_nothing() {
     disks.fails("zpool replace tank c e", "cannot replace c with e: device is reserved as a hot spare");
     disks.fails("zpool replace -o ashift=13 tank b e", "different optimal sector size");
     assert!(disks.images() == before, "nothing is written");
+    disks.fails("zpool evacuate tank b d", "cannot evacuate b to d: device is too small");
+    disks.fails("zpool evacuate tank c e", "cannot evacuate c to e: device is reserved as a hot spare");
     lose(&disks, "b");
     disks.fails("zpool detach tank a", "cannot detach a: no valid replicas");
+    disks.fails("zpool evacuate tank b e", "it is not in use, or lacks data itself; use 'zpool replace'");
 }
 
 #[test]

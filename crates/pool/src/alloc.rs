@@ -231,7 +231,7 @@ impl Allocator {
         }
     }
 
-    /// A vdev has grown: of `metaslabs`, those behind its end so far are new, and nothing of them is allocated.
+    /// A vdev has grown: of `metaslabs`, those behind its end so far are new. Nothing of them is allocated.
     pub fn grow_vdev(&self, vdev: VdevId, mut metaslabs: Vec<NewMetaslab>) {
         let vdevs = self.vdevs.write();
         let Some(groups) = vdevs.groups.get(&vdev) else { return };

@@ -1,9 +1,10 @@
 //! Healing: what leaves lack of blocks, or hold wrongly, is put together from the others and written to them.
 //!
-//! Idea: [`mod@crate::recover`] reads everything that is there of a copy, finds the true block and names
-//! each range that differs from it, with what should be there. Writing that is all: data and parity, in any
-//! kind of vdev. So what a resilver brings has been verified, and a leaf that holds it already is not
-//! written to.
+//! Idea: [`mod@crate::recover`] reads as little of a copy as makes the block, verifies that, and names each
+//! range that leaves lack, with what should be there. Writing that is all: data and parity, in any kind of
+//! vdev. If what was read is not the block, everything that is there is read, and whatever differs from the
+//! true block is written again. So what a resilver brings has been verified. A leaf that is being evacuated
+//! is read first.
 //!
 //! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is
 //! not given away ([`crate::alloc::Allocator::keep_freed`]).
@@ -11,7 +12,7 @@
 //! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
 use crate::pool::Pool;
-use crate::recover::{ColumnFault, recover};
+use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
@@ -102,7 +103,12 @@ impl Pool {
             return healed;
         }
         healed.read_bytes = target.psize as u64;
-        let Ok(recovered) = recover(self, &vdevs, &map, target.psize, &check).await else {
+        let simply = recover_simply(self, &vdevs, &map, target.psize, &check).await;
+        let recovered = match simply {
+            Some(recovered) => Ok(recovered),
+            None => recover(self, &vdevs, &map, target.psize, &check).await,
+        };
+        let Ok(recovered) = recovered else {
             (healed.unhealed, healed.lost_copies) = (lacking, 1);
             // If no other copy can be read either, that is noted.
             drop(self.read_copies(&target.bp, target.psize, &check, target.place).await);

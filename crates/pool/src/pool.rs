@@ -304,7 +304,8 @@ impl Pool {
         (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
     }
 
-    /// Looks how large the devices are: those that have grown since they were opened are used as they are now.
+    /// Looks how large the devices are: those that have grown since they were opened are used as they are
+    /// now.
     pub fn look_at_sizes(&self) {
         let mut current = self.live.current.write();
         let (mut found, mut has_grown) = (FoundPool::clone(&current.found), false);
@@ -431,6 +432,13 @@ impl Pool {
     /// The vdev tree now: for one operation, not to keep, because it keeps its devices open.
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.live.current.read().vdevs.clone()
+    }
+
+    /// Resilvers read a leaf before others that hold the same; or as they come.
+    pub fn set_read_first(&self, leaf: Guid, is_first: bool) {
+        let vdevs = self.vdevs();
+        let leaves = vdevs.leaves().iter().filter(|one| one.guid == leaf);
+        leaves.for_each(|one| one.set_read_first(is_first));
     }
 
     /// Errors so far of each leaf that has a device, by guid.

@@ -13,6 +13,7 @@
 
 use crate::check::Check;
 use crate::pool::Pool;
+use crate::read::preferred;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, MapError, Row};
 use crate::vdev::queue::IoClass;
@@ -151,6 +152,77 @@ pub(crate) async fn recover(
         faults.iter().filter(is_to_blame).for_each(|fault| fault.leaf.blame());
     }
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
+}
+
+/// The same from as little as makes the block: a version of each data column, and parity for those that
+/// nobody has. Names what leaves lack. `None` if that is not the block, or nothing tells whether it is.
+pub(crate) async fn recover_simply(
+    pool: &Pool,
+    vdevs: &VdevTree,
+    map: &BlockMap,
+    psize: usize,
+    check: &Check<'_>,
+) -> Option<Recovered> {
+    if check.is_vacuous() {
+        return None;
+    }
+    let gathered = gather_least(vdevs, map, pool.reads()).await?;
+    let choices: Vec<Choice> = (0..map.units).map(|unit| gathered.likely(unit)).collect();
+    let block = gathered.assemble(&choices)?;
+    pool.runtime().work(check.work(), psize as u64).await;
+    check.verify(block.get(..psize)?).ok()?;
+    let faults = gathered.faults(vdevs, &block);
+    Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
+}
+
+/// Reads as little as should do; what leaves lack is taken for unread. `None` if a read fails.
+async fn gather_least<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Option<Gathered<'a>> {
+    let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
+    for row in &map.rows {
+        let sources = row.columns.iter().map(|column| source(vdevs, map, row, column));
+        let mut sources: Vec<Option<Arc<Leaf>>> = sources.collect();
+        let is_wanting = |(column, source): (&Column, &Option<Arc<Leaf>>)| column.len > 0 && source.is_none();
+        let mut wanting =
+            row.data().iter().zip(&sources[row.parity..]).filter(|each| is_wanting(*each)).count();
+        for parity in &mut sources[..row.parity] {
+            match parity {
+                Some(_) if wanting > 0 => wanting -= 1,
+                _ => *parity = None,
+            }
+        }
+        let read = |(column, source): (&Column, Option<Arc<Leaf>>)| {
+            let (at, len) = (column.offset_bytes, column.len);
+            async move {
+                let Some(leaf) = source else { return Some(Vec::new()) };
+                let bytes = if len > 0 { leaf.read(class, at, len).await.ok()? } else { Bytes::new() };
+                Some(vec![Version { leaf, bytes: Some(bytes) }])
+            }
+        };
+        let reads = futures::future::join_all(row.columns.iter().zip(sources).map(read)).await;
+        let mut columns = Vec::with_capacity(row.columns.len());
+        for (column, read) in row.columns.iter().zip(reads) {
+            let mut versions = read?;
+            let leaves = vdevs.leaves_of(row, column, map.birth).into_iter();
+            let lacking = leaves.filter(|leaf| vdevs.lacks(leaf, map.birth));
+            // Of nothing, everybody has everything.
+            let bytes = (column.len == 0).then(Bytes::new);
+            versions.extend(lacking.map(|leaf| Version { leaf, bytes: bytes.clone() }));
+            columns.push(versions);
+        }
+        gathered.versions.push(columns);
+    }
+    Some(gathered)
+}
+
+/// The leaf to read a column from, of those that have it.
+fn source(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
+    let mut leaves = vdevs.leaves_of(row, column, map.birth);
+    leaves.retain(|leaf| !vdevs.lacks(leaf, map.birth));
+    if let Some(first) = leaves.iter().position(|leaf| leaf.is_read_first()) {
+        return Some(leaves.swap_remove(first));
+    }
+    let preferred = preferred(vdevs, map, row, column).filter(|leaf| !vdevs.lacks(leaf, map.birth));
+    preferred.or_else(|| leaves.into_iter().next())
 }
 
 /// Reads all that is there. What may be old does not count if `nothing_tells` whether it is, as long as there

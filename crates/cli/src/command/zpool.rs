@@ -77,6 +77,8 @@ pub enum Zpool {
     Detach(devices::Detach),
     /// Put a device, or a hot spare, in the place of another
     Replace(replace::Replace),
+    /// Copy a device that is about to fail to another one, which takes its place
+    Evacuate(replace::Evacuate),
     /// Remove hot spares, cache devices and logs
     Remove(remove::Remove),
     /// Take a device out of each mirror and make them a pool of their own
@@ -361,6 +363,7 @@ impl Zpool {
             Zpool::Attach(attach) => attach.run(session).await,
             Zpool::Detach(detach) => detach.run(session).await,
             Zpool::Replace(replace) => replace.run(session).await,
+            Zpool::Evacuate(evacuate) => evacuate.run(session).await,
             Zpool::Remove(remove) => remove.run(session).await,
             Zpool::Split(split) => split.run(session).await,
             Zpool::Offline(offline) => offline.run(session).await,

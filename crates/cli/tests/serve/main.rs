@@ -10,6 +10,7 @@ mod cache_devices;
 mod config;
 mod counters;
 mod delegation;
+mod evacuate;
 mod events;
 mod growth;
 mod halves;

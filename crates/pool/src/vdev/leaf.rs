@@ -50,6 +50,8 @@ struct State {
     stale: AtomicBool,
     /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
     away: AtomicBool,
+    /// Resilvers read it before others that hold the same.
+    read_first: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     /// Completed writes.
@@ -110,6 +112,15 @@ impl Leaf {
     /// Out of use by decision, or because it is too small.
     pub(crate) fn is_away(&self) -> bool {
         self.state.away.load(Ordering::Relaxed)
+    }
+
+    /// Resilvers read it before others that hold the same: it is being evacuated.
+    pub(crate) fn is_read_first(&self) -> bool {
+        self.state.read_first.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_read_first(&self, is_first: bool) {
+        self.state.read_first.store(is_first, Ordering::Relaxed);
     }
 
     /// Nothing is written to it, and it is read only for data that no other leaf has.

@@ -1,12 +1,13 @@
-//! Devices that join others: `zpool attach`, `zpool replace`, hot spares that step in.
+//! Devices that join others: `zpool attach`, `replace`, `evacuate`, hot spares that step in.
 //!
 //! ```text
 //!   attach    a   ->  mirror -> a, NEW             two that hold the same
 //!   replace   a   ->  replacing -> a, NEW          until NEW has all of it; then a leaves (`detach`)
+//!   evacuate  a   ->  the same, and a is read before all others
 //!   spare     a   ->  spare -> a, SPARE            until a is back, or replaced; then SPARE leaves
 //! ```
 //!
-//! Idea: all three put a vdev above a leaf, below which every leaf holds the same, so reading, writing and
+//! Idea: all of them put a vdev above a leaf, below which every leaf holds the same, so reading, writing and
 //! resilvering know no difference. It may be at the top, in a mirror, or take a place in a RAID-Z or dRAID. A
 //! device that joins lacks all that was written before: its DTL says so, from the first txg to those that are
 //! under way, until a resilver has brought it ([`super::scan`]).
@@ -52,6 +53,27 @@ pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> 
 #[boxed]
 pub async fn replace(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
     join(engine, old, Newcomer::Replacement(device)).await
+}
+
+/// The same for a leaf that still works, but not for long: the new one is brought what that holds by reading
+/// it first, and others where it fails. It stays in use meanwhile, so that nothing is less redundant than
+/// before; whatever is written goes to both.
+///
+/// # Errors
+/// It does not work, or lacks something itself; those of [`replace`].
+#[boxed]
+pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
+    let pool = engine.pool();
+    if !pool.is_whole(old) {
+        let why = "it is not in use, or lacks data itself; use 'zpool replace'";
+        return Err(DatasetError::unsuitable(pool.name(), why));
+    }
+    pool.set_read_first(old, true);
+    let joined = join(engine, old, Newcomer::Replacement(device)).await;
+    if joined.is_err() {
+        pool.set_read_first(old, false);
+    }
+    joined
 }
 
 /// Puts one of the pool's hot spares in the place of a leaf; `device` is the spare's, which a distributed one

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
-//! fails. A leaf that others do not make up for is never taken out of use: it is degraded.
+//! fails. A leaf that others do not make up for is never taken out of use: it is degraded. So is one that
+//! another one is about to replace, as long as it works at all.
 //!
 //! Locking: none. The watch may be dropped at any await: what it has decided is a sync task.
 //!
@@ -25,7 +26,7 @@ use std::time::Duration;
 use cenote_engine::{Engine, WeakEngine};
 use cenote_format::units::Guid;
 use cenote_object::Result;
-use cenote_pool::{ErrorCounts, FoundDevice, Pool, Probe, VdevConfig};
+use cenote_pool::{ErrorCounts, FoundDevice, Pool, Probe, VdevConfig, VdevKind};
 use cenote_runtime::Instant;
 use futures::future::BoxFuture;
 
@@ -33,6 +34,7 @@ use crate::pool::expand::autoexpand;
 use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
 use crate::pool::mend::mend;
 use crate::pool::sparing::step_in;
+use crate::pool::tree::parent_of;
 
 /// How often errors are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -182,9 +184,18 @@ async fn judge(
             surroundings.noticed(engine, leaf, Symptom::ProbeFailed);
             put_away(engine, pool, leaf, Away::Failed).await
         }
+        // What it can still read, nobody else need have.
+        Some(Probe::Works) if is_often && is_replaced(pool, leaf) => degrade(engine, leaf).await,
         Some(Probe::Works) if is_often => put_away(engine, pool, leaf, Away::Failed).await,
         Some(Probe::Works) => Ok(()),
     }
+}
+
+/// Whether another device is about to take the place of a leaf.
+fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
+    let config = pool.config();
+    let mut parents = config.vdevs.iter().filter_map(|top| parent_of(top, leaf));
+    parents.any(|parent| parent.kind == VdevKind::Replacing && parent.children[0].guid == leaf)
 }
 
 /// Takes a leaf out of use, if the pool does without it.

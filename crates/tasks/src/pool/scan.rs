@@ -14,7 +14,7 @@
 //! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
 //!
 //! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
-//! subtrees with blocks of that time are visited. What is there already is not written again.
+//! subtrees with blocks of that time are visited.
 //!
 //! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
 //!

@@ -53,9 +53,9 @@ pub struct Offline {
 #[derive(Debug, Args)]
 #[command(after_help = "The devices are brought what they missed (resilvered): in the daemon in the \
         background, otherwise before the command ends.\n\n\
-        With -e, the vdev of each device takes all that its devices offer by now, if all of them work and the \
-        smallest has grown by a metaslab at least: `zpool list -o expandsize` says how much that is. With \
-        autoexpand=on the daemon does so by itself.\n\n\
+        With -e, the vdev of each device takes all that its devices offer by now, if all of them work and \
+        the smallest has grown by a metaslab at least: `zpool list -o expandsize` says how much that is. \
+        With autoexpand=on the daemon does so by itself.\n\n\
         Example: cenote zpool online tank /img/b")]
 pub struct Online {
     /// Use the space by which the device has grown

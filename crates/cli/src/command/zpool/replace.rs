@@ -1,4 +1,4 @@
-//! `zpool replace`: a device takes the place of another, for good or as a hot spare.
+//! `zpool replace`, `zpool evacuate`: a device takes the place of another, for good or as a hot spare.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`),
 //! including the wording.
@@ -51,6 +51,49 @@ pub struct Replace {
     pub new_device: Option<String>,
 }
 
+/// `zpool evacuate`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For a device that still works, but not for long. NEW-DEVICE is brought what DEVICE holds, \
+        and nothing else: DEVICE is read first, in the order of the disk, each block is verified, and what \
+        DEVICE can't read is put together from the others. DEVICE stays in use meanwhile, even if it fails \
+        often, so that the pool is as redundant as before; what others write goes to both. When NEW-DEVICE \
+        has everything, DEVICE leaves the pool. On the disks it is OpenZFS's replacement: `zpool detach` of \
+        either device ends it, and OpenZFS goes on with it at import.\n\n\
+        Example: cenote zpool evacuate tank /img/b /img/e"
+)]
+pub struct Evacuate {
+    /// Accept a device that belongs to another pool
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Wait until it is done, as without a daemon
+    #[arg(short = 'w')]
+    pub wait: bool,
+    /// The pool
+    pub pool: String,
+    /// A device of the pool: its path, the last component of it, or its guid
+    pub device: String,
+    /// What takes its place
+    pub new_device: String,
+}
+
+impl Evacuate {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let what = format!("evacuate {} to {}", self.device, self.new_device);
+        let work = async |engine: &Engine| {
+            let mos = engine.mos().await?;
+            let old = leaf(&mos, &self.device).ok_or_else(|| {
+                CliError::Refused(format!("cannot {what}: {}", why_not(&mos, &self.device)))
+            })?;
+            let new = opened(session, &mos, &self.new_device, self.force).await?;
+            cenote_tasks::evacuate(engine, old, new).await.map_err(cannot(&what))?;
+            scan(session, engine, self.wait).await
+        };
+        session.change_pool(&self.pool, work).await
+    }
+}
+
 /// Who takes the place.
 enum New {
     Device(NewDevice),
@@ -95,16 +138,21 @@ impl Replace {
             let opened = device.map(|device| device.open_for_writing(session.runtime())).transpose()?;
             return Ok(New::Spare(spare.guid, opened.map(FoundDevice::new)));
         }
-        refuse_own(mos, &[typed])?;
-        let new = devices::open_all(session.runtime(), &[typed])?.remove(0);
-        let problems = devices::parts_of_pools(session.runtime(), &[&new]).await;
-        match self.force || problems.is_empty() {
-            true => Ok(New::Device(new)),
-            false => Err(CliError::Refused(format!(
-                "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
-                problems.join("\n")
-            ))),
-        }
+        opened(session, mos, typed, self.force).await.map(New::Device)
+    }
+}
+
+/// A device that joins the pool; one that is part of a pool already only by `force`.
+async fn opened(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, CliError> {
+    refuse_own(mos, &[typed])?;
+    let new = devices::open_all(session.runtime(), &[typed])?.remove(0);
+    let problems = devices::parts_of_pools(session.runtime(), &[&new]).await;
+    match force || problems.is_empty() {
+        true => Ok(new),
+        false => Err(CliError::Refused(format!(
+            "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
+            problems.join("\n")
+        ))),
     }
 }
 
