@@ -45,6 +45,10 @@ const LINES: &str = "\
     zpool clear tank
     zpool reopen tank
     zpool scrub tank
+    zpool initialize tank a
+    ! zpool initialize -c tank a
+    zpool initialize -u tank a
+    zpool trim tank
     ! zpool scrub -s tank
     zpool sync
     zpool reguid tank

@@ -10,11 +10,11 @@ use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
-use cenote_format::units::{DatasetId, Guid, Txg};
+use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::Pool;
-use cenote_pool::alloc::{AllocClass, Allocator, KeptSpace};
+use cenote_pool::alloc::{AllocClass, Allocator, BorrowedSpace, KeptSpace};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
@@ -204,6 +204,11 @@ impl Engine {
     /// whole, and can be walked while others change the pool.
     pub fn keep_freed(&self) -> KeptSpace {
         self.0.allocator.keep_freed()
+    }
+
+    /// Borrows free space of a metaslab: see [`Allocator::borrow_free`].
+    pub fn borrow_free(&self, vdev: VdevId, metaslab: u64, from: u64, most_bytes: u64) -> BorrowedSpace {
+        self.0.allocator.borrow_free(vdev, metaslab, from, most_bytes)
     }
 
     /// What of the pool is allocated.

@@ -390,6 +390,21 @@ impl Allocator {
         KeptSpace(self.clone())
     }
 
+    /// Borrows free ranges of a metaslab from an offset on, `most_bytes` at most: nobody allocates them until
+    /// this is dropped.
+    pub fn borrow_free(
+        self: &Arc<Self>,
+        vdev: VdevId,
+        metaslab: u64,
+        from: u64,
+        most_bytes: u64,
+    ) -> BorrowedSpace {
+        let vdevs = self.vdevs.read();
+        let mut groups = vdevs.groups.get(&vdev).into_iter().flatten();
+        let ranges = groups.find_map(|group| group.borrow(metaslab, from, most_bytes)).unwrap_or_default();
+        BorrowedSpace { allocator: self.clone(), vdev, metaslab, ranges }
+    }
+
     /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
     /// it can no longer be rewound safely.
     pub fn release_deferred(&self) {
@@ -454,6 +469,29 @@ pub struct KeptSpace(Arc<Allocator>);
 impl Drop for KeptSpace {
     fn drop(&mut self) {
         self.0.keepers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Free space that nobody allocates meanwhile. See [`Allocator::borrow_free`].
+pub struct BorrowedSpace {
+    allocator: Arc<Allocator>,
+    vdev: VdevId,
+    metaslab: u64,
+    ranges: Vec<(u64, u64)>,
+}
+
+impl BorrowedSpace {
+    /// Where it begins and ends on the vdev, in order.
+    pub fn ranges(&self) -> &[(u64, u64)] {
+        &self.ranges
+    }
+}
+
+impl Drop for BorrowedSpace {
+    fn drop(&mut self) {
+        let vdevs = self.allocator.vdevs.read();
+        let groups = vdevs.groups.get(&self.vdev).into_iter().flatten();
+        groups.for_each(|group| group.give_back(self.metaslab, &self.ranges));
     }
 }
 

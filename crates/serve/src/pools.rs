@@ -24,7 +24,7 @@ use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
-use cenote_tasks::{keep_healthy, keep_scanning, mend};
+use cenote_tasks::{keep_healthy, keep_passing, keep_scanning, mend};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -45,9 +45,9 @@ pub struct OpenPool {
     pub devices: Vec<PathBuf>,
     /// When it was opened.
     pub since: Instant,
-    /// Scrubs and resilvers go on, devices that fail go out of use, and cache devices are fed, while these
-    /// are there.
-    at_work: Mutex<Option<[AbortOnDrop<()>; 3]>>,
+    /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
+    /// are fed, while these are there.
+    at_work: Mutex<Option<[AbortOnDrop<()>; 4]>>,
     /// Txgs are written, and states of devices become events, while these are there.
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
 }
@@ -109,7 +109,8 @@ impl OpenPool {
         let watched = Watched { pool: name.into(), places: devices.clone(), events: pools.events.clone() };
         let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
-        let at_work = Some([scanning, health, feeding]).into();
+        let passing = engine.runtime().spawn(keep_passing(engine.weak())).abort_on_drop();
+        let at_work = Some([scanning, health, feeding, passing]).into();
         OpenPool { name: name.into(), engine, mounts, devices, since, at_work, _background }
     }
 

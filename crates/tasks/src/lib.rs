@@ -10,7 +10,7 @@
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, remove_log, leaves, expand, health, sparing, mend, errors,
-//!              split, reguid, scan, auxiliary, settings, features, upgrade, checkpoint
+//!              split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -62,6 +62,7 @@ pub use pool::expand::expand;
 pub use pool::health::{Surroundings, Symptom, keep_healthy};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
+pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
 pub use pool::reguid::change_guid;
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{

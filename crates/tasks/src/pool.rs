@@ -11,6 +11,7 @@ pub(crate) mod features;
 pub(crate) mod health;
 pub(crate) mod leaves;
 pub(crate) mod mend;
+pub(crate) mod passes;
 pub(crate) mod reguid;
 pub(crate) mod remove_log;
 pub(crate) mod scan;

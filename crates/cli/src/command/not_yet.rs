@@ -15,9 +15,7 @@ type Missing = (&'static [&'static str], &'static str);
 
 const ZPOOL: &[Missing] = &[
     (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
-    (&["initialize"], "Import the pool with OpenZFS and initialize its devices there"),
     (&["prefetch"], "Commands read what they need, and `cenote serve` keeps in memory what it has read"),
-    (&["trim"], "Import the pool with OpenZFS and trim its devices there"),
 ];
 
 const ZFS: &[Missing] = &[

@@ -22,6 +22,7 @@ mod leaf_work;
 mod leaves;
 mod list;
 mod manage;
+mod passes;
 mod pool_json;
 mod properties;
 mod reason;
@@ -95,6 +96,10 @@ pub enum Zpool {
     Scrub(scan::Scrub),
     /// Bring devices what they lack
     Resilver(scan::Resilver),
+    /// Write free space once, before it is needed
+    Initialize(passes::Initialize),
+    /// Tell devices what is free
+    Trim(passes::Trim),
     /// Set a property or enable a feature
     Set(set::Set),
     /// Give a pool another guid
@@ -372,6 +377,8 @@ impl Zpool {
             Zpool::Reopen(reopen) => reopen.run(session).await,
             Zpool::Scrub(scrub) => scrub.run(session).await,
             Zpool::Resilver(resilver) => resilver.run(session).await,
+            Zpool::Initialize(initialize) => initialize.run(session).await,
+            Zpool::Trim(trim) => trim.run(session).await,
             Zpool::Set(set) => set.run(session).await,
             Zpool::Reguid(reguid) => reguid.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,

@@ -189,6 +189,14 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zpool clear", Changes(&[("{P} nosuch", 1), ("{P}", 0), ("nosuch", 1)])),
     ("zpool reopen", Changes(&[("{P}", 0), ("nosuch", 1)])),
     ("zpool scrub", Changes(&[("nosuch", 1), ("-p {P}", 1), ("-s {P}", 1), ("-e {P}", 1), ("-p -s {P}", 2)])),
+    (
+        "zpool initialize",
+        Changes(&[("nosuch", 1), ("{P} nosuch", 1), ("-c {P}", 1), ("-s {P} {IMAGE}", 1), ("-c -s {P}", 2)]),
+    ),
+    (
+        "zpool trim",
+        Changes(&[("nosuch", 1), ("{P} nosuch", 1), ("-c {P}", 1), ("-d {P}", 1), ("-r x {P}", 2)]),
+    ),
     ("zpool resilver", Changes(&[("nosuch", 1), ("{P}", 0)])),
     (
         "zpool set",

@@ -228,6 +228,20 @@ impl MetaslabGroup {
         self.each(Metaslab::release);
     }
 
+    /// Borrows free ranges of a metaslab (see [`Metaslab::borrow`]); `None` if it is another group's.
+    pub(super) fn borrow(&self, index: u64, from: u64, most_bytes: u64) -> Option<Vec<(u64, u64)>> {
+        let mut slabs = self.slabs.lock();
+        let at = slabs.all.iter().position(|metaslab| metaslab.index == index)?;
+        Some(slabs.change(at, |metaslab| metaslab.borrow(from, most_bytes)))
+    }
+
+    pub(super) fn give_back(&self, index: u64, ranges: &[(u64, u64)]) {
+        let mut slabs = self.slabs.lock();
+        if let Some(at) = slabs.all.iter().position(|metaslab| metaslab.index == index) {
+            slabs.change(at, |metaslab| metaslab.give_back(ranges));
+        }
+    }
+
     /// Changes every metaslab, locking for one at a time: much may be freed, and others want to allocate.
     fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
         let count = self.slabs.lock().all.len();

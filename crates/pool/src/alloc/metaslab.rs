@@ -9,6 +9,8 @@
 //!   deferred[2] <--finish-- freed <--take_changes-- freeing <---------+
 //! ```
 //!
+//! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim).
+//!
 //! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: nothing
 //! that those txgs refer to has been overwritten.
 //!
@@ -75,6 +77,8 @@ pub(super) struct Metaslab {
     checkpointing: Ranges,
     freed: Ranges,
     deferred: [Ranges; TXG_DEFER_SIZE],
+    /// Free, but somebody works on what lies there.
+    borrowed: Ranges,
     /// For each power of two in a size: where the last block of that kind ended.
     cursors: [u64; 64],
 }
@@ -109,6 +113,7 @@ impl Metaslab {
             checkpointing: Ranges::default(),
             freed: Ranges::default(),
             deferred: Default::default(),
+            borrowed: Ranges::default(),
             cursors: [0; 64],
         }
     }
@@ -166,6 +171,34 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
+    /// Free ranges from an offset on, `most_bytes` at most, which nobody gets until they are given back.
+    pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<(u64, u64)> {
+        let (mut taken, mut left) = (Vec::new(), most_bytes);
+        for (start, end) in self.free.ranges().iter() {
+            let start = start.max(from);
+            let len = end.saturating_sub(start).min(left);
+            if len > 0 {
+                taken.push((start, start + len));
+                left -= len;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        for &(start, end) in &taken {
+            self.free.remove(start, end - start);
+            self.borrowed.insert(start, end - start);
+        }
+        taken
+    }
+
+    pub(super) fn give_back(&mut self, ranges: &[(u64, u64)]) {
+        for &(start, end) in ranges {
+            self.borrowed.remove(start, end - start);
+            self.free.insert(start, end - start);
+        }
+    }
+
     /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
     pub(super) fn take_back(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
@@ -196,7 +229,7 @@ impl Metaslab {
 
     /// The sets of ranges that were freed and are not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
-        [&self.freeing, &self.freed].into_iter().chain(&self.deferred)
+        [&self.freeing, &self.freed, &self.borrowed].into_iter().chain(&self.deferred)
     }
 
     /// Takes what changed since the last call; `None` if nothing did.
@@ -240,7 +273,7 @@ impl Metaslab {
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
-        let heard = [&self.freed].into_iter().chain(&self.deferred);
+        let heard = [&self.freed, &self.borrowed].into_iter().chain(&self.deferred);
         for (start, end) in unheard.chain(heard).flat_map(Ranges::iter) {
             free.insert(start, end - start);
         }
@@ -249,8 +282,8 @@ impl Metaslab {
 
     /// Bytes of [`Metaslab::allocated`].
     pub(super) fn allocated_bytes(&self) -> u64 {
-        let heard =
-            [self.free.ranges(), &self.freed].into_iter().chain(&self.deferred).chain(&self.allocating);
+        let free = [self.free.ranges(), &self.freed, &self.borrowed];
+        let heard = free.into_iter().chain(&self.deferred).chain(&self.allocating);
         self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
     }
 

@@ -203,6 +203,16 @@ impl Leaf {
         self.counting_writes(self.patience.answer(writing, Op::Write, offset_bytes, len).await)
     }
 
+    /// Gives up what a range holds; counts a failure, but not that the device can't do it.
+    pub(crate) async fn discard(&self, offset_bytes: u64, len: u64) -> Result<(), DeviceError> {
+        let discarding = self.device.discard(offset_bytes, len);
+        let result = self.patience.answer(discarding, Op::Discard, offset_bytes, len).await;
+        match result {
+            Err(DeviceError::Unsupported { .. }) => result,
+            _ => self.counting_writes(result),
+        }
+    }
+
     /// Makes durable what was written; counts a failure. Does nothing if nothing was written since the last
     /// flush.
     pub(crate) async fn flush(&self) -> Result<(), DeviceError> {

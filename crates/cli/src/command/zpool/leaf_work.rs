@@ -1,4 +1,4 @@
-//! Work done on single devices: initialized (`zpool status -i`) and trimmed (`-t`).
+//! How far devices are initialized (`zpool status -i`) and trimmed (`-t`).
 //!
 //! Progress of interrupted work is computed from the offset it reached; OpenZFS weighs that by the free space
 //! at the time.

@@ -180,7 +180,7 @@ impl Vdevs<'_> {
             "raidz_expanding" => Some(on(config.is_some_and(|config| config.raidz_expanding))),
             // Only the kernel knows whether a device supports trim.
             "trim_support" | "slow_ios" => Some("-".into()),
-            // Cenote initializes and trims nothing.
+            // What fails is suspended, and shows there.
             "initialize_errors" | "trim_errors" => Some("0".into()),
             _ if name.ends_with("_ops") || name.ends_with("_bytes") => Some("-".into()),
             _ => None,

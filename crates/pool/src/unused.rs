@@ -1,0 +1,154 @@
+//! Free space of a leaf: written once before it is needed, or given up to the device.
+//!
+//! ```text
+//!   metaslab   | block |   free   | block | free |       borrowed: nobody gets it meanwhile
+//!                       \        \         \    \
+//!   leaf                 initialize: a pattern is written      trim: the device may forget it
+//! ```
+//!
+//! Idea: a free range of a top-level vdev is a range on each of its leaves, which nothing of a block lies on:
+//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z.
+//!
+//! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`).
+
+use crate::config::VdevConfig;
+use crate::pool::Pool;
+use crate::vdev::leaf::Leaf;
+use crate::vdev::queue::IoClass;
+use crate::vdev::{Layout, Top};
+use bytes::Bytes;
+use cenote_boxed::boxed;
+use cenote_device::DeviceError;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::{Guid, VdevId};
+use std::sync::Arc;
+
+/// What is done with free space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// A pattern is written (`zpool initialize`).
+    Initialize,
+    /// It is given up (`zpool trim`).
+    Trim,
+}
+
+/// Why a pass can't go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    /// The device can't give up space.
+    Unsupported,
+    /// The device fails, or is not in use any more.
+    Fails,
+}
+
+/// `zfs_initialize_value`.
+const PATTERN: u64 = 0xdead_beef_dead_beee;
+/// `zfs_initialize_chunk_size`.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// `zfs_trim_extent_bytes_min`: what is shorter is not worth it.
+const LEAST_TRIM_BYTES: u64 = 32 << 10;
+/// `zfs_trim_extent_bytes_max`.
+const MOST_TRIM_BYTES: u64 = 128 << 20;
+
+impl Pool {
+    /// The top-level vdev of a leaf whose free space can be told: in use, and not below a dRAID or a RAID-Z
+    /// that was expanded.
+    pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
+        let vdevs = self.vdevs();
+        let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
+        let top = vdevs.all_tops().iter().find(|top| slot_of(top, leaf).is_some())?;
+        (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
+    }
+
+    /// Where a range of a top-level vdev lies on a leaf, from the end of its front labels on.
+    pub fn range_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Option<(u64, u64)> {
+        on_leaf(self.vdevs().layout_of(top)?, leaf, range)
+    }
+
+    /// Goes over a free range of a leaf, counted from the end of its front labels; answers the bytes done.
+    ///
+    /// # Errors
+    /// The device fails, or can't give up space.
+    #[boxed]
+    pub async fn pass_over(&self, leaf: Guid, (start, end): (u64, u64), pass: Pass) -> Result<u64, Stuck> {
+        let vdevs = self.vdevs();
+        let leaf = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use());
+        let leaf = leaf.ok_or(Stuck::Fails)?;
+        let step_bytes = match pass {
+            Pass::Initialize => CHUNK_BYTES,
+            Pass::Trim if end.saturating_sub(start) < LEAST_TRIM_BYTES => return Ok(0),
+            Pass::Trim => MOST_TRIM_BYTES,
+        };
+        let mut at = start;
+        while at < end {
+            let len = step_bytes.min(end - at);
+            step(leaf, at + VDEV_LABEL_START_SIZE, len, pass).await.map_err(|error| match error {
+                DeviceError::Unsupported { .. } => Stuck::Unsupported,
+                _ => Stuck::Fails,
+            })?;
+            at += len;
+        }
+        Ok(end.saturating_sub(start))
+    }
+}
+
+async fn step(leaf: &Arc<Leaf>, offset_bytes: u64, len: u64, pass: Pass) -> Result<(), DeviceError> {
+    match pass {
+        Pass::Initialize => {
+            let pattern = PATTERN.to_ne_bytes().repeat((len / 8) as usize);
+            leaf.write(IoClass::Initializing, offset_bytes, Bytes::from(pattern)).await
+        }
+        Pass::Trim => leaf.discard(offset_bytes, len).await,
+    }
+}
+
+/// The place of a leaf among the columns of its vdev.
+fn slot_of(top: &Top, leaf: Guid) -> Option<usize> {
+    top.slots().iter().position(|slot| slot.leaves.iter().any(|one| one.guid == leaf))
+}
+
+fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<(u64, u64)> {
+    let column = slot_of(top, leaf)?;
+    match &top.layout {
+        Layout::Copies(_) => Some(range),
+        Layout::Raidz(..) if is_expanded(&top.config) => None,
+        Layout::Raidz(_, slots) => {
+            Some(on_column(range, column as u64, slots.len() as u64, top.config.ashift))
+        }
+        Layout::Draid(..) | Layout::Indirect(_) | Layout::Absent => None,
+    }
+}
+
+fn is_expanded(top: &VdevConfig) -> bool {
+    top.raidz_expanding || !top.raidz_expand_txgs.is_empty()
+}
+
+/// Of a range of a RAID-Z, the sectors in a column: row by row, the sectors go over the columns.
+fn on_column((start, end): (u64, u64), column: u64, width: u64, ashift: u32) -> (u64, u64) {
+    let row = |bytes: u64| match (bytes >> ashift).checked_sub(column + 1) {
+        Some(beyond) => beyond / width.max(1) + 1,
+        None => 0,
+    };
+    (row(start) << ashift, row(end) << ashift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sector_of_a_range_is_in_one_column() {
+        for (start, end) in [(0, 1), (0, 3), (2, 7), (5, 5), (4, 23), (1, 2)] {
+            for width in 2..6 {
+                let of = |column| on_column((start << 12, end << 12), column, width, 12);
+                let mut sectors: Vec<u64> = (0..width)
+                    .flat_map(|column| {
+                        (of(column).0 >> 12..of(column).1 >> 12).map(move |row| row * width + column)
+                    })
+                    .collect();
+                sectors.sort_unstable();
+                assert_eq!(sectors, (start..end).collect::<Vec<u64>>(), "{start} to {end} over {width}");
+            }
+        }
+    }
+}
