@@ -43,7 +43,7 @@ pub mod vdev;
 pub mod verify;
 pub mod write;
 mod wrong;
-mod zbookmark;
+pub mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use crypt::DatasetKey;
@@ -64,4 +64,4 @@ pub use vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings, Transfer};
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};
-pub use zbookmark::Zbookmark;
+pub use zbookmark::{SPILL_BLOCK, Zbookmark};

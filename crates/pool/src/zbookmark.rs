@@ -3,6 +3,9 @@
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use std::fmt;
 
+/// The number under which a spill block is known, `DMU_SPILL_BLKID`.
+pub const SPILL_BLOCK: BlockId = BlockId(u64::MAX - 1);
+
 /// A block's logical address: dataset, object, level and position, OpenZFS's `zbookmark_phys_t`.
 ///
 /// The pipeline never acts on it, but names it when something is wrong.
@@ -25,6 +28,31 @@ impl fmt::Display for Zbookmark {
         } else {
             write!(f, "dataset {}", self.dataset)?;
         }
-        write!(f, " object {} level {} block {}", self.object, self.level, self.block)
+        // The accounting objects have the last numbers, which OpenZFS writes as -1, -2 and -3.
+        write!(f, " object {} ", self.object.0.cast_signed())?;
+        f.write_str(&in_object(self.level, self.block))
+    }
+}
+
+/// Which block of its object: `level 0 block 7`, `spill block`.
+pub fn in_object(level: u8, block: BlockId) -> String {
+    match block {
+        SPILL_BLOCK => "spill block".into(),
+        block => format!("level {level} block {block}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_a_meaning_are_words() {
+        let place = Zbookmark { dataset: DatasetId(92), object: ObjectId(7), level: 1, block: BlockId(3) };
+        assert_eq!(place.to_string(), "dataset 92 object 7 level 1 block 3");
+        let spill = Zbookmark { level: 0, block: SPILL_BLOCK, ..place };
+        assert_eq!(spill.to_string(), "dataset 92 object 7 spill block");
+        let used = Zbookmark { dataset: DatasetId(0), object: ObjectId(u64::MAX), ..place };
+        assert_eq!(used.to_string(), "MOS object -1 level 1 block 3");
     }
 }

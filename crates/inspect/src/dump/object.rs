@@ -11,6 +11,7 @@ use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 use cenote_object::object::{SPILL_BLOCK, Visited};
 use cenote_object::{Object, Objset};
+use cenote_pool::zbookmark::in_object;
 
 use super::{Sink, Value, bonus, content, failure, pointer};
 use crate::error::Result;
@@ -194,7 +195,7 @@ async fn blocks(sink: &mut dyn Sink, object: &Object) {
     }
     sink.close();
     for (level, block, error) in lost {
-        failure(sink, &format!("level {level} block {block}: {error}"));
+        failure(sink, &format!("{}: {error}", in_object(level, block)));
     }
 }
 

@@ -12,13 +12,11 @@
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::units::{BlockId, Txg};
+pub use cenote_pool::SPILL_BLOCK;
 
 use crate::error::DatasetError;
 use crate::object::Object;
 use crate::trail::OpenedBlocks;
-
-/// The number under which a spill block is known, `DMU_SPILL_BLKID`.
-pub const SPILL_BLOCK: BlockId = BlockId(u64::MAX - 1);
 
 /// Indirect blocks opened at once: 64 of 128 KiB are 8 MiB.
 const BATCH: usize = 64;

@@ -7,6 +7,7 @@ use cenote_format::znode::{ZFS_PROJID, znode_flag_names};
 use cenote_fs::{FileKind, LastLink};
 use cenote_object::object::{SPILL_BLOCK, Visited};
 use cenote_pool::VdevClass;
+use cenote_pool::zbookmark::in_object;
 use serde::Serialize;
 
 use super::Stat;
@@ -247,7 +248,7 @@ async fn read_blocks(place: &PoolFile) -> Result<(Vec<Block>, Outcome), CliError
                     blocks.push(describe_block(place, level, offset, &bp));
                 }
                 Visited::Unreadable { level, block, error } => {
-                    say!("{}: level {level} block {block}: {error}", quoted(&place.shown));
+                    say!("{}: {}: {error}", quoted(&place.shown), in_object(level, block));
                     outcome = Outcome::Damaged;
                 }
             }
