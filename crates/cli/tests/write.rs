@@ -138,9 +138,10 @@ fn files_are_replaced_made_and_removed() {
     disks.fails("--txg 5 mkdir tank:/z", "only the newest state");
     disks.cenote("cp --no-metadata", &[&top.join("small"), Path::new("tank:/plain")]);
     assert!(disks.cenote("stat tank:/plain", &[]).contains("(-rw-r--r--)"));
-    disks.fails("mkdir tank:/x", "exists");
-    disks.fails("rm tank:/x", "not empty");
-    disks.fails("rm tank:/nothing", "no such file");
+    disks.fails("rm tank:/x", "tank:/x: directory not empty");
+    disks.fails("rm tank:/nothing", "tank:/nothing: /nothing: no such file or directory");
+    disks.fails("rm tank:/plian", "did you mean /plain?");
+    disks.fails("mkdir tank:/x", "tank:/x: file exists");
     disks.cenote("rm -r tank:/x/y/top", &[]);
     assert_eq!(disks.cenote("ls tank:/x/y", &[]), "");
     disks.zdb_is_content();

@@ -3,7 +3,8 @@
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
-use cenote_fs::{FsWriter, LastLink};
+use cenote_fs::{FsError, FsWriter, LastLink};
+use cenote_inspect::InspectError;
 use cenote_inspect::put::{PutOptions, Putter};
 use clap::Args;
 use rustix::process::{getegid, geteuid};
@@ -85,12 +86,12 @@ pub async fn parent_of<'t>(putter: &Putter, target: &'t Target) -> Result<(Objec
     if [&b""[..], b".", b".."].contains(&name) {
         return Err(CliError::Usage(format!("{target}: name something in the file system")));
     }
-    Ok((folder(putter, parent).await?, name))
+    Ok((resolve(putter, parent, LastLink::Follow).await?, name))
 }
 
-async fn folder(putter: &Putter, path: &[u8]) -> Result<ObjectId, CliError> {
+async fn resolve(putter: &Putter, path: &[u8], last: LastLink) -> Result<ObjectId, CliError> {
     let view = putter.fs().view();
-    match view.resolve(path, LastLink::Follow).await {
+    match view.resolve(path, last).await {
         Ok(object) => Ok(object),
         Err(error) => Err(file_error(&view, path, error).await),
     }
@@ -116,7 +117,7 @@ impl Mkdir {
             true => make_all(putter, target.path_in(&putter.fs().view()).await).await,
             false => {
                 let (dir, name) = parent_of(putter, target).await?;
-                make(putter, dir, name).await.map(drop)
+                make(putter, dir, name).await.map(drop).map_err(|error| own_reason(error, dir, name))
             }
         })
         .await
@@ -130,6 +131,18 @@ async fn make(putter: &Putter, dir: ObjectId, name: &[u8]) -> Result<ObjectId, C
     let made =
         putter.change(move |fs, change| Box::pin(async move { fs.create(change, dir, &name, &new).await }));
     Ok(made.await?)
+}
+
+/// Why a target was refused: its own name and numbers say nothing new after the target.
+fn own_reason(error: CliError, object: ObjectId, name: &[u8]) -> CliError {
+    match error {
+        CliError::Inspect(InspectError::Fs(FsError::Refused { why, object: refused, name: named }))
+            if named.as_ref().map_or(refused == object, |named| named.as_bytes() == name) =>
+        {
+            CliError::Refused(why.to_string())
+        }
+        error => error,
+    }
 }
 
 async fn make_all(putter: &Putter, path: &[u8]) -> Result<(), CliError> {
@@ -148,7 +161,12 @@ impl Rm {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         on_each(session, &self.targets, async |putter, target| {
             let (dir, name) = parent_of(putter, target).await?;
-            let work = async { Ok(putter.remove(dir, name, self.recursive).await?) };
+            let path = target.path_in(&putter.fs().view()).await;
+            let object = resolve(putter, path, LastLink::Keep).await?;
+            let work = async {
+                let removed = putter.remove(dir, name, self.recursive).await;
+                removed.map_err(|error| own_reason(error.into(), object, name))
+            };
             match until_interrupted(putter, work).await? {
                 ((), false) => Ok(()),
                 ((), true) => Err(CliError::Stopped(format!("interrupted; {target} is partly removed"))),
