@@ -30,8 +30,8 @@ fn what_cannot_work_is_refused_before_anything_is_written() {
     let dir = place();
     fs::write(dir.path().join("job.fio"), "[a]\nrw=randread\nsize=1m\n").unwrap();
     let options = [
-        ("--seconds 0", 2, "--seconds"),
-        ("--repeats 0", 2, "--repeats"),
+        ("--seconds 0", 2, "at least 1"),
+        ("--repeats 0", 2, "at least 1"),
         ("--size 1000000T", 1, "nothing was written"),
         ("--size 100", 2, "--size"),
     ];

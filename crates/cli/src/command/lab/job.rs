@@ -26,7 +26,7 @@ pub struct JobRun {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
     /// Number of repeats
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = run::at_least_one::<u32>)]
     pub repeats: u32,
     /// Measure all targets at once instead of in turn
     #[arg(long)]

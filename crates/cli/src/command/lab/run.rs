@@ -1,6 +1,7 @@
 //! `cenote lab run`: a study, from one command to its report.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use cenote_lab::LabError;
@@ -57,13 +58,13 @@ pub struct Run {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
     /// Repeats of each test
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u32>)]
     pub repeats: Option<u32>,
     /// Size of the data set (recovery: of each disk)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
     /// Duration of each timed test
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = at_least_one::<u64>)]
     pub seconds: Option<u64>,
     /// Measure all targets at once instead of in turn
     #[arg(long)]
@@ -72,7 +73,7 @@ pub struct Run {
     #[arg(long)]
     pub real: bool,
     /// Scan: create a tree with this many files instead of scanning the existing ones
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     pub files: Option<u64>,
     /// Recovery: create pools on this device instead of files; repeatable
     #[arg(long, value_name = "DEVICE")]
@@ -85,6 +86,12 @@ pub struct Run {
 /// Parses a size.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "give a size: 512M, 8G".into())
+}
+
+/// Parses a number of what there must be at least one of.
+pub fn at_least_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| *number >= N::from(1));
+    number.ok_or_else(|| "give a whole number, at least 1".into())
 }
 
 impl Run {
