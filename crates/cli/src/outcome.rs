@@ -82,10 +82,7 @@ pub enum CliError {
     #[error("{0}")]
     Refused(String),
     /// Too few of the pool's devices were found to open it.
-    #[error(
-        "pool '{pool}' is unavailable because devices are missing; `cenote zpool import` shows which: \
-         {source}{notes}"
-    )]
+    #[error("pool '{pool}' is unavailable because devices are missing or cut short: {source}{notes}")]
     DevicesMissing {
         /// The pool's name.
         pool: String,
@@ -95,10 +92,7 @@ pub enum CliError {
         notes: String,
     },
     /// All needed devices are present, but the newest state can't be read.
-    #[error(
-        "pool '{pool}' can't be opened because its metadata is corrupted: {source}; \
-         `cenote zpool status {pool}` says whether an older state opens, and how to return to it"
-    )]
+    #[error("pool '{pool}' can't be opened because its metadata is corrupted: {source}")]
     Corrupted {
         /// The pool's name.
         pool: String,
@@ -131,8 +125,37 @@ impl CliError {
 
     /// Prints it on standard error.
     pub fn say(&self) -> Outcome {
-        say_error(self, self.outcome().status());
+        self.say_after("")
+    }
+
+    /// Prints it like [`CliError::tell`], but without advice, for commands that give that themselves.
+    pub fn tell_cause(&self, name: &str) -> Outcome {
+        let text = self.to_string();
+        let name = if text.contains(name) { String::new() } else { format!("{name}: ") };
+        say_error(format_args!("{name}{text}"), self.outcome().status());
         self.outcome()
+    }
+
+    fn say_after(&self, name: &str) -> Outcome {
+        let advice = self.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+        say_error(format_args!("{name}{self}{advice}"), self.outcome().status());
+        self.outcome()
+    }
+
+    /// The command to try next.
+    fn advice(&self) -> Option<String> {
+        Some(match self {
+            CliError::DevicesMissing { notes, .. } if notes.is_empty() => {
+                "`cenote zpool import` shows which".into()
+            }
+            CliError::Corrupted { pool, .. } => format!(
+                "`cenote zpool status {pool}` says whether an older state opens, and how to return to it"
+            ),
+            CliError::Inspect(InspectError::Fs(error)) if error.is_damage() => {
+                "`cenote verify` lists what else is damaged, `cenote rescue` copies the rest".into()
+            }
+            _ => return None,
+        })
     }
 
     /// Prints it after the name of the object it concerns, unless the text contains that name already.
@@ -140,8 +163,7 @@ impl CliError {
         if self.to_string().contains(name) {
             return self.say();
         }
-        say_error(format_args!("{name}: {self}"), self.outcome().status());
-        self.outcome()
+        self.say_after(&format!("{name}: "))
     }
 
     /// Whether the reader of our output went away.

@@ -84,6 +84,8 @@ fn what_status_and_import_advise_brings_a_pool_back() {
         let shown = disks.run("zpool status tank", &[]);
         assert_eq!(shown.status.code(), Some(3));
         let status = words(&shown.stdout);
+        let why = words(&shown.stderr);
+        assert!(why.contains("damaged: no copy at") && !why.contains('`'), "advice to run itself: {why}");
         assert!(status.contains("state: FAULTED status: The pool metadata is corrupted"), "{status}");
         assert!(status.contains("tank FAULTED 0 0 0 corrupted data"), "{status}");
         assert!(status.contains("second") && status.contains("ZFS-8000-72"), "{status}");
@@ -92,6 +94,7 @@ fn what_status_and_import_advise_brings_a_pool_back() {
             listed.contains("state: FAULTED") && listed.contains("tank FAULTED corrupted data"),
             "{listed}"
         );
+        assert!(!listed.contains("zpool status"), "the advice is there already: {listed}");
         let json = disks.run("zpool status --json tank", &[]).stdout;
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(json["pools"]["tank"]["state"], "FAULTED");

@@ -18,10 +18,7 @@ pub type Result<T, E = PoolError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PoolError {
     /// Every copy was read and every combination of columns tried; none matches the checksum.
-    #[error(
-        "{place}: damaged: no copy at {at} has the right checksum ({source}); \
-         `verify` lists what else is damaged, `rescue` copies the rest"
-    )]
+    #[error("{place}: damaged: no copy at {at} has the right checksum ({source})")]
     Checksum {
         /// The block.
         place: Zbookmark,

@@ -54,7 +54,7 @@ impl Status {
             let shown = match self.look(session, &found).await {
                 Ok(shown) => Ok(shown),
                 Err(error) => {
-                    outcome = outcome.and(error.tell(found.name()));
+                    outcome = outcome.and(error.tell_cause(found.name()));
                     Err(Unopened::look(session, &found, &error).await)
                 }
             };
