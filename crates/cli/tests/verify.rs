@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cenote_testkit::{Golden, copy_image, golden, needs};
-use common::{cenote, json};
+use common::{cenote, json, run};
 use serde_json::Value;
 
 /// The txgs that each device misses according to `zdb -ddd`: lines `missing [first,end) length n` below its
@@ -122,6 +122,7 @@ fn devices_that_are_cut_short_are_a_finding() {
     let (status, text) = verify(images.path(), &[&pool.facts().pool]);
     assert_eq!(status, 3, "{text}");
     assert!(!text.contains("no damage found"), "{text}");
+    assert!(!text.contains("a resilver restores"), "no resilver makes them whole: {text}");
     for name in ["disk0.img", "disk1.img"] {
         assert!(text.contains(&format!("{name} is cut short")), "{text}");
     }
@@ -162,6 +163,17 @@ fn damage_is_told_by_file_and_by_block_when_asked() {
     let (_, verbose) = verify(&pool.images(), &["-v", "gdamaged"]);
     assert!(verbose.contains("no readable copy at"), "{verbose}");
     assert!(lines(&verbose) > lines(&text), "{text}{verbose}");
+}
+
+#[test]
+fn a_copy_of_damaged_files_says_once_what_to_do() {
+    let pool = golden("damaged");
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&pool, "cp -r gdamaged/raw:/", &[folder.path().join("copy").to_str().unwrap()], &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.matches("not copied: ").count() > 1, "{errors}");
+    assert_eq!(errors.matches("`cenote rescue`").count(), 1, "{errors}");
 }
 
 #[test]

@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
         let (repairable_blocks, devices) = (self.findings.repairable_blocks, self.findings.devices(pool));
         let datasets = self.findings.datasets(self.mos).await;
         let findings = self.findings.named(self.mos).await;
-        let lagging = pool.lagging_leaves().into_iter().map(|leaf| lagging_device(pool, leaf));
+        let lagging = redundancy::resilverable(pool).into_iter().map(|leaf| lagging_device(pool, leaf));
         VerifyReport {
             pool: pool.name().to_owned(),
             guid: pool.guid().0,

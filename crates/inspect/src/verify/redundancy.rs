@@ -60,6 +60,18 @@ pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     health.root.children.iter().filter_map(weak).collect()
 }
 
+/// The leaves that lack data which a resilver can bring them: not those that were cut short, which are out of
+/// use until they are whole.
+pub(super) fn resilverable(pool: &Pool) -> Vec<Guid> {
+    let mut leaves = pool.lagging_leaves();
+    pool.status().root.walk(&mut |vdev| {
+        if vdev.trouble == Some(Trouble::TooSmall) {
+            leaves.retain(|leaf| *leaf != vdev.guid);
+        }
+    });
+    leaves
+}
+
 fn weak_vdev(pool: &Pool, lagging: &[Guid], config: &VdevConfig, top: &VdevStatus) -> Option<WeakVdev> {
     if matches!(top.kind, VdevKind::Hole | VdevKind::Indirect) {
         return None;
