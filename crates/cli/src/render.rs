@@ -3,6 +3,7 @@
 //! Idea: commands build values and only this module formats them, so every command prints sizes, times and
 //! tables the same way, and the way `zfs` and `zpool` do.
 
+mod count;
 mod escape;
 mod glob;
 mod json;
@@ -11,6 +12,7 @@ mod size;
 mod table;
 mod time;
 
+pub use count::{counted, counted_as};
 pub use escape::{escape_terminal, hex, visible};
 pub use glob::glob_matches;
 pub use json::{json_line, json_lines};

@@ -40,7 +40,7 @@ pub use held::export_all;
 pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
 pub use json_array::JsonArray;
 pub use near::{dataset, file_error, meant};
-pub use progress::{Progress, watch};
+pub use progress::{Progress, describe_bytes, watch};
 pub use replay::now;
 pub use rewind::WayBack;
 pub use target::{Target, pool_of, split_path};

@@ -18,6 +18,7 @@ use clap::Args;
 
 use crate::command::files::PoolFiles;
 use crate::outcome::{CliError, Outcome};
+use crate::render::counted_as;
 use crate::session::{Progress, Session, Target, interrupted, print_json, raise_file_limit, watch};
 use crate::streams::local;
 use below::Below;
@@ -121,8 +122,8 @@ impl Cp {
         match stopped {
             None => Ok(outcome.and(found)),
             Some(why) => Err(CliError::Stopped(format!(
-                "{why}; {} files are copied, each complete; folders may lack their modes and times",
-                copied.files
+                "{why}; {} copied, each complete; folders may lack their modes and times",
+                counted_as(copied.files, "file is", "files are")
             ))),
         }
     }

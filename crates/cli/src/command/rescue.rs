@@ -7,7 +7,7 @@ use cenote_inspect::rescue::{DatasetState, Planned, Report, Rescue as Engine, Re
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, nice_bytes};
+use crate::render::{Align, Table, counted, counted_as, nice_bytes};
 use crate::session::{Progress, Session, print, print_json, raise_file_limit, unless_interrupted, watch};
 
 /// `cenote rescue`
@@ -78,7 +78,7 @@ impl Rescue {
             Ok(done?)
         };
         let left = || {
-            let files = counted(counters.copied().files, "file was", "files were");
+            let files = counted_as(counters.copied().files, "file was", "files were");
             format!("{files} copied; continue with --resume")
         };
         let summary = unless_interrupted(work, left).await?;
@@ -171,10 +171,10 @@ fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
         verdict.to_owned(),
         format!(
             "  copied: {} of {}, {}, {}",
-            counted(copied.files, "file", "files"),
-            counted(opened, "dataset", "datasets"),
-            counted(copied.folders, "folder", "folders"),
-            counted(links, "link or special file", "links and special files"),
+            counted(copied.files, "file"),
+            counted(opened, "dataset"),
+            counted(copied.folders, "folder"),
+            counted_as(links, "link or special file", "links and special files"),
         ) + &format!(", {}", nice_bytes(copied.bytes)),
     ];
     for (count, one, many) in [
@@ -218,15 +218,11 @@ fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
         (summary.already_there, "file was already there", "files were already there"),
     ] {
         if count > 0 {
-            lines.push(format!("  {}", counted(count, one, many)));
+            lines.push(format!("  {}", counted_as(count, one, many)));
         }
     }
     lines.push(format!("report: {report}\n"));
     lines.join("\n")
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn as_json(summary: &Summary) -> serde_json::Value {

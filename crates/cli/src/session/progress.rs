@@ -9,7 +9,7 @@ use indicatif::{
     HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike,
 };
 
-use crate::render::nice_bytes;
+use crate::render::{counted, nice_bytes};
 use crate::streams::{Streams, streams};
 
 /// How often progress is polled.
@@ -32,6 +32,22 @@ fn per_second(rate: f64) -> String {
     format!("{}/s", HumanCount(rate as u64))
 }
 
+/// How far work over bytes is, and how long the rest takes once there is a rate to tell from:
+/// `5G of 17G (29%), 102M/s, 2 minutes left`.
+pub fn describe_bytes(done: u64, total: Option<u64>, rate: f64) -> String {
+    let (mut of, mut left) = (String::new(), String::new());
+    if let Some(total) = total.filter(|total| *total > 0) {
+        // Files may have grown since they were counted, and holes are not copied.
+        let done = done.min(total);
+        of = format!(" of {} ({}%)", nice_bytes(total), (done as f64 * 100.0 / total as f64) as u64);
+        if rate >= 1.0 {
+            let seconds = Duration::from_secs(((total - done) as f64 / rate) as u64);
+            left = format!(", {} left", HumanDuration(seconds));
+        }
+    }
+    format!("{}{of}, {}/s{left}", nice_bytes(done), nice_bytes(rate as u64))
+}
+
 /// A line that is redrawn in place and removed at the end.
 pub struct Progress {
     bar: ProgressBar,
@@ -40,27 +56,21 @@ pub struct Progress {
 impl Progress {
     /// Progress over `total` bytes.
     pub fn bytes(total: u64, force: bool) -> Progress {
-        let style = ProgressStyle::with_template("{msg} {done} of {all} ({percent}%), {rate}/s, {left} left")
+        let style = ProgressStyle::with_template("{msg} {bytes}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .with_key("done", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
-                let _ = w.write_str(&nice_bytes(state.pos()));
-            })
-            .with_key("all", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
-                let _ = w.write_str(&nice_bytes(state.len().unwrap_or(0)));
-            })
-            .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
-                let _ = w.write_str(&nice_bytes(state.per_sec() as u64));
-            })
-            .with_key("left", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
-                let _ = write!(w, "{}", HumanDuration(state.eta()));
+            .with_key("bytes", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
+                let _ = w.write_str(&describe_bytes(state.pos(), state.len(), state.per_sec()));
             });
         Progress::new(Some(total), style, force)
     }
 
     /// Progress over a number of files that is not known in advance.
     pub fn files(force: bool) -> Progress {
-        let style = ProgressStyle::with_template("{msg} {human_pos} files, {rate}")
+        let style = ProgressStyle::with_template("{msg} {files}, {rate}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("files", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
+                let _ = w.write_str(&counted(state.pos(), "file"));
+            })
             .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&per_second(state.per_sec()));
             });
@@ -126,7 +136,14 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::per_second;
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_told_when_it_can_be() {
+        assert_eq!(describe_bytes(0, Some(0), 0.0), "0B, 0B/s");
+        assert_eq!(describe_bytes(0, Some(5 << 20), 0.0), "0B of 5M (0%), 0B/s");
+        assert_eq!(describe_bytes(1 << 20, Some(5 << 20), 1024.0), "1M of 5M (20%), 1K/s, 68 minutes left");
+    }
 
     #[test]
     fn rates_are_whole_numbers() {

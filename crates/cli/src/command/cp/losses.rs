@@ -5,17 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use cenote_inspect::copy::{Copied, Loss, LossKind, Reason};
-use indicatif::{HumanCount, HumanDuration};
 use rustix::io::Errno;
 use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::message::say;
 use crate::outcome::Outcome;
-use crate::render::{json_name, nice_bytes, quoted};
+use crate::render::{counted, json_name, quoted};
+use crate::session::describe_bytes;
 
 /// How many losses of one kind are listed; all are counted.
 const LISTED: usize = 5;
@@ -123,6 +122,9 @@ impl Losses {
                 say!("  {}", line(loss));
             }
         }
+        if gathered.outcome == Some(Outcome::Damaged) {
+            say!("`cenote verify` lists what is damaged, `cenote rescue` copies what can still be read");
+        }
     }
 
     /// The summary for JSON output.
@@ -176,18 +178,7 @@ fn line(loss: &Loss) -> String {
 /// How far a copy is; `total` is its size in bytes, if known.
 pub fn describe_progress(copied: Copied, seconds: f64, total: Option<u64>) -> String {
     let rate = if seconds > 0.0 { copied.bytes as f64 / seconds } else { 0.0 };
-    let (mut of, mut left) = (String::new(), String::new());
-    if let Some(total) = total.filter(|total| *total > 0) {
-        // Files may have grown since they were counted, and holes are not copied.
-        let done = copied.bytes.min(total);
-        of = format!(" of {} ({}%)", nice_bytes(total), (done as f64 * 100.0 / total as f64) as u64);
-        if rate >= 1.0 {
-            let seconds = Duration::from_secs(((total - done) as f64 / rate) as u64);
-            left = format!(", {} left", HumanDuration(seconds));
-        }
-    }
-    let (files, bytes) = (HumanCount(copied.files), nice_bytes(copied.bytes));
-    format!("{files} files, {bytes}{of}, {}/s{left}", nice_bytes(rate as u64))
+    format!("{}, {}", counted(copied.files, "file"), describe_bytes(copied.bytes, total, rate))
 }
 
 #[cfg(test)]
@@ -201,7 +192,8 @@ mod tests {
             describe_progress(copied, 50.0, Some(17 << 30)),
             "12,345 files, 5G of 17G (29%), 102M/s, 2 minutes left"
         );
-        assert_eq!(describe_progress(copied, 50.0, None), "12,345 files, 5G, 102M/s");
+        let one = Copied { files: 1, ..copied };
+        assert_eq!(describe_progress(one, 50.0, None), "1 file, 5G, 102M/s");
         assert_eq!(describe_progress(Copied::default(), 0.0, Some(1)), "0 files, 0B of 1B (0%), 0B/s");
     }
 

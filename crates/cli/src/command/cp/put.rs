@@ -13,6 +13,7 @@ use super::total::Total;
 use super::{Cp, Losses, below, describe_progress, own_name};
 use crate::command::change::{parent_of, putter, until_interrupted};
 use crate::outcome::{CliError, Outcome};
+use crate::render::counted_as;
 use crate::session::{Progress, Session, Target, dataset, file_error, print_json, raise_file_limit, watch};
 use crate::streams::local;
 
@@ -104,8 +105,8 @@ impl Cp {
             match done? {
                 ((), false) => Ok(outcome),
                 ((), true) => Err(CliError::Stopped(format!(
-                    "interrupted; {} files are copied, each complete",
-                    copied.files
+                    "interrupted; {} copied, each complete",
+                    counted_as(copied.files, "file is", "files are")
                 ))),
             }
         };

@@ -4,7 +4,7 @@ use cenote_inspect::scan::summary::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals}
 use serde_json::{Value, json};
 
 use crate::outcome::CliError;
-use crate::render::{Align, Table, json_lines, json_name, nice_bytes, quoted};
+use crate::render::{Align, Table, counted, json_lines, json_name, nice_bytes, quoted};
 
 /// Maximum rows of the folder and owner tables; the largest are shown.
 const MOST_LINES: usize = 40;
@@ -13,9 +13,9 @@ const MOST_LINES: usize = 40;
 pub fn text(summary: &Summary, targets: usize) -> String {
     let all = summary.all;
     let mut out = format!(
-        "{} files in {targets} dataset{}, {} of content, {} on disk\n",
-        all.files,
-        if targets == 1 { "" } else { "s" },
+        "{} in {}, {} of content, {} on disk\n",
+        counted(all.files, "file"),
+        counted(targets as u64, "dataset"),
         nice_bytes(all.size_bytes),
         nice_bytes(all.allocated_bytes),
     );

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use cenote_inspect::verify::{BadBlock, Finding, Owner, Part};
 
-use crate::render::nice_bytes;
+use crate::render::{counted, nice_bytes};
 
 /// How many ranges of a file are listed; of the rest only the count is shown.
 const MOST_RANGES: usize = 3;
@@ -132,9 +132,4 @@ impl Damage<'_> {
             many => format!(", bytes {} and {} more ranges", shown.join(", "), many - MOST_RANGES),
         }
     }
-}
-
-/// `1 block`, `2 blocks`.
-pub fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use cenote_inspect::verify::{Counts, Finding, Severity, VerifyReport};
 
-use super::damage::{self, counted};
+use super::damage;
 
-use crate::render::{Align, Table, duration, nice_bytes};
+use crate::render::{Align, Table, counted, duration, nice_bytes};
 
 /// The report as text; with `verbose`, every damaged block.
 pub fn text(report: &VerifyReport, verbose: bool) -> String {

@@ -5,7 +5,7 @@ use cenote_dataset::Mos;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
 use super::reason::paragraph;
-use crate::render::ctime;
+use crate::render::{counted, ctime};
 use crate::session::WayBack;
 
 /// Whether the pool can be opened, and how to repair it.
@@ -76,11 +76,6 @@ pub fn went_back(found: &FoundPool, way: &WayBack) -> String {
          lost\n",
         way.newest, way.txg, way.lost
     )
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 /// A list of problems under a heading; empty if there are none.

@@ -15,6 +15,7 @@ use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
+use crate::render::counted;
 use crate::session::{Progress, Session};
 
 /// `zpool scrub`
@@ -135,7 +136,8 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
         outcome = Outcome::Failed;
     }
     if done.errors > 0 {
-        say!("{} blocks could not be repaired: `cenote verify` says which files they are of", done.errors);
+        let blocks = counted(done.errors, "block");
+        say!("{blocks} could not be repaired: `cenote verify` says which files they are of");
         outcome = outcome.and(Outcome::Damaged);
     }
     Ok(outcome)
