@@ -358,7 +358,7 @@ impl Session {
     /// Import options from the common options, without prompting for keys.
     pub fn import_options(&self) -> ImportOptions {
         let (checkpoint, cache) = (self.common.checkpoint, self.cache);
-        ImportOptions { rewind: self.rewind(), checkpoint, cache, keys: self.keys.given() }
+        ImportOptions { rewind: self.rewind(), checkpoint, cache, keys: self.keys.given(), salvage: false }
     }
 
     /// Finds and opens a pool by name.

@@ -165,7 +165,12 @@ impl Dir {
         }
     }
 
-    pub(crate) async fn open_child(&self, name: &str, id: ObjectId) -> Result<Dir> {
+    /// The directory of that number as the one of that name directly below.
+    ///
+    /// # Errors
+    /// It is damaged, or nested too deep.
+    #[boxed]
+    pub async fn open_child(&self, name: &str, id: ObjectId) -> Result<Dir> {
         let name = format!("{}/{name}", self.name());
         if name.split('/').count() > MAX_DEPTH {
             return Err(self.mos().objset().damaged(id, "is nested deeper than can be"));

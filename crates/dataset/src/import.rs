@@ -38,6 +38,7 @@ use cenote_runtime::Runtime;
 
 use crate::keys::{KeySource, Keyring};
 use crate::mos::Mos;
+use crate::salvage;
 
 /// Default budget of the block cache.
 const CACHE_BYTES: usize = 128 << 20;
@@ -67,6 +68,9 @@ pub struct ImportOptions {
     pub cache: CacheOptions,
     /// Where keys of encrypted datasets come from.
     pub keys: KeySource,
+    /// For a rescue: if tables of the MOS are lost, the vdevs are as the labels have them, and the root of
+    /// the tree of datasets is searched for.
+    pub salvage: bool,
 }
 
 impl Default for ImportOptions {
@@ -76,6 +80,7 @@ impl Default for ImportOptions {
             checkpoint: false,
             cache: CacheOptions::metadata(CACHE_BYTES),
             keys: KeySource::default(),
+            salvage: false,
         }
     }
 }
@@ -196,6 +201,41 @@ async fn open_tree(
     uberblock: &Uberblock,
     options: &ImportOptions,
 ) -> Result<Mos> {
+    match open_by_tables(pool, cache, uberblock, options).await {
+        Err(error) if options.salvage && error.is_damage() => {
+            open_by_labels(pool, cache, uberblock, options).await.ok_or(error)
+        }
+        opened => opened,
+    }
+}
+
+/// A state whose tables are lost. What lies on removed vdevs can't be read.
+async fn open_by_labels(
+    pool: &Pool,
+    cache: &Arc<BlockCache>,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+) -> Option<Mos> {
+    let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await.ok()?;
+    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await;
+    let listed = match &directory {
+        Ok(directory) => required(&objset, directory, names::ROOT_DATASET).await.ok(),
+        Err(_) => None,
+    };
+    let root_dir = match listed {
+        Some(id) => id,
+        None => salvage::root_dir(&objset).await?,
+    };
+    let keyring = Arc::new(Keyring::new(options.keys.clone()));
+    Some(Mos::new(objset, directory, Nvlist::new(), root_dir, keyring))
+}
+
+async fn open_by_tables(
+    pool: &Pool,
+    cache: &Arc<BlockCache>,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+) -> Result<Mos> {
     let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
     features::check(pool, &objset, &directory).await?;
@@ -227,7 +267,7 @@ async fn open_tree(
     }
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
     let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
-    Ok(Mos::new(objset, directory, config, root_dir, Arc::new(Keyring::new(options.keys.clone()))))
+    Ok(Mos::new(objset, Ok(directory), config, root_dir, Arc::new(Keyring::new(options.keys.clone()))))
 }
 
 async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<ObjectId> {

@@ -42,6 +42,7 @@ pub mod name;
 pub mod properties;
 mod reclaim;
 mod removal;
+mod salvage;
 pub mod sharing;
 pub mod space;
 pub mod spacemaps;

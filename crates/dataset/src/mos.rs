@@ -62,7 +62,8 @@ pub struct Mos(Arc<MosInner>);
 
 struct MosInner {
     objset: Objset,
-    directory: Zap,
+    /// Or why it can't be read, in a rescue.
+    directory: Result<Zap>,
     config: Nvlist,
     root_dir: ObjectId,
     keyring: Arc<Keyring>,
@@ -73,7 +74,7 @@ struct MosInner {
 impl Mos {
     pub(crate) fn new(
         objset: Objset,
-        directory: Zap,
+        directory: Result<Zap>,
         config: Nvlist,
         root_dir: ObjectId,
         keyring: Arc<Keyring>,
@@ -96,7 +97,7 @@ impl Mos {
     pub async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
         let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
         let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
-        Ok(Mos::new(objset.clone(), directory, Nvlist::new(), ObjectId(root_dir), keyring))
+        Ok(Mos::new(objset.clone(), Ok(directory), Nvlist::new(), ObjectId(root_dir), keyring))
     }
 
     /// The pool below: blocks, vdevs, status.
@@ -115,8 +116,11 @@ impl Mos {
     }
 
     /// The object directory.
-    pub fn directory(&self) -> &Zap {
-        &self.0.directory
+    ///
+    /// # Errors
+    /// It is damaged, and the pool was opened for a rescue.
+    pub fn directory(&self) -> Result<&Zap> {
+        self.0.directory.as_ref().map_err(Clone::clone)
     }
 
     /// The trusted configuration, as the MOS has it.
@@ -140,7 +144,7 @@ impl Mos {
     /// The directory is damaged.
     #[boxed]
     pub async fn directory_u64(&self, name: &str) -> Result<Option<u64>> {
-        self.0.directory.get_u64(name).await
+        self.directory()?.get_u64(name).await
     }
 
     /// The ZAP that the object directory has under a name.
@@ -199,7 +203,7 @@ impl Mos {
     /// What is noted makes no sense.
     #[boxed]
     pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
-        scan_in(&self.0.directory).await
+        scan_in(self.directory()?).await
     }
 
     /// Blocks that are free for users and not yet on the vdevs: lists that the next txgs work off
@@ -255,7 +259,7 @@ impl Mos {
     /// The directory is damaged.
     #[boxed]
     pub async fn checkpoint(&self) -> Result<Option<Uberblock>> {
-        let value = self.0.directory.lookup(directory_names::ZPOOL_CHECKPOINT.as_bytes()).await?;
+        let value = self.directory()?.lookup(directory_names::ZPOOL_CHECKPOINT.as_bytes()).await?;
         let Some(value) = value else { return Ok(None) };
         // Words of the uberblock, in the order of its fields. Older versions had fewer.
         let raw: Vec<u8> = value.words().flat_map(u64::to_le_bytes).collect();

@@ -60,7 +60,7 @@ impl Mos {
     #[boxed]
     pub async fn cloned_blocks(&self) -> Result<Vec<Brt>> {
         let mut tables = Vec::new();
-        for entry in self.directory().to_vec().await? {
+        for entry in self.directory()?.to_vec().await? {
             let name = entry.name_text();
             let vdev = name.strip_prefix(BRT_OBJECT_VDEV_PREFIX).and_then(|vdev| vdev.parse().ok());
             let (Some(vdev), Some(id)) = (vdev, entry.value.as_u64()) else { continue };

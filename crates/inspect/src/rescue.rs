@@ -29,6 +29,7 @@
 
 mod again;
 mod dataset;
+mod names;
 mod options;
 mod plan;
 mod record;

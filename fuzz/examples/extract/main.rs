@@ -116,7 +116,7 @@ impl Extract {
 
     async fn everything(&mut self, mos: &Mos) -> Result<(), Failure> {
         self.keep_whole("label_config", &mos.config().encode(), LONGEST_WHOLE);
-        if let Some(scan) = mos.directory().lookup(b"scan").await? {
+        if let Some(scan) = mos.directory()?.lookup(b"scan").await? {
             self.keep("scan", &scan.words().flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
         }
         self.objset(mos.objset()).await?;

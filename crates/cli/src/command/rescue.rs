@@ -192,8 +192,8 @@ fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
         (missing.recovered, "file or folder is from an older txg", "files or folders are from older txgs"),
         (
             missing.datasets_inferred,
-            "dataset was read without its own attribute tables",
-            "datasets were read without their own attribute tables",
+            "dataset was read without some of its tables",
+            "datasets were read without some of their tables",
         ),
         (
             missing.datasets_locked,

@@ -10,8 +10,9 @@ use cenote_pool::Pool;
 /// writing needs is no obstacle.
 pub(super) async fn check(pool: &Pool, objset: &Objset, directory: &Zap) -> Result<()> {
     let Some(needed) = directory.get_u64(names::FEATURES_FOR_READ).await? else { return Ok(()) };
+    // They only describe what is unknown: a pool does without them.
     let descriptions = match directory.get_u64(names::FEATURE_DESCRIPTIONS).await? {
-        Some(id) => Some(Zap::open_id(objset, ObjectId(id)).await?),
+        Some(id) => Zap::open_id(objset, ObjectId(id)).await.ok(),
         None => None,
     };
     let mut unknown = Vec::new();
@@ -21,7 +22,7 @@ pub(super) async fn check(pool: &Pool, objset: &Objset, directory: &Zap) -> Resu
             continue;
         }
         let text = match &descriptions {
-            Some(zap) => zap.lookup(&entry.name).await?.and_then(|value| value.as_text()),
+            Some(zap) => zap.lookup(&entry.name).await.ok().flatten().and_then(|value| value.as_text()),
             None => None,
         };
         unknown.push(match text.filter(|text| !text.is_empty()) {

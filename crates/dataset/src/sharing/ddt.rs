@@ -131,7 +131,10 @@ impl Mos {
                 Some(zap) => zap.get_u64(DDT_DIR_FLAGS).await?.unwrap_or(0),
                 None => 0,
             };
-            let directory = own.as_ref().unwrap_or(self.directory());
+            let directory = match &own {
+                Some(own) => own,
+                None => self.directory()?,
+            };
             let mut table =
                 Ddt { checksum_id, flat: flags & DDT_FLAG_FLAT != 0, zaps: Vec::new(), logs: Vec::new() };
             for class in DdtClass::ALL {

@@ -12,7 +12,7 @@ use crate::error::Result;
 /// # Errors
 /// It is damaged.
 pub async fn directory(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
-    let mut entries = mos.directory().to_vec().await?;
+    let mut entries = mos.directory()?.to_vec().await?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     sink.table("directory", &["name", "value"]);
     for entry in entries {

@@ -43,7 +43,7 @@ pub async fn tables(sink: &mut dyn Sink, mos: &Mos, entries: bool) -> Result<()>
     }
     sink.close();
     sink.list("brt");
-    let directory = mos.directory().to_vec().await?;
+    let directory = mos.directory()?.to_vec().await?;
     for entry in directory.iter().filter(|entry| entry.name.starts_with(BRT_OBJECT_VDEV_PREFIX.as_bytes())) {
         sink.open(&entry.name_text());
         if let Err(error) = brt(sink, mos, entry, entries).await {

@@ -1,16 +1,18 @@
 //! Which datasets exist, and in which tree each opens.
 
-use std::collections::BTreeSet;
-
-use cenote_dataset::{Dataset, DatasetKind, Dir, Mos};
+use cenote_dataset::{Dataset, DatasetKind, Mos};
 use cenote_format::units::Txg;
 use cenote_fs::FsError;
-use cenote_object::trail::Trail;
 
 use super::dataset::{self, Opened};
+use super::names::{Names, is_below};
 use super::options::RescueOptions;
 use super::trees::Trees;
 use crate::error::{InspectError, Result};
+
+/// Why a dataset was found without the table that lists it.
+const UNLISTED: &str = "the table that lists it can't be read: it was found by its parent, and its name is \
+    that of an older txg, or its number";
 
 /// A dataset, and the tree it would be copied from.
 #[derive(Debug, Clone)]
@@ -21,7 +23,8 @@ pub struct Planned {
     pub state: DatasetState,
     /// The error of the newest tree, if the dataset does not open there.
     pub newest_failed: Option<String>,
-    /// Why the attribute tables of another tree, or standard ones, are used, if so.
+    /// Why it was found without the table that lists it, or is read with attribute tables that are not its
+    /// own, if so.
     pub inferred: Option<String>,
     opened: Option<Opened>,
 }
@@ -50,25 +53,25 @@ impl Planned {
     }
 }
 
-/// The names found in one tree, and the names below which there may be more.
-#[derive(Debug, Default)]
-struct Names {
-    found: BTreeSet<String>,
-    hidden_below: Vec<String>,
-}
-
 pub(super) async fn plan(trees: &mut Trees, options: &RescueOptions) -> Result<Vec<Planned>> {
     let names = names(trees, options).await?;
+    let wanted = |name: &&String| {
+        options.datasets.is_empty() || options.datasets.iter().any(|asked| is_below(name, asked))
+    };
     let mut planned = Vec::new();
-    for name in names {
-        planned.push(plan_one(trees, name).await);
+    for name in names.found.keys().filter(wanted) {
+        planned.push(plan_one(trees, &names, name.clone()).await);
+    }
+    if planned.is_empty() {
+        let text = format!("no dataset is called {}", options.datasets.join(" or "));
+        return Err(InspectError::Request(text));
     }
     Ok(planned)
 }
 
 /// All names: those of the newest tree that opens and, where it is damaged, of older ones.
-async fn names(trees: &mut Trees, options: &RescueOptions) -> Result<Vec<String>> {
-    let mut all: Option<Names> = None;
+async fn names(trees: &mut Trees, options: &RescueOptions) -> Result<Names> {
+    let mut all: Option<(Mos, Names)> = None;
     let mut failure = None;
     for index in 0..trees.len() {
         let mos = match trees.get(index).await {
@@ -79,96 +82,32 @@ async fn names(trees: &mut Trees, options: &RescueOptions) -> Result<Vec<String>
                 continue;
             }
         };
-        let here = names_in(&mos, options.snapshots).await;
-        let known = match &mut all {
-            None => all.insert(here),
-            Some(known) => {
-                let hidden = std::mem::take(&mut known.hidden_below);
-                let is_hidden = |name: &&String| hidden.iter().any(|above| is_below(name, above));
-                known.found.extend(here.found.iter().filter(is_hidden).cloned());
-                known.hidden_below = here.hidden_below;
-                known
+        let here = Names::of(&mos, options.snapshots).await;
+        let (_, known) = match &mut all {
+            None => all.insert((mos, here)),
+            Some(all) => {
+                all.1.add_hidden(here);
+                all
             }
         };
         if known.hidden_below.is_empty() {
             break;
         }
     }
-    let Some(all) = all else {
+    let Some((newest, mut names)) = all else {
         return Err(failure.map_or_else(
             || InspectError::Request("no device has a valid uberblock".into()),
             InspectError::from,
         ));
     };
-    let wanted = |name: &String| {
-        options.datasets.is_empty() || options.datasets.iter().any(|asked| is_below(name, asked))
-    };
-    let found: Vec<String> = all.found.into_iter().filter(wanted).collect();
-    if found.is_empty() {
-        let text = format!("no dataset is called {}", options.datasets.join(" or "));
-        return Err(InspectError::Request(text));
-    }
-    Ok(found)
+    names.name_unlisted(&newest, options.snapshots).await;
+    Ok(names)
 }
 
 /// Whether an older tree may still have it.
 fn is_lack(error: &cenote_object::DatasetError) -> bool {
     use cenote_object::DatasetError as E;
     matches!(error, E::NoObject { .. } | E::NotOpened { .. } | E::Pool(_))
-}
-
-/// Whether `name` is `above`, a dataset below it, or a snapshot of one of these.
-fn is_below(name: &str, above: &str) -> bool {
-    name.strip_prefix(above)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']) || above.ends_with('@'))
-}
-
-/// Walks the tree of names as far as it is readable.
-async fn names_in(mos: &Mos, snapshots: bool) -> Names {
-    let mut names = Names::default();
-    let pool = mos.pool().name().to_owned();
-    names.found.insert(pool.clone());
-    let mut pending: Vec<Dir> = match mos.root_dir().await {
-        Ok(dir) => vec![dir],
-        Err(_) => {
-            names.hidden_below.push(pool);
-            Vec::new()
-        }
-    };
-    let mut trail = Trail::new(mos.objset(), "the datasets below");
-    while let Some(dir) = pending.pop() {
-        if trail.enter(dir.id()).is_err() {
-            names.hidden_below.push(dir.name().to_owned());
-            continue;
-        }
-        if snapshots {
-            let listed = async { dir.head().await?.snapshot_names().await };
-            match listed.await {
-                Ok(listed) => {
-                    names
-                        .found
-                        .extend(listed.into_iter().map(|(snapshot, _)| format!("{}@{snapshot}", dir.name())));
-                }
-                Err(_) => names.hidden_below.push(format!("{}@", dir.name())),
-            }
-        }
-        let children = match dir.children().await {
-            Ok(children) => children,
-            Err(_) => {
-                names.hidden_below.push(dir.name().to_owned());
-                continue;
-            }
-        };
-        for (name, _) in children {
-            let full = format!("{}/{name}", dir.name());
-            match dir.child(&name).await {
-                Ok(Some(child)) => pending.push(child),
-                _ => names.hidden_below.push(full.clone()),
-            }
-            names.found.insert(full);
-        }
-    }
-    names
 }
 
 /// A dataset that opens except for the attribute tables of its files.
@@ -179,7 +118,7 @@ struct Tableless {
 }
 
 /// Finds the newest tree in which a dataset opens.
-async fn plan_one(trees: &mut Trees, name: String) -> Planned {
+async fn plan_one(trees: &mut Trees, names: &Names, name: String) -> Planned {
     let mut newest_failed = None;
     let mut tableless: Option<Tableless> = None;
     for index in 0..trees.len() {
@@ -188,13 +127,13 @@ async fn plan_one(trees: &mut Trees, name: String) -> Planned {
             continue;
         };
         let txg = trees.txg(index);
-        let dataset = mos.dataset(&name).await.map_err(FsError::from);
+        let dataset = names.open(&mos, &name).await.map_err(FsError::from);
         let opened = match &dataset {
-            Ok(dataset) => dataset::open(dataset).await,
+            Ok((dataset, _)) => dataset::open(dataset).await,
             Err(error) => Err(error.clone()),
         };
         match (dataset, opened) {
-            (Ok(dataset), Ok(opened)) => {
+            (Ok((dataset, is_unlisted)), Ok(opened)) => {
                 if let Some(found) = &tableless
                     && let Ok(salvaged) = dataset::salvage(&found.dataset, Some(&opened)).await
                 {
@@ -202,7 +141,8 @@ async fn plan_one(trees: &mut Trees, name: String) -> Planned {
                     return found.planned(name, salvaged, why).await;
                 }
                 let state = opens(&dataset, txg).await;
-                return Planned { name, state, newest_failed, inferred: None, opened: Some(opened) };
+                let inferred = is_unlisted.then(|| UNLISTED.to_owned());
+                return Planned { name, state, newest_failed, inferred, opened: Some(opened) };
             }
             (_, Err(error)) if dataset::is_locked(&error) => {
                 let state = DatasetState::Locked(error.to_string());
@@ -210,7 +150,7 @@ async fn plan_one(trees: &mut Trees, name: String) -> Planned {
             }
             (_, Err(error)) if dataset::is_absent(&error) && newest_failed.is_some() => {}
             (dataset, Err(error)) => {
-                if let Ok(dataset) = dataset
+                if let Ok((dataset, _)) = dataset
                     && tableless.is_none()
                     && newest_failed.is_none()
                     && dataset::salvage(&dataset, None).await.is_ok()
@@ -243,23 +183,4 @@ impl Tableless {
 async fn opens(dataset: &Dataset, txg: Txg) -> DatasetState {
     let kind = dataset.kind().await.ok();
     DatasetState::Opens { txg, kind, referenced_bytes: dataset.phys().referenced_bytes }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_below;
-
-    #[test]
-    fn below_means_below_and_snapshots_belong_to_their_dataset() {
-        for (name, above, below) in [
-            ("p/a", "p", true),
-            ("p/a", "p/a", true),
-            ("p/a@s", "p/a", true),
-            ("p/ab", "p/a", false),
-            ("p/a@s", "p/a@", true),
-            ("p/a/b", "p/a@", false),
-        ] {
-            assert_eq!(is_below(name, above), below, "{name} {above}");
-        }
-    }
 }

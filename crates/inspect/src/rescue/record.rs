@@ -53,7 +53,7 @@ pub struct Missing {
     pub datasets_older: u64,
     /// Datasets whose keys were not given.
     pub datasets_locked: u64,
-    /// Datasets whose attribute tables are lost and were inferred.
+    /// Datasets of which tables are lost: that of their names, or those of attributes.
     pub datasets_inferred: u64,
     /// Files and folders that are lost entirely or in part.
     pub lost: u64,

@@ -110,7 +110,7 @@ pub(super) struct Row {
 impl Row {
     /// About a whole dataset.
     pub fn of_dataset(dataset: &str, fate: Fate, why: String) -> Row {
-        let what = if fate == Fate::Inferred { "attributes" } else { DATASET };
+        let what = if fate == Fate::Inferred { "tables" } else { DATASET };
         Row {
             fate: fate.to_string(),
             dataset: escaped(dataset.as_bytes()),

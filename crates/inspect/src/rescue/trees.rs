@@ -37,7 +37,7 @@ impl Trees {
             found.uberblocks.iter().map(|u| u.txg).filter(|txg| *txg <= newest).collect();
         txgs.dedup();
         txgs.truncate(options.back.saturating_add(1));
-        let import = ImportOptions { checkpoint: false, ..options.import.clone() };
+        let import = ImportOptions { checkpoint: false, salvage: true, ..options.import.clone() };
         let cache = Arc::new(BlockCache::new(import.cache));
         Trees { runtime: runtime.clone(), found: found.clone(), import, cache, txgs, opened: Vec::new() }
     }

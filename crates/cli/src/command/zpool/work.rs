@@ -165,7 +165,7 @@ fn path_of(root: &VdevStatus, id: u64) -> String {
 }
 
 async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
-    let Some(value) = mos.directory().lookup(names::REMOVING.as_bytes()).await? else {
+    let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else {
         return Ok(String::new());
     };
     let words: Vec<u64> = value.words().collect();
