@@ -4,7 +4,7 @@
 //! names, and the directories themselves, which know their parent, still lead to the newest content. A
 //! directory that no older tree names is called by its number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_dataset::{Dataset, Dir, Mos};
 use cenote_format::units::ObjectId;
@@ -45,7 +45,12 @@ impl Names {
 
     /// Names the directories of the newest tree that its tables don't, and walks the tree below them.
     pub async fn name_unlisted(&mut self, newest: &Mos, snapshots: bool) {
+        // A forged directory may be below itself.
+        let mut named = BTreeSet::new();
         while let Some((above, id)) = self.unlisted.pop() {
+            if !named.insert(id) {
+                continue;
+            }
             let known = self.found.iter().find(|(name, dir)| {
                 **dir == Some(id) && name.rsplit_once('/').is_some_and(|(parent, _)| parent == above)
             });
