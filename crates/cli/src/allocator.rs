@@ -1,12 +1,12 @@
 //! The memory allocator.
 //!
-//! Idea: blocks are allocated and freed by the megabyte. The system allocator returns such memory to the kernel
-//! each time, and the kernel zeroes every page of the next block: sequential reading then takes three times the
-//! CPU time. So it is mimalloc, told to give back what nobody takes again within [`PURGE_DELAY_MS`]: a daemon is
-//! to stay within the memory that it was allowed.
+//! Idea: blocks are allocated and freed by the megabyte. The system allocator returns such memory to the
+//! kernel each time, and the kernel zeroes every page of the next block: sequential reading then takes three
+//! times the CPU time. So it is mimalloc, told to give back what nobody takes again within
+//! [`PURGE_DELAY_MS`]: a daemon is to stay within the memory that it was allowed.
 //!
-//! `.cargo/config.toml` turns off its 4 MiB pages for objects of 64 KiB and more: each thread had some of them,
-//! for each size, and a page with one cached block in it is not given back.
+//! `.cargo/config.toml` turns off its 4 MiB pages for objects of 64 KiB and more. Each thread had some of
+//! them for each size, and a page with one cached block in it is not given back.
 #![allow(unsafe_code)] // An option of a C library is set.
 
 /// How long freed memory is kept (mimalloc's own value is a second).

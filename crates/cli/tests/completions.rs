@@ -33,7 +33,7 @@ fn verbs_options_and_their_values_are_candidates() {
         ("zpool set feature@lz", vec!["feature@lz4_compress="]),
         ("zpool create tank /dev/nul", vec![]),
         // Only names that exist are offered.
-        ("zpool initi", vec![]),
+        ("zpool prefe", vec![]),
         ("cenote compl", vec!["completions"]),
     ] {
         assert_eq!(candidates(&pool, line), wanted, "{line}");

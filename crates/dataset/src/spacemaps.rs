@@ -332,6 +332,15 @@ pub fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     (start, size.saturating_sub(start - border) / group_bytes * group_bytes)
 }
 
+/// Metaslabs of a vdev on which nothing was ever allocated.
+pub fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
+    let metaslab = |index| {
+        let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
+        NewMetaslab { index, start_bytes, size_bytes, allocated: Ranges::default() }
+    };
+    (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
+}
+
 /// Bytes of a vdev's first metaslabs.
 pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
     match vdev.draid {

@@ -98,6 +98,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
         [
             "create",
             "checkpoint",
+            "trim",
             "status",
             "destroy",
             "allow",

@@ -19,7 +19,7 @@ use cenote_cache::CacheOptions;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::mos::ORIGIN_DIR_NAME;
 use cenote_dataset::mos::{FREE_DIR_NAME, MOS_DIR_NAME};
-use cenote_dataset::spacemaps::metaslab_extent;
+use cenote_dataset::spacemaps::empty_metaslabs;
 use cenote_dataset::{DatasetKind, KeySource, Value};
 use cenote_engine::features::feature_of;
 use cenote_engine::{Engine, NewEngine, SyncContext};
@@ -32,7 +32,7 @@ use cenote_format::objset::ObjsetType;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId, TXG_INITIAL, Txg, VdevId};
 use cenote_object::{NewObject, NewZap, Result, ZapEdit, ZapValue};
-use cenote_pool::alloc::{Allocator, NewMetaslab};
+use cenote_pool::alloc::Allocator;
 use cenote_pool::create::Plan;
 use cenote_pool::{Pool, Trusted};
 use cenote_runtime::Runtime;
@@ -255,13 +255,4 @@ fn empty_space(pool: &Pool) -> Allocator {
     let allocator = Allocator::new();
     pool.vdevs().tops().for_each(|vdev| allocator.add_vdev(vdev, empty_metaslabs(vdev)));
     allocator
-}
-
-/// Metaslabs of a vdev on which nothing was ever allocated.
-pub(crate) fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
-    let metaslab = |index| {
-        let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
-        NewMetaslab { index, start_bytes, size_bytes, allocated: Default::default() }
-    };
-    (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
 }

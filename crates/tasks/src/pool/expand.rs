@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
+use cenote_dataset::spacemaps::empty_metaslabs;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::label::{LABEL_BYTES, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
 use cenote_format::units::{Guid, ObjectId, VdevId};
@@ -22,11 +23,10 @@ use cenote_object::Result;
 use cenote_pool::create::asize_of;
 use cenote_pool::{Pool, VdevState};
 
-use crate::pool::create::empty_metaslabs;
 use crate::pool::take_tree::take_tree;
 
-/// The vdev of a leaf, or every one, takes all that its devices offer by now. Nothing is written if that is no
-/// more than before.
+/// The vdev of a leaf, or every one, takes all that its devices offer by now. Nothing is written if that is
+/// no more than before.
 ///
 /// # Errors
 /// The txg could not be written.

@@ -7,6 +7,7 @@
 //! Source: OpenZFS `spa.c` (`spa_vdev_add`).
 
 use cenote_boxed::boxed;
+use cenote_dataset::spacemaps::empty_metaslabs;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::label::VdevKind;
 use cenote_format::units::VdevId;
@@ -14,7 +15,7 @@ use cenote_object::{DatasetError, Result};
 use cenote_pool::create::{NewTops, NewVdev, plan_vdevs};
 
 use crate::pool::auxiliary::add_distributed_spares;
-use crate::pool::create::{empty_metaslabs, make_vdev_zaps};
+use crate::pool::create::make_vdev_zaps;
 use crate::pool::take_tree::{refuse_removal, take_tree};
 
 /// Adds top-level vdevs. What was on their devices is lost; blocks go to them once this returns, as the
