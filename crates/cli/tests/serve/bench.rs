@@ -94,6 +94,20 @@ impl Bench {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs a line until its output is as wanted; answers that.
+    #[track_caller]
+    pub fn until(&self, line: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let output = self.done(line);
+            if is_so(&output) {
+                return output;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{line}: {output}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Runs a line that must fail; answers its message.
     #[track_caller]
     pub fn fails(&self, line: &str) -> String {

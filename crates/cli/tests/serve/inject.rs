@@ -1,22 +1,13 @@
 //! Devices of the daemon's pools that fail on order.
 
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
+use crate::bench::{Bench, can_mount, zdb_finds_nothing};
 
 /// Waits until `zpool status` says it.
+#[track_caller]
 fn until_status(bench: &Bench, wanted: impl Fn(&str) -> bool) {
-    let begun = Instant::now();
-    loop {
-        let status = bench.done("zpool status -p tank");
-        if wanted(&status) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{status}");
-        sleep(Duration::from_millis(100));
-    }
+    bench.until("zpool status -p tank", wanted);
 }
 
 /// State and errors of a device: reads, writes, checksums.
@@ -90,9 +81,5 @@ fn faults_need_a_place_and_end_by_themselves() {
     bench.done("inject tank a --delay 1 --range 0-4096 --seconds 1");
     let listed = bench.done("inject tank");
     assert!(listed.contains("delayed by 1ms, bytes 0 to 4096"), "{listed}");
-    let begun = Instant::now();
-    while !bench.done("inject tank").is_empty() {
-        assert!(begun.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(100));
-    }
+    bench.until("inject tank", str::is_empty);
 }

@@ -1,22 +1,13 @@
 //! Devices that take the place of others in a pool of the daemon.
 
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
+use crate::bench::{Bench, can_mount, zdb_finds_nothing};
 
 /// Waits until the pool's status shows this.
+#[track_caller]
 fn shows(bench: &Bench, wanted: &str) {
-    let begun = Instant::now();
-    loop {
-        let status = bench.done("zpool status tank");
-        if status.contains(wanted) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{wanted}: {status}");
-        sleep(Duration::from_millis(100));
-    }
+    bench.until("zpool status tank", |status| status.contains(wanted));
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -13,28 +12,12 @@ use crate::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
 /// Waits until `zpool status` says something.
 #[track_caller]
 fn wait_for(bench: &Bench, wanted: &str) -> String {
-    let begun = Instant::now();
-    loop {
-        let status = bench.done("zpool status tank");
-        if status.contains(wanted) {
-            return status;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{wanted}: {status}");
-        sleep(Duration::from_millis(100));
-    }
+    bench.until("zpool status tank", |status| status.contains(wanted))
 }
 
 #[track_caller]
 fn assert_happened(bench: &Bench, class: &str) {
-    let begun = Instant::now();
-    loop {
-        let events = bench.done("zpool events -H tank");
-        if events.contains(class) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{class}: {events}");
-        sleep(Duration::from_millis(100));
-    }
+    bench.until("zpool events -H tank", |events| events.contains(class));
 }
 
 #[test]
