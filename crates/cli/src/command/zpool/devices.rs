@@ -191,13 +191,7 @@ impl Add {
             let why = "adding devices with different physical sector sizes is not allowed";
             problems.push(format!("{why} ({sector} bytes)"));
         }
-        match problems.is_empty() {
-            true => Ok(ashift),
-            false => Err(CliError::Refused(format!(
-                "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
-                problems.join("\n")
-            ))),
-        }
+        unless_any(&problems).map(|()| ashift)
     }
 
     fn drawing(&self, mos: &Mos, new: &New<'_>) -> String {
@@ -255,19 +249,8 @@ impl Attach {
             let leaf = leaf(&mos, &self.device).ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
             })?;
-            refuse_own(&mos, &[&self.new_device])?;
-            let opened = devices::open_all(session.runtime(), &[&self.new_device])?;
-            let problems =
-                devices::parts_of_pools(session.runtime(), &opened.iter().collect::<Vec<_>>()).await;
-            if !self.force && !problems.is_empty() {
-                return Err(CliError::Refused(format!(
-                    "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
-                    problems.join("\n")
-                )));
-            }
-            for new in opened {
-                cenote_tasks::attach(engine, leaf, new).await.map_err(cannot(&what))?;
-            }
+            let new = joining(session, &mos, &self.new_device, self.force).await?;
+            cenote_tasks::attach(engine, leaf, new).await.map_err(cannot(&what))?;
             scan(session, engine, self.wait).await
         };
         session.change_pool(&self.pool, work).await
@@ -298,8 +281,29 @@ fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
     }
 }
 
+/// Opens a device that joins a vdev; one that is part of another pool only by `force`.
+pub async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, CliError> {
+    refuse_own(mos, &[typed])?;
+    let new = devices::open_one(session.runtime(), typed)?;
+    if !force {
+        unless_any(&devices::parts_of_pools(session.runtime(), &[&new]).await)?;
+    }
+    Ok(new)
+}
+
+/// Refuses what `-f` would accept.
+fn unless_any(problems: &[String]) -> Result<(), CliError> {
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::Refused(format!(
+            "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
+            problems.join("\n")
+        ))),
+    }
+}
+
 /// Refuses devices that the pool contains already, which this program itself keeps open.
-pub fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
+fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
     let own = |typed: &&&str| {
         let path = std::path::absolute(typed).ok();
         mos.pool().found().devices.values().any(|device| path.as_deref() == Some(Path::new(&device.path)))

@@ -10,9 +10,8 @@ use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, VdevConfig, VdevKind};
 use clap::Args;
 
-use super::create::devices;
 use super::create::properties::ashift_option;
-use super::devices::{is_meant, leaf, refuse_own};
+use super::devices::{is_meant, joining, leaf};
 use super::scan::scan;
 use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
@@ -86,7 +85,7 @@ impl Evacuate {
             let old = leaf(&mos, &self.device).ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not(&mos, &self.device)))
             })?;
-            let new = opened(session, &mos, &self.new_device, self.force).await?;
+            let new = joining(session, &mos, &self.new_device, self.force).await?;
             cenote_tasks::evacuate(engine, old, new).await.map_err(cannot(&what))?;
             scan(session, engine, self.wait).await
         };
@@ -138,21 +137,7 @@ impl Replace {
             let opened = device.map(|device| device.open_for_writing(session.runtime())).transpose()?;
             return Ok(New::Spare(spare.guid, opened.map(FoundDevice::new)));
         }
-        opened(session, mos, typed, self.force).await.map(New::Device)
-    }
-}
-
-/// A device that joins the pool; one that is part of a pool already only by `force`.
-async fn opened(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, CliError> {
-    refuse_own(mos, &[typed])?;
-    let new = devices::open_all(session.runtime(), &[typed])?.remove(0);
-    let problems = devices::parts_of_pools(session.runtime(), &[&new]).await;
-    match force || problems.is_empty() {
-        true => Ok(new),
-        false => Err(CliError::Refused(format!(
-            "invalid vdev specification\nuse '-f' to override the following errors:\n{}",
-            problems.join("\n")
-        ))),
+        joining(session, mos, typed, self.force).await.map(New::Device)
     }
 }
 

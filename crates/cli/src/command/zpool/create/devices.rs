@@ -28,8 +28,8 @@ pub fn open_all(rt: &Runtime, typed: &[&str]) -> Result<Vec<NewDevice>, CliError
     typed.iter().map(|typed| open_one(rt, typed)).collect()
 }
 
-/// `sda` means `/dev/sda`, unless a file of that name exists here.
-fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
+/// Opens a device by itself. `sda` means `/dev/sda`, unless a file of that name exists here.
+pub fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
     let in_dev = Path::new("/dev").join(typed);
     let here = local(Path::new(typed));
     let path = if !here.exists() && !typed.contains('/') && in_dev.exists() { in_dev } else { here };
