@@ -174,16 +174,14 @@ impl Metaslab {
     /// Free ranges from an offset on, `most_bytes` at most, which nobody gets until they are given back.
     pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<(u64, u64)> {
         let (mut taken, mut left) = (Vec::new(), most_bytes);
-        for (start, end) in self.free.ranges().iter() {
-            let start = start.max(from);
-            let len = end.saturating_sub(start).min(left);
-            if len > 0 {
-                taken.push((start, start + len));
-                left -= len;
-            }
+        for (start, end) in self.free.ranges().iter_from(from) {
             if left == 0 {
                 break;
             }
+            let start = start.max(from);
+            let len = (end - start).min(left);
+            taken.push((start, start + len));
+            left -= len;
         }
         for &(start, end) in &taken {
             self.free.remove(start, end - start);
