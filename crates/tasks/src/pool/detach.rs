@@ -36,27 +36,32 @@ use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_pa
 #[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
     leave(engine, leaf, None).await?;
-    autoexpand(engine).await?;
     // What it stood in the way of may be done now.
-    let_replaced_go(engine).await
+    let_go(engine).await?;
+    // It may have been the smallest.
+    autoexpand(engine).await
 }
 
 /// Devices whose replacements have everything leave, and so do spares that are needed no more.
 #[boxed]
 pub(crate) async fn let_replaced_go(engine: &Engine) -> Result<()> {
+    if let_go(engine).await? { autoexpand(engine).await } else { Ok(()) }
+}
+
+/// Answers whether any has left.
+async fn let_go(engine: &Engine) -> Result<bool> {
     let mut has_left = false;
     while let Some(done) = done(&engine.pool()) {
-        has_left = true;
         for (leaf, parent) in done {
             match leave(engine, leaf, Some(parent)).await {
                 // Not while the pool has a checkpoint, or a vdev is being removed.
-                Err(DatasetError::Unsuitable { .. }) => return Ok(()),
+                Err(DatasetError::Unsuitable { .. }) => return Ok(has_left),
                 left => left?,
             }
+            has_left = true;
         }
     }
-    // It may have been the smallest.
-    if has_left { autoexpand(engine).await } else { Ok(()) }
+    Ok(has_left)
 }
 
 /// Leaves that can go together, each with the vdev that it is in.
