@@ -17,8 +17,8 @@ const PURGE_DELAY: std::ffi::c_int = 15;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Sets how long freed memory is kept.
+/// Sets how long freed memory is kept. To be called before any thread is started.
 pub fn give_back_soon() {
-    // SAFETY: the option exists, takes a number, and may be set at any time.
+    // SAFETY: the option exists and takes a number; setting it is not thread-safe, but no thread runs yet.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS) };
 }

@@ -2,8 +2,7 @@
 //!
 //! Idea: a fault is a rule at a device ([`cenote_device::Fault`]), which lasts until it is cleared or the
 //! pool is exported. One that is about data (a file's blocks) becomes a rule for each place where these lie
-//! now.
-//! What is in the cache is still read from there.
+//! now. What is in the cache is still read from there.
 //!
 //! Source: OpenZFS `zinject.c` for what people expect of it.
 
