@@ -1,5 +1,5 @@
 //! The scan of an open pool (scrub, resilver), as far as it is in memory: whose turn it is, how fast it goes,
-//! and its tunables. What has been scanned is in the pool.
+//! and its tunables. What has been scanned is in the pool. Also who is told of passes over free space.
 //!
 //! Locking: `turn` is held by whoever scans; the others are locked for one look or change.
 
@@ -62,6 +62,8 @@ pub(crate) struct Scanning {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Counts orders: scans that begin, pause, go on, end; devices that come back.
     orders: watch::Sender<u64>,
+    /// The same of passes over free space.
+    pass_orders: watch::Sender<u64>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
 }
@@ -69,7 +71,8 @@ pub(crate) struct Scanning {
 impl Default for Scanning {
     fn default() -> Scanning {
         let (turn, pass, settings) = Default::default();
-        Scanning { turn, orders: watch::Sender::new(0), pass, settings }
+        let (orders, pass_orders) = (watch::Sender::new(0), watch::Sender::new(0));
+        Scanning { turn, orders, pass_orders, pass, settings }
     }
 }
 
@@ -101,6 +104,16 @@ impl Engine {
     /// Hears of orders. It ends with the engine.
     pub fn scan_orders(&self) -> watch::Receiver<u64> {
         self.0.scanning.orders.subscribe()
+    }
+
+    /// There is something else to initialize or trim, or nothing any more.
+    pub fn order_pass(&self) {
+        self.0.scanning.pass_orders.send_modify(|orders| *orders += 1);
+    }
+
+    /// Hears of that. It ends with the engine.
+    pub fn pass_orders(&self) -> watch::Receiver<u64> {
+        self.0.scanning.pass_orders.subscribe()
     }
 
     /// The scan that runs.

@@ -100,6 +100,18 @@ impl VdevWorkState {
         }
     }
 
+    /// The number of a state of initialize or trim.
+    pub fn leaf_value(self) -> u64 {
+        match self {
+            VdevWorkState::None => 0,
+            VdevWorkState::Active => 1,
+            VdevWorkState::Canceled => 2,
+            VdevWorkState::Suspended => 3,
+            VdevWorkState::Complete => 4,
+            VdevWorkState::Other(other) => other,
+        }
+    }
+
     /// State of a rebuild, which can't be suspended.
     pub fn of_rebuild(value: u64) -> Self {
         match value {

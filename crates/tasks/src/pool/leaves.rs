@@ -85,6 +85,7 @@ pub async fn bring_back(
             autoexpand(&engine).await?;
         }
         engine.order_scan();
+        engine.order_pass();
         Ok(())
     };
     engine.to_end(bring).await

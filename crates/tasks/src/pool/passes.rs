@@ -30,15 +30,17 @@ use cenote_format::label::VdevConfig;
 use cenote_format::scan::VdevWorkState;
 use cenote_format::units::{Guid, ObjectId, VdevId};
 use cenote_object::{DatasetError, Result, Zap, ZapEdit};
-use cenote_pool::{Pass, Stuck};
+use cenote_pool::{Pass, Pool, Stuck};
 use cenote_runtime::Instant;
+use tokio::sync::watch;
 
 use crate::pool::take_tree::path_of;
 
 /// How long a pass works before it notes how far it has come.
 const SLICE: Duration = Duration::from_secs(2);
-/// How often the daemon looks whether there is anything to do.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the daemon looks whether there is anything to do that nobody ordered: a device that hung answers
+/// again, or what failed may succeed now.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// What a pass keeps from being allocated at a time, and if little is free.
 const BORROWED_BYTES: u64 = 16 << 20;
 const FEW_BORROWED_BYTES: u64 = 1 << 20;
@@ -98,7 +100,14 @@ fn names(pass: Pass) -> Names {
 /// The leaf is not in use; its free space can't be told; a pass runs already, or none does.
 #[boxed]
 pub async fn order_pass(engine: &Engine, leaf: Guid, pass: Pass, order: PassOrder) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { order_sync(context, leaf, pass, order).await })).await
+    let ordered = move |engine: Engine| async move {
+        let task =
+            engine.run(move |context| Box::pin(async move { order_sync(context, leaf, pass, order).await }));
+        task.await?;
+        engine.order_pass();
+        Ok(())
+    };
+    engine.to_end(ordered).await
 }
 
 async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: PassOrder) -> Result<()> {
@@ -107,8 +116,7 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
     let Some(zap) = leaf_zap(context, leaf) else { return refused("no such device in pool") };
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, zap);
-    let state = fields.get(names.state).await?.and_then(|value| value.as_u64()).unwrap_or(0);
-    let state = VdevWorkState::of_leaf(state);
+    let state = state_in(&fields, &names).await?;
     let done = match (order, &state) {
         (PassOrder::Start { .. }, VdevWorkState::Active) => return refused(names.is_active),
         (PassOrder::Start { .. }, _) if context.pool().top_with_free_space(leaf).is_none() => {
@@ -124,15 +132,15 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
                 fields.update(vdev_zap::TRIM_PARTIAL, 0).await?;
                 fields.update(vdev_zap::TRIM_SECURE, 0).await?;
             }
-            fields.update(names.state, 1).await?;
+            fields.update(names.state, VdevWorkState::Active.leaf_value()).await?;
             "activated"
         }
         (PassOrder::Suspend, VdevWorkState::Active) => {
-            fields.update(names.state, 3).await?;
+            fields.update(names.state, VdevWorkState::Suspended.leaf_value()).await?;
             "suspended"
         }
         (PassOrder::Cancel, VdevWorkState::Active | VdevWorkState::Suspended) => {
-            fields.update(names.state, 2).await?;
+            fields.update(names.state, VdevWorkState::Canceled.leaf_value()).await?;
             fields.update(names.offset, 0).await?;
             "canceled"
         }
@@ -153,6 +161,11 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
     context.log_event(names.event, &format!("vdev={path} {done}")).await
 }
 
+async fn state_in(fields: &ZapEdit<'_>, names: &Names) -> Result<VdevWorkState> {
+    let value = fields.get(names.state).await?.and_then(|value| value.as_u64());
+    Ok(VdevWorkState::of_leaf(value.unwrap_or(0)))
+}
+
 fn leaf_zap(context: &SyncContext, leaf: Guid) -> Option<ObjectId> {
     let config = context.config();
     let zap = config.vdev_tree.leaves().find(|one| one.guid == leaf)?.leaf_zap;
@@ -170,15 +183,16 @@ struct Active {
     rate: u64,
 }
 
-/// Goes on with all passes until none is active. Those whose device fails are suspended, those whose device
-/// can't give up space are canceled; their leaves are answered.
+/// Goes on with all passes until none is active, and tells how many more bytes are done. Those whose device
+/// fails are suspended, those whose device can't give up space are canceled; their leaves are answered.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg not be written.
 #[boxed]
 pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync)) -> Result<BTreeSet<Guid>> {
-    let (mut failed, mut is_begun) = (BTreeSet::new(), false);
+    let (mut failed, mut is_begun, mut orders) = (BTreeSet::new(), false, engine.pass_orders());
     loop {
+        orders.mark_unchanged();
         let active = active(engine).await?;
         if active.is_empty() {
             return Ok(failed);
@@ -188,10 +202,9 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
             let first = active[0];
             note(engine, first, Noted::At(first.offset_bytes)).await?;
         }
-        let slices = active.iter().map(|work| slice(engine, *work, progress));
+        let slices = active.iter().map(|work| slice(engine, *work, orders.clone(), progress));
         let ends = futures::future::join_all(slices).await;
         for (work, end) in active.iter().zip(ends) {
-            let end = end?;
             if matches!(end, Noted::Suspended(_) | Noted::Unsupported) {
                 failed.insert(work.leaf);
             }
@@ -202,12 +215,17 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
 
 /// Goes on with passes whenever there is one, as long as the engine lives.
 pub async fn keep_passing(engine: WeakEngine) {
-    let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
+    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.pass_orders()));
+    let Ok((runtime, mut orders)) = begun else { return };
     loop {
-        runtime.sleep(LOOK_INTERVAL).await;
+        orders.mark_unchanged();
         let Ok(engine) = engine.upgrade() else { return };
         // What fails is in the pool's state, or is tried again.
         drop(run_passes(&engine, &|_| {}).await);
+        drop(engine);
+        if let Ok(Err(_)) = runtime.timeout(LOOK_INTERVAL, orders.changed()).await {
+            return;
+        }
     }
 }
 
@@ -254,67 +272,112 @@ async fn note_sync(context: &mut SyncContext, work: Active, noted: Noted) -> Res
     let Some(zap) = leaf_zap(context, work.leaf) else { return Ok(()) };
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, zap);
-    let state = fields.get(names.state).await?.and_then(|value| value.as_u64());
-    let is_active = state.map(VdevWorkState::of_leaf) == Some(VdevWorkState::Active);
-    if !is_active && !matches!((state, noted), (Some(3), Noted::At(_))) {
-        return Ok(());
+    match (state_in(&fields, &names).await?, noted) {
+        (VdevWorkState::Active, _) | (VdevWorkState::Suspended, Noted::At(_)) => {}
+        _ => return Ok(()),
     }
-    let end = match noted {
+    let (state, done) = match noted {
         Noted::At(offset) => return fields.update(names.offset, offset).await,
-        Noted::Complete => (4, "complete"),
+        Noted::Complete => (VdevWorkState::Complete, "complete"),
         Noted::Suspended(offset) => {
             fields.update(names.offset, offset).await?;
-            (3, "suspended")
+            (VdevWorkState::Suspended, "suspended")
         }
-        Noted::Unsupported => (2, "canceled"),
+        Noted::Unsupported => (VdevWorkState::Canceled, "canceled"),
     };
-    fields.update(names.state, end.0).await?;
-    if let Noted::Complete = noted {
+    fields.update(names.state, state.leaf_value()).await?;
+    if state == VdevWorkState::Complete {
         fields.update(names.time, context.now_s()).await?;
     }
     let path = path_of(context, work.leaf);
-    context.log_event(names.event, &format!("vdev={path} {}", end.1)).await
+    context.log_event(names.event, &format!("vdev={path} {done}")).await
 }
 
-/// A pass for a while.
-async fn slice(engine: &Engine, work: Active, progress: &(dyn Fn(u64) + Send + Sync)) -> Result<Noted> {
-    let (pool, began) = (engine.pool(), engine.runtime().now());
-    let Some(top) = pool.top_with_free_space(work.leaf) else {
-        return Ok(Noted::Suspended(work.offset_bytes));
-    };
-    let Some(config) = pool.vdevs().top(top).cloned() else { return Ok(Noted::Suspended(work.offset_bytes)) };
-    let mut at = work.offset_bytes;
-    let (mut done_bytes, most_bytes) = (0, most_borrowed(engine, top));
+/// A pass for a while, or until somebody orders something else.
+async fn slice(
+    engine: &Engine,
+    work: Active,
+    orders: watch::Receiver<u64>,
+    progress: &(dyn Fn(u64) + Send + Sync),
+) -> Noted {
+    let pool = engine.pool();
+    let top = pool.top_with_free_space(work.leaf);
+    let config = top.and_then(|top| pool.vdevs().top(top).cloned());
+    let (Some(top), Some(config)) = (top, config) else { return Noted::Suspended(work.offset_bytes) };
+    let (began, at, most_bytes) = (engine.runtime().now(), work.offset_bytes, most_borrowed(engine, top));
+    let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };
     for index in 0..config.asize_bytes.checked_shr(config.metaslab_shift).unwrap_or(0) {
         let (start, len) = metaslab_extent(&config, index);
-        let Some(on_leaf) = pool.range_on(top, work.leaf, (start, start + len)) else { continue };
-        if on_leaf.1 <= at {
-            continue;
+        let on_leaf = slice.pool.range_on(top, work.leaf, (start, start + len));
+        let Some((_, last)) = on_leaf.filter(|(_, last)| *last > slice.at) else { continue };
+        if let Some(end) = slice.over_metaslab(index, start, progress).await {
+            return end;
         }
-        let mut from = start;
+        slice.at = slice.at.max(last);
+    }
+    Noted::Complete
+}
+
+struct Slice<'a> {
+    engine: &'a Engine,
+    pool: Pool,
+    work: Active,
+    top: VdevId,
+    began: Instant,
+    orders: watch::Receiver<u64>,
+    /// How far it has come on the leaf.
+    at: u64,
+    done_bytes: u64,
+    most_bytes: u64,
+}
+
+impl Slice<'_> {
+    /// Goes over what is free in a metaslab; answers how the slice ends if it does so there.
+    async fn over_metaslab(
+        &mut self,
+        index: u64,
+        mut from: u64,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Option<Noted> {
         loop {
-            let borrowed = engine.borrow_free(top, index, from, most_bytes);
-            let Some(&(_, end)) = borrowed.ranges().last() else { break };
+            let borrowed = self.engine.borrow_free(self.top, index, from, self.most_bytes);
+            from = borrowed.ranges().last()?.1;
+            let before_bytes = self.done_bytes;
             for range in borrowed.ranges() {
-                let Some((first, last)) = pool.range_on(top, work.leaf, *range) else { continue };
-                match pool.pass_over(work.leaf, (first.max(at), last), work.pass).await {
-                    Ok(bytes) => done_bytes += bytes,
-                    Err(Stuck::Unsupported) => return Ok(Noted::Unsupported),
-                    Err(Stuck::Fails) => return Ok(Noted::Suspended(at)),
+                if let Err(stuck) = self.over_range(*range).await {
+                    return Some(stuck);
                 }
-                at = at.max(last);
             }
             drop(borrowed);
-            progress(done_bytes);
-            wait_for_rate(engine, began, done_bytes, work.rate).await;
-            if engine.runtime().now().since(began) >= SLICE {
-                return Ok(Noted::At(at));
+            progress(self.done_bytes - before_bytes);
+            if self.rest().await || self.engine.runtime().now().since(self.began) >= SLICE {
+                return Some(Noted::At(self.at));
             }
-            from = end;
         }
-        at = at.max(on_leaf.1);
     }
-    Ok(Noted::Complete)
+
+    async fn over_range(&mut self, range: (u64, u64)) -> Result<(), Noted> {
+        let Active { leaf, pass, .. } = self.work;
+        let Some((first, last)) = self.pool.range_on(self.top, leaf, range) else { return Ok(()) };
+        match self.pool.pass_over(leaf, (first.max(self.at), last), pass).await {
+            Ok(bytes) => self.done_bytes += bytes,
+            Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
+            Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),
+        }
+        self.at = self.at.max(last);
+        Ok(())
+    }
+
+    /// Waits as long as the rate wants, but not beyond an order; answers whether there was one.
+    async fn rest(&mut self) -> bool {
+        let runtime = self.engine.runtime();
+        if self.work.rate > 0 {
+            let due = Duration::from_secs_f64(self.done_bytes as f64 / self.work.rate as f64);
+            let left = due.saturating_sub(runtime.now().since(self.began));
+            return runtime.timeout(left, self.orders.changed()).await.is_ok();
+        }
+        self.orders.has_changed().unwrap_or(true)
+    }
 }
 
 /// Not so much that others find the pool full.
@@ -324,20 +387,11 @@ fn most_borrowed(engine: &Engine, top: VdevId) -> u64 {
     if free_bytes < LITTLE_BYTES { FEW_BORROWED_BYTES } else { BORROWED_BYTES }
 }
 
-async fn wait_for_rate(engine: &Engine, began: Instant, done_bytes: u64, rate: u64) {
-    if rate == 0 {
-        return;
-    }
-    let due = Duration::from_secs_f64(done_bytes as f64 / rate as f64);
-    let passed = engine.runtime().now().since(began);
-    engine.runtime().sleep(due.saturating_sub(passed)).await;
-}
-
-/// Whether any pass is active.
+/// Whether a pass of this kind is active on any leaf.
 ///
 /// # Errors
 /// The pool's metadata can't be read.
 #[boxed]
-pub async fn is_passing(engine: &Engine) -> Result<bool> {
-    Ok(!active(engine).await?.is_empty())
+pub async fn is_passing(engine: &Engine, pass: Pass) -> Result<bool> {
+    Ok(active(engine).await?.iter().any(|active| active.pass == pass))
 }

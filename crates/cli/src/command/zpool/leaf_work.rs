@@ -60,7 +60,7 @@ pub async fn notes(mos: &Mos, initialize: bool, trim: bool) -> Result<BTreeMap<G
 }
 
 /// What is known of the work on a device.
-pub async fn leaf_zap(mos: &Mos, leaf: &VdevConfig) -> Result<Option<Zap>, CliError> {
+async fn leaf_zap(mos: &Mos, leaf: &VdevConfig) -> Result<Option<Zap>, CliError> {
     match leaf.leaf_zap {
         ObjectId(0) => Ok(None),
         id => Ok(Some(Zap::open_id(mos.objset(), id).await?)),

@@ -6,10 +6,11 @@
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{Pass, VdevConfig};
-use cenote_tasks::{PassOrder, order_pass, run_passes};
+use cenote_tasks::{PassOrder, is_passing, order_pass, run_passes};
 use clap::Args;
 
 use super::devices::leaf;
+use super::wait::LOOK_INTERVAL;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say;
@@ -158,7 +159,7 @@ impl Ordered {
     /// Without a daemon, all that there is to do is done here.
     async fn finish(&self, engine: &Engine) -> Result<Outcome, CliError> {
         let progress = Progress::bytes(0, false);
-        let failed = run_passes(engine, &|bytes| progress.set(bytes)).await;
+        let failed = run_passes(engine, &|more| progress.add(more)).await;
         progress.finish();
         let failed = failed?;
         let mut outcome = Outcome::Done;
@@ -173,8 +174,8 @@ impl Ordered {
     }
 
     async fn wait(&self, session: &Session, engine: &Engine) -> Result<Outcome, CliError> {
-        while cenote_tasks::is_passing(engine).await? {
-            session.runtime().sleep(std::time::Duration::from_millis(200)).await;
+        while is_passing(engine, self.pass).await? {
+            session.runtime().sleep(LOOK_INTERVAL).await;
         }
         Ok(Outcome::Done)
     }

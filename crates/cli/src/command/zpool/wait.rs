@@ -5,20 +5,19 @@
 use std::time::Duration;
 
 use cenote_dataset::Mos;
-use cenote_format::dsl::names::vdev_zap;
-use cenote_format::scan::{ScanPhys, VdevWorkState};
-use cenote_object::Zap;
-use cenote_pool::{VdevKind, VdevStatus};
+use cenote_engine::Engine;
+use cenote_format::scan::ScanPhys;
+use cenote_pool::{Pass, VdevKind, VdevStatus};
+use cenote_tasks::is_passing;
 use clap::{Args, ValueEnum};
 
-use super::leaf_work::leaf_zap;
 use super::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{date, nice_bytes};
 use crate::session::{Session, print};
 
 /// How often it is looked whether the work is done.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Work that takes time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,8 +82,7 @@ impl Wait {
         }
         let mut shown = None;
         loop {
-            let mos = pool.engine.mos().await?;
-            let left = left(&mos, &wanted).await?;
+            let left = left(&pool.engine, &wanted).await?;
             let now = session.runtime().now();
             if interval.is_some_and(|interval| shown.is_none_or(|shown| now.since(shown) >= interval)) {
                 shown = Some(now);
@@ -130,8 +128,8 @@ fn header(wanted: &[Activity]) -> String {
 }
 
 /// Bytes that are left, as far as that is known; `None`: nothing is being done.
-async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u64>)>, CliError> {
-    let mut all = Vec::new();
+async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u64>)>, CliError> {
+    let (mos, mut all) = (&engine.mos().await?, Vec::new());
     for &activity in wanted {
         let bytes = match activity {
             Activity::Free => {
@@ -143,8 +141,9 @@ async fn left(mos: &Mos, wanted: &[Activity]) -> Result<Vec<(Activity, Option<u6
             Activity::Resilver => scan(mos, ScanPhys::is_resilver).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
             Activity::Remove => is_removing(mos).then_some(0),
-            Activity::Initialize => leaf_work(mos, vdev_zap::INITIALIZE_STATE).await?,
-            Activity::Trim => leaf_work(mos, vdev_zap::TRIM_STATE).await?,
+            // How much is left is not known.
+            Activity::Initialize => is_passing(engine, Pass::Initialize).await?.then_some(0),
+            Activity::Trim => is_passing(engine, Pass::Trim).await?.then_some(0),
             // The engine does neither in the background.
             Activity::Discard | Activity::RaidzExpand => None,
         };
@@ -172,19 +171,4 @@ fn any(mos: &Mos, is_it: impl Fn(&VdevStatus) -> bool) -> bool {
     let mut found = false;
     health.root.walk(&mut |vdev| found |= is_it(vdev));
     found
-}
-
-/// Whether a device is being initialized or trimmed; how much is left is not known.
-async fn leaf_work(mos: &Mos, state: &str) -> Result<Option<u64>, CliError> {
-    for top in mos.pool().vdevs().tops() {
-        for leaf in top.leaves() {
-            let zap: Option<Zap> = leaf_zap(mos, leaf).await?;
-            let Some(zap) = zap else { continue };
-            let number = zap.get_u64(state).await?;
-            if number.map(VdevWorkState::of_leaf) == Some(VdevWorkState::Active) {
-                return Ok(Some(0));
-            }
-        }
-    }
-    Ok(None)
 }
