@@ -53,12 +53,16 @@ pub fn unpack_bzip2(packed: &Path, image: &Path) {
 
 /// Makes a read-only file of what `fill` writes. It appears under its name only when it is complete.
 fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
-    // Several processes, and several threads in each, may unpack the same image: each writes its own file.
+    // Several processes, and several threads in each, may unpack the same image: each writes its own file. It
+    // lies in a folder beside, where commands that look for the disks in `folder` do not find it.
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let folder = image.parent().expect("an image lies in a folder");
-    fs::create_dir_all(folder).expect("make the folder for images");
+    let unpacking = folder.with_extension("unpacking");
+    for needed in [folder, &unpacking] {
+        fs::create_dir_all(needed).expect("make the folder for images");
+    }
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let partial = image.with_extension(format!("partial-{}-{serial}", std::process::id()));
+    let partial = unpacking.join(format!("{}-{serial}", std::process::id()));
     let mut out = File::create(&partial).expect("create the image");
     fill(&mut out);
     let end = out.stream_position().expect("position");
@@ -132,6 +136,7 @@ mod tests {
         let disk = &pool.facts().disks[0];
         unpack_image(&pool.folder().join(&disk.file), &scratch.join("disk0.img"), &disk.sha256);
         assert_eq!(fs::metadata(scratch.join("disk0.img")).unwrap().len(), disk.size);
+        fs::remove_dir_all(scratch.with_extension("unpacking")).unwrap();
         fs::remove_dir_all(scratch).unwrap();
     }
 
