@@ -11,7 +11,8 @@
 //!       -> Bytes { ... }                  { Box::pin(async move { ... }) }
 //! ```
 //!
-//! All references and `'_` get one lifetime, that of the future; named lifetimes must outlive it. Functions
+//! All references and `'_` get one lifetime, that of the future (but for what closures take); named lifetimes
+//! must outlive it. Functions
 //! with type parameters or `impl Trait` arguments can't be boxed: they are compiled where they are called in
 //! any case.
 #![forbid(unsafe_code)]
@@ -20,8 +21,8 @@ use proc_macro::TokenStream;
 use quote::{format_ident, quote};
 use syn::visit_mut::{VisitMut, visit_type_reference_mut};
 use syn::{
-    Error, FnArg, GenericParam, ItemFn, Lifetime, Pat, PatIdent, PatType, ReturnType, Signature,
-    TypeReference, WherePredicate, parse_macro_input, parse_quote,
+    Error, FnArg, GenericParam, ItemFn, Lifetime, ParenthesizedGenericArguments, Pat, PatIdent, PatType,
+    ReturnType, Signature, TypeReference, WherePredicate, parse_macro_input, parse_quote,
 };
 
 /// Compiles an async function in its own crate: see the top of this crate.
@@ -114,6 +115,9 @@ impl VisitMut for Elided {
         reference.lifetime.get_or_insert_with(boxed_lifetime);
         visit_type_reference_mut(self, reference);
     }
+
+    /// What a closure takes lives for its call only.
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
         if lifetime.ident == "_" {

@@ -100,7 +100,7 @@ impl BlockCache {
         }
         self.prefetch.issued.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         let mut blocks = blocks.into_iter();
-        let each = |result: Result<Bytes, PoolError>| {
+        let mut each = |result: Result<Bytes, PoolError>| {
             if let (Some(block), Ok(bytes)) = (blocks.next(), result) {
                 let is_l2_eligible = caching.secondary.takes(block.class);
                 let marks = Marks { is_l2_eligible, is_read_ahead: true, uses: 0 };
@@ -108,6 +108,6 @@ impl BlockCache {
             }
             window.next_is_done();
         };
-        pool.read_each(wanted, each).await;
+        pool.read_each(wanted, &mut each).await;
     }
 }

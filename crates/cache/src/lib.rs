@@ -40,6 +40,7 @@ mod under_way;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_policy::live::{Estimate, LiveCurve};
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
@@ -176,13 +177,14 @@ impl BlockCache {
     /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
     /// memory: a block that is not wanted again would only push others out, and is removed even if it was
     /// cached.
+    #[boxed]
     pub async fn read_each(
         &self,
         pool: &Pool,
         requests: Vec<(Blkptr, ReadContext)>,
         caching: Caching,
-        keep: impl Fn(usize) -> bool,
-        mut each: impl FnMut(Result<Bytes, PoolError>),
+        keep: &(dyn Fn(usize) -> bool + Sync),
+        each: &mut (dyn FnMut(Result<Bytes, PoolError>) + Send),
     ) {
         let now_ns = now_ns(pool);
         let hit = |(index, (bp, ctx)): (usize, &(Blkptr, ReadContext))| {
@@ -206,7 +208,7 @@ impl BlockCache {
         let missing: Vec<_> =
             requests.iter().zip(&hits).filter(|(_, hit)| hit.is_none()).map(|(r, _)| offered(r)).collect();
         let mut rest = requests.iter().zip(hits).enumerate();
-        pool.read_each(missing, |block| {
+        let mut each_read = |block: Result<Bytes, PoolError>| {
             for (index, ((bp, _), hit)) in rest.by_ref() {
                 if let Some(hit) = hit {
                     each(Ok(hit));
@@ -217,8 +219,8 @@ impl BlockCache {
                 }
                 return each(block);
             }
-        })
-        .await;
+        };
+        pool.read_each(missing, &mut each_read).await;
         rest.filter_map(|(_, (_, hit))| hit).for_each(|hit| each(Ok(hit)));
     }
 
@@ -231,7 +233,7 @@ impl BlockCache {
         caching: Caching,
     ) -> Vec<Result<Bytes, PoolError>> {
         let mut results = Vec::with_capacity(requests.len());
-        self.read_each(pool, requests, caching, |_| true, |block| results.push(block)).await;
+        self.read_each(pool, requests, caching, &|_| true, &mut |block| results.push(block)).await;
         results
     }
 

@@ -61,7 +61,7 @@ impl Pool {
         let (indices, requests): (Vec<usize>, Vec<_>) =
             batch.into_iter().map(|(index, bp, ctx)| (index, (bp, ctx))).unzip();
         let mut blocks = Vec::with_capacity(requests.len());
-        self.read_each(requests, |block| blocks.push(block)).await;
+        self.read_each(requests, &mut |block| blocks.push(block)).await;
         indices.into_iter().zip(blocks).collect()
     }
 
@@ -70,7 +70,12 @@ impl Pool {
     /// memory, and those in the processor's cache.
     ///
     /// Memory: the stored blocks with the gaps between them; the caller bounds how many it requests.
-    pub async fn read_each(&self, requests: Vec<(Blkptr, ReadContext)>, mut each: impl FnMut(Result<Bytes>)) {
+    #[boxed]
+    pub async fn read_each(
+        &self,
+        requests: Vec<(Blkptr, ReadContext)>,
+        each: &mut (dyn FnMut(Result<Bytes>) + Send),
+    ) {
         let (vdevs, mut extents, second) = (self.vdevs(), Extents::default(), self.second_level());
         let second = second.as_deref();
         let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());

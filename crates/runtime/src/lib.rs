@@ -46,6 +46,7 @@ use real::Real;
 use sim::Simulation;
 use std::future::Future;
 use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ impl Runtime {
     /// reason why there is none.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        // In a box: what runs tasks is compiled for each kind of value, not for each task.
+        let task: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(task);
         match &*self.backend {
             Backend::Real(real) => JoinHandle::real(real.handle().spawn(task)),
             Backend::Simulated(sim) => {

@@ -22,6 +22,9 @@ use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
 use crate::streams::{is_admin, uid};
 
+/// A command's work in progress.
+type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
+
 impl Session {
     /// The pools of the daemon that runs this command; `None`: no daemon does.
     pub fn pools(&self) -> Option<&Arc<Pools>> {
@@ -91,10 +94,16 @@ impl Session {
         pool: &OpenPool,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
+        let engine = pool.engine.acting_for(uid());
+        let work = async { work(&engine).await.map(T::into) };
+        self.followed(pool, &mut std::pin::pin!(work)).await
+    }
+
+    /// Does some work; the mounts follow whatever it changed.
+    async fn followed(&self, pool: &OpenPool, work: &mut Work<'_>) -> Result<Outcome, CliError> {
         whole(async {
             let before = ids(&pool.engine.mos().await?).await?;
-            let engine = pool.engine.acting_for(uid());
-            let done = until_cancelled(work(&engine)).await.map(T::into);
+            let done = until_cancelled(work).await;
             if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
                 self.note_command(&pool.engine);
             }

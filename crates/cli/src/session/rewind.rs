@@ -5,9 +5,8 @@ use std::fmt;
 use cenote_engine::OlderState;
 use cenote_format::units::Txg;
 use cenote_inspect::rewind::{Reach, newest_that_opens, newest_whole};
-use cenote_pool::{FoundPool, PoolState};
+use cenote_pool::FoundPool;
 
-use super::writing::write_txg;
 use super::{Progress, Session};
 use crate::outcome::CliError;
 use crate::render::ctime;
@@ -96,7 +95,7 @@ impl Session {
     pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, CliError> {
         let (found, gate) = self.open_behind_gate(found).await?;
         let (state, way) = self.find_whole(&found, reach).await?;
-        self.work_on(state.make_newest().await?, &gate, PoolState::Exported, write_txg).await?;
+        self.only_write(state.make_newest().await?, &gate).await?;
         Ok(way)
     }
 }

@@ -112,9 +112,15 @@ impl Session {
         if let Some(pool) = self.held(found) {
             return self.change_held(&pool, work).await;
         }
+        let engine = self.import_to_change(found).await?;
+        let done = work(&engine).await.map(T::into);
+        self.leave(&engine, done, state).await
+    }
+
+    async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, CliError> {
         let (found, gate) = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest()).await?;
-        self.work_on(Engine::start(&mos).await?, &gate, state, work).await
+        self.take(Engine::start(&mos).await?, &gate).await
     }
 
     /// Makes a pool's checkpoint its current state, permanently. The caller has checked that the pool may be
@@ -122,7 +128,7 @@ impl Session {
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, CliError> {
         let (found, gate) = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
-        self.work_on(engine, &gate, PoolState::Exported, write_txg).await
+        self.only_write(engine, &gate).await
     }
 
     /// Opens a pool and discards the unreadable part of its intent logs. The caller has checked that it may
@@ -134,7 +140,7 @@ impl Session {
         for LostLog { dataset, kept, why } in lost {
             say!("{dataset}: the intent log was discarded after {kept} records: {why}");
         }
-        self.work_on(engine, &gate, PoolState::Exported, write_txg).await
+        self.only_write(engine, &gate).await
     }
 
     async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Gate), CliError> {
@@ -162,17 +168,28 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn work_on<T: Into<Outcome>>(
-        &self,
-        engine: Engine,
-        gate: &Gate,
-        state: PoolState,
-        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+    /// Takes a pool for one command's work, which acts for its user.
+    async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, CliError> {
         engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         self.begin(&engine, gate).await?;
-        let engine = engine.acting_for(uid());
-        let done = match work(&engine).await.map(T::into) {
+        Ok(engine.acting_for(uid()))
+    }
+
+    /// Writes the txg, for work that opening the pool has already done, and leaves the pool exported.
+    pub(super) async fn only_write(&self, engine: Engine, gate: &Gate) -> Result<Outcome, CliError> {
+        let engine = self.take(engine, gate).await?;
+        let done = engine.force_sync().await.map(|_| Outcome::Done).map_err(CliError::from);
+        self.leave(&engine, done, PoolState::Exported).await
+    }
+
+    /// Leaves a pool after a command's work: in `state`, or exported if it failed.
+    async fn leave(
+        &self,
+        engine: &Engine,
+        done: Result<Outcome, CliError>,
+        state: PoolState,
+    ) -> Result<Outcome, CliError> {
+        let done = match done {
             Err(error) if error.is_broken_pipe() => {
                 let why = "the reader of standard output went away; the rest was not done";
                 Err(CliError::Stopped(why.into()))
@@ -185,11 +202,11 @@ impl Session {
         }
         // What was done before an interruption is on the pool.
         if succeeded || matches!(done, Err(CliError::Stopped(_))) {
-            self.note_command(&engine);
+            self.note_command(engine);
         }
         if engine.has_changed() {
             // What reads have found wrong: the next one finds it again.
-            cenote_tasks::mend(&engine).await.ok();
+            cenote_tasks::mend(engine).await.ok();
         }
         let state = if done.is_ok() { state } else { PoolState::Exported };
         let closed = engine.close(state).await;
@@ -250,11 +267,6 @@ impl Session {
     pub fn cache(&self) -> CacheOptions {
         self.cache
     }
-}
-
-/// Writes the txg; for work that opening the pool has already done.
-pub(super) async fn write_txg(engine: &Engine) -> Result<(), CliError> {
-    Ok(engine.force_sync().await?)
 }
 
 /// Whether this machine used it last. Machines without a hostid are identified by name.

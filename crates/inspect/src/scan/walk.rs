@@ -11,6 +11,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::ObjectId;
 use cenote_runtime::Runtime;
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::hostile::Met;
 use super::row::RowBatch;
-use super::window::{self, Entries};
+use super::window::{self, Entries, SendBatch};
 use super::{ScanNeeds, ScanTarget};
 use crate::Result;
 
@@ -90,17 +91,21 @@ impl Walk {
     {
         let runtime = runtime(&self.target).clone();
         let walk = Arc::new(self);
-        let render = Arc::new(render);
         let (sender, mut rendered) = mpsc::channel(WAITING_BATCHES);
-        sender.send(render(&window::root(&walk).await?)).await.ok();
+        // The walk is compiled once: it knows neither what rows are rendered to nor where they go.
+        let send: Arc<SendBatch> = Arc::new(move |batch: &RowBatch| {
+            let (rendered, sender) = (render(batch), sender.clone());
+            Box::pin(async move { sender.send(rendered).await.is_ok() })
+        });
+        send(&window::root(&walk).await?).await;
         walk.found(vec![Directory { object: walk.folder, path: Box::default(), block: None }]);
         let workers: Vec<_> = (0..walk.workers)
             .map(|_| {
-                let (walk, render, sender) = (walk.clone(), render.clone(), sender.clone());
-                runtime.spawn(async move { walk.work(&*render, sender).await }).abort_on_drop()
+                let (walk, send) = (walk.clone(), send.clone());
+                runtime.spawn(async move { walk.work(&*send).await }).abort_on_drop()
             })
             .collect();
-        drop(sender);
+        drop(send);
         while let Some(result) = rendered.recv().await {
             sink(result)?;
         }
@@ -112,15 +117,16 @@ impl Walk {
         Ok(())
     }
 
-    async fn work<T>(&self, render: &impl Fn(&RowBatch) -> T, sender: mpsc::Sender<T>) {
-        let mut batches = window::Batches::new(self, &sender, render);
+    #[boxed]
+    async fn work(&self, send: &SendBatch) {
+        let mut batches = window::Batches::new(self, send);
         while let Some(work) = self.take().await {
             match work {
                 Work::Directories(directories) => window::list(self, directories, &mut batches).await,
                 Work::Entries(mut entries) => window::rows(self, &mut entries, &mut batches).await,
             }
             self.done();
-            if sender.is_closed() {
+            if batches.is_closed() {
                 return;
             }
         }

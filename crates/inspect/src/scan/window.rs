@@ -8,14 +8,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::Dnode;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zap::MicroZap;
 use cenote_format::znode::Dirent;
 use cenote_fs::{Attr, Decoded, Filesystem};
+use cenote_pool::PoolError;
 use cenote_runtime::WorkKind;
-use tokio::sync::mpsc;
+use futures::future::BoxFuture;
 
 use super::extras::read_extras;
 use super::row::{Row, RowBatch, ScanProblem, join};
@@ -73,25 +75,29 @@ impl Entries {
     }
 }
 
+/// Renders a batch at once, then hands it to the sink; false if the sink wants no more rows.
+pub(super) type SendBatch = dyn Fn(&RowBatch) -> BoxFuture<'static, bool> + Send + Sync;
+
 /// Collects rows and sends them off in rendered batches. Each worker has one, whose memory is reused.
-pub(super) struct Batches<'a, T, R> {
+pub(super) struct Batches<'a> {
     walk: &'a Walk,
-    sender: &'a mpsc::Sender<T>,
-    render: &'a R,
+    send: &'a SendBatch,
+    /// The sink wants no more rows.
+    is_closed: bool,
     batch: RowBatch,
     /// Empty between windows.
     entries: Entries,
 }
 
-impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
-    pub fn new(walk: &'a Walk, sender: &'a mpsc::Sender<T>, render: &'a R) -> Self {
-        Batches {
-            walk,
-            sender,
-            render,
-            batch: RowBatch::new(walk.target.clone()),
-            entries: Entries::default(),
-        }
+impl<'a> Batches<'a> {
+    pub fn new(walk: &'a Walk, send: &'a SendBatch) -> Self {
+        let batch = RowBatch::new(walk.target.clone());
+        Batches { walk, send, is_closed: false, batch, entries: Entries::default() }
+    }
+
+    /// Whether the sink wants no more rows.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     async fn send(&mut self) {
@@ -101,10 +107,9 @@ impl<'a, T, R: Fn(&RowBatch) -> T> Batches<'a, T, R> {
         if self.walk.needs.any() {
             read_extras(self.walk, &mut self.batch).await;
         }
-        let rendered = (self.render)(&self.batch);
+        let sent = (self.send)(&self.batch);
         self.batch.clear();
-        // A closed channel means that no more rows are wanted: the workers stop by themselves.
-        self.sender.send(rendered).await.ok();
+        self.is_closed |= !sent.await;
     }
 
     fn problem(&mut self, dir: &[u8], name: &[u8], object: ObjectId, error: impl Into<InspectError>) {
@@ -120,7 +125,7 @@ pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
     let mut batch = RowBatch::new(walk.target.clone());
     let attr = fs.attr(walk.folder).await?;
     let mut block = Blkptr::HOLE;
-    fs.objset().gather(&[walk.folder], |found| block = *found.block).await;
+    fs.objset().gather(&[walk.folder], &mut |found| block = *found.block).await;
     walk.meets_first(walk.folder);
     batch.push(b"", b".", |path| row(walk, path, walk.folder, attr, &block));
     if walk.needs.any() {
@@ -135,11 +140,7 @@ fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, bl
 }
 
 /// Lists directories and describes all their entries.
-pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
-    walk: &Walk,
-    mut directories: Vec<Directory>,
-    batches: &mut Batches<'_, T, R>,
-) {
+pub(super) async fn list(walk: &Walk, mut directories: Vec<Directory>, batches: &mut Batches<'_>) {
     directories.sort_unstable_by_key(|directory| directory.object);
     for directories in directories.chunks(ZAP_READS) {
         let mut entries = std::mem::take(&mut batches.entries);
@@ -157,19 +158,19 @@ pub(super) async fn list<T, R: Fn(&RowBatch) -> T>(
 
 /// Reads the directories that are a single block (micro ZAPs) all at once; collects the larger ones in
 /// `large`.
-async fn read_small<T, R: Fn(&RowBatch) -> T>(
+async fn read_small(
     walk: &Walk,
     directories: &[Directory],
     entries: &mut Entries,
     large: &mut Vec<usize>,
-    batches: &mut Batches<'_, T, R>,
+    batches: &mut Batches<'_>,
 ) {
     let fs = &walk.target.filesystem;
     let objset = fs.objset();
     let unknown = |directory: &&Directory| directory.block.is_none();
     let ids: Vec<ObjectId> = directories.iter().filter(unknown).map(|directory| directory.object).collect();
     let mut dnodes = Vec::with_capacity(ids.len());
-    objset.gather(&ids, |found| dnodes.push(found.dnode)).await;
+    objset.gather(&ids, &mut |found| dnodes.push(found.dnode)).await;
 
     let mut dnodes = dnodes.into_iter();
     let mut requests = Vec::with_capacity(directories.len());
@@ -195,7 +196,7 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
         }
     }
     let mut small = small.into_iter();
-    let read = objset.pool().read_each(requests, |block| {
+    let mut each = |block: std::result::Result<Bytes, PoolError>| {
         let Some((index, endian)) = small.next() else { return };
         let directory = &directories[index];
         match block.map(|block| MicroZap::decode(block, endian)) {
@@ -209,8 +210,8 @@ async fn read_small<T, R: Fn(&RowBatch) -> T>(
             Ok(Err(_)) => large.push(index),
             Err(error) => batches.problem(&directory.path, b"", directory.object, error),
         }
-    });
-    read.await;
+    };
+    objset.pool().read_each(requests, &mut each).await;
     runtime(&walk.target).work(WorkKind::Parse, entries.names.len() as u64).await;
 }
 
@@ -223,12 +224,7 @@ fn only_block(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Option<Blkptr
 }
 
 /// Reads a directory of many blocks, and hands entries on whenever a window is full.
-async fn read_large<T, R: Fn(&RowBatch) -> T>(
-    walk: &Walk,
-    directory: &Directory,
-    entries: &mut Entries,
-    batches: &mut Batches<'_, T, R>,
-) {
+async fn read_large(walk: &Walk, directory: &Directory, entries: &mut Entries, batches: &mut Batches<'_>) {
     let id = directory.object;
     let fs = &walk.target.filesystem;
     let mut reader = match fs.read_dir(id).await {
@@ -254,11 +250,7 @@ async fn read_large<T, R: Fn(&RowBatch) -> T>(
 }
 
 /// Looks up entries and describes them.
-pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
-    walk: &Walk,
-    entries: &mut Entries,
-    batches: &mut Batches<'_, T, R>,
-) {
+pub(super) async fn rows(walk: &Walk, entries: &mut Entries, batches: &mut Batches<'_>) {
     // Most directories list files in creation order: the sort benefits from such runs.
     entries.list.sort_by_key(|entry| entry.object);
     let entries = &*entries;
@@ -269,7 +261,7 @@ pub(super) async fn rows<T, R: Fn(&RowBatch) -> T>(
         let mut next = list.iter();
         let fs = &walk.target.filesystem;
         fs.objset()
-            .gather(&ids, |gathered| {
+            .gather(&ids, &mut |gathered| {
                 let Some(entry) = next.next() else { return };
                 let (dir, name) = (entries.directory(entry), entries.name(entry));
                 let decoded = gathered.dnode.map_err(InspectError::from).and_then(|dnode| {
@@ -327,11 +319,11 @@ fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Att
 }
 
 /// The directories among entries that are met for the first time.
-fn directories<T, R: Fn(&RowBatch) -> T>(
+fn directories(
     walk: &Walk,
     entries: &Entries,
     found: Vec<(Entry, Option<Blkptr>)>,
-    batches: &mut Batches<'_, T, R>,
+    batches: &mut Batches<'_>,
 ) -> Vec<Directory> {
     let mut directories = Vec::with_capacity(found.len());
     for (entry, block) in found {

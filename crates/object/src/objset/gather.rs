@@ -5,6 +5,7 @@
 //! neighbours on disk at once, and each block is opened once for all the dnodes wanted of it.
 
 use bytes::Bytes;
+use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
@@ -34,7 +35,8 @@ const NEAR_BLOCKS: u64 = 64;
 
 impl Objset {
     /// The dnodes of `objects`, which must be sorted. Calls `each` once for every number, in order.
-    pub async fn gather(&self, objects: &[ObjectId], mut each: impl FnMut(Gathered<'_>)) {
+    #[boxed]
+    pub async fn gather(&self, objects: &[ObjectId], each: &mut (dyn FnMut(Gathered<'_>) + Send)) {
         debug_assert!(objects.is_sorted());
         let per_block = self.meta().map_or(0, |meta| meta.block_bytes() / DNODE_MIN_BYTES as u64);
         if per_block == 0 {
@@ -46,7 +48,7 @@ impl Objset {
         // Groups of objects in one block; then as many groups at once as memory allows.
         let groups: Vec<&[ObjectId]> = objects.chunk_by(|a, b| a.0 / per_block == b.0 / per_block).collect();
         for groups in groups.chunks(MOST_BLOCKS) {
-            self.gather_groups(groups, per_block, &mut each).await;
+            self.gather_groups(groups, per_block, each).await;
         }
     }
 
@@ -54,7 +56,7 @@ impl Objset {
         &self,
         groups: &[&[ObjectId]],
         per_block: u64,
-        each: &mut impl FnMut(Gathered<'_>),
+        each: &mut (dyn FnMut(Gathered<'_>) + Send),
     ) {
         let ids: Vec<u64> = groups.iter().map(|group| group[0].0 / per_block).collect();
         let pointers = self.dnode_block_pointers(&ids).await;
@@ -95,8 +97,8 @@ impl Objset {
                 }
             }
         };
-        let each = |block| hand_on(Some(block));
-        self.cache().read_each(self.pool(), requests, self.caching().get(), keep, each).await;
+        let mut each = |block| hand_on(Some(block));
+        self.cache().read_each(self.pool(), requests, self.caching().get(), &keep, &mut each).await;
         hand_on(None);
     }
 
