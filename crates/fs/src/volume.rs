@@ -3,6 +3,8 @@
 //! Layout of its object set: object 1 holds the content, object 2 is a ZAP with `size`.
 //! Source: OpenZFS `zvol_impl.h`, `zvol.c`.
 
+mod extents;
+mod ranges;
 mod writer;
 
 use std::sync::Arc;
@@ -41,9 +43,14 @@ impl Volume {
         if objset.phys().objset_type != ObjsetType::Zvol {
             return Err(FsError::WrongKind { wanted: "volume" });
         }
-        let object = objset.object(ZVOL_OBJECT).await?;
         let zap = Zap::open_id(&objset, ZVOL_ZAP).await?;
         let size_bytes = zap.get_u64("size").await?.ok_or(FsError::MasterNode { name: "size" })?;
+        Volume::sized(objset, size_bytes).await
+    }
+
+    /// The same for one whose size is known.
+    async fn sized(objset: Objset, size_bytes: u64) -> Result<Volume> {
+        let object = objset.object(ZVOL_OBJECT).await?;
         let overlay = Arc::default();
         Ok(Volume { layered: Layered { objset, id: ZVOL_OBJECT, object: Some(object), overlay, size_bytes } })
     }

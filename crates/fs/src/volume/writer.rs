@@ -2,11 +2,11 @@
 //! [`Engine::change`], which owns it.
 //!
 //! Concurrent writes to the same block yield one or the other, or parts of both, as on any disk. The block
-//! itself stays consistent: partial writes are applied one at a time.
+//! itself stays consistent: partial writes to it are applied one at a time.
 //!
-//! Locking: any task may call. `parts` is held exclusively by partial writes, clears and resizes, and shared
-//! by whole-block writes and discards; it is held across the edit and the log record. `size_bytes` is taken
-//! last and never held across an await.
+//! Locking: any task may call. Every change takes its range, in whole blocks (`ranges`): alone if it changes
+//! a part of a block, the whole volume alone if it changes its size. The range is held across the edit and
+//! the log record. `size_bytes` is taken last and never held across an await.
 //!
 //! Source: OpenZFS `zvol.c` (`zvol_create_cb`, `zvol_update_volsize`), `zvol_os.c` (`zvol_write`,
 //! `zvol_discard`).
@@ -24,6 +24,7 @@ use cenote_format::zil::record::Operation;
 use cenote_object::{Edit, LiveObjset, NewObject, NewZap, ZapEdit};
 use parking_lot::RwLock;
 
+use super::ranges::{Ranges, Share, Taken};
 use super::{Volume, ZVOL_OBJECT, ZVOL_ZAP};
 use crate::error::{FsError, Refusal, Result};
 use crate::write::clear;
@@ -37,8 +38,8 @@ pub struct VolumeWriter {
     dataset: OpenDataset,
     block_bytes: u64,
     size_bytes: RwLock<u64>,
-    /// Held exclusively for partial blocks, shared otherwise.
-    parts: tokio::sync::RwLock<()>,
+    /// What is being changed.
+    ranges: Ranges,
 }
 
 impl Handle for VolumeWriter {
@@ -79,7 +80,7 @@ impl VolumeWriter {
     pub async fn open(dataset: OpenDataset) -> Result<VolumeWriter> {
         let volume = Volume::open(dataset.view()).await?;
         let (block_bytes, size_bytes) = (volume.block_bytes(), RwLock::new(volume.size_bytes()));
-        Ok(VolumeWriter { dataset, block_bytes, size_bytes, parts: tokio::sync::RwLock::default() })
+        Ok(VolumeWriter { dataset, block_bytes, size_bytes, ranges: Ranges::default() })
     }
 
     /// The volume of this name, opened once for all who change it.
@@ -99,7 +100,7 @@ impl VolumeWriter {
     /// Its objects can't be read.
     #[boxed]
     pub async fn view(&self) -> Result<Volume> {
-        Volume::open(self.dataset.view()).await
+        Volume::sized(self.dataset.view(), self.size_bytes()).await
     }
 
     /// The object set that it changes.
@@ -125,14 +126,8 @@ impl VolumeWriter {
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
         let end = self.check_range(offset, data.len() as u64)?;
         self.live().view().traffic().wrote(data.len() as u64);
-        let is_aligned = offset.is_multiple_of(self.block_bytes) && end.is_multiple_of(self.block_bytes);
-        if is_aligned {
-            let _side_by_side = self.parts.read().await;
-            edit.write(ZVOL_OBJECT, offset, data).await?;
-        } else {
-            let _alone = self.parts.write().await;
-            edit.write(ZVOL_OBJECT, offset, data).await?;
-        }
+        let _range = self.take(offset..end).await;
+        edit.write(ZVOL_OBJECT, offset, data).await?;
         if let Some(log) = self.dataset.log() {
             log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset..end, self.block_bytes);
         }
@@ -148,9 +143,10 @@ impl VolumeWriter {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let start = range.start.next_multiple_of(self.block_bytes);
         let end = range.end / self.block_bytes * self.block_bytes;
-        let _side_by_side = self.parts.read().await;
-        clear(edit, ZVOL_OBJECT, start..end.max(start)).await?;
-        self.note_cleared(edit, start..end);
+        let whole = start..end.max(start);
+        let _range = self.take(whole.clone()).await;
+        clear(edit, ZVOL_OBJECT, whole.clone()).await?;
+        self.note_cleared(edit, whole);
         Ok(())
     }
 
@@ -161,7 +157,7 @@ impl VolumeWriter {
     #[boxed]
     pub async fn write_zeros(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
         self.check_range(range.start, range.end.saturating_sub(range.start))?;
-        let _alone = self.parts.write().await;
+        let _range = self.take(range.clone()).await;
         clear(edit, ZVOL_OBJECT, range.clone()).await?;
         self.note_cleared(edit, range);
         Ok(())
@@ -174,7 +170,7 @@ impl VolumeWriter {
     #[boxed]
     pub async fn resize(&self, edit: &Edit, size_bytes: u64) -> Result<()> {
         check_size(size_bytes, self.block_bytes)?;
-        let _alone = self.parts.write().await;
+        let _all = self.ranges.take(0..u64::MAX, Share::Alone).await;
         // No record describes a resize, and this comes first: a concurrent commit must not look for truncated
         // data.
         self.dataset.log().inspect(|log| {
@@ -194,6 +190,19 @@ impl VolumeWriter {
     #[boxed]
     pub async fn commit(&self) -> Result<()> {
         Ok(self.dataset.commit(Some(ZVOL_OBJECT)).await?)
+    }
+
+    /// Whether each change is to be committed before it is reported as done (`sync=always`).
+    pub fn is_sync_always(&self) -> bool {
+        self.dataset.log().is_some_and(cenote_engine::Log::is_always)
+    }
+
+    /// Takes a range to change it: beside others if it is of whole blocks.
+    async fn take(&self, range: Range<u64>) -> Taken<'_> {
+        let start = range.start / self.block_bytes * self.block_bytes;
+        let end = range.end.next_multiple_of(self.block_bytes);
+        let share = if (start..end) == range { Share::Side } else { Share::Alone };
+        self.ranges.take(start..end, share).await
     }
 
     fn note_cleared(&self, edit: &Edit, range: Range<u64>) {

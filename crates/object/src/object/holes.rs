@@ -4,6 +4,8 @@
 //! equals its fan-out has none. So a search steps over regions rather than blocks. What lies under an
 //! indirect block that can't be read is a region too.
 
+use std::ops::Range;
+
 use cenote_boxed::boxed;
 use cenote_format::units::BlockId;
 
@@ -56,6 +58,30 @@ impl Object {
             }
         }
         Ok(self.capacity_bytes().max(offset_bytes))
+    }
+
+    /// Whether there is data at the start of a range of bytes, and where that ends: at the latest with the
+    /// range, behind which nothing is looked at.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    #[boxed]
+    pub async fn extent(&self, range: Range<u64>) -> Result<(bool, u64)> {
+        let size = self.block_bytes().max(1);
+        let (mut block, mut answer) = (range.start / size, None);
+        while block.saturating_mul(size) < range.end {
+            let region = self.region(block).await;
+            let is_data = match region.kind {
+                RegionKind::Unreadable(error) => return Err(error),
+                RegionKind::Data => true,
+                RegionKind::Hole => false,
+            };
+            if *answer.get_or_insert(is_data) != is_data {
+                break;
+            }
+            block = region.end;
+        }
+        Ok((answer.unwrap_or(false), block.saturating_mul(size).min(range.end)))
     }
 
     /// The first block at or after `from` that is not a hole.

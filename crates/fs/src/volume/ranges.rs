@@ -1,0 +1,103 @@
+//! Ranges of a volume that are being changed.
+//!
+//! Idea: whole blocks are simply replaced, so those who write them get along with each other. Whoever changes
+//! a part of a block reads it first, and must have it alone until the new block is in place. So a range is
+//! taken shared for whole blocks and alone otherwise, and only ranges that meet wait for each other.
+//!
+//! Locking: the list is locked for one look, never across an await. A task holds at most one range.
+//!
+//! Source: OpenZFS's `zfs_rlock.c` serves the same purpose; the mechanism is our own.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What is taken now, and who waits for some of it.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    taken: Mutex<Vec<(Range<u64>, Share)>>,
+    given_back: Notify,
+}
+
+/// How a range is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Beside others who replace whole blocks.
+    Side,
+    /// By nobody else.
+    Alone,
+}
+
+/// A range that is taken until this is dropped.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    ranges: &'a Ranges,
+    range: Range<u64>,
+    share: Share,
+}
+
+impl Ranges {
+    /// Takes a range as soon as nobody has a part of it who does not get along with this.
+    pub(super) async fn take(&self, range: Range<u64>, share: Share) -> Taken<'_> {
+        loop {
+            // Before the look, so that nothing given back in between is missed.
+            let given_back = self.given_back.notified();
+            let mut given_back = std::pin::pin!(given_back);
+            given_back.as_mut().enable();
+            {
+                let mut taken = self.taken.lock();
+                let meets = |(other, theirs): &(Range<u64>, Share)| {
+                    let apart = other.end <= range.start || range.end <= other.start;
+                    !apart && (share == Share::Alone || *theirs == Share::Alone)
+                };
+                if !taken.iter().any(meets) {
+                    taken.push((range.clone(), share));
+                    return Taken { ranges: self, range, share };
+                }
+            }
+            given_back.await;
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.ranges.taken.lock();
+        let is_this = |other: &(Range<u64>, Share)| other.0 == self.range && other.1 == self.share;
+        if let Some(index) = taken.iter().position(is_this) {
+            taken.swap_remove(index);
+        }
+        drop(taken);
+        self.ranges.given_back.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn only_ranges_that_meet_wait() {
+        let ranges = Ranges::default();
+        let now = |range, share| ranges.take(range, share).now_or_never();
+        let part = now(0..10, Share::Alone).unwrap();
+        assert!(now(9..12, Share::Side).is_none() && now(0..1, Share::Alone).is_none());
+        let beside = [now(10..20, Share::Side).unwrap(), now(15..30, Share::Side).unwrap()];
+        assert!(now(29..31, Share::Alone).is_none());
+        drop(beside);
+        drop(part);
+        assert!(now(0..31, Share::Alone).is_some());
+    }
+
+    #[test]
+    fn who_waits_hears_of_what_is_given_back() {
+        let ranges = Ranges::default();
+        let first = ranges.take(0..10, Share::Alone).now_or_never().unwrap();
+        let mut second = Box::pin(ranges.take(5..6, Share::Side));
+        assert!((&mut second).now_or_never().is_none());
+        drop(first);
+        assert!(second.now_or_never().is_some());
+    }
+}
