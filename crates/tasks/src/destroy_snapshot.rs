@@ -77,6 +77,9 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
     done
 }
 
+/// Deadlists opened before they are needed: enough for the tasks that open them to be done by then.
+const OPENED_AHEAD: usize = 4;
+
 /// A snapshot that is to go. There may be tens of thousands: no more is kept of each.
 struct Found<'a> {
     id: ObjectId,
@@ -85,7 +88,11 @@ struct Found<'a> {
 }
 
 async fn destroy_found(context: &mut SyncContext, snapshots: &[Found<'_>]) -> Result<()> {
+    let mut to_come = snapshots.iter().skip(OPENED_AHEAD);
     for &Found { id, name, is_used } in snapshots {
+        if let Some(later) = to_come.next() {
+            context.expect_deadlist(context.dataset_phys(later.id).await?.deadlist);
+        }
         if !is_used {
             remove_snapshot(context, id, name).await?;
             continue;
