@@ -2,23 +2,29 @@
 //!
 //! ```text
 //!   kernel --FUSE--> files (Vfs over one dataset, its snapshots below .zfs) --> FsWriter --> Engine
+//!   hosts  --NBD---> volumes (a disk over one dataset) --> VolumeWriter --> Engine
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile),
-//! [`memory`] (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it).
+//! [`memory`] (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it). For volumes: [`volumes`]
+//! (a dataset as a disk), [`nbd`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
 pub mod events;
 pub mod files;
 pub mod kstat;
+pub mod listen;
 pub mod memory;
 pub mod mount;
 pub mod mounts;
+pub mod nbd;
 pub mod pools;
 pub mod socket;
+pub mod tls;
 pub mod tuning;
+pub mod volumes;
 
 pub use files::{Atime, Files, FilesOptions};
 pub use mount::Mount;

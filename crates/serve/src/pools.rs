@@ -32,6 +32,7 @@ use crate::devices::Watched;
 use crate::events::Events;
 use crate::mounts::{Mounts, MountsError};
 use crate::tuning::Tuning;
+use crate::volumes::Clients;
 
 /// A pool that is open.
 pub struct OpenPool {
@@ -41,6 +42,8 @@ pub struct OpenPool {
     pub engine: Engine,
     /// Its mounted file systems.
     pub mounts: Mounts,
+    /// Who uses its volumes.
+    pub clients: Clients,
     /// The files and devices it lies on.
     pub devices: Vec<PathBuf>,
     /// When it was opened.
@@ -111,7 +114,8 @@ impl OpenPool {
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
         let passing = engine.runtime().spawn(keep_passing(engine.weak())).abort_on_drop();
         let at_work = Some([scanning, health, feeding, passing]).into();
-        OpenPool { name: name.into(), engine, mounts, devices, since, at_work, _background }
+        let clients = Clients::default();
+        OpenPool { name: name.into(), engine, mounts, clients, devices, since, at_work, _background }
     }
 
     /// Something has happened to it.
@@ -137,14 +141,20 @@ impl OpenPool {
         Ok(self.engine.close(state).await?)
     }
 
-    /// Unmounts everything and leaves the pool exported.
+    /// Leaves the pool in this state when nobody uses it any more: unmounts everything. `force` takes busy file
+    /// systems out of the tree, and sends clients away.
     ///
     /// # Errors
-    /// A file system is in use (unless `force`); the last txg could not be written.
+    /// A file system or a volume is in use (unless `force`); the last txg could not be written.
     #[boxed]
-    pub async fn export(&self, force: bool) -> Result<(), ExportError> {
+    pub async fn leave(&self, state: PoolState, force: bool) -> Result<(), ExportError> {
+        if let Some(client) = self.clients.list().pop().filter(|_| !force) {
+            let pool = self.name.clone();
+            return Err(ExportError::Served { pool, volume: client.volume, who: client.who });
+        }
         self.mounts.unmount_below(None, force).await?;
-        self.close(PoolState::Exported).await
+        self.clients.send_away().await;
+        self.close(state).await
     }
 }
 
@@ -162,6 +172,8 @@ const DIRTY_FADES: u64 = 16;
 pub enum ExportError {
     #[error(transparent)]
     Mounts(#[from] MountsError),
+    #[error("pool '{pool}' is busy: '{volume}' is used by {who}; -f sends clients away")]
+    Served { pool: String, volume: String, who: String },
     #[error(transparent)]
     Dataset(#[from] DatasetError),
 }

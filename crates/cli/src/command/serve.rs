@@ -13,6 +13,7 @@
 //! replays their logs; stale mounts are taken away when their mount points are used again.
 
 mod config;
+mod doors;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -86,6 +87,16 @@ pub struct Serve {
     /// five eighths]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Serve volumes by NBD at HOST:PORT or unix:PATH; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<String>,
+    /// Folder with server-cert.pem and server-key.pem for network protocols; with ca-cert.pem, clients need
+    /// certificates, too
+    #[arg(long, value_name = "DIR")]
+    pub tls: Option<PathBuf>,
+    /// Serve other machines without TLS
+    #[arg(long)]
+    pub insecure: bool,
     /// How messages are written [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -116,6 +127,7 @@ impl Serve {
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
+        let doors = doors::open(&self).await?;
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
             writeback_cache: self.writeback,
@@ -127,6 +139,7 @@ impl Serve {
         let _memory = session.runtime().spawn(memory).abort_on_drop();
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
+        let doors = doors.let_in(session.runtime(), &pools);
 
         let stop = Cancel::default();
         let commands = Arc::new(Commands {
@@ -148,6 +161,7 @@ impl Serve {
         stop.cancel();
         Listener::wake(&path);
         drop(serving.join());
+        drop(doors);
         // Commands still under way hear of it from their pools; they have a moment to say so.
         if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
             say!("giving the pools back takes longer than usual");

@@ -217,19 +217,13 @@ impl Session {
         Ok(())
     }
 
-    /// Closes an open pool.
-    pub async fn let_go(&self, pool: &OpenPool, state: PoolState) -> Result<(), CliError> {
+    /// Closes an open pool. `force` does not wait for those who use it.
+    pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         whole(async {
             let _turn = pools.turn.lock().await;
             self.note_command(&pool.engine);
-            match state {
-                PoolState::Exported => pool.export(false).await.map_err(not_exported)?,
-                state => {
-                    pool.mounts.unmount_below(None, false).await.map_err(refused)?;
-                    pool.close(state).await.map_err(not_exported)?;
-                }
-            }
+            pool.leave(state, force).await.map_err(not_exported)?;
             pools.remove(&pool.name);
             let destroyed = state == PoolState::Destroyed;
             let class =
@@ -279,7 +273,7 @@ fn refused(error: impl std::fmt::Display) -> CliError {
 
 fn not_exported(error: ExportError) -> CliError {
     match error {
-        ExportError::Mounts(error) => refused(error),
+        error @ (ExportError::Mounts(_) | ExportError::Served { .. }) => refused(error),
         ExportError::Dataset(error) => error.into(),
     }
 }
@@ -292,8 +286,11 @@ async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
 /// Exports all pools at the end of a daemon; what is busy is taken out of the tree.
 pub async fn export_all(pools: &Pools) {
     for pool in pools.all() {
-        let exported = match pool.export(false).await {
-            Err(ExportError::Mounts(_)) => pool.export(true).await,
+        // What is not busy is unmounted in the ordinary way first.
+        let exported = match pool.leave(PoolState::Exported, false).await {
+            Err(ExportError::Mounts(_) | ExportError::Served { .. }) => {
+                pool.leave(PoolState::Exported, true).await
+            }
             done => done,
         };
         if let Err(error) = exported {

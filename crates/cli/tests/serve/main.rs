@@ -17,6 +17,7 @@ mod halves;
 mod inject;
 mod keys;
 mod leaves;
+mod nbd;
 mod passes;
 mod properties;
 mod replace;

@@ -27,6 +27,9 @@ pub struct Config {
     pub readers: Option<u16>,
     pub writeback: Option<bool>,
     pub memory: Option<String>,
+    pub nbd: Option<Vec<String>>,
+    pub tls: Option<PathBuf>,
+    pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
     pub cache_policy: Option<String>,
@@ -70,6 +73,11 @@ impl Config {
         serve.writeback |= self.writeback.unwrap_or(false);
         serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
+        serve.tls = serve.tls.take().or(self.tls);
+        serve.insecure |= self.insecure.unwrap_or(false);
+        if serve.nbd.is_empty() {
+            serve.nbd = self.nbd.unwrap_or_default();
+        }
         common.cache = common.cache.take().or(self.cache);
         if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
             // It was checked when the file was read.
@@ -112,6 +120,9 @@ mod tests {
             readers: Some(_),
             writeback: Some(_),
             memory: Some(_),
+            nbd: Some(_),
+            tls: Some(_),
+            insecure: Some(_),
             log_format: Some(_),
             cache: Some(_),
             cache_policy: Some(_),

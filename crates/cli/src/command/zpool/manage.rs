@@ -18,7 +18,8 @@ use crate::streams::local;
         Example: cenote zpool export -f tank"
 )]
 pub struct Export {
-    /// Take over a pool that another machine has not exported. Make sure that it no longer uses the pool
+    /// Take over a pool that another machine has not exported (make sure that it no longer uses the pool); in
+    /// the daemon, take busy file systems out of the tree and send clients of volumes away
     #[arg(short = 'f')]
     pub force: bool,
     /// All pools found
@@ -37,7 +38,7 @@ pub struct Export {
         Example: cenote zpool destroy tank"
 )]
 pub struct Destroy {
-    /// Accept a pool that another machine has not exported
+    /// Accept a pool that another machine has not exported, or that is busy
     #[arg(short = 'f')]
     pub force: bool,
     /// The pool
@@ -77,7 +78,10 @@ impl Export {
         for found in session.pools_to_change(&self.pools).await? {
             let exported = async {
                 if let Some(pool) = session.held(&found) {
-                    return session.let_go(&pool, PoolState::Exported).await.map(|()| Outcome::Done);
+                    return session
+                        .let_go(&pool, PoolState::Exported, self.force)
+                        .await
+                        .map(|()| Outcome::Done);
                 }
                 if !self.force {
                     session.check_unused(&found)?;
@@ -95,7 +99,7 @@ impl Destroy {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let found = session.find_pool(&self.pool).await?;
         if let Some(pool) = session.held(&found) {
-            return session.let_go(&pool, PoolState::Destroyed).await.map(|()| Outcome::Done);
+            return session.let_go(&pool, PoolState::Destroyed, self.force).await.map(|()| Outcome::Done);
         }
         if !self.force {
             session.check_unused(&found)?;

@@ -1,0 +1,336 @@
+//! Requests and replies, many at once.
+//!
+//! ```text
+//!   reader: header, payload --> permits --> answer: at once if it is in memory, else a task --> queue
+//!   writer: takes all replies that wait, and sends them with one call
+//! ```
+//!
+//! Replies come in whatever order they are done. DISC ends the reading; what was asked before is answered.
+//!
+//! Memory: what requests in flight carry, which permits bound ([`Limits`]). Futures may be dropped: changes
+//! that have begun come to their end in the engine, nobody is told.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use cenote_runtime::Runtime;
+use futures::FutureExt;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+
+use crate::export::{BASE_ALLOCATION, Errno, Export, Extent, Failure};
+use crate::handshake::Chosen;
+use crate::limits::{Limits, Permits};
+use crate::wire::{Command, Replies, ReplyForm, Request, flag, invalid};
+use crate::{Ended, Result, Stream};
+
+/// The largest payload of one request, as clients expect it.
+pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
+/// Extents in one reply.
+const EXTENTS_MAX: usize = 4 << 10;
+/// Pieces sent with one call.
+const PIECES: usize = 64;
+/// Prefetched at once.
+const PREFETCH_BYTES: u64 = 1 << 20;
+
+/// A reply that waits to be sent, and what its request holds.
+struct Waiting {
+    pieces: Vec<Bytes>,
+    _permits: Permits,
+}
+
+/// What all requests of a connection share.
+struct Session {
+    export: Arc<dyn Export>,
+    form: ReplyForm,
+    contexts: Vec<String>,
+}
+
+/// Serves an export until the client ends the connection.
+///
+/// # Errors
+/// The client does not speak the protocol, stalls, or has gone without a word.
+pub async fn transmit(
+    stream: Box<dyn Stream>,
+    chosen: Chosen,
+    runtime: &Runtime,
+    limits: &Limits,
+) -> Result<()> {
+    let Chosen { export, form, contexts, .. } = chosen;
+    let session = Arc::new(Session { export, form, contexts });
+    let (reader, writer) = tokio::io::split(stream);
+    let (queue, waiting) = mpsc::unbounded_channel();
+    let sending = send(writer, waiting, runtime, limits);
+    // The queue closes when the last answer is in it: then the writer ends, too.
+    let receiving = receive(reader, session, queue, runtime, limits);
+    let mut receiving = std::pin::pin!(receiving);
+    let mut sending = std::pin::pin!(sending);
+    tokio::select! {
+        received = &mut receiving => {
+            let sent = sending.await;
+            received.and(sent)
+        }
+        sent = &mut sending => sent,
+    }
+}
+
+async fn receive(
+    mut reader: ReadHalf<Box<dyn Stream>>,
+    session: Arc<Session>,
+    queue: mpsc::UnboundedSender<Waiting>,
+    runtime: &Runtime,
+    limits: &Limits,
+) -> Result<()> {
+    let connection = Limits::connection();
+    let is_extended = session.form == ReplyForm::Extended;
+    let header_bytes = if is_extended { Request::EXTENDED_BYTES } else { Request::BYTES };
+    let mut buffer = BytesMut::with_capacity(64 << 10);
+    loop {
+        while buffer.len() < header_bytes {
+            if reader.read_buf(&mut buffer).await? == 0 {
+                return match buffer.is_empty() {
+                    true => Ok(()),
+                    false => Err(Ended::Protocol("a request is cut short")),
+                };
+            }
+        }
+        let request = Request::decode(&buffer[..header_bytes], is_extended);
+        let request = request.ok_or(Ended::Protocol("a request has the wrong magic"))?;
+        buffer.advance(header_bytes);
+        let payload_bytes = request.payload_bytes(is_extended);
+        if payload_bytes > MAX_PAYLOAD_BYTES.into() {
+            return Err(Ended::Protocol("a payload is larger than what was agreed"));
+        }
+        if request.command == Command::Disconnect {
+            return Ok(());
+        }
+        let carried = match request.command {
+            Command::Read => request.len.min(MAX_PAYLOAD_BYTES.into()),
+            _ => payload_bytes,
+        };
+        let Some(permits) = limits.take(&connection, carried as u32).await else { return Ok(()) };
+        let payload = async { payload(&mut reader, &mut buffer, payload_bytes as usize).await };
+        let payload = runtime.timeout(limits.patience, payload).await.unwrap_or(Err(Ended::Stalled))?;
+        let (session, queue) = (session.clone(), queue.clone());
+        let mut answering = Box::pin(async move {
+            let pieces = session.answer(&request, payload).await;
+            // Nobody listens any more: the connection is ending.
+            queue.send(Waiting { pieces, _permits: permits }).ok();
+        });
+        // What is in memory is answered here, without a task.
+        if futures::poll!(&mut answering).is_pending() {
+            runtime.spawn(answering).detach();
+        }
+    }
+}
+
+/// The next bytes: what is in the buffer already, then the rest straight to where it stays.
+async fn payload(reader: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut, len: usize) -> Result<Bytes> {
+    if len <= buffer.len() {
+        return Ok(buffer.split_to(len).freeze());
+    }
+    let mut whole = BytesMut::with_capacity(len);
+    whole.extend_from_slice(buffer);
+    buffer.clear();
+    let mut rest = reader.take((len - whole.len()) as u64);
+    while whole.len() < len {
+        if rest.read_buf(&mut whole).await? == 0 {
+            return Err(Ended::Protocol("a payload is cut short"));
+        }
+    }
+    Ok(whole.freeze())
+}
+
+async fn send(
+    mut writer: WriteHalf<Box<dyn Stream>>,
+    mut waiting: mpsc::UnboundedReceiver<Waiting>,
+    runtime: &Runtime,
+    limits: &Limits,
+) -> Result<()> {
+    let mut replies = Vec::with_capacity(PIECES);
+    while waiting.recv_many(&mut replies, PIECES).await > 0 {
+        let mut pieces: Vec<Bytes> = replies.iter_mut().flat_map(|reply| reply.pieces.drain(..)).collect();
+        let sending = write_pieces(&mut writer, &mut pieces);
+        runtime.timeout(limits.patience, sending).await.unwrap_or(Err(Ended::Stalled))?;
+        replies.clear();
+    }
+    writer.shutdown().await.ok();
+    Ok(())
+}
+
+async fn write_pieces(writer: &mut (impl AsyncWrite + Unpin), pieces: &mut [Bytes]) -> Result<()> {
+    let mut first = 0;
+    while first < pieces.len() {
+        let slices: Vec<IoSlice<'_>> =
+            pieces[first..].iter().take(PIECES).map(|piece| IoSlice::new(piece)).collect();
+        let mut written = writer.write_vectored(&slices).await?;
+        if written == 0 && slices.iter().any(|slice| !slice.is_empty()) {
+            return Err(Ended::Io(std::io::ErrorKind::WriteZero.into()));
+        }
+        while first < pieces.len() && written >= pieces[first].len() {
+            written -= pieces[first].len();
+            first += 1;
+        }
+        if written > 0 {
+            pieces[first].advance(written);
+        }
+    }
+    Ok(writer.flush().await?)
+}
+
+impl Session {
+    async fn answer(&self, request: &Request, payload: Bytes) -> Vec<Bytes> {
+        let mut replies = Replies::to(self.form, request);
+        // A panic in the engine must not take the connection with it, nor leave the client without a reply.
+        let answered = std::panic::AssertUnwindSafe(self.work(request, payload, &mut replies)).catch_unwind();
+        match answered.await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => replies.failed(&failure),
+            Err(_) => replies.failed(&Failure::new(Errno::Io, "the server failed at this request")),
+        }
+        replies.pieces()
+    }
+
+    async fn work(
+        &self,
+        request: &Request,
+        payload: Bytes,
+        replies: &mut Replies,
+    ) -> std::result::Result<(), Failure> {
+        let export = &*self.export;
+        let is_change = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
+        if is_change && export.is_read_only() {
+            return Err(Failure::new(Errno::Perm, "the export is read-only"));
+        }
+        match request.command {
+            Command::Read => return self.read(request, replies).await,
+            Command::BlockStatus => return self.block_status(request, replies).await,
+            Command::Flush => export.flush().await?,
+            Command::Unknown | Command::Disconnect => {
+                return Err(Failure::new(Errno::NotSupported, "this server does not know the command"));
+            }
+            Command::Write => {
+                let is_whole = payload.len() as u64 == request.len;
+                let range = if is_whole { self.range(request)? } else { return Err(invalid("no payload")) };
+                if !range.is_empty() {
+                    export.write(range.start, payload).await?;
+                }
+            }
+            Command::Trim | Command::WriteZeroes | Command::Cache => {
+                let range = self.range(request)?;
+                match request.command {
+                    _ if range.is_empty() => {}
+                    Command::Trim => export.trim(range).await?,
+                    Command::WriteZeroes => export.zero(range).await?,
+                    _ => self.prefetch(range).await?,
+                }
+            }
+        }
+        if is_change && request.flags & flag::FUA != 0 {
+            export.flush().await?;
+        }
+        replies.done();
+        Ok(())
+    }
+
+    /// The range of a request, if it lies within the export.
+    fn range(&self, request: &Request) -> std::result::Result<Range<u64>, Failure> {
+        let end = request.offset.checked_add(request.len).filter(|&end| end <= self.export.size_bytes());
+        match (end, request.command) {
+            (Some(end), _) => Ok(request.offset..end),
+            (None, Command::Write | Command::WriteZeroes) => {
+                Err(Failure::new(Errno::NoSpace, "beyond the end of the export"))
+            }
+            (None, _) => Err(invalid("beyond the end of the export")),
+        }
+    }
+
+    async fn prefetch(&self, range: Range<u64>) -> std::result::Result<(), Failure> {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + PREFETCH_BYTES);
+            self.export.prefetch(at..end).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, request: &Request, replies: &mut Replies) -> std::result::Result<(), Failure> {
+        let range = self.range(request)?;
+        if request.len > MAX_PAYLOAD_BYTES.into() {
+            return Err(Failure::new(Errno::Overflow, "more than what was agreed for one request"));
+        }
+        if range.is_empty() {
+            replies.data(range.start, Bytes::new(), true);
+            return Ok(());
+        }
+        let is_whole = self.form == ReplyForm::Simple || request.flags & flag::DF != 0;
+        if is_whole || request.len <= self.export.block_bytes().into() {
+            replies.data(range.start, self.export.read(range).await?, true);
+            return Ok(());
+        }
+        // All is read before anything is answered, so that an error is the only reply.
+        let mut parts = Vec::new();
+        for (part, flags) in self.extents(BASE_ALLOCATION, range.clone()).await? {
+            let is_hole = flags & Extent::ZERO != 0;
+            parts.push((part.clone(), if is_hole { None } else { Some(self.export.read(part).await?) }));
+        }
+        for (part, data) in parts {
+            let is_last = part.end == range.end;
+            match data {
+                Some(data) => replies.data(part.start, data, is_last),
+                None => replies.hole(part.start, (part.end - part.start) as u32, is_last),
+            }
+        }
+        Ok(())
+    }
+
+    /// All extents of a range that is not too long to have too many.
+    async fn extents(
+        &self,
+        context: &str,
+        range: Range<u64>,
+    ) -> std::result::Result<Vec<(Range<u64>, u32)>, Failure> {
+        let (mut at, mut all) = (range.start, Vec::new());
+        while at < range.end {
+            let more = self.export.extents(context, at..range.end, EXTENTS_MAX).await?;
+            let before = at;
+            for extent in more {
+                let end = range.end.min(at + extent.len_bytes);
+                all.push((at..end, extent.flags));
+                at = end;
+            }
+            if at == before {
+                return Err(Failure::new(Errno::Io, "the export does not say what it holds there"));
+            }
+        }
+        Ok(all)
+    }
+
+    async fn block_status(
+        &self,
+        request: &Request,
+        replies: &mut Replies,
+    ) -> std::result::Result<(), Failure> {
+        let range = self.range(request)?;
+        if self.contexts.is_empty() || range.is_empty() || request.flags & flag::PAYLOAD_LEN != 0 {
+            return Err(invalid("block status needs a context that was agreed on, and a range"));
+        }
+        let most = if request.flags & flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
+        let mut all = Vec::with_capacity(self.contexts.len());
+        for context in &self.contexts {
+            let mut extents = self.export.extents(context, range.clone(), most).await?;
+            extents.truncate(most);
+            if extents.is_empty() {
+                return Err(Failure::new(Errno::Io, "the export does not say what it holds there"));
+            }
+            all.push(extents);
+        }
+        for (id, extents) in all.iter().enumerate() {
+            replies.status(id as u32, extents, id + 1 == all.len());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Where clients of network protocols come in.
+//!
+//! ```text
+//!   Place: address, or unix:PATH --> Door, bound --> each connection: a task, until the daemon ends
+//! ```
+//!
+//! A place beyond this machine is bound only if what is served there is safe, which the caller says. Sockets in
+//! the file system are for the daemon's user and root.
+//!
+//! Memory: connections are counted; those beyond the most are closed at once.
+
+use std::fs::Permissions;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_nbd::Stream;
+use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+/// Connections at a time, at all doors of a protocol together.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// Wait after an accept that failed: this process may have too many files open.
+const BREATHER: Duration = Duration::from_millis(100);
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Address and port.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// Reads what an administrator typed: `HOST:PORT`, `HOST` or `:PORT` as numbers, or `unix:PATH`.
+    ///
+    /// # Errors
+    /// It is none of these; the text says what is wanted.
+    pub fn parse(typed: &str, port: u16) -> Result<Place, String> {
+        if let Some(path) = typed.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("unix: needs a path".into())
+            } else {
+                Ok(Place::Unix(path.into()))
+            };
+        }
+        let host = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
+        if let Ok(host) = IpAddr::from_str(host) {
+            return Ok(Place::Tcp(SocketAddr::new(host, port)));
+        }
+        if let Some(port) = typed.strip_prefix(':').and_then(|port| port.parse().ok()) {
+            return Ok(Place::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)));
+        }
+        match typed.strip_prefix("localhost") {
+            Some("") => return Ok(Place::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))),
+            Some(rest) if rest.starts_with(':') => return Place::parse(rest, port),
+            _ => {}
+        }
+        let wanted = "is no address: 127.0.0.1:10809, [::1]:10809, :10809 or unix:/run/some.sock";
+        typed.parse().map(Place::Tcp).map_err(|_| format!("'{typed}' {wanted}"))
+    }
+
+    /// Whether only programs of this machine get there.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Place::Tcp(address) => address.ip().is_loopback(),
+            Place::Unix(_) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Tcp(address) => write!(f, "{address}"),
+            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A place where clients come in.
+pub struct Door {
+    listener: Listener,
+    /// Where it is; with the port that the system chose, if it was 0.
+    pub place: Place,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// What is done with a connection: the stream, and who is at its other end.
+pub type Serve = dyn Fn(Box<dyn Stream>, String) -> BoxFuture<'static, ()> + Send + Sync;
+
+impl Door {
+    /// Opens a door. What a dead process left of a socket is taken away.
+    ///
+    /// # Errors
+    /// The place is in use, or not this machine's.
+    pub async fn open(place: &Place) -> io::Result<Door> {
+        match place {
+            Place::Tcp(address) => {
+                let listener = TcpListener::bind(address).await?;
+                let place = Place::Tcp(listener.local_addr()?);
+                Ok(Door { listener: Listener::Tcp(listener), place })
+            }
+            Place::Unix(path) => {
+                remove_dead(path);
+                let listener = UnixListener::bind(path)?;
+                std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                Ok(Door { listener: Listener::Unix(listener), place: place.clone() })
+            }
+        }
+    }
+
+    /// What takes its socket away, if it has one.
+    pub fn socket_file(&self) -> SocketFile {
+        SocketFile(self.place.clone())
+    }
+
+    /// Lets clients in until this is dropped; those who are in stay.
+    pub async fn let_in(self, runtime: Runtime, connections: Arc<Semaphore>, serve: Arc<Serve>) {
+        loop {
+            let (stream, who) = match self.accept().await {
+                Ok(come) => come,
+                Err(_) => {
+                    runtime.sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            // Beyond the most, the door is shut in the client's face.
+            let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+            let serving = serve(stream, who);
+            runtime
+                .spawn(async move {
+                    serving.await;
+                    drop(permit);
+                })
+                .detach();
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+        match &self.listener {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((Box::new(stream), address.to_string()))
+            }
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                let who = process.map_or_else(|| "a local process".into(), |pid| format!("process {pid}"));
+                Ok((Box::new(stream), who))
+            }
+        }
+    }
+}
+
+/// Takes the socket of a place in the file system away when it is dropped.
+pub struct SocketFile(Place);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Place::Unix(path) = &self.0 {
+            std::fs::remove_file(path).ok();
+        }
+    }
+}
+
+/// Takes away a socket at which nobody listens.
+fn remove_dead(path: &Path) {
+    if matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_typed() {
+        let tcp = |typed: &str| Place::parse(typed, 10809).unwrap().to_string();
+        assert_eq!(tcp("127.0.0.1"), "127.0.0.1:10809");
+        assert_eq!(tcp(":7"), "127.0.0.1:7");
+        assert_eq!(tcp("localhost"), "127.0.0.1:10809");
+        assert_eq!(tcp("localhost:9"), "127.0.0.1:9");
+        assert_eq!(tcp("[::1]"), "[::1]:10809");
+        assert_eq!(tcp("[::]:5"), "[::]:5");
+        assert_eq!(tcp("unix:/run/x"), "unix:/run/x");
+        assert!(Place::parse("0.0.0.0", 1).is_ok_and(|place| !place.is_local()));
+        assert!(Place::parse("::1", 1).is_ok_and(|place| place.is_local()));
+        assert!(Place::parse("nonsense", 1).is_err() && Place::parse("unix:", 1).is_err());
+    }
+}

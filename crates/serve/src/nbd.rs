@@ -1,0 +1,248 @@
+//! Volumes served by NBD: every volume under its dataset's name, snapshots as `POOL/VOLUME@SNAPSHOT`.
+//!
+//! ```text
+//!   listener --> connection --(TLS)--> handshake --> ServedVolume, until the client or the pool goes
+//! ```
+//!
+//! Idea: this is all that `cenote-nbd` must know of volumes. Contexts of our own: `cenote:changed-since=SNAPSHOT`
+//! has 1 where a volume, or a later snapshot, may differ from an earlier snapshot.
+//!
+//! A client beyond this machine is served through TLS only, unless the administrator says otherwise.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_format::units::Txg;
+use cenote_fs::{FsError, Refusal};
+use cenote_nbd::export::BASE_ALLOCATION;
+use cenote_nbd::{Ended, Errno, Export, Exports, Extent, Failure, Handshake, Limits, Listed, Offer, Stream};
+use cenote_nbd::{handshake, transmit};
+use cenote_object::DatasetError;
+use cenote_runtime::Runtime;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::cancel::Cancel;
+use crate::pools::Pools;
+use crate::volumes::{ServedVolume, Unserved, list};
+
+/// What asks for changes since a snapshot.
+const CHANGED_SINCE: &str = "cenote:changed-since=";
+
+/// Wraps a connection in TLS.
+pub trait StartTls: Send + Sync {
+    /// The connection, as soon as both sides trust it.
+    fn start(&self, stream: Box<dyn Stream>) -> BoxFuture<'_, std::io::Result<Box<dyn Stream>>>;
+}
+
+/// How volumes are served by NBD.
+pub struct NbdServer {
+    /// The pools.
+    pub pools: Arc<Pools>,
+    /// What clients may take.
+    pub limits: Limits,
+    /// TLS, if there is a certificate.
+    pub tls: Option<Arc<dyn StartTls>>,
+}
+
+impl NbdServer {
+    /// Serves one client to the end of its connection. `who` says where it is.
+    ///
+    /// # Errors
+    /// It does not speak the protocol, stalls, or has gone without a word.
+    pub async fn serve(
+        &self,
+        runtime: &Runtime,
+        mut stream: Box<dyn Stream>,
+        who: &str,
+    ) -> Result<(), Ended> {
+        let cancel = Cancel::default();
+        let exports = Served { pools: self.pools.clone(), who: format!("NBD {who}"), cancel: cancel.clone() };
+        let work = async {
+            let mut offer = if self.tls.is_some() { Offer::OnlyTls } else { Offer::Plain };
+            loop {
+                match Handshake::new(&mut *stream, &exports, offer).run(runtime, &self.limits).await? {
+                    handshake::Outcome::Left => return Ok(()),
+                    handshake::Outcome::Chosen(chosen) => {
+                        return transmit(stream, chosen, runtime, &self.limits).await;
+                    }
+                    handshake::Outcome::StartTls => {
+                        let Some(tls) = &self.tls else { return Ok(()) };
+                        let started = runtime.timeout(self.limits.patience, tls.start(stream)).await;
+                        stream = started.unwrap_or(Err(std::io::ErrorKind::TimedOut.into()))?;
+                        offer = Offer::WithinTls;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(()),
+            done = work => done,
+        }
+    }
+}
+
+/// All volumes, for one client.
+struct Served {
+    pools: Arc<Pools>,
+    who: String,
+    cancel: Cancel,
+}
+
+impl Exports for Served {
+    fn list(&self) -> BoxFuture<'_, Vec<Listed>> {
+        let listed = async {
+            let all = list(&self.pools).await.unwrap_or_default();
+            let describe = |is_read_only| if is_read_only { "volume, read-only" } else { "volume" };
+            all.into_iter()
+                .map(|volume| Listed { description: describe(volume.is_read_only).into(), name: volume.name })
+                .collect()
+        };
+        listed.boxed()
+    }
+
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Export>, Failure>> {
+        let opened = async move {
+            let only;
+            let name = match name {
+                "" => {
+                    only = self.only().await?;
+                    &only
+                }
+                name => name,
+            };
+            let volume = ServedVolume::open(&self.pools, name, &self.who, &self.cancel).await;
+            let volume = volume.map_err(|error| refused(&error))?;
+            Ok(Arc::new(NbdVolume(volume)) as Arc<dyn Export>)
+        };
+        opened.boxed()
+    }
+}
+
+impl Served {
+    /// The default export: the one volume that there is.
+    async fn only(&self) -> Result<String, Failure> {
+        let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
+        match &all[..] {
+            [only] => Ok(only.name.clone()),
+            _ => Err(Failure::new(Errno::Invalid, "name a volume: POOL/VOLUME, or POOL/VOLUME@SNAPSHOT")),
+        }
+    }
+}
+
+struct NbdVolume(ServedVolume);
+
+impl Export for NbdVolume {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.0.block_bytes().try_into().unwrap_or(u32::MAX)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.is_read_only()
+    }
+
+    fn description(&self) -> String {
+        format!("{} of a Cenote pool", self.0.name())
+    }
+
+    fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, Failure>> {
+        self.0.read(range).map(|done| done.map_err(|error| failure(&error))).boxed()
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), Failure>> {
+        self.0.write(offset, data).map(|done| done.map_err(|error| failure(&error))).boxed()
+    }
+
+    fn zero(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
+        self.0.zero(range).map(|done| done.map_err(|error| failure(&error))).boxed()
+    }
+
+    fn trim(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
+        self.0.discard(range).map(|done| done.map_err(|error| failure(&error))).boxed()
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        self.0.flush().map(|done| done.map_err(|error| failure(&error))).boxed()
+    }
+
+    fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
+        // What is read stays in the cache.
+        self.0.read(range).map(|done| done.map(drop).map_err(|error| failure(&error))).boxed()
+    }
+
+    fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
+        let known = async move {
+            let Some(snapshot) = query.strip_prefix(CHANGED_SINCE) else { return Vec::new() };
+            match self.0.snapshot_txg(snapshot).await {
+                Ok(Some(_)) => vec![query.to_owned()],
+                _ => Vec::new(),
+            }
+        };
+        known.boxed()
+    }
+
+    fn extents<'a>(
+        &'a self,
+        context: &'a str,
+        range: Range<u64>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Extent>, Failure>> {
+        let found = async move {
+            let since = self.since(context).await?;
+            let (mut at, mut found) = (range.start, Vec::new());
+            while at < range.end && found.len() < most {
+                let (flags, end) = match since {
+                    None => {
+                        let (is_data, end) = self.0.extent(at..range.end).await?;
+                        (if is_data { 0 } else { Extent::HOLE | Extent::ZERO }, end)
+                    }
+                    Some(txg) => {
+                        let (has_changed, end) = self.0.changed_since(txg, at..range.end).await?;
+                        (has_changed.into(), end)
+                    }
+                };
+                found.push(Extent { len_bytes: end - at, flags });
+                at = end;
+            }
+            Ok::<_, FsError>(found)
+        };
+        found.map(|found| found.map_err(|error| failure(&error))).boxed()
+    }
+}
+
+impl NbdVolume {
+    /// The txg that a context asks about; none: it asks where data is.
+    async fn since(&self, context: &str) -> Result<Option<Txg>, FsError> {
+        let Some(snapshot) = context.strip_prefix(CHANGED_SINCE) else {
+            debug_assert_eq!(context, BASE_ALLOCATION);
+            return Ok(None);
+        };
+        let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.0.name()).into() };
+        Ok(Some(self.0.snapshot_txg(snapshot).await?.ok_or_else(gone)?))
+    }
+}
+
+fn refused(error: &Unserved) -> Failure {
+    let errno = match error {
+        Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,
+        Unserved::Unknown { .. } | Unserved::Kind { .. } => Errno::Invalid,
+        _ => Errno::Io,
+    };
+    Failure::new(errno, error.to_string())
+}
+
+fn failure(error: &FsError) -> Failure {
+    let errno = match error {
+        FsError::Dataset(DatasetError::NoSpace { .. } | DatasetError::OverQuota { .. }) => Errno::NoSpace,
+        FsError::Dataset(DatasetError::Stopped { .. }) => Errno::Shutdown,
+        error if error.refusal() == Some(Refusal::NoSpace) => Errno::NoSpace,
+        _ => Errno::Io,
+    };
+    Failure::new(errno, error.to_string())
+}

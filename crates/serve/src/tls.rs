@@ -1,0 +1,81 @@
+//! TLS for those who serve: certificates from a folder, with the file names that QEMU and nbdkit use.
+//!
+//! ```text
+//!   server-cert.pem  the server's certificate, and those between it and its authority
+//!   server-key.pem   its key
+//!   ca-cert.pem      if it is there: clients must have a certificate of this authority
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cenote_nbd::Stream;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio_rustls::TlsAcceptor;
+
+use crate::nbd::StartTls;
+
+/// Certificates, ready to be shown to clients.
+pub struct Tls(TlsAcceptor);
+
+/// What is wrong with a folder of certificates.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {why}")]
+pub struct BadCertificates {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Tls {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// A file is missing or damaged; key and certificate do not belong together.
+    pub fn load(dir: &Path) -> Result<Tls, BadCertificates> {
+        let bad =
+            |name: &str, why: String| BadCertificates { file: dir.join(name).display().to_string(), why };
+        let certificates = |name: &str| -> Result<Vec<CertificateDer<'static>>, BadCertificates> {
+            let read = CertificateDer::pem_file_iter(dir.join(name)).and_then(Iterator::collect);
+            let all: Vec<_> = read.map_err(|error| bad(name, error.to_string()))?;
+            if all.is_empty() { Err(bad(name, "has no certificate".into())) } else { Ok(all) }
+        };
+        const CERT: &str = "server-cert.pem";
+        const KEY: &str = "server-key.pem";
+        const CA: &str = "ca-cert.pem";
+        let chain = certificates(CERT)?;
+        let key = PrivateKeyDer::from_pem_file(dir.join(KEY)).map_err(|e| bad(KEY, e.to_string()))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad(CERT, error.to_string()))?;
+        let builder = if dir.join(CA).exists() {
+            let mut roots = RootCertStore::empty();
+            for root in certificates(CA)? {
+                roots.add(root).map_err(|error| bad(CA, error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| bad(CA, error.to_string()))?)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let config = builder.with_single_cert(chain, key).map_err(|error| bad(KEY, error.to_string()))?;
+        Ok(Tls(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+impl StartTls for Tls {
+    fn start(&self, stream: Box<dyn Stream>) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+        let started = async { Ok(Box::new(self.0.accept(stream).await?) as Box<dyn Stream>) };
+        started.boxed()
+    }
+}

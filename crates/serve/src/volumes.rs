@@ -1,0 +1,393 @@
+//! Volumes of open pools, as disks for those who serve them over a network.
+//!
+//! ```text
+//!   name --> pool, dataset --> head: VolumeWriter, shared with commands    } ServedVolume
+//!                          --> snapshot, or readonly=on: a view            }
+//! ```
+//!
+//! Idea: who uses a volume is written down with its pool ([`Clients`]), so that an export can say who is in its
+//! way, or ask them to go. Which volumes are served is a matter of their properties, and moves with the pool:
+//! `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
+//! [`SERVE_PROPERTY`] says `off` or `ro`.
+//!
+//! Locking: the table of clients is locked for one look or change. A served volume may be used by any number of
+//! tasks at once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_boxed::boxed;
+use cenote_dataset::{Dataset, KeyStatus, Mos};
+use cenote_engine::{Engine, Need};
+use cenote_format::objset::ObjsetType;
+use cenote_format::units::Txg;
+use cenote_fs::{FsError, Volume, VolumeWriter};
+use cenote_object::DatasetError;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cancel::Cancel;
+use crate::pools::{OpenPool, Pools};
+
+/// The user property that says how a volume is served: `off`, `ro`, or `on`, which is the default.
+pub const SERVE_PROPERTY: &str = "org.cenote:serve";
+
+/// Zeroed in one txg; a longer range is zeroed bit by bit.
+const ZERO_BYTES: u64 = 1 << 30;
+/// What zeroing writes at most: two blocks at its edges, and metadata.
+const ZERO_NEED_BYTES: u64 = 1 << 20;
+
+/// Why a volume is not served.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum Unserved {
+    #[error("there is no volume '{name}'")]
+    Unknown { name: String },
+    #[error("'{name}' is not a volume")]
+    Kind { name: String },
+    #[error("'{name}' is not served: {why}")]
+    Hidden { name: String, why: String },
+    #[error("the key of '{name}' is not loaded")]
+    Key { name: String },
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    #[error(transparent)]
+    Volume(#[from] FsError),
+}
+
+/// A volume that clients may see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its name, with that of the snapshot.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Clients can't change it.
+    pub is_read_only: bool,
+}
+
+/// Who uses a volume.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The volume.
+    pub volume: String,
+    /// The protocol and where the client is: `NBD 192.0.2.7:40312`.
+    pub who: String,
+    /// Asks the client to go.
+    pub cancel: Cancel,
+}
+
+/// Who uses which volumes of a pool.
+#[derive(Debug, Default)]
+pub struct Clients {
+    table: Mutex<BTreeMap<u64, Client>>,
+    next: AtomicU64,
+    changed: Notify,
+}
+
+/// A client is written down while this is there.
+struct Noted {
+    pool: Arc<OpenPool>,
+    id: u64,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.pool.clients.table.lock().remove(&self.id);
+        self.pool.clients.changed.notify_waiters();
+    }
+}
+
+impl Clients {
+    /// All of them.
+    pub fn list(&self) -> Vec<Client> {
+        self.table.lock().values().cloned().collect()
+    }
+
+    /// Asks all to go, and waits until they have gone.
+    #[boxed]
+    pub async fn send_away(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let left = self.list();
+            if left.is_empty() {
+                return;
+            }
+            left.iter().for_each(|client| client.cancel.cancel());
+            changed.await;
+        }
+    }
+}
+
+/// A volume in use by a client.
+pub struct ServedVolume {
+    kind: Kind,
+    name: String,
+    // Last, so that all else is given back when the client is struck off.
+    noted: Noted,
+}
+
+enum Kind {
+    Head(Engine, Arc<VolumeWriter>),
+    Fixed(Volume),
+}
+
+impl ServedVolume {
+    /// Opens a volume for a client.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is not served.
+    #[boxed]
+    pub async fn open(
+        pools: &Pools,
+        name: &str,
+        who: &str,
+        cancel: &Cancel,
+    ) -> Result<ServedVolume, Unserved> {
+        let unknown = || Unserved::Unknown { name: name.into() };
+        let pool = pools.get(name.split(['/', '@']).next().unwrap_or_default()).ok_or_else(unknown)?;
+        // Written down first: an export that comes now waits, or is refused.
+        let id = pool.clients.next.fetch_add(1, Ordering::Relaxed);
+        let client = Client { volume: name.into(), who: who.into(), cancel: cancel.clone() };
+        pool.clients.table.lock().insert(id, client);
+        let noted = Noted { pool: pool.clone(), id };
+        let mos = pool.engine.mos().await?;
+        let dataset = match mos.dataset(name).await {
+            Err(DatasetError::NoDataset { .. }) => return Err(unknown()),
+            found => found?,
+        };
+        let is_read_only = access(&mos, &dataset).await?;
+        let kind = if is_read_only {
+            Kind::Fixed(Volume::open(dataset.objset().await?).await?)
+        } else {
+            Kind::Head(pool.engine.clone(), VolumeWriter::shared(&pool.engine, name).await?)
+        };
+        Ok(ServedVolume { kind, name: name.into(), noted })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size now, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Head(_, writer) => writer.size_bytes(),
+            Kind::Fixed(volume) => volume.size_bytes(),
+        }
+    }
+
+    /// `volblocksize`.
+    pub fn block_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Head(_, writer) => writer.block_bytes(),
+            Kind::Fixed(volume) => volume.block_bytes(),
+        }
+    }
+
+    /// Whether it can't be changed.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.kind, Kind::Fixed(_))
+    }
+
+    async fn view(&self) -> Result<Volume, FsError> {
+        match &self.kind {
+            Kind::Head(_, writer) => writer.view().await,
+            Kind::Fixed(volume) => Ok(volume.clone()),
+        }
+    }
+
+    /// Reads a range, which must lie within it.
+    ///
+    /// # Errors
+    /// A block can't be read.
+    #[boxed]
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, FsError> {
+        self.view().await?.read(range.start, range.end - range.start).await
+    }
+
+    /// Writes at an offset. Durable after [`ServedVolume::flush`], or at once with `sync=always`.
+    ///
+    /// # Errors
+    /// It is read-only or too small; the pool has no room.
+    #[boxed]
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), FsError> {
+        let (engine, writer) = self.writer()?;
+        let (need, volume) = (Need::Write(data.len() as u64), writer.clone());
+        engine
+            .change(writer.live(), need, |edit| async move { volume.write(&edit, offset, data).await })
+            .await?;
+        self.after_change().await
+    }
+
+    /// Makes a range read as zeros, and gives back its whole blocks.
+    ///
+    /// # Errors
+    /// As [`ServedVolume::write`].
+    #[boxed]
+    pub async fn zero(&self, range: Range<u64>) -> Result<(), FsError> {
+        let (engine, writer) = self.writer()?;
+        for part in parts(range, ZERO_BYTES) {
+            let volume = writer.clone();
+            engine
+                .change(writer.live(), Need::Write(ZERO_NEED_BYTES), |edit| async move {
+                    volume.write_zeros(&edit, part).await
+                })
+                .await?;
+        }
+        self.after_change().await
+    }
+
+    /// Gives back the whole blocks of a range.
+    ///
+    /// # Errors
+    /// As [`ServedVolume::write`].
+    #[boxed]
+    pub async fn discard(&self, range: Range<u64>) -> Result<(), FsError> {
+        let (engine, writer) = self.writer()?;
+        for part in parts(range, ZERO_BYTES) {
+            let volume = writer.clone();
+            engine
+                .change(writer.live(), Need::Free, |edit| async move { volume.discard(&edit, part).await })
+                .await?;
+        }
+        self.after_change().await
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Neither the log nor a txg could be written.
+    #[boxed]
+    pub async fn flush(&self) -> Result<(), FsError> {
+        match &self.kind {
+            Kind::Head(_, writer) => writer.commit().await,
+            Kind::Fixed(_) => Ok(()),
+        }
+    }
+
+    /// Whether there is data at the start of a range, and where that ends: at the latest with the range.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    #[boxed]
+    pub async fn extent(&self, range: Range<u64>) -> Result<(bool, u64), FsError> {
+        self.view().await?.extent(range).await
+    }
+
+    /// The txg in which a snapshot of this volume was taken.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    #[boxed]
+    pub async fn snapshot_txg(&self, snapshot: &str) -> Result<Option<Txg>, FsError> {
+        let head = self.name.split('@').next().unwrap_or_default();
+        let mos = self.noted.pool.engine.mos().await?;
+        let found = mos.dataset(head).await?.snapshot(snapshot).await?;
+        Ok(found.map(|snapshot| snapshot.creation_txg()))
+    }
+
+    /// Whether the start of a range may have changed after a txg, and where that ends: at the latest with the
+    /// range. Of a volume that is being written to, this tells what the last txg has.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    #[boxed]
+    pub async fn changed_since(&self, since: Txg, range: Range<u64>) -> Result<(bool, u64), FsError> {
+        match &self.kind {
+            Kind::Fixed(volume) => volume.changed_since(since, range).await,
+            Kind::Head(engine, writer) => {
+                if writer.live().dirty_bytes() > 0 {
+                    engine.sync_all().await?;
+                }
+                let on_disk = Volume::open(writer.live().on_disk()).await?;
+                on_disk.changed_since(since, range).await
+            }
+        }
+    }
+
+    fn writer(&self) -> Result<(&Engine, &Arc<VolumeWriter>), FsError> {
+        match &self.kind {
+            Kind::Head(engine, writer) => Ok((engine, writer)),
+            Kind::Fixed(_) => Err(DatasetError::unsuitable(&self.name, "is read-only").into()),
+        }
+    }
+
+    async fn after_change(&self) -> Result<(), FsError> {
+        match &self.kind {
+            Kind::Head(_, writer) if writer.is_sync_always() => writer.commit().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The volumes, and snapshots of volumes, that clients may see.
+///
+/// # Errors
+/// A pool's datasets can't be read.
+#[boxed]
+pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
+    let mut all = Vec::new();
+    for pool in pools.all() {
+        let mos = pool.engine.mos().await?;
+        for dataset in mos.all_datasets().await? {
+            if dataset.is_snapshot() && !is_snapshot_listed(&mos, &dataset).await? {
+                continue;
+            }
+            // What can't be served is left out; opening it says why.
+            let Ok(is_read_only) = access(&mos, &dataset).await else { continue };
+            let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
+            let (name, size_bytes) = (dataset.name().into(), volume.size_bytes());
+            all.push(VolumeInfo { name, size_bytes, is_read_only });
+        }
+    }
+    Ok(all)
+}
+
+async fn is_snapshot_listed(mos: &Mos, snapshot: &Dataset) -> Result<bool, DatasetError> {
+    let head = mos.dataset(snapshot.name().split('@').next().unwrap_or_default()).await?;
+    // `snapdev`: hidden, visible.
+    Ok(head.content_type().await? == ObjsetType::Zvol
+        && head.property("snapdev").await?.is_some_and(|property| property.literal() == "visible"))
+}
+
+/// Whether a dataset is served read-only; an error if it is not served at all.
+async fn access(mos: &Mos, dataset: &Dataset) -> Result<bool, Unserved> {
+    let name = || dataset.name().to_owned();
+    if dataset.content_type().await? != ObjsetType::Zvol {
+        return Err(Unserved::Kind { name: name() });
+    }
+    // Snapshots follow their volume.
+    let head = match dataset.is_snapshot() {
+        true => mos.dataset(dataset.name().split('@').next().unwrap_or_default()).await?,
+        false => dataset.clone(),
+    };
+    let value = async |property: &str| -> Result<String, DatasetError> {
+        Ok(head.property(property).await?.map(|property| property.literal()).unwrap_or_default())
+    };
+    let hidden = |why: &str| Unserved::Hidden { name: name(), why: why.into() };
+    if value("volmode").await? == "none" {
+        return Err(hidden("volmode=none"));
+    }
+    let serve = value(SERVE_PROPERTY).await?;
+    match &*serve {
+        "" | "on" | "ro" => {}
+        "off" => return Err(hidden(&format!("{SERVE_PROPERTY}=off"))),
+        other => return Err(hidden(&format!("{SERVE_PROPERTY}={other} is none of on, ro and off"))),
+    }
+    if dataset.key_status().await? == KeyStatus::Unavailable {
+        return Err(Unserved::Key { name: name() });
+    }
+    Ok(dataset.is_snapshot() || serve == "ro" || value("readonly").await? == "on")
+}
+
+/// A range in parts of at most so many bytes.
+fn parts(range: Range<u64>, most_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    range.step_by(most_bytes as usize).map(move |start| start..end.min(start + most_bytes))
+}
