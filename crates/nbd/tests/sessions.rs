@@ -1,4 +1,5 @@
 //! Whole sessions over a pipe in memory: what a client says, and what it is told.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
