@@ -29,7 +29,8 @@ def connect():
 
 
 def content(block, number):
-    return struct.pack("<QQ", block, number) * (BLOCK // 16)
+    # What was never written is a hole.
+    return struct.pack("<QQ", block, number) * (BLOCK // 16) if number else bytes(BLOCK)
 
 
 # What must be there, and what may be instead.
