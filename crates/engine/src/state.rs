@@ -64,6 +64,7 @@ impl Engine {
             host,
             found_state: found.state(),
             found_label_txg: found.config.txg,
+            is_uneven: pool.is_uneven(),
             found_txg: found.uberblocks.first().map_or(Txg(0), |newest| newest.txg),
             mark: Some(PoolConfig { txg: pool.uberblock().txg, ..config.clone() }).into(),
             preparing: AtomicUsize::new(0),
@@ -99,7 +100,8 @@ impl Engine {
     }
 
     /// Writes everything that has changed in a last txg, and gives the pool back in `state`. One that has not
-    /// changed and was in that state is left as it is.
+    /// changed and was in that state is left as it is, unless some of its devices don't know its newest txg:
+    /// what was seen of it must not depend on the others (OpenZFS writes a txg with every import).
     ///
     /// # Errors
     /// It could not be written.
@@ -108,7 +110,7 @@ impl Engine {
         // Whoever reads ahead has the devices open.
         self.0.cache.prefetch().end().await;
         let Some(taking) = self.0.taking.get() else { return self.sync_all().await };
-        match self.has_changed() || taking.found_state != state {
+        match self.has_changed() || taking.found_state != state || taking.is_uneven {
             true => self.set_state(state, taking.host.clone()).await,
             false => Ok(()),
         }

@@ -4,7 +4,7 @@
 //!   take           nothing is written: the devices lie behind a gate
 //!   prepare        what was left to do (logs to replay, files without names to free) waits behind the gate
 //!   first change   nobody else has written to the pool: labels say ACTIVE, the gate opens; the txg follows
-//!   close          the last txg says EXPORTED. Without any change: nothing
+//!   close          the last txg says EXPORTED. Without any change: nothing, if all devices know the newest
 //! ```
 //!
 //! Idea: a command is judged before anything is written. A sync task checks before it changes, and a txg in
@@ -41,6 +41,8 @@ pub(crate) struct Taking {
     pub(crate) host: Host,
     pub(crate) found_state: PoolState,
     pub(crate) found_txg: Txg,
+    /// Some devices lack that txg's uberblock.
+    pub(crate) is_uneven: bool,
     /// Of the newest labels.
     pub(crate) found_label_txg: Txg,
     /// For the labels, before the first change.

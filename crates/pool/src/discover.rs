@@ -76,6 +76,8 @@ pub struct FoundDevice {
     pub device: Arc<dyn Device>,
     /// The newest txg in its labels.
     pub label_txg: Txg,
+    /// The newest txg of its uberblocks.
+    pub uberblock_txg: Txg,
     /// Number of labels, of four, whose configuration is intact.
     pub good_labels: u32,
     /// Its labels are older than its siblings': it was away when those were written.
@@ -89,6 +91,7 @@ impl FoundDevice {
         FoundDevice {
             path: device.describe().to_owned(),
             label_txg: Txg(0),
+            uberblock_txg: Txg(0),
             good_labels: 0,
             stale: false,
             base: Base::Given(device.clone()),

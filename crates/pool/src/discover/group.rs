@@ -4,6 +4,7 @@
 use super::scan::Scanned;
 use super::{Discovery, FoundDevice, FoundPool, Problem, copies, problem};
 use crate::config::{PoolConfig, PoolState, VdevConfig, VdevKind, least_leaf_bytes};
+use crate::label::Label;
 use cenote_device::Device;
 use cenote_format::label::{LabelConfig, PoolConfig as LabelPool, VDEV_LABELS, VDEV_LABELS_BYTES};
 use cenote_format::nvlist::Nvlist;
@@ -64,13 +65,17 @@ fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     let mut synced = BTreeMap::new();
     for labels in scanned.iter().map(|device| &device.labels) {
         let pool = labels.iter().find_map(|label| label.config.as_ref()?.get_u64("pool_guid"));
-        let newest = labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max();
-        if let (Some(pool), Some(newest)) = (pool, newest) {
+        if let (Some(pool), Some(newest)) = (pool, newest_txg(labels)) {
             let known: &mut Txg = synced.entry(Guid(pool)).or_default();
             *known = newest.max(*known);
         }
     }
     synced
+}
+
+/// Of a device's uberblocks.
+fn newest_txg(labels: &[Label]) -> Option<Txg> {
+    labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max()
 }
 
 /// The newest label counts, except for labels of a txg that was never completed: there the power failed
@@ -96,6 +101,7 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
     let found = FoundDevice {
         path: scanned.device.describe().to_owned(),
         label_txg: Txg(txg(best)),
+        uberblock_txg: newest_txg(&scanned.labels).unwrap_or_default(),
         good_labels: lists.len() as u32,
         stale: false,
         device: scanned.device,

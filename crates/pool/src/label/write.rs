@@ -33,7 +33,7 @@ use cenote_format::label::{
     uberblock_slot_bytes,
 };
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::VdevId;
+use cenote_format::units::{Txg, VdevId};
 use futures::future::join_all;
 use std::sync::Arc;
 
@@ -85,6 +85,15 @@ impl Pool {
         let update = LabelUpdate { config, uberblock: self.uberblock(), dirty: &tops };
         self.put_configs(&update, EVEN).await?;
         self.put_configs(&update, ODD).await
+    }
+
+    /// Whether a device in use was found without the newest uberblock: the power failed while it was being
+    /// written, or the device was away.
+    pub fn is_uneven(&self) -> bool {
+        let (found, vdevs) = (self.found(), self.vdevs());
+        let newest = found.uberblocks.first().map_or(Txg(0), |newest| newest.txg);
+        let mut in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
+        in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
     /// Writes the configuration to two labels of every leaf of the dirty vdevs.

@@ -12,5 +12,6 @@ mod many;
 mod mend;
 mod space_log;
 mod space_maps;
+mod taking;
 mod txgs;
 mod vdev_tree;
