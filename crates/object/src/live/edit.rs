@@ -173,8 +173,9 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes bytes at an offset. Whole blocks are taken as they are, without a copy; parts of blocks are put
-    /// into what is there.
+    /// Writes bytes at an offset. One whole block is taken as it is, without a copy; parts of blocks are put
+    /// into what is there. Of several blocks each gets memory of its own: as slices of `data`, every one of
+    /// them would keep all of it, in the cache for as long as any is wanted.
     ///
     /// # Errors
     /// There is no such object, or a block that is written in part can't be read.
@@ -192,7 +193,8 @@ impl Edit {
             let take = (size as usize - skip).min(data.len() - done);
             let piece = data.slice(done..done + take);
             if take == size as usize {
-                self.put(object, head.clone(), block, piece);
+                let own = if take == data.len() { piece } else { Bytes::copy_from_slice(&piece) };
+                self.put(object, head.clone(), block, own);
                 self.layer.dirty().finished(size);
             } else if self.write_part(object, block, skip, &piece).await? {
                 self.layer.dirty().finished(size);

@@ -1,5 +1,6 @@
 //! Txgs written one after the other: objects of one dataset, on vdevs of every kind.
 
+use bytes::Bytes;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{DatasetId, ObjectId, VdevId};
 use cenote_object::{DatasetError, NewObject, Result};
@@ -46,6 +47,24 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
             }
         });
     }
+}
+
+/// A block stays in the cache for long, and is counted there by its own size.
+#[test]
+fn blocks_that_were_written_at_once_do_not_keep_each_other() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let (dataset, hold) = (engine.dataset(POOL).await.unwrap(), engine.hold().await.unwrap());
+        let edit = dataset.edit(&hold);
+        let object = edit.create(&NewObject::of(ObjectType::UINT64_OTHER).block_bytes(4096)).await.unwrap();
+        let data = Bytes::from(vec![7; 1 << 20]);
+        edit.write(object, 0, data.clone()).await.unwrap();
+        assert!(data.is_unique(), "blocks of 4 KiB keep a megabyte");
+        let read = edit.view().object(object).await.unwrap().read(0, data.len()).await.unwrap();
+        assert!(read[..] == data[..]);
+    });
 }
 
 #[test]
