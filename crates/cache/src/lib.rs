@@ -156,6 +156,24 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
+    /// Looks at a block if it is there, which then counts as a hit. If it is not, nothing is counted: who
+    /// wants it reads it next.
+    pub fn hit<T>(
+        &self,
+        pool: &Pool,
+        bp: &Blkptr,
+        place: Zbookmark,
+        look: impl FnOnce(&Bytes) -> T,
+    ) -> Option<T> {
+        let block = self.cached(bp)?;
+        let now_ns = now_ns(pool);
+        let (bytes, answer) = self.find_uncounted(&block, now_ns, |bytes| (bytes.len(), look(bytes)))?;
+        self.counters.looked_up(block.class, true);
+        self.curve.note(block.id, cost(bytes), || self.counters.look_ups());
+        self.note(&block, (Wish::Hit, bytes as u64), place, now_ns);
+        Some(answer)
+    }
+
     /// Reads a block that is not there, once for all who want it.
     async fn read_missing(
         &self,
@@ -389,7 +407,7 @@ impl BlockCache {
     }
 
     fn find(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
-        let found = self.find_uncounted(block, now_ns);
+        let found = self.find_uncounted(block, now_ns, Bytes::clone);
         self.counters.looked_up(block.class, found.is_some());
         found
     }
@@ -400,19 +418,20 @@ impl BlockCache {
         if !self.under_way.wait(&block.key).await {
             return None;
         }
-        let found = self.find_uncounted(block, now_ns)?;
+        let found = self.find_uncounted(block, now_ns, Bytes::clone)?;
         self.prefetch.iohits.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
 
-    fn find_uncounted(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
+    /// Looks at a block under its shard's lock.
+    fn find_uncounted<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
         let mut shard = self.shard(block.id).lock();
-        let (found, is_first_use) = shard.get(block).unzip();
+        let (bytes, is_first_use) = shard.get(block)?;
+        let (len_bytes, found) = (bytes.len(), look(bytes));
         // One that was read ahead is used for the first time: that it is there was the first use.
-        let is_first_use = is_first_use == Some(true);
-        let heard = match &found {
-            Some(bytes) if !is_first_use => shard.note(access(block.id, block.class, bytes.len(), now_ns)),
-            _ => None,
+        let heard = match is_first_use {
+            false => shard.note(access(block.id, block.class, len_bytes, now_ns)),
+            true => None,
         };
         drop(shard);
         if is_first_use {
@@ -424,7 +443,7 @@ impl BlockCache {
                 keeper.policy.touch(access);
             });
         }
-        found
+        Some(found)
     }
 
     /// Makes a block resident, if its dataset wants that, and lets others go. One that is larger than the

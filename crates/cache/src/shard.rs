@@ -43,10 +43,10 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// A block, and whether it was read ahead and is wanted for the first time.
-    pub(crate) fn get(&mut self, block: &Identity) -> Option<(Bytes, bool)> {
+    pub(crate) fn get(&mut self, block: &Identity) -> Option<(&Bytes, bool)> {
         let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
         found.marks.uses = found.marks.uses.saturating_add(1);
-        Some((found.bytes.clone(), std::mem::take(&mut found.marks.is_read_ahead)))
+        Some((&found.bytes, std::mem::take(&mut found.marks.is_read_ahead)))
     }
 
     /// What is known of a block.

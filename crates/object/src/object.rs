@@ -28,6 +28,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;
+use cenote_cache::Looked;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
@@ -131,17 +132,26 @@ impl Object {
     /// An indirect block above it can't be read.
     #[boxed]
     pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
+        self.pointer_to(level, block).await
+    }
+
+    /// [`Object::blkptr`] without a box: nothing is allocated where the cache has all that leads there.
+    async fn pointer_to(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         let mut at = self.dnode.levels - 1;
         if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
             return Ok(Blkptr::HOLE);
         }
+        let (cache, pool) = (self.objset.cache(), self.objset.pool());
         let mut bp = self.dnode.blkptr(self.ancestor(block, level, at) as u8);
         while at > level && !bp.is_hole() {
             let parent = BlockId(self.ancestor(block, level, at));
-            let indirect = self.read_metadata(at, parent, &bp).await?;
+            let index = self.ancestor(block, level, at - 1) & ((1 << self.dnode.fanout_shift()) - 1);
+            let place = self.objset.place(self.id, at, parent);
+            bp = match cache.hit(pool, &bp, place, |indirect| self.child(indirect, &bp, index)) {
+                Some(child) => child?,
+                None => self.child(&self.read_metadata(at, parent, &bp).await?, &bp, index)?,
+            };
             at -= 1;
-            let index = self.ancestor(block, level, at) & ((1 << self.dnode.fanout_shift()) - 1);
-            bp = self.child(&indirect, &bp, index)?;
         }
         Ok(bp)
     }
@@ -275,12 +285,12 @@ impl Object {
             return Ok(zeros(len_bytes));
         }
         let first = offset_bytes / size;
-        let blocks = self.read_blocks(first..end.div_ceil(size)).await;
         let skip = (offset_bytes - first * size) as usize;
-        if blocks.len() == 1 && skip + len_bytes <= size as usize {
-            let block = blocks.into_iter().next().map_or(Ok(None), |block| block.data)?;
+        if skip + len_bytes <= size as usize {
+            let block = self.data_block(BlockId(first)).await?;
             return Ok(block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes)));
         }
+        let blocks = self.read_blocks(first..end.div_ceil(size)).await;
         let mut out = BytesMut::with_capacity(len_bytes);
         for block in blocks {
             let from = if block.id.0 == first { skip } else { 0 };
@@ -346,6 +356,33 @@ impl Object {
             at = stop;
         }
         Ok(words)
+    }
+
+    /// Reads one block of data; `None` for a hole. Most small reads end here, so it makes no lists: what is
+    /// cached costs a look-up for each level of the tree.
+    async fn data_block(&self, block: BlockId) -> Result<Option<Bytes>> {
+        let size = self.block_bytes() as usize;
+        let layers = self.objset.layers();
+        let shown = if layers.touches(self.id) { layers.block(self.id, block) } else { Shown::Below };
+        let bp = match shown {
+            Shown::Data(data) => return Ok(Some(fit(data, size))),
+            Shown::Hole => return Ok(None),
+            Shown::Stored(bp) => bp,
+            Shown::Below => self.pointer_to(0, block).await?,
+        };
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let (cache, pool) = (self.objset.cache(), self.objset.pool());
+        let looked = |looked| self.objset.prefetcher().note(self, block.0..block.0 + 1, looked);
+        if let Some(bytes) = cache.hit(pool, &bp, self.objset.place(self.id, 0, block), Bytes::clone) {
+            looked(Looked::default());
+            return Ok(Some(fit(bytes, size)));
+        }
+        let request = vec![(bp, self.objset.context(self.id, 0, block))];
+        let read = cache.read_data(pool, request, self.objset.caching().get(), looked).await.pop();
+        let bytes = read.ok_or_else(|| self.damaged("a block was not read"))??;
+        Ok(Some(fit(bytes, size)))
     }
 
     /// Reads data blocks, those that are not cached together with their neighbours on disk.

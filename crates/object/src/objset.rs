@@ -328,8 +328,12 @@ impl Objset {
 
     /// Where a block of this set belongs, with the key that opens it.
     pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
-        ReadContext::new(Zbookmark { dataset: self.tree.dataset, object, level, block })
-            .with_key(self.tree.key.clone())
+        ReadContext::new(self.place(object, level, block)).with_key(self.tree.key.clone())
+    }
+
+    /// Where a block of this set belongs.
+    pub(crate) fn place(&self, object: ObjectId, level: u8, block: BlockId) -> Zbookmark {
+        Zbookmark { dataset: self.tree.dataset, object, level, block }
     }
 
     /// An error that names an object of this set.
