@@ -86,6 +86,8 @@ pub enum Command {
     Trace(Deferred<command::trace::TraceCommand>),
     /// Show what the caches of open pools do, like arcstat
     Arcstat(Deferred<command::arcstat::Arcstat>),
+    /// Show pools, vdevs, latencies and caches of open pools, live
+    Top(Deferred<command::top::Top>),
     /// Show counters by OpenZFS's names, like /proc/spl/kstat/zfs
     Kstat(Deferred<command::kstat::Kstat>),
     /// Show or set what holds for open pools: memory, policies, queues

@@ -20,6 +20,7 @@ mod not_yet;
 pub mod rescue;
 pub mod scan;
 pub mod serve;
+pub mod top;
 pub mod trace;
 pub mod tunable;
 pub mod verify;

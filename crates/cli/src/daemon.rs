@@ -22,7 +22,7 @@ use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
 
 use crate::args::{self, Cli, Command, Common, Deferred};
-use crate::command::trace::TraceCommand;
+use crate::command::trace::{Around, TraceCommand};
 use crate::command::zfs::delegated::{self, FILES_FOR_ADMINS};
 use crate::command::zpool::Zpool;
 use crate::message;
@@ -77,7 +77,16 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         });
     }
     let ended = |_| CliError::Refused("the daemon ended before the command was done".into());
-    Some(sent.status().map_err(ended))
+    let around = match &cli.command {
+        Command::Trace(Deferred(trace)) => trace.around().zip(sent.canceller().ok()),
+        _ => None,
+    };
+    let around = around.and_then(|((file, command), canceller)| Around::start(file, command, canceller));
+    let status = sent.status().map_err(ended);
+    Some(match (around, status) {
+        (Some(around), Ok(status)) => Ok(around.status(status)),
+        (_, status) => status,
+    })
 }
 
 /// Whether a command is about open pools.
@@ -92,7 +101,8 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
         Command::Zpool(Deferred(Zpool::Create(_))) => true,
         Command::Zpool(_) | Command::Zfs(_) => !names_disks,
-        Command::Arcstat(_) | Command::Kstat(_) | Command::Tunable(_) | Command::Inject(_) => true,
+        Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
+        Command::Tunable(_) | Command::Inject(_) => true,
         Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
         Command::Ls(_)
         | Command::Stat(_)
@@ -116,7 +126,7 @@ fn is_for_everybody(command: &Command) -> bool {
             matches!(zpool, Zpool::Status(_) | Zpool::List(_) | Zpool::Get(_) | Zpool::Version(_))
         }
         Command::Zfs(Deferred(zfs)) => delegated::is_for_everybody(zfs),
-        Command::Arcstat(_) | Command::Kstat(_) => true,
+        Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
         Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
     }

@@ -80,6 +80,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Trace(Deferred(trace)) => trace.run(session).await,
         Command::Arcstat(Deferred(arcstat)) => arcstat.run(session).await,
         Command::Inject(Deferred(inject)) => inject.run(session).await,
+        Command::Top(Deferred(top)) => top.run(session).await,
         Command::Kstat(Deferred(kstat)) => kstat.run(session).await,
         Command::Tunable(Deferred(tunable)) => tunable.run(session),
         Command::Dump(Deferred(dump)) => dump.run(session).await,

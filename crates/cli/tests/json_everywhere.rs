@@ -118,6 +118,7 @@ const LINES: &str = "\
     ! trace show file
     ! trace record tank seen
     ! arcstat
+    ! top
     ! kstat
     ! tunable
     ! inject

@@ -78,13 +78,14 @@ const WORDS: &[(&str, &[&str])] = &[
     ("dump label", &["-u FOLDER/disk"]),
     ("lab run", &["pools", "pools --size 1K FOLDER/none"]),
     ("lab arc", &["--inodes 100 --test 1 --policy lru", "--policy none"]),
+    ("lab cache", &["--operations 10 --case 10", "--case 14"]),
     ("lab advise", &["--rules"]),
     ("completions", &["bash"]),
     ("man", &["FOLDER/pages", "FOLDER/file"]),
     ("serve", &["--socket FOLDER/file/socket tank"]),
 ];
 /// Run without arguments until they are told to stop, or for minutes.
-const ENDLESS: [&str; 2] = ["serve", "lab arc"];
+const ENDLESS: [&str; 3] = ["serve", "lab arc", "lab cache"];
 
 /// The non-zero bytes of a disk, used to recreate it for each run.
 struct Image(Vec<(u64, Vec<u8>)>);

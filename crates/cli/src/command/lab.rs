@@ -2,9 +2,11 @@
 
 pub mod advise;
 pub mod arc;
+pub mod cache;
 pub mod compare;
 pub mod job;
 mod live;
+mod model;
 pub mod report;
 pub mod resume;
 pub mod run;
@@ -30,6 +32,8 @@ pub enum Lab {
     Run(run::Run),
     /// Compare cache policies on metadata, in the simulator: the tests of the ARC patches of 2014
     Arc(arc::Arc),
+    /// Show what cache and log devices bring, in the simulator: working sets, durable writes
+    Cache(cache::Cache),
     /// Resume an interrupted study
     Resume(resume::Resume),
     /// Run a fio job file on a folder, file or device
@@ -50,6 +54,7 @@ impl Lab {
         match self {
             Lab::Run(run) => run.run(session).await,
             Lab::Arc(arc) => arc.run(session).await,
+            Lab::Cache(cache) => cache.run(session).await,
             Lab::Resume(resume) => resume.run(session).await,
             Lab::Job(job) => job.run(session).await,
             Lab::Show(show) => show.run(session),

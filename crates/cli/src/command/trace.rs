@@ -1,8 +1,10 @@
 //! `cenote trace ...`: what a cache would have done with a recorded load.
 
+mod around;
 mod record;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_policy::PolicyName;
@@ -15,6 +17,8 @@ use serde::Serialize;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, duration, nice_bytes, parse_bytes};
 use crate::session::{Session, print, print_json, unless_interrupted};
+
+pub use around::Around;
 
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
@@ -30,6 +34,16 @@ pub enum TraceCommand {
 }
 
 impl TraceCommand {
+    /// Of a recording around a command: the file, and the command.
+    pub fn around(&self) -> Option<(&Path, &[OsString])> {
+        match self {
+            TraceCommand::Record(record) if !record.command.is_empty() => {
+                Some((&record.file, &record.command))
+            }
+            _ => None,
+        }
+    }
+
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let interrupted = || "nothing was written".into();

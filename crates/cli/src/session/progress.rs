@@ -128,6 +128,11 @@ impl Progress {
         self.bar.inc(more);
     }
 
+    /// Prints something while the line is out of the way.
+    pub fn hide(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
     /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -54,6 +54,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("man", Apart),
     ("arcstat", Apart),
     ("kstat", Apart),
+    ("top", Apart),
     ("inject", Changes(&[("{P} {IMAGE} --error read", 1), ("--clear {P}", 1)])),
     ("tunable", Apart),
     ("trace", Apart),

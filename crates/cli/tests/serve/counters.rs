@@ -46,6 +46,31 @@ fn neighbours_that_wait_go_to_the_device_together() {
 }
 
 #[test]
+fn top_shows_pools_vdevs_classes_and_the_cache_at_a_look() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a", "b"]);
+    assert!(bench.done("top --once").contains("no pools available"));
+    bench.done(&format!("zpool create -m {} -O compression=off tank mirror a b", bench.text("mnt")));
+    fs::write(bench.path("mnt/x"), vec![7; 8 << 20]).unwrap();
+    bench.done("zpool sync tank");
+    fs::read(bench.path("mnt/x")).unwrap();
+    let shown = bench.done("top --once");
+    for word in ["tank", "ONLINE", "mirror-0", "async_write", "cache", "openzfs-2.3", "wp99"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(!shown.contains('\x1b'), "no terminal: {shown}");
+    let pool = &json(&bench, "top --once --json")["pools"]["tank"];
+    assert_eq!(pool["health"], "ONLINE");
+    assert!(pool["allocated"].as_u64().unwrap() > 8 << 20);
+    assert!(pool["vdevs"].as_array().unwrap().len() == 3, "{pool}");
+    assert!(pool["vdevs"][1]["write"]["p99_wait_ns"].as_u64().unwrap() > 0, "{pool}");
+    assert!(pool["cache"]["data"]["content_bytes"].as_u64().unwrap() >= 8 << 20);
+    assert!(bench.fails("top 0").contains("zero"));
+}
+
+#[test]
 fn a_report_says_what_another_size_would_bring() {
     if !can_mount() {
         return;

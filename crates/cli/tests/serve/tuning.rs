@@ -105,6 +105,15 @@ fn what_is_read_can_be_recorded_and_replayed() {
     assert!(bench.done("trace replay --policy lru --size 100% t.csv.zst").contains("lru"));
     assert!(bench.fails("trace record tank t.csv.zst").contains("t.csv.zst"), "nothing is overwritten");
     assert!(bench.fails("trace record nosuch u.csv").contains("nosuch"));
+
+    // Around a command, whose status it has.
+    let shown = bench.done(&format!("trace record tank w.csv.zst -- cp {} copied", bench.text("mnt/x")));
+    assert!(shown.contains("w.csv.zst"), "{shown}");
+    assert!(bench.path("d/copied").exists() && bench.path("d/w.csv.zst").exists());
+    let ended = bench.program().args(["trace", "record", "tank", "y", "--", "sh", "-c", "exit 7"]).output();
+    assert_eq!(ended.unwrap().status.code(), Some(7));
+    assert!(bench.fails("trace record nosuch z -- touch ran").contains("nosuch"));
+    assert!(!bench.path("d/ran").exists(), "what is not recorded is not run");
 }
 
 #[test]

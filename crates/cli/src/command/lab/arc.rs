@@ -12,6 +12,7 @@ mod report;
 mod work;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_policy::PolicyName;
 use cenote_policy::policies::Patch;
@@ -19,7 +20,8 @@ use clap::Args;
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json, unless_interrupted};
+use crate::render::duration;
+use crate::session::{Progress, Session, print, print_json, unless_interrupted, watch};
 use crate::streams::local;
 use report::Study;
 use work::{Scale, Test};
@@ -107,15 +109,47 @@ impl Arc {
         policies: &[PolicyName],
     ) -> Result<Study, CliError> {
         let mut study = Study::new(scale);
-        for &test in tests {
-            for &policy in policies {
-                say!("test {}, {policy}", test.number());
-                // The simulator has a thread to itself.
-                let run = move || pool::run(test, policy, scale);
-                let run = session.runtime().blocking(run).await;
-                study.add(run.map_err(CliError::Refused)?);
-            }
+        let total: u64 = tests.iter().map(|test| scale.total_of(*test)).sum::<u64>() * policies.len() as u64;
+        let (runs, start) = (tests.len() * policies.len(), session.runtime().now());
+        let (line, mut before) = (Progress::text(), 0);
+        let pairs = tests.iter().flat_map(|test| policies.iter().map(move |policy| (*test, *policy)));
+        for (index, (test, policy)) in pairs.enumerate() {
+            let made = Made::default();
+            let counter = made.clone();
+            // The simulator has a thread to itself.
+            let run = session.runtime().blocking(move || pool::run(test, policy, scale, counter));
+            let show = |_| {
+                let elapsed = session.runtime().now() - start;
+                let done = ((before + made.get()) as f64 / total.max(1) as f64).min(1.0);
+                let left = elapsed.mul_f64((1.0 - done) / done.max(1e-9));
+                let left = if done > 0.01 { format!(", {} left", duration(left)) } else { String::new() };
+                line.message(format!(
+                    "run {} of {runs}: test {}, {policy}; {:.0} %{left}",
+                    index + 1,
+                    test.number(),
+                    done * 100.0
+                ));
+            };
+            let run = watch(session.runtime(), run, show).await.map_err(CliError::Refused)?;
+            line.hide(|| say!("test {}, {policy}: {} reads", test.number(), run.reads));
+            before += scale.total_of(test);
+            study.add(run);
         }
+        line.finish();
         Ok(study)
+    }
+}
+
+/// How much a run has made so far.
+#[derive(Debug, Clone, Default)]
+pub struct Made(std::sync::Arc<AtomicU64>);
+
+impl Made {
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

@@ -6,6 +6,7 @@
 //! of which object it was; one of a device (`device_read`, `device_write`) has the class of its queue, the
 //! vdev, and how many operations were joined in it.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
@@ -32,7 +33,9 @@ const COLUMNS: &str = "id,time,size,class,op,hit,dataset,object,level,block,vdev
     after_help = "A daemon (`cenote serve`) has to hold the pool. Readers never wait for the recording: what \
         is not written in time is counted as lost. Replay it with other policies and sizes: `cenote trace \
         replay`, `cenote trace curve`.\n\n\
-        Example: cenote trace record --seconds 600 tank evening.csv.zst"
+        With a command, the recording begins before it and ends with it; the exit status is the command's.\n\n\
+        Examples:\n  cenote trace record --seconds 600 tank evening.csv.zst\n  \
+        cenote trace record tank build.csv.zst -- make -C /tank/src"
 )]
 pub struct Record {
     /// How long [default: until it is interrupted]
@@ -42,6 +45,9 @@ pub struct Record {
     pub pool: String,
     /// The file to write
     pub file: PathBuf,
+    /// Record while this runs
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "seconds")]
+    pub command: Vec<OsString>,
 }
 
 impl Record {
@@ -54,9 +60,10 @@ impl Record {
         let shown = self.file.display().to_string();
         let failed = || CliError::io(shown.clone());
         let mut file = File::create_new(local(&self.file)).map_err(failed())?;
-        file.write_all(&packed(COLUMNS)).map_err(failed())?;
         let recording = pool.engine.cache().look_ups().record();
         let devices = pool.engine.pool().queue_settings().transfers().record();
+        // Who waits for the recording sees by this that it has begun.
+        file.write_all(&packed(COLUMNS)).map_err(failed())?;
         let (runtime, mut look_ups, mut transfers) = (session.runtime(), 0, 0);
         let end = self.seconds.map(|seconds| runtime.now() + Duration::from_secs(seconds));
         loop {

@@ -6,7 +6,7 @@
 //! Source: OpenZFS `zpool_main.c` (`print_iostat`, `print_iostat_header_impl`), zpool-iostat(8).
 
 mod histogram;
-mod sample;
+pub mod sample;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

@@ -4,24 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_cache::{CacheOptions, CacheStats};
-use cenote_dataset::{ImportOptions, KeySource, import};
 use cenote_device::{Counted, Counters, Delayed, Device, Latency, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::features::SPA_FEATURES;
 use cenote_format::label::PoolState;
-use cenote_format::units::Txg;
-use cenote_fs::write::{NewFilesystem, create_filesystem};
-use cenote_fs::{Change, FsOptions, FsWriter, Timestamp};
-use cenote_object::LiveObjset;
+use cenote_fs::FsWriter;
 use cenote_policy::PolicyName;
-use cenote_pool::create::{NewDevice, NewVdev, plan};
-use cenote_pool::{VdevClass, VdevKind, discover_devices};
+use cenote_pool::VdevClass;
 use cenote_runtime::{Runtime, SimConfig};
-use cenote_tasks::NewPool;
 
+use super::super::model::{POOL, create, open, said};
+use super::Made;
 use super::work::{self, Scale, Test};
 
-const POOL: &str = "arc";
 const DISK_BYTES: usize = 256 << 20;
 /// A disk as the patches were measured on, with some luck of the head.
 const DISK: Latency = Latency {
@@ -31,8 +25,6 @@ const DISK: Latency = Latency {
 };
 /// Changes in memory at most.
 const DIRTY_BYTES: u64 = 16 << 20;
-/// A cache that holds all of it: what a test needs is made with it.
-const AMPLE_BYTES: usize = 1 << 30;
 
 /// What came of a test with a policy.
 #[derive(Debug, Clone)]
@@ -70,6 +62,7 @@ pub struct Bench {
     inodes: u64,
     panels: Vec<Panel>,
     every: u64,
+    made: Made,
 }
 
 impl Bench {
@@ -77,6 +70,7 @@ impl Bench {
     pub fn made(&mut self, inodes: u64) {
         let before = self.inodes / self.every;
         self.inodes += inodes;
+        self.made.add(inodes);
         if self.inodes / self.every > before {
             let panel = self.look();
             self.panels.push(panel);
@@ -97,17 +91,21 @@ impl Bench {
 ///
 /// # Errors
 /// The engine fails, which it does not.
-pub fn run(test: Test, policy: PolicyName, scale: Scale) -> Result<Run, String> {
+pub fn run(test: Test, policy: PolicyName, scale: Scale, made: Made) -> Result<Run, String> {
     // A step is a task that is polled once.
     let config = SimConfig { step_limit: u64::MAX, ..SimConfig::seed(2110) };
-    Runtime::simulate(config, |rt| run_in(rt, test, policy, scale)).0
+    Runtime::simulate(config, |rt| run_in(rt, (test, policy, scale), made)).0
 }
 
-async fn run_in(rt: Runtime, test: Test, policy: PolicyName, scale: Scale) -> Result<Run, String> {
+async fn run_in(
+    rt: Runtime,
+    (test, policy, scale): (Test, PolicyName, Scale),
+    made: Made,
+) -> Result<Run, String> {
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", DISK_BYTES));
-    let engine = create(&rt, memory.clone()).await?;
+    let engine = create(&rt, vec![(memory.clone(), VdevClass::Normal)], Vec::new()).await?;
     let fs = FsWriter::shared(&engine, POOL).await.map_err(said)?;
-    work::prepare(&engine, &fs, test, scale).await?;
+    work::prepare(&engine, &fs, test, scale, &made).await?;
     engine.sync_all().await.map_err(said)?;
     drop(fs);
     engine.close(PoolState::Exported).await.map_err(said)?;
@@ -117,7 +115,7 @@ async fn run_in(rt: Runtime, test: Test, policy: PolicyName, scale: Scale) -> Re
     let counters = Arc::<Counters>::default();
     let counted = Counted::new(slow, counters.clone(), &rt);
     let cache = CacheOptions { budget_bytes: scale.cache_bytes as usize, policy, data: true };
-    let engine = open(&rt, Arc::new(counted), cache).await?;
+    let engine = open(&rt, vec![Arc::new(counted)], cache).await?;
     engine.set_dirty_bytes_max(DIRTY_BYTES);
     let background = engine.sync_in_background();
     let fs = FsWriter::shared(&engine, POOL).await.map_err(said)?;
@@ -130,6 +128,7 @@ async fn run_in(rt: Runtime, test: Test, policy: PolicyName, scale: Scale) -> Re
         inodes: 0,
         panels: Vec::new(),
         every: (scale.inodes_of(test) / 40).max(1),
+        made,
         rt,
         engine,
         fs,
@@ -150,48 +149,4 @@ async fn run_in(rt: Runtime, test: Test, policy: PolicyName, scale: Scale) -> Re
         stats: last.stats,
         panels: bench.panels,
     })
-}
-
-pub fn said(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-async fn create(rt: &Runtime, disk: Arc<dyn Device>) -> Result<Engine, String> {
-    let device = NewDevice { path: disk.describe().to_owned(), device: disk, is_file: false };
-    let vdev = NewVdev {
-        kind: VdevKind::Disk,
-        parity: 0,
-        draid: None,
-        class: VdevClass::Normal,
-        devices: vec![device],
-    };
-    let new = NewPool {
-        plan: plan(rt, POOL, &[vdev], None, (1, "lab"), Txg(4)).map_err(said)?,
-        features: SPA_FEATURES.iter().collect(),
-        properties: Vec::new(),
-        root_properties: Vec::new(),
-        keys: KeySource::default(),
-        cache: CacheOptions { data: true, ..CacheOptions::metadata(AMPLE_BYTES) },
-    };
-    let now = Timestamp::of_unix_ns(rt.unix_time_ns());
-    let fill = Box::new(move |live: LiveObjset| -> futures::future::BoxFuture<'static, _> {
-        Box::pin(async move {
-            let edit = live.edit();
-            let change = Change { edit: &edit, now };
-            // A new object set takes it, or nothing would.
-            let made =
-                create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await;
-            made.map(drop)
-                .map_err(|error| live.view().damaged(cenote_format::units::ObjectId(1), error.to_string()))
-        })
-    });
-    cenote_tasks::create_pool(rt, new, fill).await.map_err(said)
-}
-
-async fn open(rt: &Runtime, disk: Arc<dyn Device>, cache: CacheOptions) -> Result<Engine, String> {
-    let discovery = discover_devices(vec![disk]).await;
-    let found = discovery.pools.first().ok_or("the pool is not found again")?;
-    let found = found.open_for_writing(rt).await.map_err(said)?;
-    let mos = import(rt, &found, &ImportOptions { cache, ..ImportOptions::default() }).await.map_err(said)?;
-    Engine::start(&mos).await.map_err(said)
 }

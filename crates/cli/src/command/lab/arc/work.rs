@@ -10,7 +10,9 @@ use cenote_fs::FsWriter;
 use cenote_fs::write::{NewFile, NewKind, RenameMode, SetAttr};
 use cenote_runtime::Rng;
 
-use super::pool::{Bench, said};
+use super::super::model::said;
+use super::Made;
+use super::pool::Bench;
 
 /// How much is made.
 #[derive(Debug, Clone, Copy)]
@@ -80,13 +82,24 @@ impl Scale {
         if test.leaf == LARGE { self.inodes / LARGE_COST } else { self.inodes }.max(1)
     }
 
+    /// All that a run makes, what the test finds included: its progress.
+    pub fn total_of(self, test: Test) -> u64 {
+        self.inodes_of(test) * if test.is_copy { 2 } else { 1 }
+    }
+
     fn directories(self) -> u64 {
         (self.inodes / FAN).max(1)
     }
 }
 
 /// Makes what a test finds: directories, and for a copy the tree that is copied.
-pub async fn prepare(engine: &Engine, fs: &FsWriter, test: Test, scale: Scale) -> Result<(), String> {
+pub async fn prepare(
+    engine: &Engine,
+    fs: &FsWriter,
+    test: Test,
+    scale: Scale,
+    counter: &Made,
+) -> Result<(), String> {
     let background = engine.sync_in_background();
     let source = make(engine, fs, fs.root(), b"source".to_vec(), NewKind::Directory).await?;
     for n in 0..scale.directories() {
@@ -98,6 +111,7 @@ pub async fn prepare(engine: &Engine, fs: &FsWriter, test: Test, scale: Scale) -
             let dir = places.next();
             let made = make_leaf(engine, fs, dir, format!("{:08x}", n.wrapping_mul(0x9e37_79b1)), test.leaf);
             made.await?;
+            counter.add(1);
         }
         make(engine, fs, fs.root(), b"copy".to_vec(), NewKind::Directory).await?;
     }

@@ -1,0 +1,102 @@
+//! `cenote top`: pools, vdevs, classes of operations, latencies and caches of the daemon, live.
+//!
+//! In a terminal each look replaces the one before, on a screen of its own, which Ctrl-C leaves. Elsewhere looks
+//! follow each other as text. The first look is of the time since pools were opened, each later one of its
+//! interval.
+//!
+//! The daemon draws, on the terminal that it was handed. It never reads keys or sets the terminal's modes: one
+//! that was started from the same terminal would be stopped for that.
+
+mod look;
+mod view;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::command::json::document;
+use crate::command::zpool::repeat::seconds;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, interrupted, print, print_bytes, print_json};
+use crate::streams::streams;
+use look::Look;
+
+/// `cenote top`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A daemon (`cenote serve`) has to hold the pools. `wait` is what operations took on the \
+        device, on average, `p99` what ninety-nine of a hundred stayed below; `pend` and `activ` are those that \
+        wait in the queues and that are under way. Ctrl-C ends it.\n\n\
+        Example: cenote top 2"
+)]
+pub struct Top {
+    /// One look, of the time since the pools were opened
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds between two looks
+    #[arg(default_value = "1")]
+    pub interval: String,
+}
+
+/// Another screen, without a cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// A terminal's screen, which is given back when this is dropped.
+struct Screen;
+
+impl Screen {
+    fn enter() -> Result<Screen, CliError> {
+        print_bytes(ENTER).map(|()| Screen)
+    }
+
+    /// Shows as much of a text as there is room for.
+    fn show(&self, text: &str) -> Result<(), CliError> {
+        let size = rustix::termios::tcgetwinsize(&streams().stdout).ok();
+        let (columns, rows) = size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()));
+        print_bytes(view::fitted(text, columns, rows))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that has gone needs it no more.
+        print_bytes(LEAVE).ok();
+    }
+}
+
+impl Top {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), so no pool is in use";
+            return Err(CliError::Refused(format!("cannot show pools: {why}")));
+        };
+        let interval = seconds(&self.interval)?;
+        let is_live = !self.once && !session.json() && streams().stdout.is_terminal();
+        let screen = is_live.then(Screen::enter).transpose()?;
+        let mut before: Option<Look> = None;
+        loop {
+            let now = Look::take(pools, session.runtime()).await?;
+            let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
+            match &screen {
+                _ if session.json() => print_json(&document("top", "pools", shown.json()))?,
+                Some(screen) => screen.show(&view::text(&shown))?,
+                None => print(view::text(&shown))?,
+            }
+            if self.once || is_over(session, interval).await {
+                return Ok(Outcome::Done);
+            }
+            before = Some(now);
+        }
+    }
+}
+
+/// Waits for the next look; an interrupt is how it usually ends.
+async fn is_over(session: &Session, interval: Duration) -> bool {
+    tokio::select! {
+        () = interrupted() => true,
+        () = session.runtime().sleep(interval) => false,
+    }
+}
