@@ -1,8 +1,8 @@
-//! Measures how fast a file of a pool is read, through the cache and without. `bench/peers/zpool_speed.c` does
-//! the same with OpenZFS's engine: arguments, loads and output are alike.
+//! Measures how fast a file of a pool is read, through the cache and without. `bench/peers/zpool_speed.c`
+//! does the same with OpenZFS's engine: arguments, loads and output are alike.
 //!
 //! ```text
-//! cache_speed FOLDER POOL DATASET OBJECT FILE_BYTES BLOCK_BYTES LOAD THREADS BYTES SECONDS [POLICY [CACHE_MIB]]
+//! cache_speed FOLDER POOL DATASET OBJECT FILE_BYTES BLOCK_BYTES LOAD TASKS BYTES SECONDS [POLICY [MIB]]
 //!
 //!   hit-seq, hit-rand   the file is read once, then again for SECONDS, BYTES at a time, in order or anywhere
 //!   cold-seq            the file is read once, by THREADS tasks, each its part
@@ -11,11 +11,11 @@
 //!                       smaller than the file
 //! ```
 //!
-//! It prints reads and megabytes in a second, and the processor time of a read, which other work on the machine
-//! disturbs least.
+//! It prints reads and megabytes in a second, and the processor time of a read, which other work on the
+//! machine disturbs least.
 //!
-//! The pool is open as for a daemon that only reads: blocks of files are cached and read ahead. What is read is
-//! copied to the caller's memory, as OpenZFS does.
+//! The pool is open as for a daemon that only reads: blocks of files are cached and read ahead. What is read
+//! is copied to the caller's memory, as OpenZFS does.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement that can't go on must stop")]
 

@@ -1,11 +1,11 @@
 //! `cenote top`: pools, vdevs, classes of operations, latencies and caches of the daemon, live.
 //!
-//! In a terminal each look replaces the one before, on a screen of its own, which Ctrl-C leaves. Elsewhere looks
-//! follow each other as text. The first look is of the time since pools were opened, each later one of its
-//! interval.
+//! In a terminal each look replaces the one before, on a screen of its own, which Ctrl-C leaves. Elsewhere
+//! looks follow each other as text. The first look is of the time since pools were opened, each later one of
+//! its interval.
 //!
-//! The daemon draws, on the terminal that it was handed. It never reads keys or sets the terminal's modes: one
-//! that was started from the same terminal would be stopped for that.
+//! The daemon draws, on the terminal that it was handed. It never reads keys or sets the terminal's modes:
+//! one that was started from the same terminal would be stopped for that.
 
 mod look;
 mod view;
@@ -26,8 +26,8 @@ use look::Look;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A daemon (`cenote serve`) has to hold the pools. `wait` is what operations took on the \
-        device, on average, `p99` what ninety-nine of a hundred stayed below; `pend` and `activ` are those that \
-        wait in the queues and that are under way. Ctrl-C ends it.\n\n\
+        device, on average, `p99` what ninety-nine of a hundred stayed below; `pend` and `activ` are those \
+        that wait in the queues and that are under way. Ctrl-C ends it.\n\n\
         Example: cenote top 2"
 )]
 pub struct Top {

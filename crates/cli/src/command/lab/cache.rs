@@ -1,9 +1,9 @@
 //! `cenote lab cache`: what a cache device (L2ARC) and a log device (SLOG) bring to a pool on a slow disk.
 //!
-//! Idea: Cenote's own engine on a pool of its own in the simulator: one disk with a moving head, flash for the
-//! cache device and for the log. Clients as those of report 002 read blocks of a volume's size at random from
-//! working sets that are smaller and larger than memory and than the cache device, and make durable writes.
-//! What differs between two runs is the device in question.
+//! Idea: Cenote's own engine on a pool of its own in the simulator: one disk with a moving head, flash for
+//! the cache device and for the log. Clients as those of report 002 read blocks of a volume's size at random
+//! from working sets that are smaller and larger than memory and than the cache device, and make durable
+//! writes. What differs between two runs is the device in question.
 
 mod pool;
 mod report;
@@ -23,8 +23,8 @@ use work::{Case, Effort};
 /// `cenote lab cache`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One modelled disk (7200 turns, seeks as measured), flash of 80 us for the cache device and of \
-        30 us for the log, four clients that take 100 us between operations. Times are virtual.\n\n\
+    after_help = "One modelled disk (7200 turns, seeks as measured), flash of 80 us for the cache device and \
+        of 30 us for the log, four clients that take 100 us between operations. Times are virtual.\n\n\
         Example: cenote lab cache --quick"
 )]
 pub struct Cache {
@@ -35,7 +35,8 @@ pub struct Cache {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     pub operations: Option<u64>,
     /// Cases, by number, comma-separated [default: all thirteen]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=13))]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=13))]
     pub case: Vec<u8>,
     /// Write the report into this new folder
     #[arg(long, value_name = "DIR")]

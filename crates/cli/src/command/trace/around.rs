@@ -1,4 +1,5 @@
-//! `cenote trace record POOL FILE -- COMMAND...`: the command runs where it was typed, while the daemon records.
+//! `cenote trace record POOL FILE -- COMMAND...`: the command runs where it was typed, while the daemon
+//! records.
 //!
 //! The daemon writes the file's head when it records, so a file that is not empty says that the command may
 //! begin; when the command has ended, the recording is cancelled, as by Ctrl-C.

@@ -33,7 +33,8 @@ const COLUMNS: &str = "id,time,size,class,op,hit,dataset,object,level,block,vdev
     after_help = "A daemon (`cenote serve`) has to hold the pool. Readers never wait for the recording: what \
         is not written in time is counted as lost. Replay it with other policies and sizes: `cenote trace \
         replay`, `cenote trace curve`.\n\n\
-        With a command, the recording begins before it and ends with it; the exit status is the command's.\n\n\
+        With a command, the recording begins before it and ends with it; the exit status is the \
+        command's.\n\n\
         Examples:\n  cenote trace record --seconds 600 tank evening.csv.zst\n  \
         cenote trace record tank build.csv.zst -- make -C /tank/src"
 )]

@@ -39,9 +39,9 @@ impl Study {
     pub fn text(&self) -> String {
         let mut out = format!(
             "# Cache and log devices: memory {}, cache device {}\n\n\
-             Cenote's engine on one modelled disk (7200 turns, one operation at a time), virtual time. `hits`: \
-             look-ups of data that memory answered; `L2 hits`: of the others, those that the cache device \
-             answered. `disk r`, `disk w`: operations of the disk.\n\n```\n",
+             Cenote's engine on one modelled disk (7200 turns, one operation at a time), virtual time. \
+             `hits`: look-ups of data that memory answered; `L2 hits`: of the others, those that the cache \
+             device answered. `disk r`, `disk w`: operations of the disk.\n\n```\n",
             nice_bytes(MEMORY_BYTES),
             nice_bytes(SECOND_BYTES as u64)
         );

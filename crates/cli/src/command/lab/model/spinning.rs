@@ -1,7 +1,7 @@
 //! A disk with a moving head: one operation at a time, in the order in which they come.
 //!
-//! An operation that begins where the last one ended costs its transfer alone; any other a seek and a part of a
-//! turn. Writes are on the platter when they complete, and a flush waits for a turn.
+//! An operation that begins where the last one ended costs its transfer alone; any other a seek and a part of
+//! a turn. Writes are on the platter when they complete, and a flush waits for a turn.
 //!
 //! Source: the seek curve of a disk of 4 TB and 7200 turns a minute, measured by Western Digital for DiskSim:
 //! 1.65 + 8.18 sqrt(x) + 4.20 x ms for a part x of the full stroke, within 0.15 ms.

@@ -105,8 +105,8 @@ fn a_mix_of_classes_never_starves_one() {
     }
 }
 
-/// Readers wait for what is on the disk when they come, and for nothing else: all the async writes that may be,
-/// a scrub's few reads, and each other.
+/// Readers wait for what is on the disk when they come, and for nothing else: all the async writes that may
+/// be, a scrub's few reads, and each other.
 #[test]
 fn users_read_within_their_bound_under_a_full_txg_and_a_scrub() {
     const READERS: u64 = 4;
