@@ -39,7 +39,8 @@ impl Study {
     pub fn text(&self) -> String {
         let mut out = format!(
             "# Cache and log devices: memory {}, cache device {}\n\n\
-             Cenote's engine on one modelled disk (7200 turns, one operation at a time), virtual time. \
+             Cenote's engine on one modelled disk (7200 turns, one operation at a time), virtual time. Reads \
+             begin after an import, when memory is empty. \
              `hits`: look-ups of data that memory answered; `L2 hits`: of the others, those that the cache \
              device answered. `disk r`, `disk w`: operations of the disk.\n\n```\n",
             nice_bytes(MEMORY_BYTES),
@@ -114,13 +115,14 @@ fn percent(hits: u64, misses: u64) -> String {
 fn verdict(without: &Run, with: &Run) -> String {
     let gain = with.rate() / without.rate().max(1e-9);
     let (load, device) = (with.case.load(), with.case.device());
+    let is_same = (gain - 1.0).abs() < NOTABLE;
     let change = match gain - 1.0 {
-        change if change.abs() < NOTABLE => "changes nothing that counts".to_owned(),
+        _ if is_same => "changes nothing that counts".to_owned(),
         change if change < 0.0 => format!("makes it slower: {gain:.2} times the rate"),
         _ => format!("{gain:.1} times the rate"),
     };
     let why = match with.case {
-        Case::Reads { working_set_bytes, .. } if working_set_bytes <= MEMORY_BYTES => {
+        Case::Reads { working_set_bytes, .. } if working_set_bytes <= MEMORY_BYTES && is_same => {
             "the working set fits into memory".to_owned()
         }
         Case::Reads { .. } => format!(

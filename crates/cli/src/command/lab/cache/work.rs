@@ -25,7 +25,8 @@ pub const LARGEST_BYTES: u64 = 192 << 20;
 const WRITTEN_BYTES: u64 = 32 << 20;
 /// `volblocksize`, of report 002.
 pub const BLOCK_BYTES: u64 = 16 << 10;
-const DURABLE_BYTES: u64 = 4 << 10;
+/// Whole blocks, for which nothing need be read.
+const DURABLE_BYTES: u64 = BLOCK_BYTES;
 /// What a client takes between operations: its own work and the network's.
 const THINKS: Duration = Duration::from_micros(100);
 const READERS: u64 = 4;
