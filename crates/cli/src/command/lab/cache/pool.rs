@@ -85,8 +85,8 @@ async fn run_in(rt: Runtime, case: Case, effort: Effort) -> Result<Run, String> 
         let bench = opened(&rt, &devices, &counters).await?;
         let feeding = use_second(&bench.engine, &devices).await?;
         // Twice: what was read once may be let go before the device takes it.
-        bench.reads(working_set_bytes, effort).await?;
-        bench.reads(working_set_bytes, effort).await?;
+        bench.reads(working_set_bytes, effort, 1).await?;
+        bench.reads(working_set_bytes, effort, 2).await?;
         drop(feeding);
         bench.engine.cache_devices().end().await;
         close(bench).await?;
@@ -103,7 +103,7 @@ async fn run_in(rt: Runtime, case: Case, effort: Effort) -> Result<Run, String> 
     let background = bench.engine.sync_in_background();
     let before = [Op::Read, Op::Write].map(|op| counters.of(op).operations);
     let Took { each, whole } = match case {
-        Case::Reads { working_set_bytes, .. } => bench.reads(working_set_bytes, effort).await?,
+        Case::Reads { working_set_bytes, .. } => bench.reads(working_set_bytes, effort, 0).await?,
         Case::Durable { clients, .. } => bench.durable_writes(clients, effort).await?,
     };
     let after = [Op::Read, Op::Write].map(|op| counters.of(op).operations);

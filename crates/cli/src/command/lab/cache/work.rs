@@ -152,8 +152,8 @@ impl Bench {
         written.await.map_err(said).map(drop)
     }
 
-    /// Random reads by all clients.
-    pub async fn reads(&self, working_set_bytes: u64, effort: Effort) -> Result<Took, String> {
+    /// Random reads by all clients: others in each pass.
+    pub async fn reads(&self, working_set_bytes: u64, effort: Effort, pass: u64) -> Result<Took, String> {
         let file = self.fs.view().open_file(self.file().await?).await.map_err(said)?;
         let operation = move |_: Bench, mut rng: Rng| {
             let file = file.clone();
@@ -162,7 +162,7 @@ impl Bench {
                 file.read(at, BLOCK_BYTES).await.map_err(said).map(drop)
             }
         };
-        self.clients(READERS, effort.reads, operation).await
+        self.clients((READERS, pass), effort.reads, operation).await
     }
 
     /// Random writes, each durable before the next of its client.
@@ -175,14 +175,14 @@ impl Bench {
             bench.write(file, at, data.into()).await?;
             bench.fs.commit(Some(file)).await.map_err(said)
         };
-        self.clients(clients, effort.reads / READS_A_WRITE, operation).await
+        self.clients((clients, 0), effort.reads / READS_A_WRITE, operation).await
     }
 
     /// Runs clients, each of which does one operation after the other, until so many were done in all or time
     /// is over.
     async fn clients<F: Future<Output = Result<(), String>> + Send + 'static>(
         &self,
-        clients: u64,
+        (clients, pass): (u64, u64),
         operations: u64,
         operation: impl Fn(Bench, Rng) -> F + Clone + Send + Sync + 'static,
     ) -> Result<Took, String> {
@@ -191,7 +191,7 @@ impl Bench {
         let client = |n: u64| {
             let (bench, each, operation) = (self.clone(), each.clone(), operation.clone());
             async move {
-                let mut seeds = Rng::new(n);
+                let mut seeds = Rng::new(pass << 8 | n);
                 while !is_over(bench.rt.now(), each.lock().len()) {
                     bench.rt.sleep(THINKS).await;
                     let from = bench.rt.now();
