@@ -238,8 +238,8 @@ async fn open_by_tables(
 ) -> Result<Mos> {
     let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
-    features::check(pool, &objset, &directory).await?;
 
+    // Of these two no block lies on a vdev that was removed; anything else may.
     let packed = required(&objset, &directory, names::CONFIG).await?;
     let config = packed_nvlist(&objset, packed).await?;
     let mut trusted_config = PoolConfig::from_mos(&config).map_err(|source| DatasetError::Format {
@@ -248,9 +248,6 @@ async fn open_by_tables(
         source,
     })?;
     trusted_config.vdevs.iter_mut().for_each(VdevConfig::forget_diagnoses);
-    classes(&objset, &mut trusted_config).await?;
-    trusted_config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
-    trusted_config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
@@ -258,12 +255,20 @@ async fn open_by_tables(
         checksum_salt: checksum_salt(&directory).await?,
     };
     let mut trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
-    let complete = pool.with_trusted(trusted.clone()).await?;
-    let mut objset = Objset::open(&complete, cache, DatasetId(0), uberblock.rootbp, None).await?;
+    let open = async |trusted: &Trusted| {
+        let pool = pool.with_trusted(trusted.clone()).await?;
+        Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await
+    };
+    let mut objset = if trusted.indirect.is_empty() { objset } else { open(&trusted).await? };
+    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
+    features::check(pool, &objset, &directory).await?;
+    classes(&objset, &mut trusted.config).await?;
+    trusted.config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
+    trusted.config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
+    objset = open(&trusted).await?;
     trusted.behind = dirty_times::load(&objset).await;
     if !trusted.behind.is_empty() {
-        let pool = pool.with_trusted(trusted).await?;
-        objset = Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
+        objset = open(&trusted).await?;
     }
     let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
     let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
