@@ -205,7 +205,7 @@ fn spares_caches_and_logs_are_removed() {
     let disks = Disks::new(&[128; 7]);
     disks.cenote("zpool create -f tank mirror a b log mirror c d spare e cache f", &[]);
     fill(&disks, 1);
-    disks.fails("zpool remove tank a", "`zpool remove` is not in Cenote yet");
+    disks.fails("zpool remove tank a", "operation not supported on this type of pool");
     disks.fails("zpool remove tank g", "cannot remove g: no such device in pool");
     disks.cenote("zpool remove tank e f mirror-1", &[]);
     let shown = status(&disks);

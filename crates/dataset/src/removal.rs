@@ -33,7 +33,7 @@ impl Mos {
         }
         let mapping = IndirectMapping::new(read_mapping(self.objset(), object).await?);
         let mapping = mapping.map_err(|error| self.objset().format(object, error))?;
-        let copied_to = mapping.entries().last().map_or(0, |entry| entry.src_end_bytes());
+        let copied_to = mapping.end_bytes();
         let copied =
             allocated.map(|(start, end)| (start, end.min(copied_to))).filter(|(start, end)| start < end);
         Ok(copied.flat_map(|(start, end)| mapping.resolve(start, end - start)).collect())

@@ -11,6 +11,7 @@ use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
 use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
+use crate::txgs::Hold;
 
 impl Engine {
     /// Runs a task when the open txg is written, and writes that txg: when this returns, it is on disk. A
@@ -53,13 +54,39 @@ impl Engine {
         self.run_among(&self.0.first_tasks, check, task).await
     }
 
+    /// The same for a task that goes with what was done in the txg that is held open.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    pub async fn run_in<T, F>(&self, hold: Hold, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run_queued(&self.0.tasks, SpaceCheck::None, task, hold).await
+    }
+
     async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, task: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
         let hold = self.hold().await?;
+        self.run_queued(queue, check, task, hold).await
+    }
+
+    async fn run_queued<T, F>(
+        &self,
+        queue: &Mutex<Vec<Task>>,
+        check: SpaceCheck,
+        task: F,
+        hold: Hold,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
         let (txg, actor) = (hold.txg(), self.1);
         let task: Task = Box::new(move |context| {
             Box::pin(async move {

@@ -13,13 +13,15 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 3] = [
+const TABLE: [Tunable; 5] = [
+    ("zfs_removal_suspend_progress", 0, 0, 1),
+    ("zfs_remove_max_segment", 16 << 20, 4096, 16 << 20),
     ("zfs_resilver_min_time_ms", 3000, 1, 600_000),
     ("zfs_scan_suspend_progress", 0, 0, 1),
     ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
 ];
 
-/// The tunables of scans, which may be changed at any time.
+/// The tunables of scans and removals, which may be changed at any time.
 ///
 /// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least so
 /// much of each txg. Its default for scrubs is one second: slices here are longer, since each costs a txg.
@@ -48,12 +50,22 @@ impl ScanSettings {
 
     /// How long a slice takes.
     pub fn slice(&self, is_resilver: bool) -> Duration {
-        Duration::from_millis(self.0.get(if is_resilver { 0 } else { 2 }))
+        Duration::from_millis(self.0.get(if is_resilver { 2 } else { 4 }))
+    }
+
+    /// Removals stand still.
+    pub fn is_removal_suspended(&self) -> bool {
+        self.0.get(0) != 0
+    }
+
+    /// The longest range that is copied off a vdev as a whole.
+    pub fn removal_segment_bytes(&self) -> u64 {
+        self.0.get(1)
     }
 
     /// Scans stand still.
     pub fn is_suspended(&self) -> bool {
-        self.0.get(1) != 0
+        self.0.get(3) != 0
     }
 }
 
@@ -64,15 +76,19 @@ pub(crate) struct Scanning {
     orders: watch::Sender<u64>,
     /// The same of passes over free space.
     pass_orders: watch::Sender<u64>,
+    /// One copies off a vdev that is being removed.
+    removal_turn: Arc<tokio::sync::Mutex<()>>,
+    /// The same of removals.
+    removal_orders: watch::Sender<u64>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
 }
 
 impl Default for Scanning {
     fn default() -> Scanning {
-        let (turn, pass, settings) = Default::default();
-        let (orders, pass_orders) = (watch::Sender::new(0), watch::Sender::new(0));
-        Scanning { turn, orders, pass_orders, pass, settings }
+        let (turn, removal_turn, pass, settings) = Default::default();
+        let [orders, pass_orders, removal_orders] = std::array::from_fn(|_| watch::Sender::new(0));
+        Scanning { turn, orders, pass_orders, removal_turn, removal_orders, pass, settings }
     }
 }
 
@@ -114,6 +130,21 @@ impl Engine {
     /// Hears of that. It ends with the engine.
     pub fn pass_orders(&self) -> watch::Receiver<u64> {
         self.0.scanning.pass_orders.subscribe()
+    }
+
+    /// Waits until nobody else copies off a vdev, and lets nobody else until this is dropped.
+    pub async fn removal_turn(&self) -> OwnedMutexGuard<()> {
+        self.0.scanning.removal_turn.clone().lock_owned().await
+    }
+
+    /// There is a vdev to be removed, or none any more.
+    pub fn order_removal(&self) {
+        self.0.scanning.removal_orders.send_modify(|orders| *orders += 1);
+    }
+
+    /// Hears of that. It ends with the engine.
+    pub fn removal_orders(&self) -> watch::Receiver<u64> {
+        self.0.scanning.removal_orders.subscribe()
     }
 
     /// The scan that runs.

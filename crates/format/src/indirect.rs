@@ -103,6 +103,27 @@ impl IndirectMapping {
         Ok(IndirectMapping { entries })
     }
 
+    /// More has been copied, behind all that was.
+    ///
+    /// # Errors
+    /// Entries that overlap or are not sorted by source offset.
+    pub fn append(&mut self, more: &[IndirectMappingEntry]) -> Result<()> {
+        let more = IndirectMapping::new(more.to_vec())?.entries;
+        if more.first().is_some_and(|first| first.src_offset_bytes < self.end_bytes()) {
+            return Err(FormatError::Corrupt {
+                what: "indirect mapping",
+                why: "entries overlap or are not sorted",
+            });
+        }
+        self.entries.extend(more);
+        Ok(())
+    }
+
+    /// The end of what has been copied.
+    pub fn end_bytes(&self) -> u64 {
+        self.entries.last().map_or(0, IndirectMappingEntry::src_end_bytes)
+    }
+
     /// All entries, sorted by source offset.
     pub fn entries(&self) -> &[IndirectMappingEntry] {
         &self.entries
@@ -199,6 +220,10 @@ mod tests {
         assert!(map.resolve(8192, 512).is_empty());
         assert!(map.resolve(20000, 512).is_empty());
         assert!(IndirectMapping::new(vec![entry(512, 1024, 1, 0), entry(1024, 512, 1, 0)]).is_err());
+        let (mut longer, end) = (map.clone(), map.end_bytes());
+        assert!(longer.append(&[entry(end - 512, 1024, 1, 0)]).is_err());
+        longer.append(&[entry(end, 512, 1, 0), entry(end + 4096, 512, 1, 0)]).unwrap();
+        assert_eq!((map.entries().len() + 2, end + 4608), (longer.entries().len(), longer.end_bytes()));
     }
 
     proptest! {

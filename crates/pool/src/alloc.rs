@@ -42,7 +42,7 @@ use crate::config::{VdevClass, VdevConfig};
 use crate::ranges::Ranges;
 use cenote_format::blkptr::Dva;
 use cenote_format::dnode::ObjectType;
-use cenote_format::indirect::IndirectMapping;
+use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
 use cenote_format::units::{Asize, Psize, Txg, VdevId};
 use class::Class;
 use group::MetaslabGroup;
@@ -333,9 +333,42 @@ impl Allocator {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
+    /// More of a vdev that is being removed has been copied.
+    ///
+    /// # Errors
+    /// Not behind all that was.
+    pub fn extend_moved(
+        &self,
+        vdev: VdevId,
+        more: &[IndirectMappingEntry],
+    ) -> Result<(), cenote_format::FormatError> {
+        let mut vdevs = self.vdevs.write();
+        vdevs.moved.entry(vdev).or_insert_with(|| Moved::new(IndirectMapping::default())).extend(more)
+    }
+
+    /// A vdev is not removed after all: its blocks are only where they were.
+    pub fn forget_moved(&self, vdev: VdevId) {
+        self.vdevs.write().moved.remove(&vdev);
+    }
+
     /// The end of what has been copied off a vdev; 0 if nothing was.
     pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
         self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
+    }
+
+    /// Where the blocks of a vdev are that was or is being removed.
+    pub fn mapping(&self, vdev: VdevId) -> Option<IndirectMapping> {
+        self.vdevs.read().moved.get(&vdev).map(|moved| moved.mapping().clone())
+    }
+
+    /// What of a range of a vdev is in use: allocated and not freed, be it in the txg that is being written.
+    pub fn in_use(&self, vdev: VdevId, start: u64, end: u64) -> Ranges {
+        let vdevs = self.vdevs.read();
+        let mut in_use = Ranges::default();
+        for group in vdevs.groups.get(&vdev).into_iter().flatten() {
+            group.add_in_use(start, end, &mut in_use);
+        }
+        in_use
     }
 
     /// Notes that nobody needs the mapping of a range of a removed vdev any more, though its blocks are in
@@ -379,7 +412,7 @@ impl Allocator {
     /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
     /// allocatable, unless somebody keeps it.
     pub fn finish(&self, txg: Txg) {
-        let kept = self.keepers.load(Ordering::Acquire) > 0;
+        let kept = self.is_kept();
         self.each_group(|group| group.finish(txg, kept));
     }
 
@@ -388,6 +421,11 @@ impl Allocator {
     pub fn keep_freed(self: &Arc<Self>) -> KeptSpace {
         self.keepers.fetch_add(1, Ordering::AcqRel);
         KeptSpace(self.clone())
+    }
+
+    /// Whether somebody keeps what is freed.
+    pub fn is_kept(&self) -> bool {
+        self.keepers.load(Ordering::Acquire) > 0
     }
 
     /// Borrows free ranges of a metaslab from an offset on, `most_bytes` at most: nobody allocates them until
@@ -408,7 +446,7 @@ impl Allocator {
     /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
     /// it can no longer be rewound safely.
     pub fn release_deferred(&self) {
-        if self.keepers.load(Ordering::Acquire) == 0 {
+        if !self.is_kept() {
             self.each_group(MetaslabGroup::release);
         }
     }

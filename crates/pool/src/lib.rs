@@ -34,6 +34,7 @@ mod read;
 mod read_many;
 mod recorder;
 mod recover;
+mod removal;
 mod second;
 mod status;
 mod taps;

@@ -75,6 +75,8 @@ struct Current {
     config: Arc<PoolConfig>,
     found: Arc<FoundPool>,
     vdevs: Arc<VdevTree>,
+    /// Where the bytes of removed vdevs are.
+    indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
     /// Leaves that are out of use until the pool is opened again.
     aside: BTreeSet<Guid>,
 }
@@ -139,6 +141,7 @@ impl Pool {
             config: Arc::new(found.config.clone()),
             found: Arc::new(found.clone()),
             vdevs,
+            indirect: BTreeMap::new(),
             aside: BTreeSet::new(),
         };
         let live = Live {
@@ -250,8 +253,14 @@ impl Pool {
             wrong: self.live.wrong.clone(),
             settings: self.live.settings.clone(),
             second: RwLock::default(),
-            current: Current { config: Arc::new(trusted.config), found, vdevs, aside: BTreeSet::new() }
-                .into(),
+            current: Current {
+                config: Arc::new(trusted.config),
+                found,
+                vdevs,
+                indirect: trusted.indirect,
+                aside: BTreeSet::new(),
+            }
+            .into(),
         };
         Ok(Pool { live: Arc::new(live), ..self.clone() })
     }
@@ -289,13 +298,18 @@ impl Pool {
         current.aside.retain(|leaf| stay.contains(leaf));
     }
 
+    /// From the next tree on, a vdev's bytes are where this says.
+    pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<IndirectMapping>) {
+        self.live.current.write().indirect.insert(vdev, mapping);
+    }
+
     /// Another tree from now on, in which these leaves go on.
     fn rebuild(&self, current: &mut Current, config: PoolConfig, found: FoundPool, leaves: &[Arc<Leaf>]) {
         let material = build::Material {
             runtime: &self.live.runtime,
             uberblock: &self.uberblock,
             found: &found,
-            indirect: &current.vdevs.indirect_maps(),
+            indirect: &current.indirect,
             missed: &self.live.missed,
             settings: &self.live.settings,
             earlier: leaves,

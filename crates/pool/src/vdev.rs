@@ -40,7 +40,6 @@ use leaf::{Leaf, Slot};
 use map::{Column, Row};
 use missed::Missed;
 use raidz::Raidz;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
@@ -130,15 +129,6 @@ impl Top {
 }
 
 impl VdevTree {
-    /// Where the blocks of removed vdevs went.
-    pub(crate) fn indirect_maps(&self) -> BTreeMap<VdevId, Arc<IndirectMap>> {
-        let map = |top: &Top| match &top.layout {
-            Layout::Indirect(Some(map)) => Some((VdevId(top.config.id), map.clone())),
-            _ => None,
-        };
-        self.tops.iter().filter_map(map).collect()
-    }
-
     /// Configurations of the top-level vdevs by id, holes included.
     pub fn tops(&self) -> impl ExactSizeIterator<Item = &VdevConfig> {
         self.tops.iter().map(|top| &top.config)

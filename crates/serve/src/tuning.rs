@@ -214,6 +214,7 @@ impl Tuning {
         if engine.scan_settings().all() != scans.all() {
             bring(scans.all(), |name, value| engine.scan_settings().set(name, value));
             engine.order_scan();
+            engine.order_removal();
         }
     }
 }

@@ -9,8 +9,8 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, attach, detach, remove_log, leaves, expand, health, sparing, mend, errors,
-//!              split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
+//!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, health, sparing, mend,
+//!              errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -64,6 +64,10 @@ pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
 pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
 pub use pool::reguid::change_guid;
+pub use pool::removal::{
+    RemovalProgress, Removed, cancel_removal, keep_removing, mapping_bytes_after, removing_vdev, run_removal,
+    start_removal,
+};
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{
     ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,

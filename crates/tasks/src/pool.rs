@@ -13,6 +13,7 @@ pub(crate) mod leaves;
 pub(crate) mod mend;
 pub(crate) mod passes;
 pub(crate) mod reguid;
+pub(crate) mod removal;
 pub(crate) mod remove_log;
 pub(crate) mod scan;
 pub(crate) mod settings;

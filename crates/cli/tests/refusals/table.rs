@@ -176,7 +176,18 @@ pub const VERBS: &[(&str, Verb)] = &[
             ("nosuch a b", 1),
         ]),
     ),
-    ("zpool remove", Changes(&[("{P} nosuch", 1), ("{P} {IMAGE}", 1), ("-s {P}", 1), ("nosuch a", 1)])),
+    (
+        "zpool remove",
+        Changes(&[
+            ("{P} nosuch", 1),
+            ("{P} {IMAGE}", 1),
+            ("-s {P}", 1),
+            ("-s {P} {IMAGE}", 2),
+            ("-s -w {P}", 2),
+            ("-n {P} {IMAGE}", 0),
+            ("nosuch a", 1),
+        ]),
+    ),
     ("zpool split", Changes(&[("{P} {P}", 1), ("{P} 1new", 1), ("{P} new nosuch", 1), ("nosuch new", 1)])),
     ("zpool reguid", Changes(&[("-g 0 {P}", 1), ("nosuch", 1)])),
     (

@@ -20,6 +20,7 @@ mod leaves;
 mod nbd;
 mod passes;
 mod properties;
+mod removal;
 mod replace;
 mod snapshots;
 mod tuning;

@@ -23,6 +23,7 @@ const DMU_OT_METADATA: u8 = 0x40;
 const DMU_OT_ENCRYPTED: u8 = 0x20;
 const DMU_OT_BYTESWAP_MASK: u8 = 0x1f;
 /// Byte-swap classes: what the content consists of.
+const DMU_BSWAP_UINT32: u8 = 2;
 const DMU_BSWAP_UINT64: u8 = 3;
 const DMU_BSWAP_ZAP: u8 = 4;
 
@@ -45,6 +46,9 @@ macro_rules! object_types {
             /// `DMU_OTN_UINT64_METADATA`: arrays of words of the pool that were added later.
             pub const UINT64_METADATA: ObjectType =
                 ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_UINT64);
+            /// `DMU_OTN_UINT32_METADATA`: the same of halves of words.
+            pub const UINT32_METADATA: ObjectType =
+                ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_UINT32);
         }
 
         /// (metadata, encrypted, name) by number.

@@ -255,6 +255,15 @@ impl MetaslabGroup {
         slabs.all.iter().find(|metaslab| metaslab.index == index).map(Metaslab::allocated)
     }
 
+    /// Adds what of a range is in use.
+    pub(super) fn add_in_use(&self, start: u64, end: u64, in_use: &mut Ranges) {
+        let slabs = self.slabs.lock();
+        for metaslab in slabs.all.iter().filter(|slab| slab.start_bytes < end && slab.end_bytes() > start) {
+            let within = (start.max(metaslab.start_bytes), end.min(metaslab.end_bytes()));
+            metaslab.in_use(within).iter().for_each(|(start, end)| _ = in_use.insert(start, end - start));
+        }
+    }
+
     /// Space of each metaslab, by its number.
     pub(super) fn spaces(&self) -> Vec<(u64, Space)> {
         self.slabs.lock().all.iter().map(|metaslab| (metaslab.index, metaslab.space())).collect()

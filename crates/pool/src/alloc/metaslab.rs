@@ -278,6 +278,15 @@ impl Metaslab {
         free.complement(self.start_bytes, self.end_bytes())
     }
 
+    /// What of a range is allocated and not freed, not even since changes were last taken.
+    pub(super) fn in_use(&self, (start, end): (u64, u64)) -> Ranges {
+        let mut free = Ranges::default();
+        for (s, e) in self.unallocated().flat_map(|set| set.iter_from(start).take_while(|one| one.0 < end)) {
+            free.insert(s, e - s);
+        }
+        free.complement(start, end)
+    }
+
     /// Bytes of [`Metaslab::allocated`].
     pub(super) fn allocated_bytes(&self) -> u64 {
         let free = [self.free.ranges(), &self.freed, &self.borrowed];

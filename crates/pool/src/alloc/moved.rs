@@ -5,16 +5,16 @@
 //! end of the mapping have been copied; those freed after it never will be.
 //!
 //! Locking: a mutex guards the obsolete ranges. It is taken once per call, and no other lock is taken while
-//! it is held. The mapping does not change; a longer one replaces the whole value
-//! ([`super::Allocator::set_moved`]).
+//! it is held. The mapping grows under the lock of the list of vdevs ([`super::Allocator::extend_moved`]).
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`),
 //! `vdev_indirect.c` (`vdev_indirect_mark_obsolete`).
 
 use super::AllocError;
 use crate::ranges::Ranges;
+use cenote_format::FormatError;
 use cenote_format::blkptr::Dva;
-use cenote_format::indirect::IndirectMapping;
+use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
 use parking_lot::Mutex;
 
 /// A vdev whose blocks are elsewhere.
@@ -50,9 +50,18 @@ impl Moved {
         self.obsolete.lock().insert(dva.offset_bytes, dva.asize.0);
     }
 
+    /// More has been copied.
+    pub(super) fn extend(&mut self, more: &[IndirectMappingEntry]) -> Result<(), FormatError> {
+        self.mapping.append(more)
+    }
+
+    pub(super) fn mapping(&self) -> &IndirectMapping {
+        &self.mapping
+    }
+
     /// The end of what has been copied.
     pub(super) fn end_bytes(&self) -> u64 {
-        self.mapping.entries().last().map_or(0, |entry| entry.src_end_bytes())
+        self.mapping.end_bytes()
     }
 
     /// Takes what has become obsolete since the last call.

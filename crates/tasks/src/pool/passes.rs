@@ -233,7 +233,7 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
     let (mos, mut found) = (engine.mos().await?, Vec::new());
     let config = engine.pool().config();
     for leaf in config.vdevs.iter().flat_map(VdevConfig::leaves).filter(|leaf| leaf.leaf_zap.0 != 0) {
-        if engine.pool().top_with_free_space(leaf.guid).is_none() {
+        if engine.pool().top_with_free_space(leaf.guid).is_none() || is_leaving(engine, leaf.guid) {
             continue;
         }
         let zap = Zap::open_id(mos.objset(), leaf.leaf_zap).await?;
@@ -251,6 +251,13 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
         }
     }
     Ok(found)
+}
+
+/// Passes rest while their vdev is being removed: it may stay after all.
+fn is_leaving(engine: &Engine, leaf: Guid) -> bool {
+    let pool = engine.pool();
+    let top = pool.top_with_free_space(leaf).and_then(|top| pool.vdevs().top(top).map(|top| top.removing));
+    top.unwrap_or(false)
 }
 
 /// What is noted of a pass.

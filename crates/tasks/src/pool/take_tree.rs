@@ -62,15 +62,24 @@ pub(crate) async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> R
 
 /// What the MOS has of a top-level vdev that is gone, but for its leaves.
 pub(crate) async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
-    let edit = context.edit();
     if top.top_zap.0 != 0 {
-        let fields = ZapEdit::new(&edit, top.top_zap);
-        if let Some(array) = fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|it| it.as_u64()) {
-            edit.destroy(ObjectId(array)).await?;
-        }
+        forget_unflushed(context, top.top_zap).await?;
         drop_zap(context, top.top_zap).await?;
     }
     context.forget_vdev(VdevId(top.id)).await
+}
+
+/// A top-level vdev has no space maps any more that could lack changes.
+pub(crate) async fn forget_unflushed(context: &SyncContext, top_zap: ObjectId) -> Result<()> {
+    let edit = context.edit();
+    let fields = ZapEdit::new(&edit, top_zap);
+    match fields.get(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await?.and_then(|value| value.as_u64()) {
+        Some(array) => {
+            edit.destroy(ObjectId(array)).await?;
+            fields.remove(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await
+        }
+        None => Ok(()),
+    }
 }
 
 /// Gives up the ZAP of a vdev.

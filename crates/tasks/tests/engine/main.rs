@@ -10,6 +10,7 @@ mod freeing;
 mod health;
 mod many;
 mod mend;
+mod removal;
 mod space_log;
 mod space_maps;
 mod taking;

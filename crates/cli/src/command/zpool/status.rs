@@ -109,7 +109,8 @@ impl Status {
             done_bytes: pass.done_bytes,
             seconds: session.runtime().now().since(pass.since).as_secs(),
         });
-        let work = work::lines(&mos, &health.root, &usage, pass).await?;
+        let now = session.held(found).map(|_| session.runtime().unix_time_ns() / 1_000_000_000);
+        let work = work::lines(&mos, &health.root, &usage, pass, now).await?;
         Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, damaged })
     }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
-use cenote_format::scan::ScanPhys;
-use cenote_pool::{Pass, VdevKind, VdevStatus};
+use cenote_format::Phys;
+use cenote_format::dsl::names::pool as names;
+use cenote_format::scan::{RemovingPhys, ScanPhys, ScanState};
+use cenote_pool::{Pass, VdevKind};
 use cenote_tasks::is_passing;
 use clap::{Args, ValueEnum};
 
@@ -140,7 +142,7 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Opt
             Activity::Scrub => scan(mos, ScanPhys::is_scrub).await?,
             Activity::Resilver => scan(mos, ScanPhys::is_resilver).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
-            Activity::Remove => is_removing(mos).then_some(0),
+            Activity::Remove => removing(mos).await?,
             // How much is left is not known.
             Activity::Initialize => is_passing(engine, Pass::Initialize).await?.then_some(0),
             Activity::Trim => is_passing(engine, Pass::Trim).await?.then_some(0),
@@ -159,16 +161,14 @@ async fn scan(mos: &Mos, is_it: impl Fn(&ScanPhys) -> bool) -> Result<Option<u64
 }
 
 fn has_kind(mos: &Mos, kind: VdevKind) -> bool {
-    any(mos, |vdev| vdev.kind == kind)
-}
-
-fn is_removing(mos: &Mos) -> bool {
-    any(mos, |vdev| vdev.removing)
-}
-
-fn any(mos: &Mos, is_it: impl Fn(&VdevStatus) -> bool) -> bool {
-    let health = mos.pool().status();
-    let mut found = false;
-    health.root.walk(&mut |vdev| found |= is_it(vdev));
+    let (health, mut found) = (mos.pool().status(), false);
+    health.root.walk(&mut |vdev| found |= vdev.kind == kind);
     found
+}
+
+async fn removing(mos: &Mos) -> Result<Option<u64>, CliError> {
+    let Some(words) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else { return Ok(None) };
+    let removing = RemovingPhys::from_words(&words.words().collect::<Vec<_>>());
+    let removing = removing.ok().filter(|it| ScanState::from(it.state) == ScanState::Scanning);
+    Ok(removing.map(|it| it.to_copy_bytes.saturating_sub(it.copied_bytes)))
 }

@@ -34,16 +34,17 @@ impl Pace {
     }
 }
 
-/// The lines about all finished and unfinished work.
+/// The lines about all finished and unfinished work. `now_s`: the time, if the daemon does it.
 pub async fn lines(
     mos: &Mos,
     root: &VdevStatus,
     usage: &[VdevUsage],
     pace: Option<Pace>,
+    now_s: Option<u64>,
 ) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
     let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace);
-    out += &removal(mos, root).await?;
+    out += &removal(mos, root, now_s).await?;
     if let Some(checkpoint) = mos.checkpoint().await? {
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
         out += &format!("checkpoint: created {since}, consumes {}\n", nice_number(space));
@@ -164,7 +165,7 @@ fn path_of(root: &VdevStatus, id: u64) -> String {
     path.unwrap_or_else(|| name_of(root, id))
 }
 
-async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
+async fn removal(mos: &Mos, root: &VdevStatus, now_s: Option<u64>) -> Result<String, CliError> {
     let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else {
         return Ok(String::new());
     };
@@ -185,9 +186,10 @@ async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
         ScanState::Scanning => {
             let percent = 100.0 * removing.copied_bytes as f64 / removing.to_copy_bytes.max(1) as f64;
             let (name, all) = (path_of(root, vdev.0), nice_number(removing.to_copy_bytes));
+            let (at, to_go) = removal_pace(&removing, now_s).unwrap_or_default();
             format!(
-                "remove: Evacuation of {name} in progress since {start}\n\t{copied} copied out of {all}, \
-                 {percent:.2}% done\n"
+                "remove: Evacuation of {name} in progress since {start}\n\t{copied} copied out of {all}{at}, \
+                 {percent:.2}% done{to_go}\n"
             )
         }
         _ => return Ok(String::new()),
@@ -197,6 +199,19 @@ async fn removal(mos: &Mos, root: &VdevStatus) -> Result<String, CliError> {
         out += &format!("\t{} memory used for removed device mappings\n", nice_number(memory));
     }
     Ok(out)
+}
+
+/// How fast a removal is that the daemon does, and how long it takes yet.
+fn removal_pace(removing: &RemovingPhys, now_s: Option<u64>) -> Option<(String, String)> {
+    const TOO_LONG_HOURS: u64 = 30 * 24;
+    let seconds = now_s?.saturating_sub(removing.start_time_s).max(1);
+    let rate = (removing.copied_bytes / seconds).max(1);
+    let minutes = removing.to_copy_bytes.saturating_sub(removing.copied_bytes) / rate / 60;
+    let to_go = match minutes / 60 {
+        hours if hours < TOO_LONG_HOURS => format!(", {hours}h{}m to go", minutes % 60),
+        _ => ", (copy is slow, no estimated time)".into(),
+    };
+    Some((format!(" at {}/s", nice_number(rate)), to_go))
 }
 
 /// Memory taken by the mappings of removed vdevs.

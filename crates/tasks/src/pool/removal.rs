@@ -1,0 +1,211 @@
+//! Removing a top-level vdev that holds data: `zpool remove`.
+//!
+//! ```text
+//!   begin    nothing is allocated there any more; logs end; an empty mapping           (begin)
+//!   slice    what is allocated, in the order of its offsets, is copied to others in
+//!            the open txg; when that is written, the mapping gets longer               (copy)
+//!   end      all is copied: the vdev becomes `indirect`, its mapping; devices leave    (end)
+//!   cancel   the copies are freed                                                      (end)
+//! ```
+//!
+//! Idea: until the end, blocks are read where they were, and a range that was copied is allocated twice. The
+//! mapping says how far the removal has come, so it goes on after an export or a power cut, here or in
+//! OpenZFS, and goes on here if OpenZFS began it. A block that is freed meanwhile is freed on the vdev, and
+//! where its copy lies if the mapping has it (pool/alloc/moved). What was freed while it was being copied is
+//! found when the mapping gets longer: its copy is freed at once.
+//!
+//! If a device can't be read, or no other one takes the copies, the removal is canceled.
+//!
+//! Locking: one runner a pool ([`Engine::removal_turn`]). It may be dropped at any await: a slice that has
+//! begun goes on to its end, and the pool says what is left.
+//!
+//! Source: OpenZFS `vdev_removal.c`.
+
+mod begin;
+mod copy;
+mod end;
+
+use cenote_boxed::boxed;
+use cenote_dataset::Mos;
+use cenote_engine::{Engine, SyncContext, WeakEngine};
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::indirect::VDEV_INDIRECT_MAPPING_SIZE_V0;
+use cenote_format::label::VdevConfig;
+use cenote_format::scan::{NO_VDEV, RemovingPhys, ScanState};
+use cenote_format::units::VdevId;
+use cenote_format::words::Phys;
+use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
+use cenote_pool::alloc::TXG_DEFER_SIZE;
+
+use copy::Slice;
+
+pub use begin::start_removal;
+pub use end::cancel_removal;
+
+const DEVICE_REMOVAL: &str = "device_removal";
+const OBSOLETE_COUNTS: &str = "obsolete_counts";
+/// `DSS_SCANNING`, `DSS_FINISHED`, `DSS_CANCELED`.
+const SCANNING: u64 = 1;
+const FINISHED: u64 = 2;
+const CANCELED: u64 = 3;
+
+/// How far a removal has come.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RemovalProgress {
+    /// Bytes that were copied, or freed meanwhile.
+    pub done_bytes: u64,
+    /// Bytes that were allocated there when it began.
+    pub total_bytes: u64,
+}
+
+/// What became of removals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removed {
+    /// There was none, or it is done.
+    Done,
+    /// It stands still: `zfs_removal_suspend_progress`.
+    Suspended,
+    /// It was canceled, because something could not be copied.
+    Canceled {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Goes on with the removal that the pool says is in progress until it is done.
+///
+/// # Errors
+/// The pool's metadata can't be read, or a txg not be written.
+#[boxed]
+pub async fn run_removal(
+    engine: &Engine,
+    progress: &(dyn Fn(RemovalProgress) + Send + Sync),
+) -> Result<Removed> {
+    let _alone = engine.removal_turn().await;
+    let (mut is_begun, mut is_copied) = (false, false);
+    loop {
+        let Some(removing) = in_progress(&engine.mos().await?).await? else { return Ok(Removed::Done) };
+        let (done_bytes, total_bytes) = (removing.copied_bytes, removing.to_copy_bytes);
+        progress(RemovalProgress { done_bytes, total_bytes });
+        if engine.scan_settings().is_removal_suspended() {
+            return Ok(Removed::Suspended);
+        }
+        if !std::mem::replace(&mut is_begun, true) {
+            // From now on nothing is held back from the devices.
+            engine.force_sync().await?;
+        }
+        let vdev = removing.removing_vdev;
+        match engine.to_end(move |engine| copy::slice(engine, vdev)).await? {
+            Slice::Copied => {}
+            Slice::Gone => {
+                // That may not be on disk yet.
+                engine.force_sync().await?;
+                let mos = engine.mos().await?;
+                if in_progress(&mos).await?.is_some_and(|now| now.start_time_s == removing.start_time_s) {
+                    let why = "a vdev is being removed that is none of the pool";
+                    return Err(mos.objset().damaged(DMU_POOL_DIRECTORY_OBJECT, why));
+                }
+            }
+            Slice::NothingLeft if is_copied => {
+                engine.to_end(move |engine| end::finish(engine, vdev)).await?;
+            }
+            Slice::NothingLeft => {
+                // Nobody reads any more what was freed before it was copied.
+                for _ in 0..TXG_DEFER_SIZE {
+                    engine.force_sync().await?;
+                }
+                is_copied = true;
+            }
+            Slice::Failed(error) => {
+                cancel_removal(engine).await?;
+                return Ok(Removed::Canceled { why: error.to_string() });
+            }
+        }
+    }
+}
+
+/// Goes on with removals whenever there is one, as long as the engine lives.
+pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
+    let Ok(mut orders) = engine.upgrade().map(|engine| engine.removal_orders()) else { return };
+    loop {
+        orders.mark_unchanged();
+        let Ok(engine) = engine.upgrade() else { return };
+        if let Err(error) = run_removal(&engine, &|_| {}).await {
+            failed(error);
+        }
+        drop(engine);
+        if orders.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The vdev that the pool says is being removed.
+///
+/// # Errors
+/// The pool's metadata can't be read.
+#[boxed]
+pub async fn removing_vdev(mos: &Mos) -> Result<Option<VdevId>> {
+    Ok(in_progress(mos).await?.map(|removing| removing.removing_vdev))
+}
+
+/// Bytes of memory that the mapping of a vdev will take once it has been removed, about.
+///
+/// # Errors
+/// A space map is damaged.
+#[boxed]
+pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
+    let pool = mos.pool();
+    let Some(top) = pool.vdevs().top(vdev).cloned() else { return Ok(0) };
+    let (mut entries, mut copied_bytes) = (1, 0);
+    for metaslab in mos.metaslabs(&top, &mos.log_spacemaps().await?).await? {
+        let (start, end) =
+            (metaslab.place.start_bytes, metaslab.place.start_bytes + metaslab.place.size_bytes);
+        copied_bytes += metaslab.allocated.total_bytes();
+        // What is free ends an entry, unless it is copied as well.
+        for (from, to) in metaslab.allocated.complement(start, end).iter() {
+            match to - from {
+                gap if gap < copy::MAX_SPAN_BYTES / 2 => copied_bytes += gap,
+                _ => entries += 1,
+            }
+        }
+    }
+    entries += copied_bytes / (16 << 20);
+    Ok(entries * VDEV_INDIRECT_MAPPING_SIZE_V0 as u64)
+}
+
+/// The removal that is in progress.
+async fn in_progress(mos: &Mos) -> Result<Option<RemovingPhys>> {
+    let found = mos.directory()?.lookup(names::REMOVING.as_bytes()).await?;
+    let Some(words) = found.map(|value| value.words().collect::<Vec<u64>>()) else { return Ok(None) };
+    let removing = RemovingPhys::from_words(&words);
+    let removing = removing.map_err(|error| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, error))?;
+    Ok(Some(removing).filter(|removing| ScanState::from(removing.state) == ScanState::Scanning))
+}
+
+/// What the pool says of its last removal.
+async fn state(context: &SyncContext) -> Result<RemovingPhys> {
+    let found = ZapEdit::new(&context.edit(), DMU_POOL_DIRECTORY_OBJECT).get(names::REMOVING).await?;
+    let Some(value) = found else {
+        return Ok(RemovingPhys {
+            removing_vdev: NO_VDEV,
+            prev_indirect_vdev: NO_VDEV,
+            ..RemovingPhys::zeroed()
+        });
+    };
+    let words: Vec<u64> = value.words().collect();
+    RemovingPhys::from_words(&words)
+        .map_err(|error| context.edit().view().format(DMU_POOL_DIRECTORY_OBJECT, error))
+}
+
+async fn set_state(context: &SyncContext, state: &RemovingPhys) -> Result<()> {
+    let words = ZapValue::from_words(&state.to_words());
+    ZapEdit::new(&context.edit(), DMU_POOL_DIRECTORY_OBJECT).update(names::REMOVING, &words).await
+}
+
+/// A vdev, if it is being removed.
+fn removing_top(context: &SyncContext, vdev: VdevId) -> Option<VdevConfig> {
+    let config = context.config();
+    let tops = &config.vdev_tree.children;
+    tops.iter().find(|top| VdevId(top.id) == vdev && top.removing && top.indirect_object.0 != 0).cloned()
+}

@@ -1,0 +1,119 @@
+//! Vdevs that hold data leave a pool, while others work on it; removals that stop half-way.
+
+use std::path::Path;
+
+use cenote_engine::Engine;
+use cenote_format::units::VdevId;
+use cenote_pool::VdevKind;
+use cenote_runtime::{Rng, Runtime};
+use cenote_tasks::{Removed, add_vdevs, cancel_removal, removing_vdev, run_removal, snapshot, start_removal};
+
+use crate::common::{
+    Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed, vdev, work,
+};
+
+const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
+
+/// A pool of three vdevs, as small as a removal allows.
+async fn three(rt: &Runtime, folder: &Path, kind: &VdevKind) -> Engine {
+    let each = if *kind == VdevKind::Mirror { 2 } else { 1 };
+    let engine = create(rt, folder, &(kind.clone(), 0, each)).await;
+    let others = [1, 2].map(|at| vdev(rt, folder, at * each, &(kind.clone(), 0, each)));
+    add_vdevs(&engine, others.into(), None).await.unwrap();
+    engine
+}
+
+/// Copies until something has been copied, and stops.
+async fn copy_some(engine: &Engine) {
+    engine.scan_settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
+    let stop_when_begun = |now: cenote_tasks::RemovalProgress| {
+        if now.done_bytes > 0 {
+            engine.scan_settings().set("zfs_removal_suspend_progress", 1).unwrap();
+        }
+    };
+    assert_eq!(run_removal(engine, &stop_when_begun).await.unwrap(), Removed::Suspended);
+    engine.scan_settings().set("zfs_removal_suspend_progress", 0).unwrap();
+}
+
+async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {
+    assert_zdb_is_content(folder, name);
+    let mos = reopen(rt, folder).await;
+    assert_equal(&mos, POOL, model, name).await;
+}
+
+#[test]
+fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
+    let rt = Runtime::real(Some(2));
+    let seed = seed(&rt, "removal");
+    for kind in [VdevKind::File, VdevKind::Mirror] {
+        let folder = tempfile::tempdir().unwrap();
+        rt.block_on(async {
+            let (mut rng, mut model) = (Rng::new(seed), Model::new());
+            let mut engine = three(&rt, folder.path(), &kind).await;
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            snapshot(&engine, &[format!("{POOL}@before")]).await.unwrap();
+            let before = model.clone();
+            for vdev in [VdevId(0), VdevId(2)] {
+                let name = format!("{} {vdev}", kind);
+                start_removal(&engine, vdev).await.unwrap();
+                copy_some(&engine).await;
+                // Some of what is freed has been copied by now, some has not.
+                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+                engine.sync_all().await.unwrap();
+                drop(engine);
+                assert_is_sound(&rt, folder.path(), &model, &name).await;
+                engine = reopen_to_write(&rt, folder.path()).await;
+                let (runner, runtime) = (engine.clone(), rt.clone());
+                let running = runtime.spawn(async move { run_removal(&runner, &|_| {}).await });
+                for _ in 0..4 {
+                    work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+                    engine.sync_all().await.unwrap();
+                }
+                assert_eq!(running.await.unwrap().unwrap(), Removed::Done);
+                assert_eq!(engine.pool().vdevs().top(vdev).unwrap().kind, VdevKind::Indirect);
+                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+                engine.sync_all().await.unwrap();
+                if vdev == VdevId(0) {
+                    // Room for what the next one holds.
+                    let at = if kind == VdevKind::Mirror { 6 } else { 3 };
+                    let (count, kind) = (at / 3, kind.clone());
+                    let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count));
+                    add_vdevs(&engine, vec![more], None).await.unwrap();
+                }
+                assert_is_sound(&rt, folder.path(), &model, &name).await;
+            }
+            let mos = reopen(&rt, folder.path()).await;
+            assert_equal(&mos, &format!("{POOL}@before"), &before, "the snapshot").await;
+        });
+    }
+}
+
+#[test]
+fn a_removal_that_is_canceled_leaves_the_vdev_as_it_was() {
+    let rt = Runtime::real(Some(2));
+    let seed = seed(&rt, "canceled removal");
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        let engine = three(&rt, folder.path(), &VdevKind::File).await;
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        assert!(cancel_removal(&engine).await.unwrap_err().is_refusal(), "there is none");
+        start_removal(&engine, VdevId(1)).await.unwrap();
+        assert!(
+            start_removal(&engine, VdevId(1)).await.unwrap_err().to_string().contains("already in progress")
+        );
+        assert!(start_removal(&engine, VdevId(2)).await.unwrap_err().is_refusal(), "one at a time");
+        copy_some(&engine).await;
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        cancel_removal(&engine).await.unwrap();
+        assert_eq!(removing_vdev(&engine.mos().await.unwrap()).await.unwrap(), None);
+        let before = engine.allocator().vdev_space(VdevId(1)).unwrap().allocated_bytes;
+        for _ in 0..6 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+        }
+        assert!(engine.allocator().vdev_space(VdevId(1)).unwrap().allocated_bytes != before, "it is in use");
+        drop(engine);
+        assert_is_sound(&rt, folder.path(), &model, "canceled").await;
+    });
+}
