@@ -1,0 +1,133 @@
+//! Vdevs that hold data leave a pool while others work: afterwards all is found on the others. The same holds
+//! if the power is cut on the way, and the removal goes on, or is canceled.
+
+use cenote_engine::Engine;
+use cenote_format::units::VdevId;
+use cenote_pool::VdevClass::{Normal, Special};
+use cenote_pool::VdevKind::{Disk, Indirect, Mirror};
+use cenote_runtime::Runtime;
+use cenote_tasks::{Removed, cancel_removal, removing_vdev, run_removal, start_removal};
+use cenote_testkit::image::Image;
+
+use crate::check::{Unsure, check_sound, compare};
+use crate::cuts::{Replay, number, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::run::{Run, recover};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+const RUNS: usize = 2;
+/// Power cuts of a run.
+const CUTS: usize = 12;
+
+fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
+    let pools: [&[Vdev]; 3] = [
+        &[(Disk, 0, 1, Normal), (Disk, 0, 1, Normal), (Disk, 0, 1, Normal)],
+        &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
+        &[(Disk, 0, 1, Special), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
+    ];
+    for vdevs in pools {
+        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+        let seeds = Runtime::real(Some(1));
+        for _ in 0..RUNS {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test, seed };
+            run(seed, &layout);
+        }
+    }
+}
+
+async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
+    let disks = Disks::new(rt, layout.shape(), layout.blank());
+    let engine = create(rt, layout, &disks.devices()).await;
+    let world = Worker::new_world(&engine).await;
+    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
+    worker.run(STEPS).await;
+    (disks, engine, worker)
+}
+
+/// The first vdev leaves while the work goes on, a little in each txg.
+async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
+    engine.scan_settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
+    let engine = engine.clone();
+    let removing = rt.spawn(async move {
+        start_removal(&engine, VdevId(0)).await?;
+        run_removal(&engine, &|_| {}).await
+    });
+    worker.run(STEPS).await;
+    assert_eq!(removing.await.unwrap().unwrap(), Removed::Done);
+}
+
+fn is_removed(engine: &Engine) -> bool {
+    engine.pool().vdevs().top(VdevId(0)).unwrap().kind == Indirect
+}
+
+/// The disks of the first vdev.
+fn leaving(layout: &Layout) -> Vec<usize> {
+    (0..layout.vdevs[0].2).collect()
+}
+
+#[test]
+fn what_lay_on_a_vdev_that_leaves_under_work_is_on_the_others() {
+    on_pools("what_lay_on_a_vdev_that_leaves_under_work_is_on_the_others", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            remove_first(&rt, &engine, &mut worker).await;
+            assert!(is_removed(&engine));
+            worker.run(STEPS / 4).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let disks = Disks::new(&rt, layout.shape(), disks.images());
+            let mos = open(&rt, disks.devices_but(&leaving(layout))).await.unwrap();
+            check_sound(&mos).await.unwrap();
+            compare(&mos, &world, &Unsure::new()).await.unwrap();
+        });
+    });
+}
+
+/// After a cut, what survived is there; and a removal that had begun is brought to its end, or canceled.
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let text = |error: cenote_object::DatasetError| error.to_string();
+    let disks = Disks::new(rt, layout.shape(), images);
+    let pool = recover(rt, disks.devices()).await?;
+    let expected = run.expect(&pool, at).await?;
+    let engine = &pool.engine;
+    let removing = removing_vdev(&engine.mos().await.map_err(text)?).await.map_err(text)?;
+    match removing {
+        Some(_) if at.is_multiple_of(2) => cancel_removal(engine).await.map_err(text)?,
+        _ => drop(run_removal(engine, &|_| {}).await.map_err(text)?),
+    }
+    let is_gone = is_removed(engine);
+    expected.compare(engine).await.map_err(|why| format!("removed: {is_gone}: {why}"))?;
+    // If the power failed between uberblocks, only the next txg brings the newest state to every disk.
+    engine.force_sync().await.map_err(text)?;
+    let gone = if is_gone { leaving(layout) } else { Vec::new() };
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    check_sound(&open(rt, disks.devices_but(&gone)).await?).await?;
+    let pool = recover(rt, disks.devices_but(&gone)).await?;
+    expected.compare(&pool.engine).await.map_err(|why| format!("removed: {is_gone}, again: {why}"))
+}
+
+#[test]
+fn power_cuts_while_a_vdev_is_removed() {
+    on_pools("power_cuts_while_a_vdev_is_removed", |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = begin(&rt, layout).await;
+            worker.sync().await;
+            let world = worker.world().clone();
+            let before = disks.images();
+            disks.take_journal();
+            drop(worker);
+            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            remove_first(&rt, &engine, &mut worker).await;
+            worker.into_run(before)
+        });
+        survives_cuts(seed, layout, &run, CUTS, survive);
+    });
+}
