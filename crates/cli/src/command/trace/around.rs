@@ -5,7 +5,7 @@
 //! begin; when the command has ended, the recording is cancelled, as by Ctrl-C.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl Around {
 }
 
 /// Whether the recording has begun; not, if it ended before.
-fn wait_for(file: &PathBuf, is_over: &AtomicBool) -> bool {
+fn wait_for(file: &Path, is_over: &AtomicBool) -> bool {
     while !is_over.load(Ordering::Relaxed) {
         if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             return true;
