@@ -62,6 +62,10 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         env.extend(std::env::var_os(name).map(|value| (name.to_owned(), value.into_vec())));
     }
     let refused = |error: &dyn std::fmt::Display| CliError::Refused(format!("the daemon: {error}"));
+    let planned = match &cli.command {
+        Command::Trace(Deferred(trace)) => trace.around(),
+        _ => None,
+    };
     let sent = match Forwarded::send(&path, &CommandLine::new(argv, cwd, env)) {
         Ok(Some(sent)) => sent,
         Ok(None) => return None,
@@ -77,11 +81,10 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         });
     }
     let ended = |_| CliError::Refused("the daemon ended before the command was done".into());
-    let around = match &cli.command {
-        Command::Trace(Deferred(trace)) => trace.around().zip(sent.canceller().ok()),
-        _ => None,
+    let around = match planned.map(|planned| Ok((planned, sent.canceller()?))).transpose() {
+        Ok(around) => around.and_then(|(planned, canceller)| Around::start(planned, canceller)),
+        Err(error) => return Some(Err(refused(&error as &std::io::Error))),
     };
-    let around = around.and_then(|((file, command), canceller)| Around::start(file, command, canceller));
     let status = sent.status().map_err(ended);
     Some(match (around, status) {
         (Some(around), Ok(status)) => Ok(around.status(status)),

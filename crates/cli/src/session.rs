@@ -30,7 +30,7 @@ use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, Rewind, import};
 use cenote_format::units::Txg;
 use cenote_policy::PolicyName;
-use cenote_pool::{Discovery, FoundPool, Problem, VdevState, discover};
+use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover};
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -249,7 +249,11 @@ impl Session {
 
     fn pick(&self, discovery: &Discovery, name: &str) -> Result<FoundPool, CliError> {
         let matches = |pool: &&FoundPool| pool.name() == name || pool.guid().to_string() == name;
-        let matching: Vec<&FoundPool> = discovery.pools.iter().filter(matches).collect();
+        let mut matching: Vec<&FoundPool> = discovery.pools.iter().filter(matches).collect();
+        // Disks that another pool of the name leaves behind still say what they belonged to.
+        if matching.iter().any(|pool| pool.state() != PoolState::Destroyed) {
+            matching.retain(|pool| pool.state() != PoolState::Destroyed);
+        }
         match *matching {
             [pool] => {
                 self.tell_copies(pool);

@@ -149,6 +149,23 @@ impl Engine {
         self.0.runtime.to_end(steps(self.clone())).await
     }
 
+    /// The same for steps that need the open txg to stay open, until they end or give the hold to
+    /// [`Engine::run_in`].
+    ///
+    /// # Errors
+    /// Those of the steps; [`DatasetError::Stopped`].
+    pub async fn to_end_held<T, F>(&self, steps: impl FnOnce(Engine, Hold) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.to_end(move |engine| async move {
+            let hold = engine.hold().await?;
+            steps(engine, hold).await
+        })
+        .await
+    }
+
     /// Keys of encrypted datasets.
     pub fn keys(&self) -> &Keyring {
         &self.0.keys

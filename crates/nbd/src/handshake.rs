@@ -1,7 +1,7 @@
 //! Negotiation: client and server agree on an export and on how they will talk.
 //!
-//! Idea: the haggling is one loop over options, each answered by a function. What was agreed is forgotten when
-//! TLS starts, as the protocol demands: [`Handshake::run`] then gives the stream back to be wrapped.
+//! Idea: the haggling is one loop over options, each answered by a function. What was agreed is forgotten
+//! when TLS starts, as the protocol demands: [`Handshake::run`] then gives the stream back to be wrapped.
 //!
 //! Source: `proto.md`, "Newstyle negotiation", "Option types".
 

@@ -8,8 +8,8 @@
 //! [`transmission`].
 //!
 //! Offered: fixed newstyle negotiation, TLS, structured replies with holes, extended headers, block status,
-//! FLUSH over all connections, FUA, TRIM, WRITE_ZEROES, CACHE. Not offered: oldstyle negotiation, NBD_CMD_RESIZE
-//! and block status with a payload, which no client that we know of needs.
+//! FLUSH over all connections, FUA, TRIM, WRITE_ZEROES, CACHE. Not offered: oldstyle negotiation,
+//! NBD_CMD_RESIZE and block status with a payload, which no client that we know of needs.
 //!
 //! Bounds: options of 64 KiB, payloads of 32 MiB, and for all connections together the memory that
 //! [`Limits`] allows. A client that stalls in the middle of a message is disconnected.

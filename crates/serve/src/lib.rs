@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
-//! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile),
-//! [`memory`] (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it). For volumes: [`volumes`]
-//! (a dataset as a disk), [`nbd`], [`listen`], [`tls`].
+//! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
+//! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it). For volumes: [`volumes`] (a
+//! dataset as a disk), [`nbd`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;

@@ -4,8 +4,8 @@
 //!   Place: address, or unix:PATH --> Door, bound --> each connection: a task, until the daemon ends
 //! ```
 //!
-//! A place beyond this machine is bound only if what is served there is safe, which the caller says. Sockets in
-//! the file system are for the daemon's user and root.
+//! A place beyond this machine is bound only if what is served there is safe, which the caller says. Sockets
+//! in the file system are for the daemon's user and root.
 //!
 //! Memory: connections are counted; those beyond the most are closed at once.
 
@@ -22,6 +22,7 @@ use std::time::Duration;
 use cenote_nbd::Stream;
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -29,6 +30,9 @@ use tokio::sync::Semaphore;
 pub const CONNECTIONS_MAX: usize = 1_024;
 /// Wait after an accept that failed: this process may have too many files open.
 const BREATHER: Duration = Duration::from_millis(100);
+
+/// How long a client may be silent before it is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +158,10 @@ impl Door {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
+                // A host that lost power would keep its volume, and the pool, for ever.
+                set_socket_keepalive(&stream, true)?;
+                set_tcp_keepidle(&stream, KEEPALIVE)?;
+                set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
                 Ok((Box::new(stream), address.to_string()))
             }
             Listener::Unix(listener) => {

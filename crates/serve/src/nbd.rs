@@ -4,8 +4,9 @@
 //!   listener --> connection --(TLS)--> handshake --> ServedVolume, until the client or the pool goes
 //! ```
 //!
-//! Idea: this is all that `cenote-nbd` must know of volumes. Contexts of our own: `cenote:changed-since=SNAPSHOT`
-//! has 1 where a volume, or a later snapshot, may differ from an earlier snapshot.
+//! Idea: this is all that `cenote-nbd` must know of volumes. Contexts of our own:
+//! `cenote:changed-since=SNAPSHOT` has 1 where a volume, or a later snapshot, may differ from an earlier
+//! snapshot.
 //!
 //! A client beyond this machine is served through TLS only, unless the administrator says otherwise.
 

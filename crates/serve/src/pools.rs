@@ -55,6 +55,17 @@ pub struct OpenPool {
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
 }
 
+/// What becomes of those who use a pool that is to be left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// They keep it.
+    Stays,
+    /// Clients of volumes are sent away; as with OpenZFS on Linux, nobody loses a file that is open.
+    ClientsGo,
+    /// Clients are sent away, and busy file systems taken out of the tree.
+    Goes,
+}
+
 /// All pools that are open, and how more are opened.
 pub struct Pools {
     table: Mutex<BTreeMap<String, Arc<OpenPool>>>,
@@ -144,18 +155,17 @@ impl OpenPool {
         Ok(self.engine.close(state).await?)
     }
 
-    /// Leaves the pool in this state when nobody uses it any more: unmounts everything. `force` takes busy file
-    /// systems out of the tree, and sends clients away.
+    /// Leaves the pool in this state when nobody uses it any more: unmounts everything.
     ///
     /// # Errors
     /// A file system or a volume is in use (unless `force`); the last txg could not be written.
     #[boxed]
-    pub async fn leave(&self, state: PoolState, force: bool) -> Result<(), ExportError> {
-        if let Some(client) = self.clients.list().pop().filter(|_| !force) {
+    pub async fn leave(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
+        if let Some(client) = self.clients.list().pop().filter(|_| in_use == InUse::Stays) {
             let pool = self.name.clone();
             return Err(ExportError::Served { pool, volume: client.volume, who: client.who });
         }
-        self.mounts.unmount_below(None, force).await?;
+        self.mounts.unmount_below(None, in_use == InUse::Goes).await?;
         self.clients.send_away().await;
         self.close(state).await
     }

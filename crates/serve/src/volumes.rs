@@ -5,13 +5,13 @@
 //!                          --> snapshot, or readonly=on: a view            }
 //! ```
 //!
-//! Idea: who uses a volume is written down with its pool ([`Clients`]), so that an export can say who is in its
-//! way, or ask them to go. Which volumes are served is a matter of their properties, and moves with the pool:
-//! `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
+//! Idea: who uses a volume is written down with its pool ([`Clients`]), so that an export can say who is in
+//! its way, or ask them to go. Which volumes are served is a matter of their properties, and moves with the
+//! pool: `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
 //! [`SERVE_PROPERTY`] says `off` or `ro`.
 //!
-//! Locking: the table of clients is locked for one look or change. A served volume may be used by any number of
-//! tasks at once.
+//! Locking: the table of clients is locked for one look or change. A served volume may be used by any number
+//! of tasks at once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,8 +3,7 @@
 mod around;
 mod record;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_policy::PolicyName;
@@ -18,7 +17,7 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, duration, nice_bytes, parse_bytes};
 use crate::session::{Session, print, print_json, unless_interrupted};
 
-pub use around::Around;
+pub use around::{Around, Planned};
 
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
@@ -34,11 +33,11 @@ pub enum TraceCommand {
 }
 
 impl TraceCommand {
-    /// Of a recording around a command: the file, and the command.
-    pub fn around(&self) -> Option<(&Path, &[OsString])> {
+    /// The command around which is to be recorded.
+    pub fn around(&self) -> Option<Planned> {
         match self {
             TraceCommand::Record(record) if !record.command.is_empty() => {
-                Some((&record.file, &record.command))
+                Some(Planned::new(&record.file, &record.command))
             }
             _ => None,
         }

@@ -12,7 +12,7 @@ use cenote_device::Gate;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_pool::{FoundPool, PoolState, Taps, discover};
-use cenote_serve::pools::{ExportError, OpenPool, Pools};
+use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
 
 use super::Session;
 use super::domains::key_domains;
@@ -217,13 +217,14 @@ impl Session {
         Ok(())
     }
 
-    /// Closes an open pool. `force` does not wait for those who use it.
+    /// Closes an open pool. `force` sends clients of its volumes away.
     pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         whole(async {
             let _turn = pools.turn.lock().await;
+            let in_use = if force { InUse::ClientsGo } else { InUse::Stays };
             self.note_command(&pool.engine);
-            pool.leave(state, force).await.map_err(not_exported)?;
+            pool.leave(state, in_use).await.map_err(not_exported)?;
             pools.remove(&pool.name);
             let destroyed = state == PoolState::Destroyed;
             let class =
@@ -287,10 +288,8 @@ async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
 pub async fn export_all(pools: &Pools) {
     for pool in pools.all() {
         // What is not busy is unmounted in the ordinary way first.
-        let exported = match pool.leave(PoolState::Exported, false).await {
-            Err(ExportError::Mounts(_) | ExportError::Served { .. }) => {
-                pool.leave(PoolState::Exported, true).await
-            }
+        let exported = match pool.leave(PoolState::Exported, InUse::ClientsGo).await {
+            Err(ExportError::Mounts(_)) => pool.leave(PoolState::Exported, InUse::Goes).await,
             done => done,
         };
         if let Err(error) = exported {

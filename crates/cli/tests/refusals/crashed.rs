@@ -1,13 +1,15 @@
 //! Pools left by a crash, with intent logs that have not been replayed.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cenote_dataset::{ImportOptions, import};
+use cenote_device::DeviceError;
 use cenote_engine::{Engine, Host};
 use cenote_format::label::PoolConfig;
 use cenote_fs::write::{NewFile, NewKind};
 use cenote_fs::{Change, FsOptions, FsWriter, Timestamp};
-use cenote_pool::{FoundPool, PoolState, discover};
+use cenote_pool::{FoundPool, PoolError, PoolState, discover};
 use cenote_runtime::Runtime;
 
 use crate::disks::{Disks, POOL};
@@ -25,7 +27,14 @@ fn this_host() -> Host {
 
 async fn open(rt: &Runtime, folder: &Path) -> FoundPool {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
-    found.pools[0].open_for_writing(rt).await.unwrap()
+    loop {
+        match found.pools[0].open_for_writing(rt).await {
+            // A program that another test is just starting has all files of this process until it runs, and
+            // their locks.
+            Err(PoolError::Device(DeviceError::InUse { .. })) => rt.sleep(Duration::from_millis(10)).await,
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// A pool left by a crash: a file was made durable only by the log.

@@ -38,9 +38,9 @@ fn a_disk_of_which_a_part_is_unreadable_is_evacuated() {
         let mut bench = Bench::new(&["a", "b", "c", "e", "f"]);
         bench.done(&format!("zpool create -m none tank {layout}"));
         (1..4).for_each(|seed| fill(&bench, seed));
-        bench.done("inject tank b --error read --sectors 5");
         bench.done("tunable zfs_scan_suspend_progress=1");
         bench.done("zpool evacuate tank b e");
+        bench.done("inject tank b --error read --sectors 5");
         assert!(bench.fails("zpool evacuate tank e f").contains("lacks data itself"));
         let status = bench.done("zpool status tank");
         assert!(status.contains("replacing-") && status.contains("resilver in progress"), "{status}");

@@ -1,10 +1,10 @@
-//! What a volume holds where: data or holes, and what has changed since a txg, for those who copy no more than
-//! they must.
+//! What a volume holds where: data or holes, and what has changed since a txg, for those who copy no more
+//! than they must.
 //!
-//! Idea: both are asked for a range, and cost what the range has. A block's pointer says in which txg the block
-//! was born. Holes may be of any age, because pools without the feature `hole_birth` do not say: a hole whose
-//! birth is not known counts as changed, which costs a backup nothing. OpenZFS's `zfs send` takes them so, too
-//! (`send_holes_without_birth_time`).
+//! Idea: both are asked for a range, and cost what the range has. A block's pointer says in which txg the
+//! block was born. Holes may be of any age, because pools without the feature `hole_birth` do not say: a hole
+//! whose birth is not known counts as changed, which costs a backup nothing. OpenZFS's `zfs send` takes them
+//! so, too (`send_holes_without_birth_time`).
 
 use std::ops::Range;
 

@@ -95,7 +95,7 @@ pub async fn run_removal(
             engine.force_sync().await?;
         }
         let vdev = removing.removing_vdev;
-        match engine.to_end(move |engine| copy::slice(engine, vdev)).await? {
+        match engine.to_end_held(move |engine, hold| copy::slice(engine, hold, vdev)).await? {
             Slice::Copied => {}
             Slice::Gone => {
                 // That may not be on disk yet.

@@ -43,8 +43,8 @@ pub async fn open(serve: &Serve) -> Result<Doors, CliError> {
         let place = Place::parse(typed, NBD_PORT).map_err(|why| CliError::Usage(format!("--nbd: {why}")))?;
         if !place.is_local() && tls.is_none() && !serve.insecure {
             return Err(CliError::Usage(format!(
-                "--nbd {place} lets other machines read and write all volumes: give --tls DIR with certificates, \
-                 or --insecure if the network is trusted"
+                "--nbd {place} lets other machines read and write all volumes: give --tls DIR with \
+                 certificates, or --insecure if the network is trusted"
             )));
         }
         let door = Door::open(&place).await;

@@ -5,7 +5,7 @@
 //! begin; when the command has ended, the recording is cancelled, as by Ctrl-C.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,21 @@ const NOT_RUN: u8 = 127;
 /// What shells add to the number of the signal that ended a command.
 const SIGNALLED: i32 = 128;
 
+/// A command that is to run around its recording.
+pub struct Planned {
+    file: PathBuf,
+    words: Vec<OsString>,
+    /// What was there before is no sign, and the daemon refuses to overwrite it.
+    was_there: bool,
+}
+
+impl Planned {
+    /// To be made before the daemon is asked to record to `file`.
+    pub fn new(file: &Path, command: &[OsString]) -> Planned {
+        Planned { file: file.to_owned(), words: command.to_vec(), was_there: file.exists() }
+    }
+}
+
 /// A command that runs once its recording has begun.
 pub struct Around {
     is_over: Arc<AtomicBool>,
@@ -30,14 +45,13 @@ pub struct Around {
 }
 
 impl Around {
-    /// Waits for the recording to `file`, runs the command, and ends the recording.
-    pub fn start(file: &Path, command: &[OsString], canceller: Canceller) -> Option<Around> {
-        let (file, words) = (file.to_owned(), command.to_vec());
+    /// Waits for the recording, runs the command, and ends the recording.
+    pub fn start(planned: Planned, canceller: Canceller) -> Option<Around> {
+        let Planned { file, words, was_there } = planned;
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program);
         command.args(arguments);
-        // What was there before is no sign, and the daemon refuses to overwrite it.
-        let is_over = Arc::new(AtomicBool::new(file.exists()));
+        let is_over = Arc::new(AtomicBool::new(was_there));
         let thread = {
             let is_over = is_over.clone();
             spawn(move || {

@@ -19,7 +19,7 @@ use crate::streams::local;
 )]
 pub struct Export {
     /// Take over a pool that another machine has not exported (make sure that it no longer uses the pool); in
-    /// the daemon, take busy file systems out of the tree and send clients of volumes away
+    /// the daemon, send clients of its volumes away
     #[arg(short = 'f')]
     pub force: bool,
     /// All pools found
@@ -38,7 +38,7 @@ pub struct Export {
         Example: cenote zpool destroy tank"
 )]
 pub struct Destroy {
-    /// Accept a pool that another machine has not exported, or that is busy
+    /// Accept a pool that another machine has not exported; in the daemon, send clients of its volumes away
     #[arg(short = 'f')]
     pub force: bool,
     /// The pool

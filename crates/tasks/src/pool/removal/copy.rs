@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cenote_dataset::spacemaps::metaslab_extent;
-use cenote_engine::{Engine, SyncContext};
+use cenote_engine::{Engine, Hold, SyncContext};
 use cenote_format::blkptr::Dva;
 use cenote_format::bytes::Endian;
 use cenote_format::indirect::{IndirectBirth, IndirectBirthsPhys, IndirectMappingEntry, IndirectMappingPhys};
@@ -54,9 +54,8 @@ pub(super) enum Slice {
     Failed(DatasetError),
 }
 
-/// Copies for a while.
-pub(super) async fn slice(engine: Engine, vdev: VdevId) -> Result<Slice> {
-    let hold = engine.hold().await?;
+/// Copies for a while, in the txg that is held open.
+pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Slice> {
     let top = engine.pool().vdevs().top(vdev).filter(|top| top.removing).cloned();
     let Some(top) = top else { return Ok(Slice::Gone) };
     let mut copying = Copying::of(&engine, top, hold.txg());
