@@ -29,9 +29,9 @@ use crate::session::{Progress, Session, print};
         detach`.\n\n\
         What a vdev holds is copied to the others; then its devices leave, and the pool keeps a table of \
         where its blocks are. All vdevs must have the same sector size, and none may be a RAID-Z or dRAID. \
-        The daemon does it in the background: `cenote zpool status` shows how far it is. Without a daemon the \
-        command ends when it is done; if it is interrupted, the same command goes on, and so does OpenZFS at \
-        import. Copies are not verified: scrub first.\n\n\
+        The daemon does it in the background: `cenote zpool status` shows how far it is. Without a daemon \
+        the command ends when it is done; if it is interrupted, the same command goes on, and so does \
+        OpenZFS at import. Copies are not verified: scrub first.\n\n\
         Example: cenote zpool remove tank /img/s mirror-1"
 )]
 pub struct Remove {
