@@ -118,13 +118,8 @@ async fn survive(
 fn power_cuts_while_a_vdev_is_removed() {
     on_pools("power_cuts_while_a_vdev_is_removed", |seed, layout| {
         let run = simulate(seed, |rt| async move {
-            let (disks, engine, mut worker) = begin(&rt, layout).await;
-            worker.sync().await;
-            let world = worker.world().clone();
-            let before = disks.images();
-            disks.take_journal();
-            drop(worker);
-            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            let (_, engine, worker) = begin(&rt, layout).await;
+            let (mut worker, before) = worker.cut_from_here().await;
             remove_first(&rt, &engine, &mut worker).await;
             worker.into_run(before)
         });

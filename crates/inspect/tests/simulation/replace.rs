@@ -177,13 +177,8 @@ async fn survive(
 fn power_cuts_while_a_disk_is_replaced() {
     on_pools("power_cuts_while_a_disk_is_replaced", |seed, layout| {
         let run = simulate(seed, |rt| async move {
-            let (disks, engine, mut worker) = begin(&rt, layout).await;
-            worker.sync().await;
-            let world = worker.world().clone();
-            let before = disks.images();
-            disks.take_journal();
-            drop(worker);
-            let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            let (disks, engine, worker) = begin(&rt, layout).await;
+            let (mut worker, before) = worker.cut_from_here().await;
             replace_first(&rt, layout, &disks, &engine, &mut worker).await;
             worker.into_run(before)
         });

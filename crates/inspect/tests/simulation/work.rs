@@ -71,6 +71,17 @@ impl Worker {
         }
     }
 
+    /// Syncs, and goes on as a new worker: from here on the power may be cut. Answers the disks as they
+    /// are, too.
+    pub async fn cut_from_here(mut self) -> (Worker, Vec<Image>) {
+        self.sync().await;
+        let (rt, engine, disks) = (self.rt.clone(), self.engine.clone(), self.disks.clone());
+        let (world, before) = (self.world().clone(), disks.images());
+        disks.take_journal();
+        drop(self);
+        (Worker::begin(&rt, engine, &disks, world).await, before)
+    }
+
     /// A new pool with an empty file system.
     pub async fn new_world(engine: &Engine) -> World {
         let dataset = engine.dataset(POOL).await.unwrap();
