@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, KeyStatus, Mos};
+use cenote_dataset::{Dataset, KeyStatus};
 use cenote_engine::{Engine, Need};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::Txg;
@@ -160,7 +160,12 @@ impl ServedVolume {
             Err(DatasetError::NoDataset { .. }) => return Err(unknown()),
             found => found?,
         };
-        let is_read_only = access(&mos, &dataset).await?;
+        // Snapshots follow their volume.
+        let head = match name.split_once('@') {
+            Some((head, _)) => mos.dataset(head).await?,
+            None => dataset.clone(),
+        };
+        let is_read_only = access(&head, &dataset).await?;
         let kind = if is_read_only {
             Kind::Fixed(Volume::open(dataset.objset().await?).await?)
         } else {
@@ -334,39 +339,30 @@ impl ServedVolume {
 pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     let mut all = Vec::new();
     for pool in pools.all() {
-        let mos = pool.engine.mos().await?;
-        for dataset in mos.all_datasets().await? {
-            if dataset.is_snapshot() && !is_snapshot_listed(&mos, &dataset).await? {
+        for head in pool.engine.mos().await?.all_datasets().await? {
+            // What can't be served is left out; opening it says why.
+            if !matches!(head.content_type().await, Ok(ObjsetType::Zvol)) {
                 continue;
             }
-            // What can't be served is left out; opening it says why.
-            let Ok(is_read_only) = access(&mos, &dataset).await else { continue };
-            let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
-            let (name, size_bytes) = (dataset.name().into(), volume.size_bytes());
-            all.push(VolumeInfo { name, size_bytes, is_read_only });
+            let is_visible = head.property("snapdev").await?.is_some_and(|it| it.literal() == "visible");
+            let snapshots = if is_visible { head.snapshots().await? } else { Vec::new() };
+            for dataset in std::iter::once(&head).chain(&snapshots) {
+                let Ok(is_read_only) = access(&head, dataset).await else { continue };
+                let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
+                let (name, size_bytes) = (dataset.name().into(), volume.size_bytes());
+                all.push(VolumeInfo { name, size_bytes, is_read_only });
+            }
         }
     }
     Ok(all)
 }
 
-async fn is_snapshot_listed(mos: &Mos, snapshot: &Dataset) -> Result<bool, DatasetError> {
-    let head = mos.dataset(snapshot.name().split('@').next().unwrap_or_default()).await?;
-    // `snapdev`: hidden, visible.
-    Ok(head.content_type().await? == ObjsetType::Zvol
-        && head.property("snapdev").await?.is_some_and(|property| property.literal() == "visible"))
-}
-
-/// Whether a dataset is served read-only; an error if it is not served at all.
-async fn access(mos: &Mos, dataset: &Dataset) -> Result<bool, Unserved> {
+/// Whether a volume, or a snapshot of it, is served read-only; an error if it is not served at all.
+async fn access(head: &Dataset, dataset: &Dataset) -> Result<bool, Unserved> {
     let name = || dataset.name().to_owned();
-    if dataset.content_type().await? != ObjsetType::Zvol {
+    if head.content_type().await? != ObjsetType::Zvol {
         return Err(Unserved::Kind { name: name() });
     }
-    // Snapshots follow their volume.
-    let head = match dataset.is_snapshot() {
-        true => mos.dataset(dataset.name().split('@').next().unwrap_or_default()).await?,
-        false => dataset.clone(),
-    };
     let value = async |property: &str| -> Result<String, DatasetError> {
         Ok(head.property(property).await?.map(|property| property.literal()).unwrap_or_default())
     };

@@ -22,25 +22,48 @@ struct Client {
     is_read_only: bool,
 }
 
+/// A connection that has asked for an option.
+fn asked(bench: &Bench, option: u32, data: &[u8]) -> UnixStream {
+    let mut stream = UnixStream::connect(bench.path("nbd")).unwrap();
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(greeting[..16], *b"NBDMAGICIHAVEOPT");
+    let mut ask = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &option.to_be_bytes()].concat();
+    ask.extend((data.len() as u32).to_be_bytes());
+    ask.extend(data);
+    stream.write_all(&ask).unwrap();
+    stream
+}
+
+/// The next reply to it: its kind, and its data.
+fn reply(stream: &mut UnixStream) -> (u32, Vec<u8>) {
+    let mut head = [0; 20];
+    stream.read_exact(&mut head).unwrap();
+    let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+    let (kind, mut data) = (word(12), vec![0; word(16) as usize]);
+    stream.read_exact(&mut data).unwrap();
+    (kind, data)
+}
+
+/// The names of all exports that are listed.
+fn listed(bench: &Bench) -> Vec<String> {
+    let mut stream = asked(bench, 3, b"");
+    let names = std::iter::from_fn(|| Some(reply(&mut stream)).filter(|(kind, _)| *kind == 2));
+    let name = |data: Vec<u8>| {
+        let len = u32::from_be_bytes(data[..4].try_into().unwrap()) as usize;
+        String::from_utf8(data[4..4 + len].to_vec()).unwrap()
+    };
+    names.map(|(_, data)| name(data)).collect()
+}
+
 impl Client {
     /// Connects to an export; the server's words if it refuses.
     fn open(bench: &Bench, name: &str) -> Result<Client, String> {
-        let mut stream = UnixStream::connect(bench.path("nbd")).unwrap();
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).unwrap();
-        assert_eq!(greeting[..16], *b"NBDMAGICIHAVEOPT");
-        let mut go = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &7u32.to_be_bytes()].concat();
-        go.extend((name.len() as u32 + 6).to_be_bytes());
-        go.extend((name.len() as u32).to_be_bytes());
-        go.extend([name.as_bytes(), &[0, 0]].concat());
-        stream.write_all(&go).unwrap();
+        let go = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 0]].concat();
+        let mut stream = asked(bench, 7, &go);
         let (mut size_bytes, mut flags) = (0, 0);
         loop {
-            let mut head = [0; 20];
-            stream.read_exact(&mut head).unwrap();
-            let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
-            let (kind, mut data) = (word(12), vec![0; word(16) as usize]);
-            stream.read_exact(&mut data).unwrap();
+            let (kind, data) = reply(&mut stream);
             match kind {
                 1 => return Ok(Client { stream, size_bytes, is_read_only: flags & 2 != 0 }),
                 3 if data.starts_with(&[0, 0]) => {
@@ -123,6 +146,10 @@ fn volumes_are_served_as_their_properties_say() {
     assert_eq!(before.ask(0, READ, 0..3, b"").unwrap(), b"old");
     assert_eq!(before.ask(0, WRITE, 0..3, b"xxx").unwrap_err().raw_os_error(), Some(1));
     assert_eq!(client.ask(0, READ, 0..3, b"").unwrap(), b"new");
+    // Snapshots are listed if the volume says so.
+    assert_eq!(listed(&bench), ["tank/v"]);
+    bench.done("zfs set snapdev=visible tank/v");
+    assert_eq!(listed(&bench), ["tank/v", "tank/v@one"]);
     // A command changes the same volume.
     fs::write(bench.path("d/image"), b"cmd").unwrap();
     bench.done("volume cp -f image tank/v");
