@@ -105,8 +105,7 @@ pub trait Export: Send + Sync {
     /// A range will be read soon.
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>>;
 
-    /// Which of these contexts it has, besides [`BASE_ALLOCATION`]; a query that ends with a colon asks for
-    /// all of a name space.
+    /// The contexts that a query means, besides [`BASE_ALLOCATION`].
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>>;
     /// The extents of a range in a context, from its start, at least one, at most `most`. They may end before
     /// the range does.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use cenote_runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -275,9 +275,8 @@ impl<'a> Handshake<'a> {
             Err(failure) => return self.refuse(option, &failure).await,
         };
         let mut found: Vec<String> = Vec::new();
-        // Without a query, a list is of all there is.
-        let all = [BASE_ALLOCATION, "cenote:"];
-        let queries = if queries.is_empty() && !sets { &all[..] } else { &queries };
+        // Without a query, a list is of what every export has.
+        let queries = if queries.is_empty() && !sets { &[BASE_ALLOCATION][..] } else { &queries };
         for query in queries {
             let mut more = export.contexts(query).await;
             if *query == BASE_ALLOCATION || (*query == "base:" && !sets) {
@@ -377,14 +376,4 @@ fn name_and_queries(mut data: &[u8]) -> Option<(&str, Vec<&str>)> {
     // Each takes four bytes at least, so that the count is bounded by the data.
     let queries: Option<Vec<&str>> = (0..count).map(|_| text(&mut data)).collect();
     queries.filter(|_| data.is_empty()).map(|queries| (name, queries))
-}
-
-/// For tests and fuzzers: what a client sends for an option.
-pub fn option_message(option: u32, data: &[u8]) -> Bytes {
-    let mut message = BytesMut::with_capacity(16 + data.len());
-    message.put_u64(OPTION_MAGIC);
-    message.put_u32(option);
-    message.put_u32(data.len() as u32);
-    message.put_slice(data);
-    message.freeze()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use cenote_nbd::handshake::{Outcome, option_message};
+use cenote_nbd::handshake::Outcome;
 use cenote_nbd::wire::{Command, can, flag, info, option, reply};
 use cenote_nbd::{
     Ended, Errno, Export, Exports, Extent, Failure, Handshake, Limits, Listed, Offer, transmit,
@@ -217,6 +217,15 @@ impl Client {
         self.stream.read_exact(&mut payload).await.unwrap();
         Chunk { is_last, kind, cookie, payload }
     }
+}
+
+/// What a client sends for an option.
+fn option_message(option: u32, data: &[u8]) -> Vec<u8> {
+    let mut message = b"IHAVEOPT".to_vec();
+    message.put_u32(option);
+    message.put_u32(data.len() as u32);
+    message.put_slice(data);
+    message
 }
 
 fn named(name: &str) -> Vec<u8> {

@@ -26,16 +26,11 @@ use futures::future::BoxFuture;
 
 use crate::cancel::Cancel;
 use crate::pools::Pools;
+use crate::tls::Tls;
 use crate::volumes::{ServedVolume, Unserved, list};
 
 /// What asks for changes since a snapshot.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
-
-/// Wraps a connection in TLS.
-pub trait StartTls: Send + Sync {
-    /// The connection, as soon as both sides trust it.
-    fn start(&self, stream: Box<dyn Stream>) -> BoxFuture<'_, std::io::Result<Box<dyn Stream>>>;
-}
 
 /// How volumes are served by NBD.
 pub struct NbdServer {
@@ -44,7 +39,7 @@ pub struct NbdServer {
     /// What clients may take.
     pub limits: Limits,
     /// TLS, if there is a certificate.
-    pub tls: Option<Arc<dyn StartTls>>,
+    pub tls: Option<Tls>,
 }
 
 impl NbdServer {

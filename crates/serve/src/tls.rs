@@ -11,8 +11,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cenote_nbd::Stream;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -20,8 +18,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
-
-use crate::nbd::StartTls;
 
 /// Certificates, ready to be shown to clients.
 pub struct Tls(TlsAcceptor);
@@ -71,11 +67,12 @@ impl Tls {
         let config = builder.with_single_cert(chain, key).map_err(|error| bad(KEY, error.to_string()))?;
         Ok(Tls(TlsAcceptor::from(Arc::new(config))))
     }
-}
 
-impl StartTls for Tls {
-    fn start(&self, stream: Box<dyn Stream>) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
-        let started = async { Ok(Box::new(self.0.accept(stream).await?) as Box<dyn Stream>) };
-        started.boxed()
+    /// A connection wrapped in TLS, as soon as both sides trust each other.
+    ///
+    /// # Errors
+    /// They do not, or the connection fails.
+    pub async fn start(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.0.accept(stream).await?))
     }
 }

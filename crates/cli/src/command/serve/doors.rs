@@ -3,12 +3,13 @@
 //! Idea: doors are opened before any pool, so that a wrong address is known at once, and let clients in when
 //! the pools are open.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_nbd::Limits;
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::listen::{CONNECTIONS_MAX, Door, Place, SocketFile};
-use cenote_serve::nbd::{NbdServer, StartTls};
+use cenote_serve::nbd::NbdServer;
 use cenote_serve::pools::Pools;
 use cenote_serve::tls::Tls;
 use futures::FutureExt;
@@ -26,18 +27,13 @@ const NBD_MEMORY_BYTES: u64 = 256 << 20;
 /// Doors that are open, and wait for the pools.
 pub struct Doors {
     nbd: Vec<Door>,
-    tls: Option<Arc<dyn StartTls>>,
+    tls: Option<Tls>,
 }
 
 /// Opens the doors that were asked for.
 pub async fn open(serve: &Serve) -> Result<Doors, CliError> {
-    let tls = match &serve.tls {
-        None => None,
-        Some(dir) => {
-            let tls = Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")))?;
-            Some(Arc::new(tls) as Arc<dyn StartTls>)
-        }
-    };
+    let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
+    let tls = serve.tls.as_ref().map(load).transpose()?;
     let mut nbd = Vec::new();
     for typed in &serve.nbd {
         let place = Place::parse(typed, NBD_PORT).map_err(|why| CliError::Usage(format!("--nbd: {why}")))?;
