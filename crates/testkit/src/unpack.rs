@@ -1,13 +1,12 @@
 //! Unpacks images: sparse, checked against their hash, visible only when complete.
 //!
-//! Locking: none. Any number of threads and processes may unpack the same image: each writes a file of its
-//! own (the static counter only makes its name unique) and renames it when it is complete.
+//! Locking: any number of threads and processes may want the same image. One at a time unpacks into a folder,
+//! under a lock on a file; an image that is there is never replaced, as another test may have it open.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
@@ -51,18 +50,22 @@ pub fn unpack_bzip2(packed: &Path, image: &Path) {
     });
 }
 
-/// Makes a read-only file of what `fill` writes. It appears under its name only when it is complete.
+/// Makes a read-only file of what `fill` writes, unless it is there. It appears under its name only when it is
+/// complete.
 fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
-    // Several processes, and several threads in each, may unpack the same image: each writes its own file. It
-    // lies in a folder beside, where commands that look for the disks in `folder` do not find it.
-    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    // The lock and the unfinished image lie in a folder beside, where commands that look for the disks in
+    // `folder` do not find them.
     let folder = image.parent().expect("an image lies in a folder");
     let unpacking = folder.with_extension("unpacking");
     for needed in [folder, &unpacking] {
         fs::create_dir_all(needed).expect("make the folder for images");
     }
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let partial = unpacking.join(format!("{}-{serial}", std::process::id()));
+    let lock = File::create(unpacking.join("lock")).expect("create the lock");
+    lock.lock().expect("lock the folder for images");
+    if image.exists() {
+        return;
+    }
+    let partial = unpacking.join("partial");
     let mut out = File::create(&partial).expect("create the image");
     fill(&mut out);
     let end = out.stream_position().expect("position");
