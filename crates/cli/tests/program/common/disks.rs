@@ -1,0 +1,101 @@
+//! Pools in files that the built program changes and that must satisfy `zdb`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+pub const POOL: &str = "tank";
+pub const MIB: u64 = 1 << 20;
+
+/// Files used as devices, in their own folder.
+pub struct Disks(tempfile::TempDir);
+
+impl Disks {
+    pub fn new(sizes_mib: &[u64]) -> Disks {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, size) in ["a", "b", "c", "d", "e", "f", "g"].iter().zip(sizes_mib) {
+            File::create(folder.path().join(name)).unwrap().set_len(size * MIB).unwrap();
+        }
+        Disks(folder)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs `cenote COMMAND --disks FOLDER` in the folder.
+    pub fn run(&self, command: &str, more: &[&Path]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path()).arg("--disks").arg(self.path());
+        program.args(command.split(' ')).args(more).output().unwrap()
+    }
+
+    /// The same with only some of the files as disks.
+    pub fn run_on(&self, names: &[&str], command: &str) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path());
+        names.iter().for_each(|name| _ = program.arg("--disks").arg(self.path().join(name)));
+        program.args(command.split(' ')).output().unwrap()
+    }
+
+    /// The content of all disks.
+    pub fn images(&self) -> Vec<(OsString, Vec<u8>)> {
+        let files = std::fs::read_dir(self.path()).unwrap().map(Result::unwrap);
+        let mut images: Vec<_> =
+            files.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect();
+        images.sort();
+        images
+    }
+
+    /// The same with this standard input.
+    pub fn run_with(&self, command: &str, input: &[u8]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
+        program.current_dir(self.path()).arg("--disks").arg(self.path()).args(command.split(' '));
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    pub fn cenote(&self, command: &str, more: &[&Path]) -> String {
+        let output = self.run(command, more);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "cenote {command}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn fails(&self, command: &str, words: &str) {
+        let output = self.run(command, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(words), "cenote {command}: {errors}");
+    }
+
+    /// `zdb` reads all blocks and finds no difference between allocated and referenced space.
+    pub fn zdb_is_content(&self) {
+        self.zdb_is_content_with(POOL);
+    }
+
+    pub fn zdb_is_content_with(&self, pool: &str) {
+        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(pool).output();
+        let Ok(output) = zdb else {
+            assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+            println!("zdb is not installed: not compared");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
+    }
+}
+
+/// Incompressible bytes, generated from a seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}

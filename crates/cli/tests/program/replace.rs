@@ -1,0 +1,253 @@
+//! `zpool replace` and hot spares: a device takes the place of another, for good or for a while.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::disks::{Disks, MIB, noise};
+use cenote_testkit::{copy_image, golden};
+
+/// Writes a 3 MB file into the pool.
+fn fill(disks: &Disks, seed: u64) {
+    let file = disks.path().join("content");
+    fs::write(&file, noise(seed, 3_000_000)).unwrap();
+    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
+    fs::remove_file(file).unwrap();
+}
+
+fn assert_filled(disks: &Disks, seed: u64) {
+    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
+    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
+}
+
+fn lose(disks: &Disks, name: &str) {
+    fs::remove_file(disks.path().join(name)).unwrap();
+}
+
+fn status(disks: &Disks) -> String {
+    disks.cenote("zpool status tank", &[])
+}
+
+/// A pool that is whole, and content with it, although a disk that had all before is gone.
+fn is_whole_without(disks: &Disks, gone: Option<&str>) {
+    let shown = status(disks);
+    assert!(shown.contains("state: ONLINE") && !shown.contains("replacing"), "{shown}");
+    disks.zdb_is_content();
+    disks.cenote("verify tank", &[]);
+    gone.into_iter().for_each(|gone| lose(disks, gone));
+    (1..3).for_each(|seed| assert_filled(disks, seed));
+}
+
+#[test]
+fn a_disk_is_replaced_in_every_kind_of_vdev() {
+    for (layout, others) in [
+        ("b", None),
+        ("mirror a b", Some("a")),
+        ("raidz a b c", Some("a")),
+        ("raidz2 a b c d", Some("c")),
+        ("draid1:1d:3c a b c", Some("a")),
+        ("a log b", None),
+        ("a special b", None),
+    ] {
+        let disks = Disks::new(&[128, 128, 128, 128, 160]);
+        disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
+        fill(&disks, 1);
+        disks.cenote("zfs snapshot tank@one", &[]);
+        // Whichever it is: on the disks it is the same.
+        let verb = if layout.starts_with("raidz2") || layout == "b" { "evacuate" } else { "replace" };
+        disks.cenote(&format!("zpool {verb} tank b e"), &[]);
+        let shown = status(&disks);
+        assert!(shown.contains("  e  ") && !shown.contains("  b  "), "{layout}: {shown}");
+        assert!(shown.contains("scan: resilvered ") && shown.contains(" with 0 errors"), "{layout}: {shown}");
+        let history = disks.cenote("zpool history -i tank", &[]);
+        assert!(history.contains("] vdev attach replace vdev="), "{history}");
+        assert!(history.contains(" for vdev=") && history.contains("] detach vdev="), "{history}");
+        lose(&disks, "b");
+        fill(&disks, 2);
+        is_whole_without(&disks, others);
+    }
+}
+
+#[test]
+fn a_disk_that_is_lost_is_replaced_by_another_or_by_one_at_its_place() {
+    for layout in ["mirror a b", "raidz a b c", "draid1:1d:3c a b c"] {
+        for new in ["e", "b"] {
+            let disks = Disks::new(&[128; 5]);
+            disks.cenote(&format!("zpool create tank {layout}"), &[]);
+            fill(&disks, 1);
+            lose(&disks, "b");
+            fill(&disks, 2);
+            assert!(status(&disks).contains("was /"), "{}", status(&disks));
+            let file = fs::File::create(disks.path().join(new)).unwrap();
+            file.set_len(128 * MIB).unwrap();
+            let words = if new == "b" { "zpool replace tank b" } else { "zpool replace tank b e" };
+            disks.cenote(words, &[]);
+            let path = disks.cenote("zpool status -P tank", &[]);
+            assert!(path.contains(&format!("/{new}  ")) && !path.contains("/old"), "{path}");
+            is_whole_without(&disks, Some("a"));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_or_is_not_there_replaces_nothing() {
+    let disks = Disks::new(&[128, 128, 128, 100, 128]);
+    disks.cenote("zpool create tank mirror a b spare c", &[]);
+    fill(&disks, 1);
+    let before = disks.images();
+    disks.fails("zpool replace tank b d", "cannot replace b with d: device is too small");
+    disks.fails("zpool replace tank nothing e", "cannot replace nothing with e: no such device in pool");
+    disks.fails("zpool replace tank b a", "a is part of active pool 'tank'");
+    disks.fails("zpool replace tank c e", "cannot replace c with e: device is reserved as a hot spare");
+    disks.fails("zpool replace -o ashift=13 tank b e", "different optimal sector size");
+    assert!(disks.images() == before, "nothing is written");
+    disks.fails("zpool evacuate tank b d", "cannot evacuate b to d: device is too small");
+    disks.fails("zpool evacuate tank c e", "cannot evacuate c to e: device is reserved as a hot spare");
+    lose(&disks, "b");
+    disks.fails("zpool detach tank a", "cannot detach a: no valid replicas");
+    disks.fails("zpool evacuate tank b e", "it is not in use, or lacks data itself; use 'zpool replace'");
+}
+
+#[test]
+fn a_spare_stands_in_and_goes_back_or_stays() {
+    for layout in ["mirror a b", "raidz a b d"] {
+        let disks = Disks::new(&[128; 5]);
+        disks.cenote(&format!("zpool create tank {layout} spare c"), &[]);
+        fill(&disks, 1);
+        disks.cenote("zpool offline tank b", &[]);
+        disks.cenote("zpool replace tank b c", &[]);
+        let shown = status(&disks);
+        assert!(shown.contains("spare-1") && shown.contains("INUSE     currently in use"), "{shown}");
+        fill(&disks, 2);
+        disks.zdb_is_content();
+        disks.fails("zpool replace tank c e", "can only be replaced by another hot spare");
+        disks.fails("zpool replace tank a c", "the spare is in use");
+
+        // The disk is back: the spare is available.
+        disks.cenote("zpool online tank b", &[]);
+        disks.cenote("zpool detach tank c", &[]);
+        let shown = status(&disks);
+        assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");
+        disks.zdb_is_content();
+
+        // The disk is replaced: the spare goes by itself.
+        lose(&disks, "b");
+        disks.cenote("zpool replace tank b c", &[]);
+        disks.cenote("zpool replace tank b e", &[]);
+        let shown = status(&disks);
+        assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");
+        disks.zdb_is_content();
+
+        // The disk is given up: the spare is none any more.
+        lose(&disks, "e");
+        disks.cenote("zpool replace tank e c", &[]);
+        let guid = disks.cenote("zpool status -g tank", &[]);
+        let lost = disks.cenote("zpool status tank", &[]);
+        let lost = lost.lines().find(|line| line.contains("was /")).unwrap_or_else(|| panic!("{lost}{guid}"));
+        disks.cenote(&format!("zpool detach tank {}", lost.split_whitespace().next().unwrap()), &[]);
+        let shown = status(&disks);
+        assert!(!shown.contains("spare") && shown.contains("  c  "), "{shown}");
+        is_whole_without(&disks, Some("a"));
+    }
+}
+
+#[test]
+fn what_openzfs_left_half_done_is_ended() {
+    let golden = golden("spares");
+    let disks = Disks::new(&[]);
+    for disk in golden.facts().disks {
+        let file = disk.file.trim_end_matches(".zst");
+        copy_image(&golden.images().join(file), &disks.path().join(file));
+    }
+    let before = disks.cenote("du -s gspares:/", &[]);
+    disks.cenote("zpool resilver gspares", &[]);
+    let shown = disks.cenote("zpool status gspares", &[]);
+    assert!(!shown.contains("replacing") && !shown.contains("disk3"), "{shown}");
+    assert!(shown.contains("spare-1") && shown.contains("INUSE"), "{shown}");
+    disks.zdb_is_content_with("gspares");
+    disks.cenote("zpool online gspares disk1.img", &[]);
+    disks.cenote("zpool detach gspares disk5.img", &[]);
+    let shown = disks.cenote("zpool status gspares", &[]);
+    assert!(shown.contains("AVAIL") && shown.contains("state: ONLINE"), "{shown}");
+    disks.zdb_is_content_with("gspares");
+    assert_eq!(disks.cenote("du -s gspares:/", &[]), before);
+    disks.cenote("verify gspares", &[]);
+}
+
+#[test]
+fn a_distributed_spare_stands_in() {
+    let disks = Disks::new(&[128; 5]);
+    disks.cenote("zpool create tank draid1:1d:4c:1s a b c d", &[]);
+    fill(&disks, 1);
+    lose(&disks, "b");
+    disks.cenote("zpool replace tank b draid1-0-0", &[]);
+    let shown = status(&disks);
+    assert!(shown.contains("spare-1") && shown.contains("INUSE     currently in use"), "{shown}");
+    fill(&disks, 2);
+    disks.zdb_is_content();
+    // All that the lost disk had is on the others: a second one may go.
+    let aside = disks.path().parent().unwrap().join(format!("{}-c", std::process::id()));
+    fs::rename(disks.path().join("c"), &aside).unwrap();
+    (1..3).for_each(|seed| assert_filled(&disks, seed));
+    fs::rename(&aside, disks.path().join("c")).unwrap();
+    disks.fails("zpool remove tank draid1-0-0", "dRAID spares cannot be removed");
+    disks.cenote("zpool replace tank b e", &[]);
+    let shown = status(&disks);
+    assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");
+    is_whole_without(&disks, Some("a"));
+}
+
+#[test]
+fn spares_caches_and_logs_are_removed() {
+    let disks = Disks::new(&[128; 7]);
+    disks.cenote("zpool create -f tank mirror a b log mirror c d spare e cache f", &[]);
+    fill(&disks, 1);
+    disks.fails("zpool remove tank a", "operation not supported on this type of pool");
+    disks.fails("zpool remove tank g", "cannot remove g: no such device in pool");
+    disks.cenote("zpool remove tank e f mirror-1", &[]);
+    let shown = status(&disks);
+    assert!(["spares", "cache", "logs", "  c  "].iter().all(|word| !shown.contains(word)), "{shown}");
+    disks.zdb_is_content();
+    fill(&disks, 2);
+    // What was removed in the middle leaves a hole in the numbering.
+    disks.cenote("zpool add -f tank log c", &[]);
+    disks.cenote("zpool add -f tank mirror d e", &[]);
+    disks.cenote("zpool remove tank c", &[]);
+    disks.zdb_is_content();
+    (3..5).for_each(|seed| fill(&disks, seed));
+    disks.cenote("zpool add -f tank log c", &[]);
+    is_whole_without(&disks, None);
+    (3..5).for_each(|seed| assert_filled(&disks, seed));
+}
+
+/// Overwrites the first bytes of what the pool has of a file.
+fn spoil(disks: &Disks, name: &str, content: &[u8]) {
+    let path = disks.path().join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(4096).position(|window| window == &content[..4096]).unwrap();
+    bytes[at..at + 512].fill(0xb5);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_is_lost_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
+    let disks = Disks::new(&[128]);
+    for set in ["openzfs-2.0-linux", "openzfs-2.2"] {
+        disks.cenote(&format!("zpool create -f -o compatibility={set} tank a"), &[]);
+        (1..3).for_each(|seed| fill(&disks, seed));
+        assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
+        spoil(&disks, "a", &noise(2, 3_000_000));
+        assert_eq!(disks.run("zpool scrub tank", &[]).status.code(), Some(3));
+        let shown = disks.cenote("zpool status -v tank", &[]);
+        assert!(
+            shown.contains("errors: Permanent errors have been detected in the following files:"),
+            "{shown}"
+        );
+        assert!(shown.contains("tank:/file2\n") && !shown.contains("file1"), "{shown}");
+        disks.cenote("zpool clear tank", &[]);
+        disks.cenote("rm tank:/file2", &[]);
+        disks.cenote("zpool scrub tank", &[]);
+        assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
+        disks.zdb_is_content();
+        assert_filled(&disks, 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! What users may do who are not administrators.
+
+use std::os::unix::process::CommandExt;
+use std::process::Output;
+
+use crate::serve::bench::{Bench, can_mount, zdb_finds_nothing};
+
+const NOBODY: u32 = 65534;
+
+struct Users(Bench);
+
+impl Users {
+    fn run(&self, line: &str, (uid, gid): (u32, u32)) -> Output {
+        let mut program = self.0.program();
+        program.args(line.split(' ')).uid(uid).gid(gid).current_dir("/").output().unwrap()
+    }
+
+    /// User nobody can do this.
+    #[track_caller]
+    fn may(&self, line: &str) -> String {
+        let output = self.run(line, (NOBODY, NOBODY));
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// User nobody can't, and is told so.
+    #[track_caller]
+    fn may_not(&self, line: &str, why: &str) {
+        let output = self.run(line, (NOBODY, NOBODY));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{line}: {output:?}");
+    }
+}
+
+fn users() -> Users {
+    let bench = Bench::new(&["a"]);
+    std::fs::set_permissions(bench.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs create tank/home");
+    Users(bench)
+}
+
+#[test]
+fn users_do_what_is_delegated_to_them_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let mut users = users();
+    users.may_not("zfs create tank/home/x", "cannot create 'tank/home/x': permission denied");
+    users.may_not("zfs snapshot tank/home@a", "cannot create snapshots : permission denied");
+    users.may_not("zpool export tank", "permission denied");
+    users.may_not("cat tank:/x", "permission denied");
+    users.may_not("zfs allow -u 65534 create tank", "cannot set permissions on 'tank': permission denied");
+
+    let allow = |line: &str| users.0.done(&format!("zfs allow {line}"));
+    allow("-u 65534 create,mount,snapshot tank/home");
+    allow("-c destroy,@tuning tank/home");
+    allow("-s @tuning compression tank");
+    // Made, and not mounted: that is for administrators.
+    users.may_not("zfs create tank/home/x", "it may only be mounted by root");
+    users.may_not("zfs create -o quota=1G tank/home/y", "permission denied");
+    users.may_not("zfs create -o compression=lz4 tank/home/x/deeper", "may only be mounted by root");
+    users.may_not("zfs create tank/x", "cannot create 'tank/x': permission denied");
+    users.may("zfs snapshot tank/home/x@a");
+    users.may("zfs set compression=zstd tank/home/x");
+    users.may_not("zfs set compression=zstd tank/home", "cannot set property for 'tank/home'");
+    users.may_not("zfs set quota=1G tank/home/x", "permission denied");
+    users.may_not("zfs rollback tank/home/x@a", "cannot rollback 'tank/home/x': permission denied");
+    users.may_not("zfs destroy tank/home/x@a", "cannot destroy snapshots: permission denied");
+    users.may_not("zfs mount tank/home/x", "permission denied");
+    users.may_not("zfs destroy -r tank/home", "permission denied");
+    assert!(users.may("zfs allow tank/home/x").contains("user nobody @tuning,destroy"));
+    users.may_not("zfs rename tank/home/x tank/home/z", "cannot rename 'tank/home/x': permission denied");
+
+    // What a user was given in a dataset is not given below it, and snapshots are below.
+    allow("-l -u 65534 destroy,userprop tank/home/x");
+    users.may("zfs set a:b=c tank/home/x");
+    users.may_not("zfs set a:b=c tank/home/x/deeper", "permission denied");
+    users.may_not("zfs destroy -r tank/home/x", "permission denied");
+    allow("-d -u 65534 destroy,rollback tank/home");
+    users.may("zfs rollback tank/home/x@a");
+    users.may("zfs destroy -r tank/home/x");
+
+    // Handing on, and giving up.
+    allow("-u 65534 allow tank/home");
+    users.may("zfs allow -g 4242 snapshot tank/home");
+    users.may_not("zfs allow -g 4242 rename tank/home", "permission denied");
+    users.may_not("zfs allow -g 4242 allow tank/home", "permission denied");
+    let member = users.run("zfs snapshot tank/home@by-group", (4000, 4242));
+    assert!(member.status.success(), "{member:?}");
+    users.may_not("zfs unallow -g 4242 snapshot tank/home", "permission denied");
+    users.may("zfs unallow -u 65534 snapshot tank/home");
+    users.may_not("zfs snapshot tank/home@b", "permission denied");
+
+    // Files are read by the daemon as root.
+    allow("-e load-key,change-key,create,mount tank");
+    users.may_not("zfs create --key tank/k=file:/etc/shadow tank/k", "the daemon reads files only for root");
+    users.may_not("zfs create -o keylocation=file:///etc/shadow tank/k", "the daemon reads files only");
+
+    users.0.done("zpool set delegation=off tank");
+    users.may_not("zfs create tank/home/x", "delegated administration is disabled on pool");
+    users.0.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&users.0.path("d"), "tank");
+}

@@ -1,0 +1,81 @@
+//! Devices that leave a pool of the daemon and come back.
+
+use std::fs;
+
+use crate::serve::bench::{Bench, can_mount, zdb_finds_nothing};
+
+#[test]
+fn devices_leave_an_open_pool_and_come_back() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    let file = |name: &str| bench.path("mnt").join(name);
+    let fill = |name: &str, byte: u8| fs::write(file(name), vec![byte; 3_000_000]).unwrap();
+    let status = |wanted: &str| {
+        let status = bench.done("zpool status tank");
+        assert!(status.contains(wanted), "{wanted}: {status}");
+    };
+    fill("one", 1);
+    bench.done("zpool offline -t tank b");
+    status("OFFLINE");
+    fill("two", 2);
+    bench.done("zpool online tank b");
+    status("state: ONLINE");
+
+    // One that is taken away for good and brought back: it is not touched before somebody says so.
+    bench.done("zpool offline tank b");
+    fs::rename(bench.path("d/b"), bench.path("b")).unwrap();
+    fill("three", 3);
+    fs::rename(bench.path("b"), bench.path("d/b")).unwrap();
+    status("OFFLINE");
+    bench.done("zpool online tank b");
+    bench.done("zpool wait -t resilver tank");
+    status("state: ONLINE");
+
+    bench.done("zpool offline -f tank a");
+    status("FAULTED");
+    fill("four", 4);
+    bench.done("zpool clear tank a");
+    bench.done("zpool wait -t resilver tank");
+    status("state: ONLINE");
+    bench.done("zpool reopen tank");
+
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+    for lost in ["a", "b"] {
+        fs::rename(bench.path("d").join(lost), bench.path("aside")).unwrap();
+        let alone = |line: &str| {
+            let mut program = bench.program();
+            program.env("CENOTE_SOCKET", "").args(["-d", "."]).args(line.split(' ')).output().unwrap()
+        };
+        for (name, byte) in [("one", 1), ("two", 2), ("three", 3), ("four", 4)] {
+            let output = alone(&format!("cat tank:/{name}"));
+            assert!(output.stdout == vec![byte; 3_000_000], "{name} without {lost}");
+        }
+        fs::rename(bench.path("aside"), bench.path("d").join(lost)).unwrap();
+    }
+}
+
+#[test]
+fn a_scrub_runs_in_the_background_and_is_shown() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    fs::write(bench.path("mnt/file"), vec![7; 30_000_000]).unwrap();
+    assert!(bench.fails("zpool scrub -p tank").contains("there is no active scrub"));
+    bench.done("zpool scrub tank");
+    bench.done("zpool wait -t scrub tank");
+    let status = bench.done("zpool status tank");
+    assert!(status.contains("scan: scrub repaired 0B in 00:00:0"), "{status}");
+    bench.done("zpool scrub -w -C tank");
+    let last = bench.done("zpool get -H -o value last_scrubbed_txg tank");
+    assert!(last.trim().parse::<u64>().unwrap() > 0, "{last}");
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}

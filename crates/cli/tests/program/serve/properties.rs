@@ -1,0 +1,186 @@
+//! Properties of mounted file systems: what is shown, and what takes effect at once.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+
+use crate::serve::bench::{Bench, can_mount};
+
+fn flags(dir: &str) -> String {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).unwrap().to_owned();
+    line.split(' ').nth(3).unwrap().into()
+}
+
+#[test]
+fn properties_take_effect_while_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    let script = bench.path("mnt/script");
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let kept = File::open(&script).unwrap();
+    bench.done("zfs set readonly=on tank");
+    assert_eq!(fs::write(bench.path("mnt/x"), "x").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    bench.done("zfs set readonly=off tank");
+    fs::write(bench.path("mnt/x"), "x").unwrap();
+    bench.done("zfs set exec=off tank");
+    assert_eq!(Command::new(&script).output().unwrap_err().kind(), ErrorKind::PermissionDenied);
+    bench.done("zfs inherit exec tank");
+    assert!(Command::new(&script).output().unwrap().status.success());
+    bench.done("zfs set setuid=off devices=off tank");
+    assert!(flags(&mnt).contains("nosuid") && flags(&mnt).contains("nodev"), "{}", flags(&mnt));
+    // All of that with a file open.
+    drop(kept);
+
+    // The kernel has the listing without it.
+    assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 2);
+    bench.done("zfs set snapdir=visible tank");
+    let begun = std::time::Instant::now();
+    let is_listed = || fs::read_dir(bench.path("mnt")).unwrap().count() == 3;
+    while !is_listed() && begun.elapsed() < crate::serve::bench::PATIENCE {
+        std::thread::yield_now();
+    }
+    assert!(fs::read_dir(bench.path("mnt")).unwrap().any(|entry| entry.unwrap().file_name() == ".zfs"));
+    bench.done("zfs set xattr=off tank");
+    let set = |name: &str| rustix::fs::setxattr(&script, name, b"v", rustix::fs::XattrFlags::empty());
+    assert!(set("user.a").is_err());
+    bench.done("zfs set xattr=sa acltype=posix tank");
+    set("user.a").unwrap();
+    let acl = Command::new("setfacl").args(["-m", "u:7:r"]).arg(&script).output();
+    if let Ok(acl) = acl {
+        assert!(acl.status.success(), "{acl:?}");
+    }
+    bench.done("zfs set compression=off refquota=2M tank");
+    let mut file = File::create(bench.path("mnt/big")).unwrap();
+    let full = (0..64).find_map(|n| {
+        let data: Vec<u8> = (0..1 << 17).map(|i| (i * 7 + n * 13 + i / 251) as u8).collect();
+        file.write_all(&data).and_then(|()| file.sync_all()).err()
+    });
+    assert_eq!(full.unwrap().kind(), ErrorKind::QuotaExceeded);
+}
+
+#[test]
+fn what_is_mounted_and_how_is_shown() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create tank/a");
+    assert_eq!(bench.get("mounted", "tank/a"), "yes");
+    assert_eq!(bench.done("zfs list -H -o mounted,mountpoint tank/a"), format!("yes\t{mnt}/a\n"));
+    bench.done("zfs unmount tank/a");
+    assert_eq!(bench.get("mounted", "tank/a"), "no");
+
+    let readonly = || bench.done("zfs get -H -o value,source readonly tank/a");
+    bench.done("zfs mount -o ro,noatime tank/a");
+    assert_eq!(readonly(), "on\ttemporary\n");
+    assert_eq!(bench.done("zfs get -H -o value,source atime tank/a"), "off\ttemporary\n");
+    assert_eq!(bench.done("zfs get -H -s temporary -o property all tank/a"), "atime\nreadonly\n");
+    assert!(fs::write(bench.path("mnt/a/x"), "x").is_err());
+    // Other properties leave them as they are; one that is set overrules.
+    bench.done("zfs set compression=off tank/a");
+    assert_eq!(readonly(), "on\ttemporary\n");
+    bench.done("zfs mount -o remount,rw tank/a");
+    assert_eq!(readonly(), "off\tdefault\n");
+    fs::write(bench.path("mnt/a/x"), "x").unwrap();
+    bench.done("zfs mount -o remount,ro tank/a");
+    bench.done("zfs set readonly=on tank/a");
+    bench.done("zfs set readonly=off tank/a");
+    assert_eq!(readonly(), "off\tlocal\n");
+    assert_eq!(bench.done("zfs get -H -o value,source atime tank/a"), "off\ttemporary\n");
+    let before = fs::metadata(bench.path("mnt/a/x")).unwrap().atime();
+    bench.done("zfs unmount tank/a");
+    bench.done("zfs mount tank/a");
+    assert_eq!(bench.done("zfs get -H -o value,source atime tank/a"), "on\tdefault\n");
+    assert_eq!(fs::metadata(bench.path("mnt/a/x")).unwrap().atime(), before);
+
+    // A root in front of all mount points is shown with them.
+    bench.done("zpool export tank");
+    let root = bench.text("root");
+    bench.done(&format!("zpool import -R {root} tank"));
+    assert_eq!(bench.get("mountpoint", "tank/a"), format!("{root}{mnt}/a"));
+    assert!(bench.path(&format!("root{mnt}/a/x")).exists());
+    assert_eq!(bench.get("mounted", "tank/a"), "yes");
+}
+
+/// What administrators' scripts (and OpenZFS's own tests) count on.
+#[test]
+fn mounts_follow_properties_in_the_right_order() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create -p tank/a/b");
+    // Children give way first.
+    bench.done("zfs set mountpoint=none tank");
+    assert_eq!(bench.done("zfs mount"), "");
+    bench.done(&format!("zfs set mountpoint={mnt} tank"));
+    bench.done("zfs set canmount=off tank");
+    assert_eq!(bench.done("zfs mount").lines().count(), 2);
+    bench.done("zfs set canmount=on tank");
+    bench.done("zfs set mountpoint=none tank");
+    // Who says where something is mounted wants it mounted, what inherits it too.
+    bench.done(&format!("zfs set mountpoint={mnt} tank"));
+    assert_eq!(bench.done("zfs mount").lines().count(), 3);
+    bench.done("zfs unmount tank/a");
+    bench.done("zfs inherit mountpoint tank/a/b");
+    assert_eq!(bench.get("mounted", "tank/a"), "no");
+    assert_eq!(bench.get("mounted", "tank/a/b"), "yes");
+    bench.done("zfs unmount tank/a/b");
+    bench.done(&format!("zfs set -u mountpoint={} tank/a/b", bench.text("other")));
+    assert_eq!(bench.get("mounted", "tank/a/b"), "no");
+    bench.done("zfs set canmount=noauto tank/a/b");
+    bench.done("zfs inherit -S canmount tank/a/b");
+    assert_eq!(bench.get("canmount", "tank/a/b"), "on");
+    bench.done("zfs mount -a");
+
+    // Somebody unmounts by other means: the daemon sees it.
+    assert!(Command::new("umount").arg(bench.path("other")).status().unwrap().success());
+    let begun = std::time::Instant::now();
+    while bench.get("mounted", "tank/a/b") == "yes" && begun.elapsed() < crate::serve::bench::PATIENCE {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.get("mounted", "tank/a/b"), "no");
+    bench.done("zfs mount tank/a/b");
+
+    // Renamed, but not mounted anew: what is open stays open.
+    let file = File::create(bench.path("other/x")).unwrap();
+    bench.done("zfs rename -u tank/a/b tank/a/c");
+    assert!(bench.done("zfs mount").contains("tank/a/c"));
+    rustix::io::write(&file, b"after").unwrap();
+    fs::create_dir(bench.path("other/.zfs/snapshot/s")).unwrap();
+    assert_eq!(bench.done("zfs list -H -o name -t snapshot"), "tank/a/c@s\n");
+    assert!(bench.fails("zfs rename tank/a/c tank/a/d").contains("busy"));
+
+    // As with OpenZFS on Linux, nobody loses what they use, not even by force.
+    for command in [
+        "zfs destroy -r tank/a/c",
+        "zfs destroy -rf tank/a/c",
+        "zfs rename -f tank/a/c tank/a/d",
+        "zfs unmount -f tank/a/c",
+        "zfs unmount -fa",
+        "zpool export -f tank",
+        "zpool destroy -f tank",
+    ] {
+        assert!(bench.fails(command).contains("busy"), "{command}");
+    }
+    assert_eq!(rustix::io::write(&file, b" and ever").unwrap(), 9);
+    assert_eq!(fs::read_to_string(bench.path("other/x")).unwrap(), "after and ever");
+    drop(file);
+    bench.done("zfs mount -a");
+    bench.done("zfs destroy -rf tank/a/c");
+    assert_eq!(bench.done("zfs list -H -o name"), "tank\ntank/a\n");
+    // An unknown option is one, for scripts that try.
+    assert!(bench.fails("zfs unmount -? tank").contains("invalid option"));
+}

@@ -1,0 +1,63 @@
+//! Devices that take the place of others in a pool of the daemon.
+
+use std::fs;
+
+use crate::serve::bench::{Bench, can_mount, zdb_finds_nothing};
+
+/// Waits until the pool's status shows this.
+#[track_caller]
+fn shows(bench: &Bench, wanted: &str) {
+    bench.until("zpool status tank", |status| status.contains(wanted));
+}
+
+#[test]
+fn a_replacement_is_called_off_or_ends_and_a_spare_steps_in() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b", "c", "d"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    let fill = |name: &str, byte: u8| fs::write(bench.path("mnt").join(name), vec![byte; 3_000_000]).unwrap();
+    fill("one", 1);
+    bench.done("zpool sync tank");
+    bench.done("tunable zfs_scan_suspend_progress=1");
+    bench.done("zpool replace tank b c");
+    let status = bench.done("zpool status tank");
+    assert!(
+        status.contains("replacing-1") && status.contains("c  ") && status.contains("(resilvering)"),
+        "{status}"
+    );
+    bench.done("zpool detach tank c");
+    assert!(!bench.done("zpool status tank").contains("replacing"), "it was called off");
+    bench.done("zpool replace tank b c");
+    fill("two", 2);
+    bench.done("tunable zfs_scan_suspend_progress=0");
+    bench.done("zpool resilver tank");
+    bench.done("zpool wait -t replace tank");
+    let status = bench.done("zpool status tank");
+    assert!(!status.contains("replacing") && !status.contains(" b "), "{status}");
+
+    bench.done("zpool add -f tank spare d");
+    shows(&bench, "AVAIL");
+    bench.done("zpool offline -f tank c");
+    shows(&bench, "INUSE");
+    fill("three", 3);
+    bench.done("zpool wait -t resilver tank");
+    bench.done("zpool clear tank c");
+    bench.done("zpool wait -t resilver tank");
+    bench.done("zpool detach tank d");
+    shows(&bench, "AVAIL");
+    shows(&bench, "state: ONLINE");
+
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+    fs::remove_file(bench.path("d/a")).unwrap();
+    for (name, byte) in [("one", 1), ("two", 2), ("three", 3)] {
+        let mut program = bench.program();
+        let line = format!("cat tank:/{name}");
+        let output =
+            program.env("CENOTE_SOCKET", "").args(["-d", "."]).args(line.split(' ')).output().unwrap();
+        assert!(output.stdout == vec![byte; 3_000_000], "{name}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Devices that fail by themselves.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::serve::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
+
+/// Waits until `zpool status` says something.
+#[track_caller]
+fn wait_for(bench: &Bench, wanted: &str) -> String {
+    bench.until("zpool status tank", |status| status.contains(wanted))
+}
+
+#[track_caller]
+fn assert_happened(bench: &Bench, class: &str) {
+    bench.until("zpool events -H tank", |events| events.contains(class));
+}
+
+#[test]
+fn a_device_that_is_gone_is_removed_and_comes_back_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.done(&format!("zpool create -O primarycache=none -m {} tank mirror a b", bench.text("mnt")));
+    let file = |name: &str| bench.path("mnt").join(name);
+    fs::write(file("one"), vec![1; 8_000_000]).unwrap();
+    bench.done("zpool sync tank");
+    // As it is now, it is kept; what the daemon has open is gone.
+    fs::copy(bench.path("d/b"), bench.path("kept")).unwrap();
+    fs::rename(bench.path("d/b"), bench.path("gone")).unwrap();
+    fs::OpenOptions::new().write(true).open(bench.path("gone")).unwrap().set_len(0).unwrap();
+    let begun = Instant::now();
+    while !bench.done("zpool status tank").contains("REMOVED") {
+        assert_eq!(bench.done("cat tank:/one").len(), 8_000_000);
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert_happened(&bench, "resource.fs.zfs.removed");
+    assert_happened(&bench, "resource.fs.zfs.statechange");
+    assert_happened(&bench, "ereport.fs.zfs.io");
+    fs::write(file("two"), vec![2; 3_000_000]).unwrap();
+    bench.done("zpool sync tank");
+
+    fs::rename(bench.path("kept"), bench.path("d/b")).unwrap();
+    wait_for(&bench, "state: ONLINE");
+    bench.done("zpool wait -t resilver tank");
+    bench.done("zpool scrub -w tank");
+    bench.signal(Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+    fs::remove_file(bench.path("d/a")).unwrap();
+    for (name, byte, len) in [("one", 1, 8_000_000), ("two", 2, 3_000_000)] {
+        let mut program = bench.program();
+        program.env("CENOTE_SOCKET", "").args(["-d", ".", "cat", &format!("tank:/{name}")]);
+        assert!(program.output().unwrap().stdout == vec![byte; len], "{name}");
+    }
+}
+
+/// The file system that the device lies on is full: only what was written before can be written again.
+#[test]
+fn a_device_that_fails_often_is_faulted_and_one_with_wrong_data_degraded() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a"]);
+    let small = bench.path("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=48m", "none"]).arg(&small).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return println!("skipped: can't mount a tmpfs");
+    }
+    fs::File::create(small.join("b")).unwrap().set_len(256 << 20).unwrap();
+    let b = small.join("b").display().to_string();
+    bench.done(&format!("zpool create -O compression=off -m {} tank mirror a {b}", bench.text("mnt")));
+    fs::write(bench.path("mnt/one"), vec![1; 20_000_000]).unwrap();
+    bench.done("zpool sync tank");
+    fs::write(small.join("filler"), vec![0; 48 << 20]).ok();
+    fs::write(bench.path("mnt/two"), vec![2; 20_000_000]).unwrap();
+    bench.done("zpool sync tank");
+    let status = wait_for(&bench, "too many errors");
+    assert!(status.contains("FAULTED") && status.contains("state: DEGRADED"), "{status}");
+    assert_happened(&bench, "ereport.fs.zfs.io");
+
+    fs::remove_file(small.join("filler")).unwrap();
+    bench.done("zpool clear tank");
+    wait_for(&bench, "state: ONLINE");
+    bench.done("zpool wait -t resilver tank");
+    assert!(!bench.done("zpool status tank").contains("too many errors"));
+
+    // Other bytes, all over the data.
+    let file = fs::OpenOptions::new().write(true).open(small.join("b")).unwrap();
+    for block in 0..120 {
+        file.write_all_at(&[0xa5; 4096], (6 << 20) + (block << 18)).ok();
+    }
+    bench.done("zpool scrub -w tank");
+    let status = wait_for(&bench, "too many errors");
+    assert!(status.contains("DEGRADED") && !status.contains("FAULTED"), "{status}");
+    assert_happened(&bench, "ereport.fs.zfs.checksum");
+    bench.done("zpool clear tank");
+    wait_for(&bench, "state: ONLINE");
+    bench.signal(Signal::TERM);
+}
