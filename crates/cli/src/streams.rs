@@ -100,6 +100,11 @@ pub fn uid() -> u32 {
     streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.who.uid)
 }
 
+/// Whether the daemon runs this command, on pools that it holds open for changes.
+pub fn is_in_daemon() -> bool {
+    streams().client.is_some()
+}
+
 /// Whether the user may do everything: without a daemon, what the disks' permissions let them do.
 pub fn is_admin() -> bool {
     streams().client.as_ref().is_none_or(|client| client.is_admin)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   arcstats, zfetchstats, dmu_tx, zil      of all pools together
+//!   POOL/state                              ONLINE, DEGRADED ...
 //!   POOL/txgs                               the last hundred txgs
 //!   POOL/objset-0xID                        of a dataset that is open
 //! ```
@@ -12,6 +13,7 @@
 //! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
 
 mod arcstats;
+pub mod files;
 
 use std::fmt::{Display, Write as _};
 
@@ -33,6 +35,7 @@ const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 pub fn names(pools: &Pools) -> Vec<String> {
     let mut names: Vec<String> = OF_ALL.iter().map(|name| (*name).to_owned()).collect();
     for pool in pools.all() {
+        names.push(format!("{}/state", pool.name));
         names.push(format!("{}/txgs", pool.name));
         let datasets = pool.engine.traffic().into_iter();
         names.extend(datasets.map(|(id, _)| format!("{}/objset-{:#x}", pool.name, id.0)));
@@ -47,6 +50,7 @@ pub async fn text(pools: &Pools, name: &str) -> Option<String> {
         let pool = pools.get(pool)?;
         return match name.strip_prefix("objset-0x") {
             Some(id) => of_dataset(&pool, u64::from_str_radix(id, 16).ok()?).await,
+            None if name == "state" => Some(format!("{}\n", pool.engine.pool().status().root.state)),
             None => (name == "txgs").then(|| txgs(&pool.engine.kstats().txgs())),
         };
     }

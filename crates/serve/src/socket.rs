@@ -97,6 +97,14 @@ pub trait Serving: Send + Sync + 'static {
     fn run(&self, asked: Asked) -> u8;
 }
 
+/// Runs a command on a thread made for it.
+///
+/// # Errors
+/// The system has no threads left.
+pub fn on_command_thread(command: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("cenote-command".into()).stack_size(STACK_BYTES).spawn(command).map(drop)
+}
+
 /// Why there is no daemon, or no socket.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
@@ -163,7 +171,7 @@ impl Listener {
                 answer(&stream, &*serving).ok();
                 commands.fetch_sub(1, Ordering::AcqRel);
             };
-            thread::Builder::new().name("cenote-command".into()).stack_size(STACK_BYTES).spawn(answer).ok();
+            on_command_thread(answer).ok();
         }
     }
 

@@ -9,9 +9,12 @@ use std::path::PathBuf;
 use cenote_policy::PolicyName;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+/// What they stand under in help.
+pub const HEADING: &str = "Options of every command";
+
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = HEADING)]
 pub struct Common {
     /// Where the disks are: a folder, an image file or a device; repeatable [default: the environment
     /// variable CENOTE_DISKS, a list separated by ':'; if unset, this machine's block devices]

@@ -68,8 +68,20 @@ fn nvalue(value: &NvValue) -> Value {
         }
         NvValue::Nvlist(list) => nvlist(list),
         NvValue::NvlistArray(all) => lists(all),
-        // Types that no pool record uses.
-        other => json!(format!("{other:?}")),
+        NvValue::Byte(number) => json!(number),
+        NvValue::Int16(number) => json!(number),
+        NvValue::Uint16(number) => json!(number),
+        NvValue::Int16Array(numbers) => json!(numbers),
+        NvValue::Uint16Array(numbers) => json!(numbers),
+        NvValue::Int32Array(numbers) => json!(numbers),
+        NvValue::Uint32Array(numbers) => json!(numbers),
+        NvValue::Int64Array(numbers) => json!(numbers),
+        NvValue::Int8(number) => json!(number),
+        NvValue::Uint8(number) => json!(number),
+        NvValue::Int8Array(numbers) => json!(numbers),
+        NvValue::Uint8Array(numbers) => json!(numbers),
+        NvValue::BooleanArray(flags) => json!(flags),
+        NvValue::Double(number) => json!(number),
     }
 }
 

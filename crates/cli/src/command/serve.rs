@@ -12,6 +12,7 @@
 //! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
 //! replays their logs; stale mounts are taken away when their mount points are used again.
 
+mod api;
 mod config;
 mod doors;
 
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
+use cenote_serve::kstat::files::keep_kstats;
 use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{NotedPool, Pools};
 use cenote_serve::socket::Listener;
@@ -90,6 +92,16 @@ pub struct Serve {
     /// Serve volumes by NBD at HOST:PORT or unix:PATH; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
+    /// Serve the page, the API and metrics by HTTP at HOST:PORT or unix:PATH; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Vec<String>,
+    /// File with the tokens that HTTP clients show: lines of `look TOKEN` or `change TOKEN` [default: one
+    /// that is made at each start, in http-token beside the socket]
+    #[arg(long, value_name = "FILE")]
+    pub http_tokens: Option<PathBuf>,
+    /// Folder that gets the counters as files, as below /proc: spl/kstat/zfs/arcstats and others
+    #[arg(long, value_name = "DIR")]
+    pub kstat: Option<PathBuf>,
     /// Folder with server-cert.pem and server-key.pem for network protocols; with ca-cert.pem, clients need
     /// certificates, too
     #[arg(long, value_name = "DIR")]
@@ -127,7 +139,7 @@ impl Serve {
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
-        let doors = doors::open(&self).await?;
+        let doors = doors::open(&self, session.runtime(), &path).await?;
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
             writeback_cache: self.writeback,
@@ -139,13 +151,16 @@ impl Serve {
         let _memory = session.runtime().spawn(memory).abort_on_drop();
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
-        let doors = doors.let_in(session.runtime(), &pools);
-
-        let stop = Cancel::default();
         let commands = Arc::new(Commands {
             runtime: session.runtime().clone(),
             pools: pools.clone(),
             owner_uid: rustix::process::getuid().as_raw(),
+        });
+        let doors = doors.let_in(session.runtime(), &pools, commands.clone());
+        let stop = Cancel::default();
+        let kstats = self.kstat.clone().map(|dir| {
+            let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));
+            runtime.spawn(keep_kstats(runtime.clone(), pools, dir, stop.clone()))
         });
         let serving = {
             let stop = stop.clone();
@@ -162,6 +177,9 @@ impl Serve {
         Listener::wake(&path);
         drop(serving.join());
         drop(doors);
+        if let Some(kstats) = kstats {
+            kstats.await.ok();
+        }
         // Commands still under way hear of it from their pools; they have a moment to say so.
         if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
             say!("giving the pools back takes longer than usual");

@@ -12,6 +12,7 @@ mod evacuate;
 mod events;
 mod growth;
 mod halves;
+mod http;
 mod inject;
 mod keys;
 mod leaves;

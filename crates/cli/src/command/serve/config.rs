@@ -28,6 +28,9 @@ pub struct Config {
     pub writeback: Option<bool>,
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
+    pub http: Option<Vec<String>>,
+    pub http_tokens: Option<PathBuf>,
+    pub kstat: Option<PathBuf>,
     pub tls: Option<PathBuf>,
     pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
@@ -78,6 +81,11 @@ impl Config {
         if serve.nbd.is_empty() {
             serve.nbd = self.nbd.unwrap_or_default();
         }
+        if serve.http.is_empty() {
+            serve.http = self.http.unwrap_or_default();
+        }
+        serve.http_tokens = serve.http_tokens.take().or(self.http_tokens);
+        serve.kstat = serve.kstat.take().or(self.kstat);
         common.cache = common.cache.take().or(self.cache);
         if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
             // It was checked when the file was read.
@@ -121,6 +129,9 @@ mod tests {
             writeback: Some(_),
             memory: Some(_),
             nbd: Some(_),
+            http: Some(_),
+            http_tokens: Some(_),
+            kstat: Some(_),
             tls: Some(_),
             insecure: Some(_),
             log_format: Some(_),

@@ -17,6 +17,7 @@ use cenote_pool::{PoolHealth, VdevClass};
 
 use crate::outcome::CliError;
 use crate::render::{nice_bytes, nice_number};
+use crate::streams::is_in_daemon;
 
 /// The directory below the root dataset that holds space that could not be freed.
 const LEAK_DIR: &str = "$LEAK";
@@ -130,7 +131,8 @@ async fn facts(
         ("dedupratio", number(mos.dedup_summary().await?.ratio_percent())),
         ("free", number(sum.free_bytes())),
         ("allocated", number(sum.allocated_bytes)),
-        ("readonly", number(1)),
+        // A command of its own opens a pool to look at it.
+        ("readonly", number((!is_in_daemon()).into())),
         ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
         ("freeing", number(mos.freeing_bytes().await?)),
         ("leaked", number(used_by(mos, LEAK_DIR).await?)),

@@ -1,0 +1,134 @@
+//! What the daemon offers over HTTP: the commands that it runs for others, as the command line describes
+//! them.
+
+use cenote_http::{Catalogue, Input, Kind, Verb};
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use crate::args::Cli;
+use crate::args::common::HEADING;
+
+/// Commands that are about open pools. Those of `zpool`, `zfs` and `volume` are all offered.
+const OFFERED: [&str; 17] = [
+    "arcstat", "cat", "cp", "du", "find", "inject", "kstat", "ls", "mkdir", "rm", "scan", "stat", "tunable",
+    "verify", "volume", "zfs", "zpool",
+];
+/// Commands of those that are about disks, or only for shells.
+const APART: [&str; 1] = ["zpool labelclear"];
+/// Commands that change nothing and show no content of files, whatever their options are.
+const ONLY_LOOK: [&str; 14] = [
+    "arcstat",
+    "kstat",
+    "zfs get",
+    "zfs groupspace",
+    "zfs holds",
+    "zfs list",
+    "zfs projectspace",
+    "zfs userspace",
+    "zfs version",
+    "zpool get",
+    "zpool history",
+    "zpool iostat",
+    "zpool list",
+    "zpool status",
+];
+
+/// The commands that are offered.
+pub fn catalogue() -> Catalogue {
+    let mut all = Cli::command().disable_help_subcommand(true);
+    all.build();
+    let mut verbs = Vec::new();
+    for command in all.get_subcommands().filter(|command| OFFERED.contains(&command.get_name())) {
+        add(&mut verbs, Vec::new(), command);
+    }
+    Catalogue::new(verbs)
+}
+
+/// Adds a command, or those below it.
+fn add(verbs: &mut Vec<Verb>, above: Vec<String>, command: &Command) {
+    let words = [above, vec![command.get_name().to_owned()]].concat();
+    let mut below = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();
+    if below.peek().is_some() {
+        below.for_each(|verb| add(verbs, words.clone(), verb));
+        return;
+    }
+    let name = words.join(" ");
+    if APART.contains(&&*name) {
+        return;
+    }
+    let own = command.get_arguments().filter(|arg| arg.get_help_heading() != Some(HEADING));
+    let own = own.filter(|arg| {
+        !arg.is_hide_set() && !matches!(arg.get_action(), ArgAction::Help | ArgAction::Version)
+    });
+    let (operands, options): (Vec<&Arg>, Vec<&Arg>) = own.partition(|arg| arg.is_positional());
+    let inputs = options.into_iter().chain(operands).map(input).collect();
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    verbs.push(Verb { only_looks: ONLY_LOOK.contains(&&*name), words, about, inputs });
+}
+
+fn input(arg: &Arg) -> Input {
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let typed = long.clone().or(arg.get_short().map(|short| format!("-{short}"))).unwrap_or_default();
+    let takes_value = arg.get_action().takes_values();
+    let is_list = matches!(arg.get_action(), ArgAction::Append | ArgAction::Count)
+        || arg.get_num_args().is_some_and(|count| count.max_values() > 1);
+    let kind = match (arg.is_positional(), takes_value) {
+        (true, _) => Kind::Operand,
+        (false, true) => Kind::Option(typed),
+        (false, false) => Kind::Flag(typed),
+    };
+    let values = if takes_value { arg.get_possible_values() } else { Vec::new() };
+    Input {
+        name: arg.get_long().map_or_else(|| arg.get_id().as_str().replace('_', "-"), str::to_owned),
+        about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+        kind,
+        is_list,
+        is_required: arg.is_required_set(),
+        values: values.iter().map(|value| value.get_name().to_owned()).collect(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_field_has_a_name_of_its_own() {
+        let catalogue = catalogue();
+        assert!(catalogue.verbs().len() > 70, "{}", catalogue.verbs().len());
+        for verb in catalogue.verbs() {
+            let names: BTreeSet<&str> = verb.inputs.iter().map(|input| &*input.name).collect();
+            assert_eq!(names.len(), verb.inputs.len(), "{:?}", verb.words);
+            assert!(
+                verb.inputs.iter().all(|input| input.kind != Kind::Flag(String::new())),
+                "{:?}",
+                verb.words
+            );
+            assert!(!names.contains("disks") && !names.contains("json"), "{:?}", verb.words);
+        }
+    }
+
+    #[test]
+    fn those_that_only_look_are_there() {
+        let catalogue = catalogue();
+        for name in ONLY_LOOK.iter().chain(&["zfs destroy", "zpool create", "cat"]) {
+            let verb = catalogue.get(name.split(' ')).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(verb.only_looks, ONLY_LOOK.contains(name), "{name}");
+        }
+        assert!(catalogue.get(["serve"].into_iter()).is_none());
+    }
+
+    #[test]
+    fn the_document_is_that_of_this_version() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let document =
+            serde_json::to_string_pretty(&cenote_http::openapi::document(&catalogue())).unwrap() + "\n";
+        if std::env::var_os("CENOTE_UPDATE").is_some() {
+            std::fs::write(path, &document).unwrap();
+        }
+        let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(checked_in == document, "docs/openapi.json is old: run this test with CENOTE_UPDATE=1");
+    }
+}

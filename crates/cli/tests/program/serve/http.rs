@@ -1,0 +1,239 @@
+//! The API and metrics over HTTP, as a small client sees them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::serve::bench::Bench;
+
+/// What a request got.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    content: Vec<u8>,
+}
+
+impl Answer {
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.content)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.content)))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.content).into_owned()
+    }
+}
+
+/// Sends a request and reads its answer to the end.
+fn ask(
+    mut stream: impl Read + Write,
+    method: &str,
+    target: &str,
+    headers: &[&str],
+    content: &[u8],
+) -> Answer {
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = content.len();
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: cenote\r\nConnection: close\r\n");
+    let head = format!("{head}Content-Length: {length}\r\n{headers}\r\n");
+    stream.write_all(&[head.as_bytes(), content].concat()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut is_chunked = false;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        is_chunked |= line.eq_ignore_ascii_case("transfer-encoding: chunked\r\n");
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut content = Vec::new();
+    if !is_chunked {
+        reader.read_to_end(&mut content).unwrap();
+        return Answer { status, content };
+    }
+    loop {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        let length = usize::from_str_radix(line.trim(), 16).unwrap();
+        let at = content.len();
+        content.resize(at + length + 2, 0);
+        reader.read_exact(&mut content[at..]).unwrap();
+        content.truncate(at + length);
+        if length == 0 {
+            return Answer { status, content };
+        }
+    }
+}
+
+/// A daemon with a pool, and a door for its owner.
+fn bench() -> Bench {
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.signal(rustix::process::Signal::TERM);
+    let door = format!("unix:{}", bench.text("http"));
+    bench.start(&["--http", &door, "--http", "127.0.0.1:0", "--kstat", &bench.text("proc")]);
+    bench.done("zpool create -O mountpoint=none tank mirror a b");
+    bench
+}
+
+impl Bench {
+    fn post(&self, command: &str, fields: Value) -> Answer {
+        self.http("POST", &format!("/v1/{command}"), &[], fields.to_string().as_bytes())
+    }
+
+    fn look(&self, target: &str) -> Answer {
+        self.http("GET", target, &[], b"")
+    }
+
+    fn http(&self, method: &str, target: &str, headers: &[&str], content: &[u8]) -> Answer {
+        ask(UnixStream::connect(self.path("http")).unwrap(), method, target, headers, content)
+    }
+}
+
+#[test]
+fn commands_run_over_http_as_they_do_in_a_shell() {
+    let bench = bench();
+    let made = bench.post("zfs/create", json!({"options": ["compression=lz4"], "name": "tank/fs"}));
+    assert_eq!((made.status, made.json()), (200, json!({"output": [], "messages": [], "status": 0})));
+    assert_eq!(bench.get("compression", "tank/fs"), "lz4");
+
+    let listed = bench.look("/v1/zfs/list?recursive=true&columns=name,used&names=tank").json();
+    let typed: Value = serde_json::from_str(&bench.done("zfs list -j -r -o name,used tank")).unwrap();
+    assert_eq!(listed, json!({"output": [typed], "messages": [], "status": 0}));
+
+    // A file goes in as it is and comes out as it was; nothing that looks like an option is one.
+    let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(bench.path("file"), &content).unwrap();
+    let copied = bench.post("cp", json!({"paths": [bench.text("file"), "tank/fs:/-rf"]}));
+    assert_eq!(copied.status, 200, "{}", copied.text());
+    for files in ["[\"tank/fs:/\"]", "[\"tank/fs:/\", \"tank/fs:/\"]"] {
+        let listed = bench.http("POST", "/v1/ls", &[], format!("{{\"targets\":{files}}}").as_bytes()).json();
+        assert_eq!(listed["output"][0][0]["path"], "tank/fs:/-rf", "{listed}");
+    }
+    let raw = ["Accept: application/octet-stream"];
+    let read = bench.http("POST", "/v1/cat?targets=tank/fs:/-rf", &raw, b"");
+    assert!(read.status == 200 && read.content == content, "{}", read.status);
+    let read = bench.http("POST", "/v1/cat?targets=tank/fs:/none", &raw, b"");
+    assert_eq!(read.status, 409);
+    assert!(read.text().contains("none"), "{}", read.text());
+
+    // Commands that fail say why, by their status.
+    let refused = bench.post("zfs/create", json!({"name": "tank/fs"}));
+    assert!(refused.status == 409 && refused.text().contains("already exists"), "{}", refused.text());
+    let refused = bench.post("zfs/create", json!({"name": "tank/x", "disks": ["/"]}));
+    assert!(refused.status == 400 && refused.text().contains("no field 'disks'"), "{}", refused.text());
+    for content in ["{", "[]", "\"x\""] {
+        assert_eq!(bench.http("POST", "/v1/zfs/list", &[], content.as_bytes()).status, 400, "{content}");
+    }
+    for (method, target, status) in [
+        ("GET", "/v1/zfs/destroy?targets=tank/fs", 405),
+        ("DELETE", "/v1/zfs/list", 405),
+        ("GET", "/v1/zfs", 404),
+        ("GET", "/v1/serve", 404),
+        ("GET", "/../etc/passwd", 404),
+        ("GET", "/page/../../etc/passwd", 404),
+        ("GET", "/page/%2e%2e/secret", 404),
+    ] {
+        assert_eq!(bench.http(method, target, &[], b"").status, status, "{method} {target}");
+    }
+}
+
+#[test]
+fn commands_that_go_on_send_events_until_the_client_leaves() {
+    let bench = bench();
+    let events = ["Accept: text/event-stream"];
+    let text = bench.http("GET", "/v1/zpool/iostat?pools=tank&pools=0.2&pools=2", &events, b"").text();
+    assert_eq!(text.matches("event: output\ndata: {\"output_version\"").count(), 2, "{text}");
+    assert!(text.ends_with("event: end\ndata: {\"status\":0}\n\n"), "{text}");
+
+    // The command is gone with its client: a pool that nobody waits for can be exported.
+    let mut stream = UnixStream::connect(bench.path("http")).unwrap();
+    let request =
+        "GET /v1/zpool/iostat?pools=tank&pools=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n";
+    stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+    let mut first = [0; 1024];
+    assert!(stream.read(&mut first).unwrap() > 0);
+    drop(stream);
+    bench.done("zpool export tank");
+}
+
+#[test]
+fn clients_of_the_network_need_a_token() {
+    let mut bench = bench();
+    let made = std::fs::read_to_string(bench.path("http-token")).unwrap();
+    assert!(made.starts_with("change ") && made.trim().len() == 7 + 64, "{made}");
+    bench.signal(rustix::process::Signal::TERM);
+    let (look, change) = ("l".repeat(40), "c".repeat(40));
+    std::fs::write(bench.path("tokens"), format!("look {look}\nchange {change}\n")).unwrap();
+    let refused = bench.fails(&format!(
+        "serve --socket {} --http :0 --http-tokens {}",
+        bench.text("s2"),
+        bench.text("tokens")
+    ));
+    assert!(refused.contains("others can read it"), "{refused}");
+    let refused = bench.fails(&format!("serve --socket {} --http 0.0.0.0:0", bench.text("s2")));
+    assert!(refused.contains("--tls") && refused.contains("--insecure"), "{refused}");
+
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(bench.path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+    // A port that is free now; another test may take it, which would be told.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    bench.start(&["--http", &format!("127.0.0.1:{port}"), "--http-tokens", &bench.text("tokens"), "tank"]);
+    let ask = |method: &str, target: &str, token: &str| {
+        let header = format!("Authorization: Bearer {token}");
+        ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), method, target, &[&header], b"").status
+    };
+    for target in ["/v1/zfs/list", "/metrics"] {
+        assert_eq!(
+            [ask("GET", target, ""), ask("GET", target, &look), ask("GET", target, &change)],
+            [401, 200, 200]
+        );
+    }
+    let target = "/v1/zfs/snapshot?snapshots=tank@a";
+    assert_eq!(
+        [ask("POST", target, ""), ask("POST", target, &look), ask("POST", target, &change)],
+        [401, 403, 200]
+    );
+    assert_eq!([ask("GET", "/", ""), ask("GET", "/v1/openapi.json", "")], [200, 200]);
+    assert!(bench.done("zfs list -H -t snapshot -o name").contains("tank@a"));
+}
+
+#[test]
+fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
+    let mut bench = bench();
+    bench.done("zfs create -V 16M tank/vol");
+    let metrics = bench.look("/metrics").text();
+    for line in [
+        "node_zfs_zpool_state{state=\"online\",zpool=\"tank\"} 1\n",
+        "node_zfs_zpool_state{state=\"faulted\",zpool=\"tank\"} 0\n",
+        "# TYPE node_zfs_arc_hits untyped\nnode_zfs_arc_hits ",
+        "zfs_pool_health{pool=\"tank\"} 0\n",
+        "zfs_pool_readonly{pool=\"tank\"} 0\n",
+        "zfs_dataset_volume_size_bytes{name=\"tank/vol\",pool=\"tank\",type=\"volume\"} 16777216\n",
+        "# TYPE cenote_vdev_latency_seconds histogram\n",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let size = bench.done("zpool list -Hp -o size").trim().to_owned();
+    assert!(metrics.contains(&format!("zfs_pool_size_bytes{{pool=\"tank\"}} {size}\n")), "{size}: {metrics}");
+
+    let folder = bench.path("proc/spl/kstat/zfs");
+    let begun = std::time::Instant::now();
+    while !folder.join("tank/state").exists() {
+        assert!(begun.elapsed() < crate::serve::bench::PATIENCE, "no file");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("tank/state")).unwrap(), "ONLINE\n");
+    assert!(std::fs::read_to_string(folder.join("arcstats")).unwrap().contains("c_max"));
+    bench.signal(rustix::process::Signal::TERM);
+    assert!(
+        !folder.join("arcstats").exists() && !folder.join("tank").exists(),
+        "files of a daemon that ended"
+    );
+}

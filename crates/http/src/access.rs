@@ -1,0 +1,141 @@
+//! Who may do what: tokens with roles.
+//!
+//! ```text
+//!   # a line for each token: its role, then the token, at least 32 characters
+//!   look    0f6c...      may list, and see states and properties
+//!   change  91d2...      may run every command
+//! ```
+//!
+//! Idea: a request carries `Authorization: Bearer TOKEN`; there are no cookies. A browser never sends such a
+//! header by itself, so neither forged requests of other sites (CSRF) nor names that resolve to this machine
+//! (DNS rebinding) have anything to ride on. Clients of a socket in the file system, which only the daemon's
+//! user and root can open, need no token.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+/// The shortest token that is accepted.
+const TOKEN_CHARS_MIN: usize = 32;
+/// The largest file of tokens that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// See names, states, properties and counters; no content of files.
+    Look,
+    /// Everything.
+    Change,
+}
+
+/// The tokens that are accepted. Only their hashes are kept.
+#[derive(Debug, Default)]
+pub struct Tokens(Vec<([u8; 32], Access)>);
+
+impl Tokens {
+    /// Reads a file of tokens.
+    ///
+    /// # Errors
+    /// It can't be read, others can read it, or a line is not a role and a token; the text says which.
+    pub fn read(path: &Path) -> Result<Tokens, String> {
+        let failed = |error: io::Error| error.to_string();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if found.mode() & 0o077 != 0 {
+            return Err("others can read it: `chmod 600` it".into());
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+        Tokens::parse(&text)
+    }
+
+    /// Makes a token of a random number, which may change everything, in a file that only this user can read.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn make(path: &Path, secret: [u8; 32]) -> io::Result<Tokens> {
+        let token: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::remove_file(path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "change {token}")?;
+        Ok(Tokens(vec![(hash(&token), Access::Change)]))
+    }
+
+    fn parse(text: &str) -> Result<Tokens, String> {
+        let mut tokens = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let wrong = |why: &str| format!("line {}: {why}", number + 1);
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let access = match line.split_whitespace().next() {
+                Some("look") => Access::Look,
+                Some("change") => Access::Change,
+                _ => return Err(wrong("wanted `look TOKEN` or `change TOKEN`")),
+            };
+            let mut words = line.split_whitespace().skip(1);
+            let (Some(token), None) = (words.next(), words.next()) else {
+                return Err(wrong("wanted a role and one token"));
+            };
+            if token.len() < TOKEN_CHARS_MIN {
+                return Err(wrong(
+                    "the token is too short: at least 32 characters, as of `openssl rand -hex 32`",
+                ));
+            }
+            tokens.push((hash(token), access));
+        }
+        match tokens.is_empty() {
+            true => Err("has no token".into()),
+            false => Ok(Tokens(tokens)),
+        }
+    }
+
+    /// What the bearer of this header may do.
+    pub fn access(&self, authorization: &str) -> Option<Access> {
+        let token = authorization.strip_prefix("Bearer ")?.trim();
+        // Hashes are compared, so the time taken says nothing about tokens.
+        let asked = hash(token);
+        self.0.iter().find(|(known, _)| *known == asked).map(|(_, access)| *access)
+    }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_the_role_of_its_line() {
+        let (one, two) = ("a".repeat(32), "b".repeat(40));
+        let tokens = Tokens::parse(&format!("# mine\n\nlook {one}\nchange\t{two}\n")).unwrap();
+        assert_eq!(tokens.access(&format!("Bearer {one}")), Some(Access::Look));
+        assert_eq!(tokens.access(&format!("Bearer {two}")), Some(Access::Change));
+        for wrong in [&format!("Basic {one}"), &one, "Bearer ", "", &format!("Bearer {one}a")] {
+            assert_eq!(tokens.access(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_its_line() {
+        let long = "x".repeat(32);
+        for (text, why) in [
+            ("", "no token"),
+            ("\nadmin x", "line 2"),
+            ("look short", "too short"),
+            (&format!("look {long} {long}"), "one token"),
+        ] {
+            let refused = Tokens::parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `cenote_vdev_*`: what passes to and from each device, from its counters.
+
+use cenote_device::{Counts, Op, TIME_BUCKETS};
+use cenote_serve::pools::Pools;
+
+use super::families::{Families, Kind};
+
+/// The first bucket that is shown, of those below it too: 2^13 ns, 8 microseconds.
+const TIME_FIRST: usize = 13;
+/// The last: 2^34 ns, 17 seconds.
+const TIME_LAST: usize = 34;
+
+const OPERATIONS: [(Op, &str); 3] = [(Op::Read, "read"), (Op::Write, "write"), (Op::Discard, "discard")];
+
+/// Adds them.
+pub fn add(pools: &Pools, families: &mut Families) {
+    for pool in pools.all() {
+        let taps = pool.engine.pool().taps();
+        let loads = pool.engine.pool().queue_loads();
+        pool.engine.pool().status().root.walk(&mut |vdev| {
+            let guid = vdev.guid.0.to_string();
+            let Some(path) = vdev.path.as_ref().filter(|_| vdev.children.is_empty()) else { return };
+            let labels = [("pool", &*pool.name), ("vdev", &*guid), ("path", path)];
+            for (kind, count) in
+                [("read", vdev.errors.read), ("write", vdev.errors.write), ("checksum", vdev.errors.checksum)]
+            {
+                let labels = [labels[0], labels[1], labels[2], ("kind", kind)];
+                let family = (Kind::Counter, "Errors since the pool was opened, or cleared.");
+                families.add("cenote_vdev_errors_total", family, &labels, count as f64);
+            }
+            if let Some((_, load)) = loads.iter().find(|(leaf, _)| *leaf == vdev.guid) {
+                let pending: u64 = load.iter().map(|class| class.waiting).sum();
+                let family = (Kind::Gauge, "Operations that wait in the vdev's queue.");
+                families.add("cenote_vdev_queue_pending", family, &labels, pending as f64);
+            }
+            let Some(taps) = &taps else { return };
+            let counters = &taps.of(vdev.guid).counters;
+            for (op, name) in OPERATIONS {
+                let counts = counters.of(op);
+                if counts.operations > 0 {
+                    let labels = [labels[0], labels[1], labels[2], ("operation", name)];
+                    let family = (Kind::Counter, "Bytes moved.");
+                    families.add("cenote_vdev_bytes_total", family, &labels, counts.bytes as f64);
+                    let (name, help) = ("cenote_vdev_latency_seconds", "How long operations took.");
+                    let sum = counts.busy_ns as f64 / 1e9;
+                    families.add_histogram(name, help, &labels, buckets(&counts), sum);
+                }
+            }
+        });
+    }
+}
+
+/// Upper bounds in seconds, and what was counted below each. Bucket `n` has times from 2^n ns.
+fn buckets(counts: &Counts) -> impl Iterator<Item = (f64, u64)> {
+    let shown = (TIME_FIRST..=TIME_LAST).map(|bucket| {
+        let count = match bucket {
+            TIME_FIRST => counts.times[..=TIME_FIRST].iter().sum(),
+            _ => counts.times[bucket],
+        };
+        ((1u64 << (bucket + 1)) as f64 / 1e9, count)
+    });
+    let above = counts.times[(TIME_LAST + 1).min(TIME_BUCKETS)..].iter().sum();
+    shown.chain([(f64::INFINITY, above)])
+}

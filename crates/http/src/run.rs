@@ -1,0 +1,140 @@
+//! A command of a request, run in the daemon: its streams are pipes.
+//!
+//! Dropped before its end, a command is cancelled, as by Ctrl-C.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use cenote_dataset::Credentials;
+use cenote_serve::cancel::Cancel;
+use cenote_serve::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// What is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Messages that are kept.
+const MESSAGES_BYTES_MAX: usize = 1 << 20;
+
+/// A command that runs.
+pub struct Running {
+    stdout: Option<Receiver>,
+    stderr: Option<Receiver>,
+    status: oneshot::Receiver<u8>,
+    cancel: Cancel,
+}
+
+/// What a command does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It wrote to its standard output.
+    Output(Vec<u8>),
+    /// It wrote to its standard error.
+    Message(Vec<u8>),
+    /// It has ended, with this status.
+    End(u8),
+}
+
+/// Starts a command, which has `permit` until its end. `stdin`: whether the caller writes to its standard
+/// input, by what is returned.
+///
+/// # Errors
+/// The system has no descriptors or threads left.
+pub fn start(
+    commands: &Arc<dyn Serving>,
+    words: Vec<String>,
+    stdin: bool,
+    permit: OwnedSemaphorePermit,
+) -> io::Result<(Running, Option<Sender>)> {
+    let (stdout, its_stdout) = io::pipe()?;
+    let (stderr, its_stderr) = io::pipe()?;
+    let (its_stdin, stdin) = match stdin {
+        true => {
+            let (its_stdin, stdin) = io::pipe()?;
+            (OwnedFd::from(its_stdin), Some(Sender::from_owned_fd(stdin.into())?))
+        }
+        false => (OwnedFd::from(std::fs::File::open("/dev/null")?), None),
+    };
+    let cancel = Cancel::default();
+    let argv = std::iter::once("cenote".to_owned()).chain(words).map(String::into_bytes).collect();
+    // Who asks was judged by the token: the command runs as the daemon's own user would run it.
+    let uid = rustix::process::getuid().as_raw();
+    let asked = Asked {
+        line: CommandLine::new(argv, b"/".to_vec(), Vec::new()),
+        peer: Peer { who: Credentials { uid, gids: Vec::new() }, pid: std::process::id() as i32 },
+        streams: [its_stdin, its_stdout.into(), its_stderr.into()],
+        cancel: cancel.clone(),
+    };
+    let (told, status) = oneshot::channel();
+    let commands = commands.clone();
+    on_command_thread(move || {
+        // The permit is held until the command has ended, also if nobody waits for it any more.
+        _ = told.send(commands.run(asked));
+        drop(permit);
+    })?;
+    let stdout = Some(Receiver::from_owned_fd(stdout.into())?);
+    let stderr = Some(Receiver::from_owned_fd(stderr.into())?);
+    Ok((Running { stdout, stderr, status, cancel }, stdin))
+}
+
+impl Running {
+    /// Waits for what it does next.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            let (stdout, stderr) = (self.stdout.is_some(), self.stderr.is_some());
+            // A poll of the losing side reads nothing.
+            let (is_output, chunk) = tokio::select! {
+                chunk = read(&mut self.stdout), if stdout => (true, chunk),
+                chunk = read(&mut self.stderr), if stderr => (false, chunk),
+                else => return Next::End((&mut self.status).await.unwrap_or(1)),
+            };
+            match (is_output, chunk.is_empty()) {
+                (true, true) => self.stdout = None,
+                (false, true) => self.stderr = None,
+                (true, false) => return Next::Output(chunk),
+                (false, false) => return Next::Message(chunk),
+            }
+        }
+    }
+
+    /// Runs it to its end, and answers what it wrote and said, and its status. `None`: it wrote more than
+    /// `bytes_max`.
+    pub async fn collect(mut self, bytes_max: usize) -> Option<(Vec<u8>, Vec<u8>, u8)> {
+        let (mut output, mut messages) = (Vec::new(), Vec::new());
+        loop {
+            match self.next().await {
+                Next::Output(chunk) => output.extend(chunk),
+                Next::Message(chunk) => keep(&mut messages, &chunk),
+                Next::End(status) => return Some((output, messages, status)),
+            }
+            if output.len() > bytes_max {
+                return None;
+            }
+        }
+    }
+}
+
+/// Adds to messages, as long as they are few.
+pub fn keep(messages: &mut Vec<u8>, chunk: &[u8]) {
+    if messages.len() + chunk.len() <= MESSAGES_BYTES_MAX {
+        messages.extend(chunk);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// The next bytes; none at the end.
+async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+    if let Some(stream) = stream {
+        // A pipe of this process fails only if something else closed it: an end, too.
+        stream.read_buf(&mut chunk).await.ok();
+    }
+    chunk
+}

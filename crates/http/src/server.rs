@@ -1,0 +1,231 @@
+//! From a connection to answers.
+//!
+//! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
+//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together. A client
+//! that reads slowly holds one pipe's worth of its command's output.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cenote_nbd::Stream;
+use cenote_runtime::Runtime;
+use cenote_serve::pools::Pools;
+use cenote_serve::socket::Serving;
+use cenote_serve::tls::Tls;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::Semaphore;
+
+use crate::access::{Access, Tokens};
+use crate::answer::{self, Body, Form, refusal, whole};
+use crate::catalogue::{Catalogue, Verb};
+use crate::{call, metrics, openapi, page, run};
+
+/// How long a client may take for the head of a request, or for its fields.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Fields of a request.
+const FIELDS_BYTES_MAX: usize = 8 << 20;
+/// The head of a request.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Commands at a time.
+const COMMANDS_MAX: usize = 64;
+
+/// What is served.
+pub struct HttpServer {
+    commands: Arc<dyn Serving>,
+    pools: Arc<Pools>,
+    catalogue: Catalogue,
+    document: Bytes,
+    tokens: Tokens,
+    tls: Option<Tls>,
+    running: Arc<Semaphore>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Whoever has a token.
+    Anybody,
+    /// The daemon's user or root: the socket is theirs.
+    Owner,
+}
+
+impl HttpServer {
+    /// A server of these commands and pools.
+    pub fn new(
+        commands: Arc<dyn Serving>,
+        pools: Arc<Pools>,
+        catalogue: Catalogue,
+        tokens: Tokens,
+        tls: Option<Tls>,
+    ) -> HttpServer {
+        let document = openapi::document(&catalogue).to_string().into();
+        let running = Arc::new(Semaphore::new(COMMANDS_MAX));
+        HttpServer { commands, pools, catalogue, document, tokens, tls, running }
+    }
+
+    /// Serves one connection to its end.
+    ///
+    /// # Errors
+    /// The client does not speak HTTP, stalls, or is gone.
+    pub async fn serve(
+        self: Arc<Self>,
+        runtime: &Runtime,
+        stream: Box<dyn Stream>,
+        client: Client,
+    ) -> Result<(), String> {
+        let stream = match (&self.tls, client) {
+            (Some(tls), Client::Anybody) => {
+                let started = runtime.timeout(PATIENCE, tls.start(stream)).await;
+                let started = started.map_err(|_| "the TLS handshake takes too long".to_owned())?;
+                started.map_err(|error| error.to_string())?
+            }
+            _ => stream,
+        };
+        let answer = service_fn(|request| {
+            let (server, runtime) = (self.clone(), runtime.clone());
+            async move { Ok::<_, Infallible>(server.answer(&runtime, request, client).await) }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES_MAX);
+        http.serve_connection(TokioIo::new(stream), answer).await.map_err(|error| error.to_string())
+    }
+
+    async fn answer(&self, runtime: &Runtime, request: Request<Incoming>, client: Client) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        let is_get = request.method() == Method::GET;
+        if let Some(file) = page::file(&path).filter(|_| is_get) {
+            return whole(StatusCode::OK, file.content_type, Bytes::from_static(file.content));
+        }
+        if path == "/v1/openapi.json" && is_get {
+            return whole(StatusCode::OK, "application/json", self.document.clone());
+        }
+        let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let access = match client {
+            Client::Owner => Some(Access::Change),
+            Client::Anybody => header(AUTHORIZATION).and_then(|header| self.tokens.access(header)),
+        };
+        let Some(access) = access else {
+            let mut refused =
+                refusal(StatusCode::UNAUTHORIZED, "a token is needed: `Authorization: Bearer TOKEN`");
+            refused.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+            return refused;
+        };
+        if path == "/metrics" && is_get {
+            let text = metrics::text(&self.pools, &self.commands).await;
+            return whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text);
+        }
+        let words = path.strip_prefix("/v1/").map(|words| words.split('/'));
+        let Some(verb) = words.and_then(|words| self.catalogue.get(words)) else {
+            return refusal(StatusCode::NOT_FOUND, "nothing is here; /v1/openapi.json lists what there is");
+        };
+        if !is_get && request.method() != Method::POST || is_get && !verb.only_looks {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "send it by POST");
+        }
+        if access < Access::Change && !verb.only_looks {
+            return refusal(StatusCode::FORBIDDEN, "this token may look, but not change anything");
+        }
+        self.command(runtime, verb, request).await
+    }
+
+    /// Runs a command.
+    async fn command(&self, runtime: &Runtime, verb: &Verb, request: Request<Incoming>) -> Response<Body> {
+        let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let form = Form::accepted(header(ACCEPT).unwrap_or_default());
+        let content_type = header(CONTENT_TYPE).unwrap_or_default();
+        let is_input = content_type.starts_with("application/octet-stream");
+        let mut fields = query(request.uri().query().unwrap_or_default());
+        let body = if is_input {
+            Some(request.into_body())
+        } else {
+            let limited = Limited::new(request.into_body(), FIELDS_BYTES_MAX).collect();
+            let Ok(Ok(content)) = runtime.timeout(PATIENCE, limited).await else {
+                return refusal(StatusCode::PAYLOAD_TOO_LARGE, "the fields are too long, or come too slowly");
+            };
+            match fields_of(&content.to_bytes()) {
+                Ok(more) => fields.extend(more),
+                Err(why) => return refusal(StatusCode::BAD_REQUEST, &why),
+            }
+            None
+        };
+        let words = match call::words(verb, &fields, form != Form::Raw) {
+            Ok(words) => words,
+            Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
+        };
+        let Ok(permit) = self.running.clone().try_acquire_owned() else {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many commands are under way");
+        };
+        let started = run::start(&self.commands, words, body.is_some(), permit);
+        let (running, stdin) = match started {
+            Ok(started) => started,
+            Err(error) => return refusal(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        };
+        if let (Some(body), Some(stdin)) = (body, stdin) {
+            runtime.spawn(feed(body, stdin)).detach();
+        }
+        answer::of_command(running, form).await
+    }
+}
+
+/// The fields of a query: `name=value`, repeated for lists.
+fn query(query: &str) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let value = Value::String(value.into_owned());
+        match fields.get_mut(&*name) {
+            None => _ = fields.insert(name.into_owned(), value),
+            Some(Value::Array(values)) => values.push(value),
+            Some(one) => *one = Value::Array(vec![one.take(), value]),
+        }
+    }
+    fields
+}
+
+fn fields_of(content: &[u8]) -> Result<Map<String, Value>, String> {
+    if content.is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(content) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err("the fields are to be a JSON object".into()),
+        Err(error) => Err(format!("the fields are no JSON: {error}")),
+    }
+}
+
+/// Hands a request's content to the command that reads it.
+async fn feed(mut body: Incoming, mut stdin: Sender) {
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(bytes) = frame.into_data() else { continue };
+        // It may end without reading everything.
+        if stdin.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_query_becomes_fields() {
+        let fields = query("name=tank%2Ffs&type=snapshot&type=volume&recursive=");
+        assert_eq!(
+            Value::from(fields),
+            json!({"name": "tank/fs", "type": ["snapshot", "volume"], "recursive": ""})
+        );
+        assert!(fields_of(b"[1]").is_err() && fields_of(b"{").is_err() && fields_of(b"").is_ok());
+    }
+}
