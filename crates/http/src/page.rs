@@ -1,4 +1,12 @@
 //! The page's files, as they are in `page/`: no build step, nothing from elsewhere.
+//!
+//! ```text
+//!   app.js   from the address to a view, and the token     dom.js     elements, tables, how figures are written
+//!   api.js   commands of the daemon                        action.js  buttons that run a command
+//!   pools.js, datasets.js, dataset.js, browse.js, cache.js, history.js    the views
+//! ```
+//!
+//! Idea: every view is what a command prints, and every button shows the command that it runs.
 
 /// A file of the page.
 pub struct File {
@@ -19,10 +27,22 @@ macro_rules! files {
     };
 }
 
-static FILES: [File; 3] = files![
+const IMAGE: &str = "image/svg+xml";
+
+static FILES: [File; 13] = files![
     ("/", HTML, "index.html"),
     ("/page/style.css", STYLE, "style.css"),
+    ("/page/icon.svg", IMAGE, "icon.svg"),
     ("/page/app.js", SCRIPT, "app.js"),
+    ("/page/api.js", SCRIPT, "api.js"),
+    ("/page/dom.js", SCRIPT, "dom.js"),
+    ("/page/action.js", SCRIPT, "action.js"),
+    ("/page/pools.js", SCRIPT, "pools.js"),
+    ("/page/datasets.js", SCRIPT, "datasets.js"),
+    ("/page/dataset.js", SCRIPT, "dataset.js"),
+    ("/page/browse.js", SCRIPT, "browse.js"),
+    ("/page/cache.js", SCRIPT, "cache.js"),
+    ("/page/history.js", SCRIPT, "history.js"),
 ];
 
 /// The file at a path.

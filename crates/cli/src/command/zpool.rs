@@ -41,6 +41,7 @@ mod vdev_properties;
 mod vdevs_json;
 mod wait;
 mod work;
+mod work_json;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::reason::{Circumstances, Reason, judge, paragraph};
 use super::repeat::Round;
 use super::unopened::Unopened;
-use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, work};
+use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, work, work_json};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
@@ -22,6 +22,7 @@ struct Shown {
     circumstances: Circumstances,
     usage: Vec<VdevUsage>,
     work: String,
+    work_json: Map<String, Value>,
     notes: tree::Notes,
     dedup: String,
     damaged: Vec<String>,
@@ -105,13 +106,19 @@ impl Status {
         // Errors met while reading so far are part of the health.
         let health = mos.pool().status();
         let pass = session.held(found).and_then(|pool| pool.engine.scan_pass());
-        let pass = pass.map(|pass| work::Pace {
-            done_bytes: pass.done_bytes,
-            seconds: session.runtime().now().since(pass.since).as_secs(),
+        let now_s = session.runtime().unix_time_ns() / 1_000_000_000;
+        let pass = pass.map(|pass| {
+            let seconds = session.runtime().now().since(pass.since).as_secs();
+            work::Pace { done_bytes: pass.done_bytes, seconds, since_s: now_s - seconds }
         });
-        let now = session.held(found).map(|_| session.runtime().unix_time_ns() / 1_000_000_000);
+        let now = session.held(found).map(|_| now_s);
         let work = work::lines(&mos, &health.root, &usage, pass, now).await?;
-        Ok(Shown { mos, health, circumstances, usage, work, notes, dedup, damaged })
+        let numbers = work_json::Numbers { exact: self.form.exact(), as_numbers: self.form.numbers() };
+        let work_json = match session.json() {
+            true => work_json::members(&mos, &usage, pass, numbers).await?,
+            false => Map::new(),
+        };
+        Ok(Shown { mos, work_json, health, circumstances, usage, work, notes, dedup, damaged })
     }
 
     fn style(&self, resilvering: bool) -> tree::Style {
@@ -167,6 +174,7 @@ impl Status {
         // OpenZFS omits it here.
         entry.remove("type");
         reason.iter().for_each(|reason| add_reason(&mut entry, reason));
+        entry.extend(shown.work_json.clone());
         let report = vdevs_json::Report { usage: &shown.usage, mos: Some(&shown.mos), style, numbers };
         entry.extend(report.sections(&shown.health));
         let count = shown.circumstances.data_errors as u64;

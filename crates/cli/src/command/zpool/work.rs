@@ -26,6 +26,8 @@ pub struct Pace {
     pub done_bytes: u64,
     /// Seconds since then.
     pub seconds: u64,
+    /// When that was, in seconds since 1970.
+    pub since_s: u64,
 }
 
 impl Pace {
@@ -165,12 +167,15 @@ fn path_of(root: &VdevStatus, id: u64) -> String {
     path.unwrap_or_else(|| name_of(root, id))
 }
 
-async fn removal(mos: &Mos, root: &VdevStatus, now_s: Option<u64>) -> Result<String, CliError> {
-    let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else {
-        return Ok(String::new());
-    };
+/// The newest removal of a vdev.
+pub async fn removing(mos: &Mos) -> Result<Option<RemovingPhys>, CliError> {
+    let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else { return Ok(None) };
     let words: Vec<u64> = value.words().collect();
-    let Ok(removing) = RemovingPhys::from_words(&words) else { return Ok(String::new()) };
+    Ok(RemovingPhys::from_words(&words).ok().filter(|removing| removing.state != 0))
+}
+
+async fn removal(mos: &Mos, root: &VdevStatus, now_s: Option<u64>) -> Result<String, CliError> {
+    let Some(removing) = removing(mos).await? else { return Ok(String::new()) };
     let copied = nice_number(removing.copied_bytes);
     let (start, end) = (time(removing.start_time_s), time(removing.end_time_s));
     let vdev = removing.removing_vdev;
@@ -215,7 +220,7 @@ fn removal_pace(removing: &RemovingPhys, now_s: Option<u64>) -> Option<(String, 
 }
 
 /// Memory taken by the mappings of removed vdevs.
-async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
+pub async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
     let mut entries = 0u64;
     for vdev in mos.pool().vdevs().tops() {
         if vdev.kind == VdevKind::Indirect && vdev.indirect_object != ObjectId(0) {

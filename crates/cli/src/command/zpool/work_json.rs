@@ -1,0 +1,118 @@
+//! Long-running work in `zpool status -j`: `scan_stats`, `removal_stats`, `checkpoint_stats`.
+//!
+//! Source: OpenZFS `scan_status_nvlist`, `removal_status_nvlist`, `checkpoint_status_nvlist`.
+
+use cenote_dataset::Mos;
+use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_format::scan::{ScanFunc, ScanState};
+use serde_json::{Map, Value, json};
+
+use super::work::{self, Pace};
+use crate::command::json::number_or_text;
+use crate::outcome::CliError;
+use crate::render::{date, nice_bytes, nice_number};
+
+/// How numbers are printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    /// Exact rather than rounded.
+    pub exact: bool,
+    /// As numbers rather than text.
+    pub as_numbers: bool,
+}
+
+impl Numbers {
+    fn value(self, number: u64, rounded: impl FnOnce(u64) -> String) -> Value {
+        let text = if self.exact || self.as_numbers { number.to_string() } else { rounded(number) };
+        number_or_text(&text, self.as_numbers)
+    }
+
+    fn bytes(self, bytes: u64) -> Value {
+        self.value(bytes, nice_bytes)
+    }
+
+    fn time(self, seconds: u64) -> Value {
+        self.value(seconds, |seconds| match seconds {
+            0 => "-".into(),
+            seconds => date(seconds.cast_signed()),
+        })
+    }
+
+    /// Those that are never rounded.
+    fn plain(self, number: u64) -> Value {
+        number_or_text(&number.to_string(), self.as_numbers)
+    }
+}
+
+/// The members about all finished and unfinished work.
+pub async fn members(
+    mos: &Mos,
+    usage: &[VdevUsage],
+    pace: Option<Pace>,
+    numbers: Numbers,
+) -> Result<Map<String, Value>, CliError> {
+    let (bytes, time) = (|count| numbers.bytes(count), |seconds| numbers.time(seconds));
+    let mut members = Map::new();
+    if let Some(scan) = mos.scan_status().await? {
+        let pass_bytes = pace.map_or(0, |pace| pace.done_bytes);
+        let stats = json!({
+            "function": function(ScanFunc::from(scan.func)),
+            "state": state(ScanState::from(scan.state)),
+            "start_time": time(scan.start_time_s),
+            "end_time": time(scan.end_time_s),
+            "to_examine": bytes(scan.to_examine_bytes),
+            "examined": bytes(scan.examined_bytes),
+            "skipped": bytes(scan.skipped_bytes),
+            "processed": bytes(scan.processed_bytes),
+            "errors": numbers.value(scan.errors, nice_number),
+            "bytes_per_scan": bytes(pass_bytes),
+            "pass_start": numbers.plain(pace.map_or(scan.start_time_s, |pace| pace.since_s)),
+            // When it was paused is not on disk.
+            "scrub_pause": time(0),
+            "scrub_spent_paused": numbers.plain(0),
+            "issued_bytes_per_scan": bytes(pass_bytes),
+            "issued": bytes(scan.examined_bytes),
+        });
+        members.insert("scan_stats".into(), stats);
+    }
+    if let Some(removing) = work::removing(mos).await? {
+        let stats = json!({
+            "state": state(ScanState::from(removing.state)),
+            "removing_vdev": numbers.plain(removing.removing_vdev.0),
+            "start_time": time(removing.start_time_s),
+            "end_time": time(removing.end_time_s),
+            "to_copy": bytes(removing.to_copy_bytes),
+            "copied": bytes(removing.copied_bytes),
+            "mapping_memory": bytes(work::mapping_bytes(mos).await?),
+        });
+        members.insert("removal_stats".into(), stats);
+    }
+    if let Some(checkpoint) = mos.checkpoint().await? {
+        let stats = json!({
+            "state": "EXISTS",
+            "start_time": time(checkpoint.timestamp_s),
+            "space": bytes(PoolUsage::sum(usage).checkpoint_bytes),
+        });
+        members.insert("checkpoint_stats".into(), stats);
+    }
+    Ok(members)
+}
+
+fn function(function: ScanFunc) -> &'static str {
+    match function {
+        ScanFunc::Scrub => "SCRUB",
+        ScanFunc::Resilver => "RESILVER",
+        ScanFunc::ErrorScrub => "ERRORSCRUB",
+        ScanFunc::None | ScanFunc::Other(_) => "NONE",
+    }
+}
+
+fn state(state: ScanState) -> &'static str {
+    match state {
+        ScanState::Scanning => "SCANNING",
+        ScanState::Finished => "FINISHED",
+        ScanState::Canceled => "CANCELED",
+        ScanState::ErrorScrubbing => "ERRORSCRUBBING",
+        ScanState::None | ScanState::Other(_) => "NONE",
+    }
+}

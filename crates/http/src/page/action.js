@@ -1,0 +1,27 @@
+// Commands that change something: the command line is shown, and runs if it is confirmed.
+
+import { run } from "./api.js";
+import { make, note } from "./dom.js";
+
+/** A button that asks before it runs a command. `line`: as it is typed. `before`: more to be shown. */
+export function action(label, { line, command, fields, before, done, danger }) {
+  const ask = async () => {
+    const said = before ? await before() : null;
+    const dialog = make("dialog", { "aria-label": label },
+      make("h2", {}, label),
+      make("p", {}, "This runs ", make("code", {}, `cenote ${line}`)),
+      said ? make("pre", {}, said) : null,
+      make("form", { method: "dialog", class: "row" },
+        make("button", { value: "run", class: danger ? "bad" : "main" }, "Run"), make("button", { value: "" }, "Cancel")));
+    document.body.append(dialog);
+    dialog.addEventListener("close", async () => {
+      dialog.remove();
+      if (dialog.returnValue !== "run") return;
+      const { messages } = await run(command, fields);
+      note(messages || `Done: ${line}`);
+      done?.();
+    });
+    dialog.showModal();
+  };
+  return make("button", { type: "button", onclick: ask }, label);
+}
