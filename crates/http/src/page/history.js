@@ -5,8 +5,8 @@ import { date, longTable, make } from "./dom.js";
 
 export async function history(_, signal) {
   const { pools = {} } = await look("zpool/history", { long: true }, signal);
-  const all = Object.entries(pools).flatMap(([pool, { history }]) => history.map((record) => ({ pool, record })));
-  all.sort((one, other) => other.record["history time"] - one.record["history time"]);
+  const all = Object.entries(pools).flatMap(([pool, { history }]) => history.map((record, at) => ({ pool, record, at })));
+  all.sort((one, other) => other.record["history time"] - one.record["history time"] || other.at - one.at);
   const heads = [["When"], ["Pool"], ["Command"], ["Host", "optional"]];
   const row = ({ pool, record }) => [
     make("td", {}, date(record["history time"])), make("td", {}, pool),
