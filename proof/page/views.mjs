@@ -11,6 +11,7 @@ const VIEWS = [
   ["datasets", "#/datasets", "table tbody tr:nth-child(2)"],
   ["dataset", "#/dataset/tank%2Fmany", "section[aria-label=Snapshots] tbody tr"],
   ["browse", "#/browse/" + encodeURIComponent("tank/files@one:/"), "tbody tr"],
+  ["volumes", "#/volumes", "tbody tr"],
   ["cache", "#/cache", "section[aria-label=Memory]"],
   ["history", "#/history", "tbody tr"],
 ];

@@ -69,7 +69,7 @@ pub enum Command {
     Mount(Deferred<command::mount::MountCommand>),
     /// Hold pools open and serve them: mounts, and commands of others, as the kernel module would
     Serve(Deferred<command::serve::Serve>),
-    /// Volumes: copy one out or in
+    /// Volumes: copy one out or in; see who uses those that are served
     #[command(subcommand)]
     Volume(Deferred<command::volume::VolumeCommand>),
     /// List every file of datasets and snapshots, straight from the disks

@@ -3,7 +3,7 @@
 //! ```text
 //!   app.js   from the address to a view, and the token     dom.js     elements, tables, how figures are written
 //!   api.js   commands of the daemon                        action.js  buttons that run a command
-//!   pools.js, datasets.js, dataset.js, browse.js, cache.js, history.js    the views
+//!   pools.js, datasets.js, dataset.js, browse.js, volumes.js, cache.js, history.js    the views
 //! ```
 //!
 //! Idea: every view is what a command prints, and every button shows the command that it runs.
@@ -29,7 +29,7 @@ macro_rules! files {
 
 const IMAGE: &str = "image/svg+xml";
 
-static FILES: [File; 13] = files![
+static FILES: [File; 14] = files![
     ("/", HTML, "index.html"),
     ("/page/style.css", STYLE, "style.css"),
     ("/page/icon.svg", IMAGE, "icon.svg"),
@@ -41,6 +41,7 @@ static FILES: [File; 13] = files![
     ("/page/datasets.js", SCRIPT, "datasets.js"),
     ("/page/dataset.js", SCRIPT, "dataset.js"),
     ("/page/browse.js", SCRIPT, "browse.js"),
+    ("/page/volumes.js", SCRIPT, "volumes.js"),
     ("/page/cache.js", SCRIPT, "cache.js"),
     ("/page/history.js", SCRIPT, "history.js"),
 ];

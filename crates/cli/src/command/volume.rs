@@ -1,5 +1,7 @@
-//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or back.
+//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or back; who uses those that
+//! are served.
 
+mod clients;
 mod put;
 
 use std::os::unix::fs::FileTypeExt;
@@ -19,6 +21,8 @@ use crate::streams::local;
 pub enum VolumeCommand {
     /// Copy a volume's content out or in, preserving holes
     Cp(VolumeCp),
+    /// Show who uses the volumes that the daemon serves
+    Clients(clients::VolumeClients),
 }
 
 /// `cenote volume cp`
@@ -47,8 +51,10 @@ pub struct VolumeCp {
 impl VolumeCommand {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let VolumeCommand::Cp(cp) = self;
-        cp.run(session).await
+        match self {
+            VolumeCommand::Cp(cp) => cp.run(session).await,
+            VolumeCommand::Clients(clients) => clients.run(session).await,
+        }
     }
 }
 

@@ -9,8 +9,9 @@ import { dataset } from "./dataset.js";
 import { datasets } from "./datasets.js";
 import { history } from "./history.js";
 import { pools } from "./pools.js";
+import { volumes } from "./volumes.js";
 
-const VIEWS = { pools, datasets, dataset, browse, cache, history };
+const VIEWS = { pools, datasets, dataset, browse, volumes, cache, history };
 const main = document.getElementById("view");
 const leave = document.getElementById("leave");
 let leaving = new AbortController();

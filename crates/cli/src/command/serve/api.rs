@@ -15,9 +15,10 @@ const OFFERED: [&str; 17] = [
 /// Commands of those that are about disks, or only for shells.
 const APART: [&str; 1] = ["zpool labelclear"];
 /// Commands that change nothing and show no content of files, whatever their options are.
-const ONLY_LOOK: [&str; 14] = [
+const ONLY_LOOK: [&str; 15] = [
     "arcstat",
     "kstat",
+    "volume clients",
     "zfs get",
     "zfs groupspace",
     "zfs holds",

@@ -55,6 +55,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("arcstat", Apart),
     ("kstat", Apart),
     ("top", Apart),
+    ("volume clients", Apart),
     ("inject", Changes(&[("{P} {IMAGE} --error read", 1), ("--clear {P}", 1)])),
     ("tunable", Apart),
     ("trace", Apart),

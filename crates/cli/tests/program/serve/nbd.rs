@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::serve::bench::{Bench, zdb_finds_nothing};
 
@@ -150,6 +151,12 @@ fn volumes_are_served_as_their_properties_say() {
     assert_eq!(listed(&bench), ["tank/v"]);
     bench.done("zfs set snapdev=visible tank/v");
     assert_eq!(listed(&bench), ["tank/v", "tank/v@one"]);
+    // Who uses it is shown.
+    let clients = bench.done("volume clients -H tank");
+    assert!(clients.starts_with("tank/v\tNBD ") && clients.contains("tank/v@one\tNBD "), "{clients}");
+    let clients: Value = serde_json::from_str(&bench.done("volume clients -j")).unwrap();
+    assert_eq!(clients["volumes"]["tank/v@one"]["clients"].as_array().unwrap().len(), 1, "{clients}");
+    assert!(bench.fails("volume clients nothing").contains("no such pool"));
     // A command changes the same volume.
     fs::write(bench.path("d/image"), b"cmd").unwrap();
     bench.done("volume cp -f image tank/v");
