@@ -12,6 +12,7 @@ mod render;
 mod session;
 mod streams;
 mod users;
+mod webhook;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

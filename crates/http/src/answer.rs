@@ -24,7 +24,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::documents::{Documents, Part};
-use crate::run::{Next, Running, keep};
+use cenote_serve::run::{Next, Running, keep};
 
 /// An answer's content.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;

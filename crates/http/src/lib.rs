@@ -12,9 +12,8 @@
 //! A request runs the command in the daemon, exactly as the socket does.
 //!
 //! Read in this order: [`server`] (from a connection to an answer), [`access`] (who may do what),
-//! [`catalogue`] (the commands), [`call`] (fields to a command line), [`run`] (a command and its streams),
-//! [`answer`] and [`documents`] (its output as an
-//! answer), [`openapi`], [`metrics`], [`page`].
+//! [`catalogue`] (the commands), [`call`] (fields to a command line), [`answer`] and [`documents`] (its
+//! output as an answer), [`openapi`], [`metrics`], [`page`].
 
 pub mod access;
 mod answer;
@@ -24,7 +23,6 @@ mod documents;
 pub mod metrics;
 pub mod openapi;
 mod page;
-mod run;
 pub mod server;
 
 pub use access::{Access, Tokens};

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use cenote_nbd::Stream;
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
+use cenote_serve::run;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use http_body_util::{BodyExt, Limited};
@@ -29,7 +30,7 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Tokens};
 use crate::answer::{self, Body, Form, refusal, whole};
 use crate::catalogue::{Catalogue, Verb};
-use crate::{call, metrics, openapi, page, run};
+use crate::{call, metrics, openapi, page};
 
 /// How long a client may take for the head of a request, or for its fields.
 const PATIENCE: Duration = Duration::from_secs(20);

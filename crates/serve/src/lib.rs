@@ -7,8 +7,8 @@
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
-//! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it). For volumes: [`volumes`] (a
-//! dataset as a disk), [`nbd`], [`listen`], [`tls`].
+//! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
+//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
@@ -21,6 +21,7 @@ pub mod mount;
 pub mod mounts;
 pub mod nbd;
 pub mod pools;
+pub mod run;
 pub mod socket;
 pub mod tls;
 pub mod tuning;

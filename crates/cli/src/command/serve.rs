@@ -12,6 +12,7 @@
 //! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
 //! replays their logs; stale mounts are taken away when their mount points are used again.
 
+mod agent;
 mod api;
 mod config;
 mod doors;
@@ -102,6 +103,9 @@ pub struct Serve {
     /// Folder that gets the counters as files, as below /proc: spl/kstat/zfs/arcstats and others
     #[arg(long, value_name = "DIR")]
     pub kstat: Option<PathBuf>,
+    /// File with rules (TOML) for scrubs, trims, SMART and alerts; docs/agent.md explains them
+    #[arg(long, value_name = "FILE")]
+    pub agent: Option<PathBuf>,
     /// Folder with server-cert.pem and server-key.pem for network protocols; with ca-cert.pem, clients need
     /// certificates, too
     #[arg(long, value_name = "DIR")]
@@ -140,6 +144,7 @@ impl Serve {
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
         let doors = doors::open(&self, session.runtime(), &path).await?;
+        let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
             writeback_cache: self.writeback,
@@ -157,6 +162,7 @@ impl Serve {
             owner_uid: rustix::process::getuid().as_raw(),
         });
         let doors = doors.let_in(session.runtime(), &pools, commands.clone());
+        let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone()));
         let stop = Cancel::default();
         let kstats = self.kstat.clone().map(|dir| {
             let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));
@@ -176,7 +182,7 @@ impl Serve {
         stop.cancel();
         Listener::wake(&path);
         drop(serving.join());
-        drop(doors);
+        drop((doors, agent));
         if let Some(kstats) = kstats {
             kstats.await.ok();
         }

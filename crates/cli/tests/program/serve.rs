@@ -3,6 +3,7 @@
 //! Everything is tried for real, so it needs root and /dev/fuse; without them the tests say that they are
 //! skipped.
 
+mod agent;
 mod bench;
 mod cache_devices;
 mod config;

@@ -1,7 +1,6 @@
 //! `cenote lab advise`: says what should be done about pools, and watches them.
 
 mod metrics;
-mod webhook;
 mod world;
 
 use std::io::IsTerminal;
@@ -20,6 +19,7 @@ use std::sync::Arc;
 
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
+use crate::webhook::Webhook;
 
 /// `cenote lab advise`
 #[derive(Debug, Args)]
@@ -162,7 +162,7 @@ impl Advise {
             webhook: self.watching.webhook.is_some(),
         };
         let page = self.watching.metrics.map(metrics::serve).transpose()?;
-        let webhook = self.watching.webhook.as_deref().map(webhook::Webhook::new).transpose()?;
+        let webhook = self.watching.webhook.as_deref().map(Webhook::new).transpose()?;
         let mut world = world::Real { look: self.look(self.subjects.clone())?, webhook, page, json };
         let control = Arc::new(Control::default());
         let stop = control.clone();

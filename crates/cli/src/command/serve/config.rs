@@ -31,6 +31,7 @@ pub struct Config {
     pub http: Option<Vec<String>>,
     pub http_tokens: Option<PathBuf>,
     pub kstat: Option<PathBuf>,
+    pub agent: Option<PathBuf>,
     pub tls: Option<PathBuf>,
     pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
@@ -85,6 +86,7 @@ impl Config {
             serve.http = self.http.unwrap_or_default();
         }
         serve.http_tokens = serve.http_tokens.take().or(self.http_tokens);
+        serve.agent = serve.agent.take().or(self.agent);
         serve.kstat = serve.kstat.take().or(self.kstat);
         common.cache = common.cache.take().or(self.cache);
         if let (None, Some(name)) = (common.cache_policy, &self.cache_policy) {
@@ -132,6 +134,7 @@ mod tests {
             http: Some(_),
             http_tokens: Some(_),
             kstat: Some(_),
+            agent: Some(_),
             tls: Some(_),
             insecure: Some(_),
             log_format: Some(_),

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cenote_lab::Result;
 use cenote_lab::advice::Facts;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Event, EventKind, World};
 use cenote_lab::control::Control;
+use cenote_lab::{LabError, Result};
 
 use super::metrics::Page;
-use super::webhook::Webhook;
 use crate::render::{iso_utc, json_line};
 use crate::session::print;
+use crate::webhook::Webhook;
 
 /// How often the stop request is polled.
 const TICK: Duration = Duration::from_millis(200);
@@ -31,7 +31,8 @@ impl World for Real {
     }
 
     fn post(&mut self, event: &Event) -> Result<()> {
-        self.webhook.as_ref().map_or(Ok(()), |webhook| webhook.post(event))
+        let failed = |what| LabError::Program { program: "webhook".into(), what };
+        self.webhook.as_ref().map_or(Ok(()), |webhook| webhook.post(event).map_err(failed))
     }
 
     fn unix_s(&self) -> u64 {

@@ -1,10 +1,9 @@
-//! Posts events as JSON. The outbox retries; this module makes one attempt of at most ten seconds.
+//! Posts JSON. The outbox retries; this module makes one attempt of at most ten seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_lab::advice::watch::Event;
-use cenote_lab::{LabError, Result};
+use serde::Serialize;
 use ureq::Agent;
 use ureq::tls::{TlsConfig, TlsProvider};
 
@@ -24,9 +23,9 @@ impl Webhook {
     ///
     /// # Errors
     /// It is not an HTTP URL.
-    pub fn new(url: &str) -> std::result::Result<Webhook, CliError> {
+    pub fn new(url: &str) -> Result<Webhook, CliError> {
         if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(CliError::Usage(format!("--webhook {url}: must begin with https:// or http://")));
+            return Err(CliError::Usage(format!("webhook {url}: must begin with https:// or http://")));
         }
         // The same cryptography as for encrypted pools, so that the program contains only one.
         let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -39,17 +38,16 @@ impl Webhook {
         Ok(Webhook { agent: config.into(), url: url.to_owned() })
     }
 
-    /// Posts one event.
+    /// Posts a value.
     ///
     /// # Errors
     /// It did not arrive, or the status was not 2xx.
-    pub fn post(&self, event: &Event) -> Result<()> {
-        let failed = |what: String| LabError::Program { program: "webhook".into(), what };
-        let body = serde_json::to_vec(event).map_err(|error| failed(error.to_string()))?;
+    pub fn post(&self, value: &impl Serialize) -> Result<(), String> {
+        let body = serde_json::to_vec(value).map_err(|error| error.to_string())?;
         let sent = self.agent.post(&self.url).header("Content-Type", "application/json").send(&body[..]);
-        match sent.map_err(|error| failed(error.to_string()))?.status() {
+        match sent.map_err(|error| error.to_string())?.status() {
             status if status.is_success() => Ok(()),
-            status => Err(failed(format!("answered {status}"))),
+            status => Err(format!("answered {status}")),
         }
     }
 }

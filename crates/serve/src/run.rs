@@ -1,4 +1,4 @@
-//! A command of a request, run in the daemon: its streams are pipes.
+//! A command that the daemon runs for a part of its own, such as HTTP: its streams are pipes.
 //!
 //! Dropped before its end, a command is cancelled, as by Ctrl-C.
 
@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::cancel::Cancel;
+use crate::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
 use cenote_dataset::Credentials;
-use cenote_serve::cancel::Cancel;
-use cenote_serve::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 /// What is read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -37,8 +37,8 @@ pub enum Next {
     End(u8),
 }
 
-/// Starts a command, which has `permit` until its end. `stdin`: whether the caller writes to its standard
-/// input, by what is returned.
+/// Starts a command, as the daemon's own user. `permit` is kept until its end. `stdin`: whether the caller
+/// writes to its standard input, by what is returned.
 ///
 /// # Errors
 /// The system has no descriptors or threads left.
@@ -46,7 +46,7 @@ pub fn start(
     commands: &Arc<dyn Serving>,
     words: Vec<String>,
     stdin: bool,
-    permit: OwnedSemaphorePermit,
+    permit: impl Send + 'static,
 ) -> io::Result<(Running, Option<Sender>)> {
     let (stdout, its_stdout) = io::pipe()?;
     let (stderr, its_stderr) = io::pipe()?;
@@ -59,7 +59,6 @@ pub fn start(
     };
     let cancel = Cancel::default();
     let argv = std::iter::once("cenote".to_owned()).chain(words).map(String::into_bytes).collect();
-    // Who asks was judged by the token: the command runs as the daemon's own user would run it.
     let uid = rustix::process::getuid().as_raw();
     let asked = Asked {
         line: CommandLine::new(argv, b"/".to_vec(), Vec::new()),

@@ -1,0 +1,100 @@
+//! What is wrong with pools now, as `zpool status` and `zpool list` say it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::view::vdevs;
+
+/// What is wrong, by a key that stays the same as long as it is the same thing.
+pub type Findings = BTreeMap<String, Finding>;
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The pool; none for a disk of several.
+    pub pool: Option<String>,
+    /// In a line.
+    pub subject: String,
+    /// What is known, and what to do.
+    pub text: String,
+}
+
+/// Reads the documents of `zpool status -j --json-int` and `zpool list -j -p`.
+pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings {
+    let mut findings = Findings::new();
+    for (name, pool) in status["pools"].as_object().into_iter().flatten() {
+        let text = |member: &str| pool[member].as_str().unwrap_or_default();
+        let mut add = |key: String, subject: String, text: String| {
+            findings.insert(format!("{name}: {key}"), Finding { pool: Some(name.clone()), subject, text });
+        };
+        let advice = format!("{}\n{}\n", text("status"), text("action"));
+        if !text("state").is_empty() && text("state") != "ONLINE" {
+            add("state".into(), format!("pool {name} is {}", text("state")), advice.clone());
+        }
+        let errors = pool["error_count"].as_u64().unwrap_or(0);
+        if errors > 0 {
+            let see = format!("{advice}`zpool status -v {name}` lists the files.\n");
+            add("errors".into(), format!("pool {name} has {errors} data errors"), see);
+        }
+        for vdev in vdevs(pool).into_iter().filter(|vdev| vdev["vdevs"].is_null()) {
+            let device = vdev["path"].as_str().or(vdev["name"].as_str()).unwrap_or_default();
+            let state = vdev["state"].as_str().unwrap_or_default();
+            if !["ONLINE", "AVAIL", "INUSE", "OFFLINE", ""].contains(&state) {
+                add(format!("{device} state"), format!("{device} of pool {name} is {state}"), advice.clone());
+            }
+            let count = |kind: &str| vdev[format!("{kind}_errors")].as_u64().unwrap_or(0);
+            let [read, write, checksum] = ["read", "write", "checksum"].map(count);
+            if read + write + checksum > 0 {
+                let subject = format!("{device} of pool {name} has errors");
+                let counts = format!("{read} reading, {write} writing, {checksum} checksums\n{advice}");
+                add(format!("{device} errors"), subject, counts);
+            }
+        }
+    }
+    for (name, pool) in list["pools"].as_object().into_iter().flatten() {
+        let used = pool["properties"]["capacity"]["value"].as_str().unwrap_or_default();
+        let used: u64 = used.trim_end_matches('%').parse().unwrap_or(0);
+        if used >= capacity_percent {
+            let subject = format!("pool {name} is {used} % full");
+            let text = "Free space: destroy snapshots or datasets, or add vdevs.\n".to_owned();
+            let finding = Finding { pool: Some(name.clone()), subject, text };
+            findings.insert(format!("{name}: capacity"), finding);
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_found_and_what_is_meant_is_not() {
+        let leaf = |state: &str, errors: u64| {
+            json!({"name": "d", "path": format!("/dev/{state}{errors}"), "state": state, "read_errors": 0,
+                "write_errors": 0, "checksum_errors": errors})
+        };
+        let tree = json!({"tank": {"vdevs": {"mirror-0": {"state": "DEGRADED", "vdevs": {
+            "a": leaf("FAULTED", 0), "b": leaf("ONLINE", 3), "c": leaf("OFFLINE", 0)}}}}});
+        let pool = json!({"state": "DEGRADED", "status": "One.", "action": "Do.", "error_count": 2,
+            "vdevs": tree, "spares": {"s": leaf("AVAIL", 0)}});
+        let status = json!({"pools": {"tank": pool, "well": {"state": "ONLINE", "error_count": 0}}});
+        let list = json!({"pools": {"tank": {"properties": {"capacity": {"value": "90"}}},
+            "well": {"properties": {"capacity": {"value": "89"}}}}});
+        let found = of_pools(&status, &list, 90);
+        let subjects: Vec<&str> = found.values().map(|finding| &*finding.subject).collect();
+        assert_eq!(
+            subjects,
+            [
+                "/dev/FAULTED0 of pool tank is FAULTED",
+                "/dev/ONLINE3 of pool tank has errors",
+                "pool tank is 90 % full",
+                "pool tank has 2 data errors",
+                "pool tank is DEGRADED",
+            ]
+        );
+    }
+}

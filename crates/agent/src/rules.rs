@@ -1,0 +1,229 @@
+//! The rules, as an administrator writes them.
+//!
+//! ```toml
+//! look = "10 s"              # how often pools are looked at
+//!
+//! [[scrub]]                  # every pool that no rule names has none
+//! pools = ["tank"]           # left out: all
+//! every = "30 days"
+//! hours = "1-6"              # begin only then, in UTC
+//!
+//! [[trim]]
+//! every = "7 days"
+//!
+//! [alerts]
+//! command = ["mail", "-s", "{subject}", "root"]    # the text is its standard input
+//! webhook = "https://example.org/hook"             # the alert is posted as JSON
+//! after = "1 min"            # what is well again before that is not told
+//! again = "1 day"
+//! capacity = 90              # percent
+//!
+//! [smart]
+//! every = "1 day"
+//! record = "/var/lib/cenote/smart"                 # a Parquet file a day
+//! ```
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+/// All rules.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// How often pools are looked at.
+    #[serde(default = "ten_seconds", deserialize_with = "span")]
+    pub look: Duration,
+    /// When pools are scrubbed.
+    #[serde(default)]
+    pub scrub: Vec<Scheduled>,
+    /// When free space is trimmed.
+    #[serde(default)]
+    pub trim: Vec<Scheduled>,
+    /// What is told to whom.
+    #[serde(default)]
+    pub alerts: AlertRules,
+    /// How disks' own data is read.
+    pub smart: Option<SmartRules>,
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+/// Something that is done again and again.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    /// For these pools; none: for all.
+    #[serde(default)]
+    pub pools: Vec<String>,
+    /// How long after the last one ended.
+    #[serde(deserialize_with = "span")]
+    pub every: Duration,
+    /// Begin only in these hours of the day, in UTC.
+    #[serde(default, deserialize_with = "hours")]
+    pub hours: Option<Range<u64>>,
+}
+
+/// What is told to whom.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlertRules {
+    /// A program and its arguments, in which `{subject}` is replaced.
+    pub command: Vec<String>,
+    /// Where alerts are posted.
+    pub webhook: Option<String>,
+    /// How long something must last before it is told, and be gone before that is.
+    #[serde(deserialize_with = "span")]
+    pub after: Duration,
+    /// When it is told again.
+    #[serde(deserialize_with = "span")]
+    pub again: Duration,
+    /// Percent of a pool that may be used.
+    pub capacity: u64,
+}
+
+impl Default for AlertRules {
+    fn default() -> AlertRules {
+        AlertRules {
+            command: Vec::new(),
+            webhook: None,
+            after: Duration::from_secs(60),
+            again: Duration::from_secs(86_400),
+            capacity: 90,
+        }
+    }
+}
+
+/// How disks' own data is read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SmartRules {
+    /// The program that reads it.
+    pub smartctl: PathBuf,
+    /// How often.
+    #[serde(deserialize_with = "span")]
+    pub every: Duration,
+    /// Folder for a file a day with all attributes.
+    pub record: Option<PathBuf>,
+}
+
+impl Default for SmartRules {
+    fn default() -> SmartRules {
+        SmartRules { smartctl: "smartctl".into(), every: Duration::from_secs(86_400), record: None }
+    }
+}
+
+impl Rules {
+    /// Reads rules.
+    ///
+    /// # Errors
+    /// They are not TOML, or not rules; the text says where.
+    pub fn parse(text: &str) -> Result<Rules, String> {
+        let rules: Rules = toml::from_str(text).map_err(|error| error.to_string())?;
+        if rules.alerts.capacity == 0 || rules.alerts.capacity > 100 {
+            return Err("alerts.capacity: from 1 to 100 percent".into());
+        }
+        Ok(rules)
+    }
+}
+
+impl Scheduled {
+    /// Whether it is for a pool.
+    pub fn is_for(&self, pool: &str) -> bool {
+        self.pools.is_empty() || self.pools.iter().any(|name| name == pool)
+    }
+
+    /// Whether it is due, if the last one ended then. All in seconds since 1970.
+    pub fn is_due(&self, last_s: u64, now_s: u64) -> bool {
+        let hour = now_s / 3600 % 24;
+        let is_hour = self.hours.as_ref().is_none_or(|hours| match hours.start < hours.end {
+            true => hours.contains(&hour),
+            false => hour >= hours.start || hour < hours.end,
+        });
+        is_hour && now_s.saturating_sub(last_s) >= self.every.as_secs()
+    }
+}
+
+/// `90 s`, `5 min`, `12 h`, `30 days`, `4 weeks`.
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let seconds = match text[at..].trim() {
+        "s" | "sec" => 1,
+        "m" | "min" => 60,
+        "h" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "week" | "weeks" => 7 * 86_400,
+        _ => 0,
+    };
+    let span = text[..at].parse::<u64>().ok().and_then(|count| count.checked_mul(seconds));
+    let span = span.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    span.ok_or_else(|| {
+        serde::de::Error::custom(format!("'{text}' is no span of time, as 90 s, 12 h or 30 days"))
+    })
+}
+
+/// `1-6`; `22-4` goes over midnight.
+fn hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {
+    let text = String::deserialize(from)?;
+    let hour = |text: &str| text.trim().parse::<u64>().ok().filter(|hour| *hour <= 24);
+    let parts = text.split_once('-').and_then(|(from, to)| Some(hour(from)?..hour(to)?));
+    match parts.filter(|hours| hours.start != hours.end) {
+        Some(hours) => Ok(Some(hours)),
+        None => Err(serde::de::Error::custom(format!("'{text}' are no hours of the day, as 1-6 or 22-4"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_in_this_modules_text_are_understood() {
+        let text: String = include_str!("rules.rs")
+            .lines()
+            .skip_while(|line| !line.contains("```toml"))
+            .skip(1)
+            .take_while(|line| !line.contains("```"))
+            .map(|line| line.trim_start_matches("//!").to_owned() + "\n")
+            .collect();
+        let rules = Rules::parse(&text).unwrap();
+        assert_eq!(rules.scrub[0].every, Duration::from_secs(30 * 86_400));
+        assert_eq!((rules.trim.len(), rules.alerts.command[0].as_str()), (1, "mail"));
+        assert!(rules.smart.unwrap().record.is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, why) in [
+            ("[[scrub]]\nevery = \"soon\"", "no span of time"),
+            ("[[scrub]]\nevery = \"0 days\"", "no span of time"),
+            ("[[scrub]]\nevery = \"1 d\"\nhours = \"25-26\"", "no hours"),
+            ("[[scrub]]\npool = \"x\"", "pool"),
+            ("[alerts]\ncapacity = 101", "percent"),
+        ] {
+            let refused = Rules::parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn something_is_due_in_its_hours() {
+        let rule = |hours: &str| {
+            let text = format!("[[scrub]]\nevery = \"1 day\"\nhours = \"{hours}\"");
+            Rules::parse(&text).unwrap().scrub.remove(0)
+        };
+        let day = 86_400;
+        let due = |hours: &str, hour: u64| rule(hours).is_due(0, 10 * day + hour * 3600 + 1800);
+        assert_eq!([due("1-6", 0), due("1-6", 1), due("1-6", 5), due("1-6", 6)], [false, true, true, false]);
+        assert_eq!(
+            [due("22-4", 21), due("22-4", 23), due("22-4", 3), due("22-4", 4)],
+            [false, true, true, false]
+        );
+        assert!(!rule("0-24").is_due(10 * day, 11 * day - 1) && rule("0-24").is_due(10 * day, 11 * day));
+    }
+}

@@ -1,0 +1,123 @@
+//! What the agent does when.
+//!
+//! Locking: none; one task does everything in turn. Programs (mail, `smartctl`) run on threads for calls that
+//! block, a minute each at most in the agent's patience: one that hangs is waited for no longer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_runtime::Runtime;
+use cenote_serve::socket::Serving;
+use serde_json::Value;
+
+use crate::alerts::{Alert, Alerts, Tell, by_command};
+use crate::findings::{self, Finding, Findings};
+use crate::rules::Rules;
+use crate::schedule::{self, Trims};
+use crate::view::{run, vdevs};
+use crate::{record, smart};
+
+/// How long a program may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks after pools as the rules say, until it is dropped. `tell`: further ways of telling; `say`: the
+/// daemon's own messages.
+pub async fn keep_watch(
+    runtime: Runtime,
+    commands: Arc<dyn Serving>,
+    rules: Rules,
+    tell: Vec<Tell>,
+    say: fn(&str),
+) {
+    let now_s = || runtime.unix_time_ns() / 1_000_000_000;
+    let tell: Arc<Vec<Tell>> = Arc::new(tell.into_iter().chain(by_command(&rules.alerts.command)).collect());
+    let (mut alerts, mut trims) = (Alerts::default(), Trims::new(now_s()));
+    let mut disks = Disks::default();
+    loop {
+        let status = run(&commands, "zpool status --json --json-int").await.unwrap_or_default();
+        let list = run(&commands, "zpool list --json -p -o name,capacity").await.unwrap_or_default();
+        for line in schedule::due(&status, &rules, &mut trims, now_s()) {
+            match run(&commands, &line).await {
+                Ok(_) => say(&format!("began as the rules say: {line}")),
+                // A pool whose disks can't trim says so each time: once an interval is enough.
+                Err(why) => say(&why),
+            }
+        }
+        disks.look(&runtime, &rules, &status, now_s(), say).await;
+        let mut found = findings::of_pools(&status, &list, rules.alerts.capacity);
+        found.extend(disks.findings.clone());
+        for alert in alerts.look(found, &rules.alerts, now_s()) {
+            say(&alert.subject);
+            send(&runtime, &tell, alert, say).await;
+        }
+        runtime.sleep(rules.look).await;
+    }
+}
+
+/// Tells everybody.
+async fn send(runtime: &Runtime, tell: &Arc<Vec<Tell>>, alert: Alert, say: fn(&str)) {
+    let tell = tell.clone();
+    let told = blocking(runtime, move || {
+        let failed = tell.iter().filter_map(|tell| tell(&alert).err());
+        failed.collect::<Vec<String>>()
+    });
+    match told.await {
+        Some(failed) => failed.iter().for_each(|why| say(&format!("an alert was not told: {why}"))),
+        None => say("an alert takes too long to be told"),
+    }
+}
+
+/// Runs a call that blocks; `None`: it takes too long.
+async fn blocking<T: Send + 'static>(
+    runtime: &Runtime,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, wait) = tokio::sync::oneshot::channel();
+    runtime.start_blocking(move || _ = done.send(call()));
+    runtime.timeout(PATIENCE, wait).await.ok()?.ok()
+}
+
+/// What disks said last.
+#[derive(Default)]
+struct Disks {
+    asked_s: Option<u64>,
+    findings: Findings,
+}
+
+impl Disks {
+    /// Asks the disks of all pools, when it is time.
+    async fn look(&mut self, runtime: &Runtime, rules: &Rules, status: &Value, now_s: u64, say: fn(&str)) {
+        let Some(rule) = &rules.smart else { return };
+        let devices = devices(status);
+        let is_due = self.asked_s.is_none_or(|asked_s| now_s.saturating_sub(asked_s) >= rule.every.as_secs());
+        if devices.is_empty() || !is_due {
+            return;
+        }
+        self.asked_s = Some(now_s);
+        let mut disks = Vec::new();
+        for device in devices {
+            let (smartctl, asked) = (rule.smartctl.clone(), device.clone());
+            match blocking(runtime, move || smart::ask(&smartctl, &asked)).await {
+                Some(disk) => disks.extend(disk),
+                None => say(&format!("{device}: smartctl takes too long")),
+            }
+        }
+        self.findings = disks.iter().flat_map(smart::Disk::findings).collect();
+        if let Some(folder) = rule.record.clone() {
+            let written = blocking(runtime, move || record::write(&folder, now_s, &disks)).await;
+            if let Some(Err(error)) = written {
+                say(&format!("the record of disks was not written: {error}"));
+                let (subject, text) = ("the record of disks was not written".into(), error.to_string());
+                self.findings.insert("record".into(), Finding { pool: None, subject, text });
+            }
+        }
+    }
+}
+
+/// The devices of all pools.
+fn devices(status: &Value) -> BTreeSet<String> {
+    let pools = status["pools"].as_object().into_iter().flat_map(|pools| pools.values());
+    let leaves = pools.flat_map(vdevs).filter(|vdev| vdev["vdevs"].is_null());
+    leaves.filter_map(|vdev| vdev["path"].as_str()).map(str::to_owned).collect()
+}

@@ -1,0 +1,38 @@
+//! The daemon's agent: its rules, and how its alerts leave the program.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cenote_agent::{Rules, Tell, keep_watch};
+use cenote_runtime::{AbortOnDrop, Runtime};
+
+use crate::daemon::Commands;
+use crate::message::say;
+use crate::outcome::CliError;
+use crate::webhook::Webhook;
+
+/// An agent that knows its rules.
+pub struct Agent {
+    rules: Rules,
+    webhook: Option<Webhook>,
+}
+
+impl Agent {
+    /// Reads the rules.
+    pub fn read(path: &Path) -> Result<Agent, CliError> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(CliError::io(shown.to_string()))?;
+        let rules = Rules::parse(&text);
+        let rules = rules.map_err(|why| CliError::Usage(format!("--agent {shown}: {}", why.trim_end())))?;
+        let webhook = rules.alerts.webhook.as_deref().map(Webhook::new).transpose()?;
+        Ok(Agent { rules, webhook })
+    }
+
+    /// Lets it work until what this returns is dropped.
+    pub fn start(self, runtime: &Runtime, commands: Arc<Commands>) -> AbortOnDrop<()> {
+        let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
+        let tell = self.webhook.map(by_webhook).into_iter().collect();
+        let watch = keep_watch(runtime.clone(), commands, self.rules, tell, |text| say!("agent: {text}"));
+        runtime.spawn(watch).abort_on_drop()
+    }
+}
