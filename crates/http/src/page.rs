@@ -1,8 +1,8 @@
 //! The page's files, as they are in `page/`: no build step, nothing from elsewhere.
 //!
 //! ```text
-//!   app.js   from the address to a view, and the token     dom.js     elements, tables, how figures are written
-//!   api.js   commands of the daemon                        action.js  buttons that run a command
+//!   app.js   from the address to a view; the token     dom.js     elements, tables, how figures are written
+//!   api.js   commands of the daemon                    action.js  buttons that run a command
 //!   pools.js, datasets.js, dataset.js, browse.js, volumes.js, cache.js, history.js    the views
 //! ```
 //!
