@@ -13,13 +13,16 @@
 //! | oracleGeneral | records of 24 bytes, as libCacheSim writes them |
 //!
 //! Of a CSV's ops, `read` wants a block and `write` brings one into the cache; lines of others, which tell of
-//! devices, are passed over.
+//! devices, are passed over. A line `# dataset NUMBER NAME` names a dataset.
 //!
 //! Formats that count blocks give each of them [`BLOCK_BYTES`]; requests of a disk become one request for
 //! each block that they touch. Without times, requests follow each other slowly enough for any policy.
 
 mod binary;
+mod parts;
 mod text;
+
+pub use parts::{Part, Parts, Sum};
 
 use std::path::{Path, PathBuf};
 
@@ -67,6 +70,8 @@ pub struct Trace {
     pub requests: Vec<Request>,
     /// What devices read and wrote meanwhile, if the trace says that.
     pub devices: [Moved; 2],
+    /// Whose requests they were, if the trace says that.
+    pub parts: Parts,
 }
 
 /// What devices did.
@@ -125,7 +130,7 @@ impl Trace {
         } else {
             text::read(path, &content, &mut requests)?;
         }
-        Ok(Trace { requests: requests.all, devices: requests.devices })
+        Ok(Trace { requests: requests.all, devices: requests.devices, parts: requests.parts })
     }
 
     /// The mean size of the requests' blocks, at least 1.
@@ -166,6 +171,7 @@ struct Requests {
     class: Class,
     is_write: bool,
     devices: [Moved; 2],
+    parts: Parts,
 }
 
 impl Requests {

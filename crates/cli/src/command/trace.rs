@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cenote_policy::PolicyName;
 use cenote_policy::curve::{self, Curve};
 use cenote_policy::replay::{Second, replay_with};
-use cenote_policy::trace::{Summary, Trace};
+use cenote_policy::trace::{Part, Parts, Sum, Summary, Trace};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -174,6 +174,17 @@ struct Shown {
     device_read_bytes: u64,
     device_writes: u64,
     device_write_bytes: u64,
+    parts: Vec<ShownPart>,
+}
+
+/// Requests of a dataset and class.
+#[derive(Debug, Serialize)]
+struct ShownPart {
+    dataset: String,
+    class: &'static str,
+    requests: u64,
+    missed: u64,
+    missed_bytes: u64,
 }
 
 impl Show {
@@ -195,6 +206,7 @@ impl Show {
                 device_read_bytes: read.bytes,
                 device_writes: written.operations,
                 device_write_bytes: written.bytes,
+                parts: trace.parts.list().into_iter().map(ShownPart::from).collect(),
             };
             print_json(&shown)?;
             return Ok(Outcome::Done);
@@ -213,9 +225,36 @@ impl Show {
             }
         }
         table.row(["duration".to_owned(), duration(std::time::Duration::from_nanos(duration_ns))]);
-        print(table.aligned_rows())?;
+        print(table.aligned_rows() + &by_part(&trace.parts))?;
         Ok(Outcome::Done)
     }
+}
+
+impl From<Part> for ShownPart {
+    fn from(Part { dataset, class, sum: Sum { requests, missed, missed_bytes } }: Part) -> ShownPart {
+        ShownPart { dataset, class: class.name(), requests, missed, missed_bytes }
+    }
+}
+
+/// Whose requests they were, and what a special vdev would take of them.
+fn by_part(parts: &Parts) -> String {
+    let Some([metadata, all]) = parts.special() else { return String::new() };
+    let columns = [("DATASET", Align::Left), ("CLASS", Align::Left), ("REQUESTS", Align::Right)];
+    let missed = [("MISSED", Align::Right), ("HITS", Align::Right), ("FROM DEVICES", Align::Right)];
+    let mut table = Table::new([columns[0], columns[1], columns[2], missed[0], missed[1], missed[2]]);
+    for Part { dataset, class, sum } in parts.list() {
+        let hits = 100.0 * (sum.requests - sum.missed) as f64 / sum.requests.max(1) as f64;
+        let (requests, missed) = (sum.requests.to_string(), sum.missed.to_string());
+        let bytes = nice_bytes(sum.missed_bytes);
+        table.row([dataset, class.name().into(), requests, missed, format!("{hits:.1}%"), bytes]);
+    }
+    let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+    format!(
+        "\n{}\nA special vdev would take {:.0}% of these reads from devices ({:.0}% of the bytes).\n",
+        table.aligned(),
+        percent(metadata.missed, all.missed),
+        percent(metadata.missed_bytes, all.missed_bytes)
+    )
 }
 
 /// One cell of the table of replays.

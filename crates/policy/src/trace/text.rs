@@ -25,6 +25,8 @@ struct Columns {
     bytes: Option<usize>,
     class: Option<usize>,
     op: Option<usize>,
+    hit: Option<usize>,
+    dataset: Option<usize>,
 }
 
 /// Reads a whole file.
@@ -48,6 +50,9 @@ pub(super) fn read(path: &Path, content: &[u8], requests: &mut Requests) -> Resu
     let rest = lines.map(|(number, line)| (number, text(line)));
     let begin = (!has_header).then_some((number, first));
     for (number, line) in begin.into_iter().chain(rest) {
+        if let Some((dataset, name)) = line.strip_prefix("# dataset ").and_then(|rest| rest.split_once(' ')) {
+            dataset.parse().into_iter().for_each(|dataset| requests.parts.name(dataset, name));
+        }
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -85,8 +90,8 @@ fn recognise(line: &str) -> Option<Format> {
     let (id, is_offset) = by_id.or_else(|| find(&["offset"]).map(|id| (id, true)))?;
     let time = find(&["time", "timestamp", "ts"]);
     let bytes = find(&["size", "bytes", "length", "len"]);
-    let [class, op] = [find(&["class"]), find(&["op"])];
-    Some(Format::Csv(Columns { id, is_offset, time, bytes, class, op }))
+    let [class, op, hit, dataset] = ["class", "op", "hit", "dataset"].map(|name| find(&[name]));
+    Some(Format::Csv(Columns { id, is_offset, time, bytes, class, op, hit, dataset }))
 }
 
 fn number(word: Option<&str>, what: &str) -> Result<u64, String> {
@@ -140,6 +145,16 @@ impl Columns {
             Some(cell) if cell.trim() == Class::Metadata.name() => Class::Metadata,
             _ => Class::Data,
         };
+        let text = |index: Option<usize>| cells.get(index?).map(|cell| cell.trim());
+        if let (false, Some(hit @ ("0" | "1")), Some(dataset)) =
+            (requests.is_write, text(self.hit), text(self.dataset))
+        {
+            let (class, bytes) = (requests.class, bytes.unwrap_or(0));
+            dataset
+                .parse()
+                .into_iter()
+                .for_each(|dataset| requests.parts.add(dataset, class, hit == "1", bytes));
+        }
         let id = cell(self.id, "id")?;
         if self.is_offset {
             return requests.push_range(id, bytes.unwrap_or(super::BLOCK_BYTES.into()), now_ns);

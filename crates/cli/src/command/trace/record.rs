@@ -4,8 +4,9 @@
 //! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
 //! be read. A line of the cache (op `read` or `write`) begins with what a replay needs, then says which block
 //! of which object it was; one of a device (`device_read`, `device_write`) has the class of its queue, the
-//! vdev, and how many operations were joined in it.
+//! vdev, and how many operations were joined in it. Lines at the end name the datasets.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cenote_cache::{LookUp, Wish};
+use cenote_engine::Engine;
+use cenote_format::units::DatasetId;
 use cenote_pool::Transfer;
 use clap::Args;
 use serde_json::json;
@@ -66,6 +69,7 @@ impl Record {
         // Who waits for the recording sees by this that it has begun.
         file.write_all(&packed(COLUMNS)).map_err(failed())?;
         let (runtime, mut look_ups, mut transfers) = (session.runtime(), 0, 0);
+        let mut datasets = BTreeSet::new();
         let end = self.seconds.map(|seconds| runtime.now() + Duration::from_secs(seconds));
         loop {
             let left = end.map_or(EVERY, |end| (end - runtime.now()).min(EVERY));
@@ -78,10 +82,13 @@ impl Record {
             for text in [lines(&seen), device_lines(&sent)].iter().filter(|text| !text.is_empty()) {
                 file.write_all(&packed(text)).map_err(failed())?;
             }
+            datasets.extend(seen.iter().map(|seen| seen.place.dataset));
             if is_over {
                 break;
             }
         }
+        let names = names(&pool.engine, datasets).await?;
+        file.write_all(&packed(&names)).map_err(failed())?;
         let lost = recording.lost() + devices.lost();
         let counts = json!({"look_ups": look_ups, "transfers": transfers, "lost": lost, "file": shown});
         match session.json() {
@@ -92,6 +99,19 @@ impl Record {
         }
         Ok(Outcome::Done)
     }
+}
+
+/// Lines that name datasets. One that is gone has no name.
+async fn names(engine: &Engine, datasets: BTreeSet<DatasetId>) -> Result<String, CliError> {
+    let mos = engine.mos().await?;
+    let mut text = String::new();
+    for id in datasets {
+        if let Ok(dataset) = mos.dataset_by_id(id).await {
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "# dataset {} {}", id.0, dataset.name());
+        }
+    }
+    Ok(text)
 }
 
 fn lines(seen: &[LookUp]) -> String {

@@ -97,6 +97,10 @@ fn what_is_read_can_be_recorded_and_replayed() {
     // And what a txg wrote, into the cache and to the device.
     let (writes, bytes) = (shown["writes"].as_u64().unwrap(), shown["device_write_bytes"].as_u64().unwrap());
     assert!(writes >= 8 && bytes >= 1 << 20, "{shown}");
+    // Whose requests they were, by name.
+    let parts = shown["parts"].as_array().unwrap();
+    let data = parts.iter().find(|part| part["dataset"] == "tank" && part["class"] == "data").unwrap();
+    assert!(data["requests"].as_u64().unwrap() >= 128, "{shown}");
     assert!(bench.done("trace show t.csv.zst").contains("device writes"));
     let with_l2 = "trace replay --json --policy lru --size 10% --l2 100% --l2-write 1G t.csv.zst";
     let replayed: Value = serde_json::from_str(&bench.done(with_l2)).unwrap();
