@@ -86,7 +86,7 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
         ("evict_l2_ineligible", stats.evicted_l2_ineligible_bytes),
         ("hash_elements", stats.blocks),
         ("c", stats.budget_bytes),
-        ("c_min", tuned(ARC_MIN)),
+        ("c_min", tuned(ARC_MIN).min(tuned(ARC_MAX))),
         ("c_max", tuned(ARC_MAX)),
         ("arc_sys_free", tuned(ARC_SYS_FREE)),
         ("size", stats.bytes),
