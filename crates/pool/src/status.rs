@@ -159,7 +159,7 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
         path: config.path.clone(),
         state: VdevState::Online,
         trouble: None,
-        resilvering: config.resilver_txg != Txg(0),
+        resilvering: config.resilver_txg != Txg(0) || config.rebuild_txg != Txg(0),
         removing: config.removing,
         non_allocating: config.non_allocating,
         size_bytes: None,

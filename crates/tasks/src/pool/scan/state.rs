@@ -25,6 +25,7 @@ use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 use super::plan::{NOTHING, Waiting, bookmark, position};
 use super::walk::Slice;
 use crate::pool::errors::rotate;
+use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
 /// `POOL_SCAN_SCRUB`.
@@ -106,6 +107,27 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
     begin(context, RESILVER, txgs).await
 }
 
+/// A scrub of everything begins, unless a scan is in progress.
+pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
+    match scan(context).await?.filter(goes_on) {
+        Some(_) => Ok(()),
+        None => begin(context, SCRUB, (Txg(0), context.txg())).await,
+    }
+}
+
+/// A scrub that is in progress, or paused, ends.
+pub(crate) async fn end_scrub(context: &mut SyncContext) -> Result<()> {
+    match scan(context).await?.filter(|scan| goes_on(scan) && scan.is_scrub()) {
+        Some(_) => cancel_scrub(context).await,
+        None => Ok(()),
+    }
+}
+
+/// Whether a resilver is in progress.
+pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
+    Ok(scan(context).await?.is_some_and(|scan| goes_on(&scan) && scan.is_resilver()))
+}
+
 /// A scrub begins, or goes on.
 pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result<()> {
     if let Some(before) = scan(context).await?.filter(goes_on) {
@@ -116,6 +138,7 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result
             false => refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub"),
         };
     }
+    refuse_while_rebuilding(context, "currently resilvering").await?;
     begin(context, SCRUB, (after, context.txg())).await
 }
 
@@ -334,9 +357,10 @@ async fn end(context: &mut SyncContext, scan: ScanPhys, state: u64) -> Result<()
 
 /// OpenZFS marks leaves that are being filled; answers whether any was.
 fn forget_marks(vdev: &mut VdevConfig, complete: &BTreeMap<Guid, Txg>) -> bool {
-    let mut was = vdev.resilver_txg != Txg(0) && complete.contains_key(&vdev.guid);
+    let is_marked = vdev.resilver_txg != Txg(0) || vdev.rebuild_txg != Txg(0);
+    let mut was = is_marked && complete.contains_key(&vdev.guid);
     if was {
-        vdev.resilver_txg = Txg(0);
+        (vdev.resilver_txg, vdev.rebuild_txg) = (Txg(0), Txg(0));
     }
     for child in &mut vdev.children {
         was |= forget_marks(child, complete);
