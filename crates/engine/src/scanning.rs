@@ -2,8 +2,8 @@
 //! and its tunables. What has been scanned is in the pool. Also who is told of passes over free space.
 //!
 //! Locking: turns are held by whoever works. `walking` is shared by scans and rebuilds for a slice each, and
-//! held alone by what must not happen in the middle of one; it is asked for under a turn, and nothing is asked
-//! for under it. The others are locked for one look or change.
+//! held alone by what must not happen in the middle of one; it is asked for under a turn, and nothing is
+//! asked for under it. The others are locked for one look or change.
 
 use std::sync::Arc;
 use std::time::Duration;

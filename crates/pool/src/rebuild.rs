@@ -1,5 +1,5 @@
-//! Rebuilding: what a range of a mirror or dRAID holds is put together and written to the leaves that lack it,
-//! whatever blocks lie there.
+//! Rebuilding: what a range of a mirror or dRAID holds is put together and written to the leaves that lack
+//! it, whatever blocks lie there.
 //!
 //! Idea: which ranges are in use is known without the tree of blocks, and in these vdevs so is where parity
 //! lies. So a device is filled in the order of the disk, in long pieces, without a look at any pointer.

@@ -113,8 +113,9 @@ impl Resilver {
     }
 }
 
-/// Rebuilds, then scans until nothing is left to scan; tells which devices could not be brought what they lack, and what
-/// could not be repaired. In the daemon the pool does that by itself, and only those who `wait` see it.
+/// Rebuilds, then scans until nothing is left to scan; tells which devices could not be brought what they
+/// lack, and what could not be repaired. In the daemon the pool does that by itself, and only those who
+/// `wait` see it.
 pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, CliError> {
     if session.pools().is_some() && !wait {
         return Ok(Outcome::Done);
