@@ -15,7 +15,11 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 7] = [
+const TABLE: [Tunable; 11] = [
+    ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
+    ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
+    ("zfs_condense_max_obsolete_bytes", 1 << 30, 0, u64::MAX),
+    ("zfs_condense_min_mapping_bytes", 128 << 10, 0, u64::MAX),
     ("zfs_rebuild_max_segment", 1 << 20, 4096, 16 << 20),
     ("zfs_rebuild_scrub_enabled", 1, 0, 1),
     ("zfs_removal_suspend_progress", 0, 0, 1),
@@ -54,32 +58,39 @@ impl ScanSettings {
 
     /// How long a slice takes.
     pub fn slice(&self, is_resilver: bool) -> Duration {
-        Duration::from_millis(self.0.get(if is_resilver { 4 } else { 6 }))
+        Duration::from_millis(self.0.get(if is_resilver { 8 } else { 10 }))
+    }
+
+    /// Whether the mapping of a removed vdev is to be made shorter: so many percent of what it maps are
+    /// obsolete; how long it is, and the map of what is obsolete.
+    pub fn is_worth_condensing(&self, obsolete_percent: u64, mapping_bytes: u64, map_bytes: u64) -> bool {
+        let is_much = obsolete_percent >= self.0.get(0) && mapping_bytes > self.0.get(3);
+        self.0.get(1) != 0 && (is_much || map_bytes >= self.0.get(2))
     }
 
     /// The most bytes of a device that a rebuild reads at once.
     pub fn rebuild_segment_bytes(&self) -> u64 {
-        self.0.get(0)
+        self.0.get(4)
     }
 
     /// A scrub follows rebuilds.
     pub fn scrubs_after_rebuild(&self) -> bool {
-        self.0.get(1) != 0
+        self.0.get(5) != 0
     }
 
     /// Removals stand still.
     pub fn is_removal_suspended(&self) -> bool {
-        self.0.get(2) != 0
+        self.0.get(6) != 0
     }
 
     /// The longest range that is copied off a vdev as a whole.
     pub fn removal_segment_bytes(&self) -> u64 {
-        self.0.get(3)
+        self.0.get(7)
     }
 
     /// Scans stand still.
     pub fn is_suspended(&self) -> bool {
-        self.0.get(5) != 0
+        self.0.get(9) != 0
     }
 }
 
