@@ -160,6 +160,7 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
         state: VdevState::Online,
         trouble: None,
         resilvering: config.resilver_txg != Txg(0) || config.rebuild_txg != Txg(0),
+        awaits_resilver: config.resilver_defer,
         removing: config.removing,
         non_allocating: config.non_allocating,
         size_bytes: None,

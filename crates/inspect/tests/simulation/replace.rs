@@ -152,6 +152,57 @@ fn a_disk_that_is_rebuilt_under_work_has_everything() {
 }
 
 #[test]
+fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
+    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    let seed = number("CENOTE_SEED").unwrap_or(1);
+    let _replay = Replay { test: "what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one", seed };
+    simulate(seed, |rt| async move {
+        let images = vec![Image::new(layout.shape().size_bytes); layout.disk_count() + 2];
+        let disks = Disks::new(&rt, layout.shape(), images);
+        let engine = create(&rt, &layout, &disks.devices_but(&[5, 6])).await;
+        let world = Worker::new_world(&engine).await;
+        let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+        worker.run(STEPS * 10).await;
+        worker.sync().await;
+        engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
+        let join = async |disk: usize, old: usize| {
+            let device = disks.disks[disk].clone() as Arc<dyn Device>;
+            let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
+            let old = leaf_at(&engine, disks.disks[old].describe()).unwrap();
+            replace(&engine, old, new, Resilver::Healing).await.unwrap();
+        };
+        let waits = || {
+            engine.pool().config().vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.resilver_defer)
+        };
+        join(5, 0).await;
+        let stop_on_the_way = |now: cenote_tasks::ScanProgress| {
+            if now.done_bytes * 10 > now.total_bytes {
+                engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+            }
+        };
+        run_scan(&engine, &stop_on_the_way).await.unwrap();
+        let before = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
+        assert!(before.is_running() && before.is_resilver());
+        join(6, 2).await;
+        let after = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
+        assert_eq!(
+            (after.start_time_s, after.bookmark),
+            (before.start_time_s, before.bookmark),
+            "it goes on"
+        );
+        assert!(waits());
+        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        assert!(run_scan(&engine, &|_| {}).await.unwrap().incomplete.is_empty());
+        assert!(!waits() && !is_being_replaced(&engine));
+        worker.sync().await;
+        let world = worker.world().clone();
+        let disks = Disks::new(&rt, layout.shape(), disks.images());
+        let mos = open(&rt, disks.devices_but(&[0, 2, 1, 3])).await.unwrap();
+        compare(&mos, &world, &Unsure::new()).await.unwrap();
+    });
+}
+
+#[test]
 fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
     on_pools("a_replacement_that_is_called_off_leaves_the_pool_as_it_was", |seed, layout| {
         simulate(seed, |rt| async move {

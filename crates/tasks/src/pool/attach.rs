@@ -29,7 +29,7 @@ use cenote_pool::{FoundDevice, least_leaf_bytes};
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::rebuild::{self, Resilver, refuse_sequential, refuse_while_rebuilding};
-use crate::pool::scan::state::begin_resilver;
+use crate::pool::scan::state::{begin_resilver, defers, note_deferred};
 use crate::pool::take_tree::{path_of, refuse_removal, take_tree};
 use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
 
@@ -186,7 +186,8 @@ async fn join_sync(
         Resilver::Healing => new.resilver_txg = context.txg(),
         Resilver::Sequential => new.rebuild_txg = context.txg(),
     }
-    let (guid, path) = (new.guid, new.path.clone().unwrap_or_default());
+    new.resilver_defer = resilver == Resilver::Healing && defers(context).await?;
+    let (guid, path, is_deferred) = (new.guid, new.path.clone().unwrap_or_default(), new.resilver_defer);
     let siblings = match parent.kind == above {
         true => &mut parent.children,
         false => {
@@ -202,6 +203,7 @@ async fn join_sync(
     take_tree(context, config, joining, Some((guid, lacking))).await?;
     make_vdev_zaps(context).await?;
     match resilver {
+        Resilver::Healing if is_deferred => note_deferred(context).await?,
         Resilver::Healing => begin_resilver(context, lacking).await?,
         Resilver::Sequential => rebuild::begin(context, guid, lacking).await?,
     }

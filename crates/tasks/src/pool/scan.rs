@@ -14,7 +14,8 @@
 //! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
 //!
 //! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
-//! subtrees with blocks of that time are visited.
+//! subtrees with blocks of that time are visited. A device that joins while one is on its way waits for the
+//! next, as the labels say (`resilver_defer`).
 //!
 //! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
 //!
@@ -173,8 +174,11 @@ impl Run<'_> {
                 // What leaves lack may be on its way.
                 return Ok(());
             }
-            let behind = self.behind();
             let scan = mos.scan_status().await?.filter(goes_on);
+            let mut behind = self.behind();
+            if scan.as_ref().is_some_and(ScanPhys::is_resilver) {
+                deferred(&self.engine.pool()).iter().for_each(|leaf| _ = behind.remove(leaf));
+            }
             let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {
                 if !self.begin_resilver(&behind).await? {
                     return Ok(());
@@ -243,7 +247,9 @@ impl Run<'_> {
         let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
         let (last, missed) = (last_txg(scan), pool.missed());
         let was_away = |leaf| missed.get(leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
-        for (leaf, txgs) in pool.behind().iter().filter(|_| scan.is_resilver()) {
+        let deferred = deferred(&pool);
+        let behind = pool.behind().into_iter().filter(|(leaf, _)| !deferred.contains(leaf));
+        for (leaf, txgs) in &behind.filter(|_| scan.is_resilver()).collect::<BTreeMap<_, _>>() {
             if self.failed.contains(leaf) || self.has_nonsense {
                 self.failed.insert(*leaf);
                 self.done.incomplete.push(*leaf);
@@ -254,6 +260,11 @@ impl Run<'_> {
         }
         upto
     }
+}
+
+/// Leaves that wait for the next resilver.
+fn deferred(pool: &Pool) -> BTreeSet<Guid> {
+    pool.config().vdevs.iter().flat_map(state::deferred).collect()
 }
 
 /// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and the
