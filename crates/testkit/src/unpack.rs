@@ -50,8 +50,8 @@ pub fn unpack_bzip2(packed: &Path, image: &Path) {
     });
 }
 
-/// Makes a read-only file of what `fill` writes, unless it is there. It appears under its name only when it is
-/// complete.
+/// Makes a read-only file of what `fill` writes, unless it is there. It appears under its name only when it
+/// is complete.
 fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
     // The lock and the unfinished image lie in a folder beside, where commands that look for the disks in
     // `folder` do not find them.
