@@ -13,9 +13,11 @@ wrong() { echo "WRONG $*"; status=1; }
 disks() {
   local image loop to=/tmp/${1##*/}
   mkdir "$to"
-  for image in "$1"/*.img; do loop=$(losetup -f); losetup "$loop" "$image" && ln -s "$loop" "$to/"; done
+  for image in "$1"/*.img; do
+    loop=$(losetup -f); losetup "$loop" "$image" && ln -s "$loop" "$to/${image##*/}"
+  done
 }
-free_disks() { for loop in "/tmp/${1##*/}"/*; do losetup -d "/dev/${loop##*/}"; done; } # FOLDER
+free_disks() { for link in "/tmp/${1##*/}"/*; do losetup -d "$(readlink "$link")"; done; } # FOLDER
 
 scrub() { # POOL
   zpool scrub "$1" || return

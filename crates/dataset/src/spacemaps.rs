@@ -145,20 +145,34 @@ impl Mos {
     /// A space map is damaged.
     #[boxed]
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
-        let places = self.metaslab_places(vdev).await?;
         let logged = log.by_metaslab(vdev);
-        let mut metaslabs = Vec::with_capacity(places.len());
-        let maps: Vec<_> = places.into_iter().map(|place| self.own_map(vdev, place)).collect();
+        let places = self.metaslab_places(vdev).await?;
+        let maps: Vec<_> = places.into_iter().map(|place| self.metaslab(vdev, place, &logged)).collect();
         let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
-        while let Some(mut metaslab) = maps.try_next().await? {
-            let place = metaslab.place;
-            let changes = logged.get(&place.index).into_iter().flatten();
-            for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
-                metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
-            }
+        let mut metaslabs = Vec::new();
+        while let Some(metaslab) = maps.try_next().await? {
             metaslabs.push(metaslab);
         }
         Ok(metaslabs)
+    }
+
+    /// One of them; `logged` is of [`LogSpacemaps::by_metaslab`].
+    ///
+    /// # Errors
+    /// Its space map is damaged.
+    #[boxed]
+    pub async fn metaslab(
+        &self,
+        vdev: &VdevConfig,
+        place: MetaslabPlace,
+        logged: &BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>>,
+    ) -> Result<Metaslab> {
+        let mut metaslab = self.own_map(vdev, place).await?;
+        let changes = logged.get(&place.index).into_iter().flatten();
+        for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
+            metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
+        }
+        Ok(metaslab)
     }
 
     /// The pool's space, ready to allocate from: all vdevs with their metaslabs.

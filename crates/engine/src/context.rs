@@ -20,6 +20,7 @@ use parking_lot::MutexGuard;
 
 use crate::engine::{LiveDataset, Shared, Uid};
 use crate::kept_deadlists::KeptDeadlists;
+use crate::scanning::ScanSettings;
 use crate::space::map_edit::SpaceMapEdit;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
@@ -267,6 +268,11 @@ impl SyncContext {
     /// Seconds since 1970.
     pub fn now_s(&self) -> u64 {
         self.engine.runtime.unix_time_ns() / 1_000_000_000
+    }
+
+    /// The tunables of scans.
+    pub fn scan_settings(&self) -> &ScanSettings {
+        self.engine.scanning.settings()
     }
 
     /// A random number.

@@ -1,7 +1,9 @@
 //! The scan of an open pool (scrub, resilver), as far as it is in memory: whose turn it is, how fast it goes,
 //! and its tunables. What has been scanned is in the pool. Also who is told of passes over free space.
 //!
-//! Locking: `turn` is held by whoever scans; the others are locked for one look or change.
+//! Locking: turns are held by whoever works. `walking` is shared by scans and rebuilds for a slice each, and
+//! held alone by what must not happen in the middle of one; it is asked for under a turn, and nothing is
+//! asked for under it. The others are locked for one look or change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +11,17 @@ use std::time::Duration;
 use cenote_pool::{BadSetting, Tunable, Tunables};
 use cenote_runtime::Instant;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, watch};
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 5] = [
+const TABLE: [Tunable; 11] = [
+    ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
+    ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
+    ("zfs_condense_max_obsolete_bytes", 1 << 30, 0, u64::MAX),
+    ("zfs_condense_min_mapping_bytes", 128 << 10, 0, u64::MAX),
+    ("zfs_rebuild_max_segment", 1 << 20, 4096, 16 << 20),
+    ("zfs_rebuild_scrub_enabled", 1, 0, 1),
     ("zfs_removal_suspend_progress", 0, 0, 1),
     ("zfs_remove_max_segment", 16 << 20, 4096, 16 << 20),
     ("zfs_resilver_min_time_ms", 3000, 1, 600_000),
@@ -50,22 +58,39 @@ impl ScanSettings {
 
     /// How long a slice takes.
     pub fn slice(&self, is_resilver: bool) -> Duration {
-        Duration::from_millis(self.0.get(if is_resilver { 2 } else { 4 }))
+        Duration::from_millis(self.0.get(if is_resilver { 8 } else { 10 }))
+    }
+
+    /// Whether the mapping of a removed vdev is to be made shorter: so many percent of what it maps are
+    /// obsolete; how long it is, and the map of what is obsolete.
+    pub fn is_worth_condensing(&self, obsolete_percent: u64, mapping_bytes: u64, map_bytes: u64) -> bool {
+        let is_much = obsolete_percent >= self.0.get(0) && mapping_bytes > self.0.get(3);
+        self.0.get(1) != 0 && (is_much || map_bytes >= self.0.get(2))
+    }
+
+    /// The most bytes of a device that a rebuild reads at once.
+    pub fn rebuild_segment_bytes(&self) -> u64 {
+        self.0.get(4)
+    }
+
+    /// A scrub follows rebuilds.
+    pub fn scrubs_after_rebuild(&self) -> bool {
+        self.0.get(5) != 0
     }
 
     /// Removals stand still.
     pub fn is_removal_suspended(&self) -> bool {
-        self.0.get(0) != 0
+        self.0.get(6) != 0
     }
 
     /// The longest range that is copied off a vdev as a whole.
     pub fn removal_segment_bytes(&self) -> u64 {
-        self.0.get(1)
+        self.0.get(7)
     }
 
     /// Scans stand still.
     pub fn is_suspended(&self) -> bool {
-        self.0.get(3) != 0
+        self.0.get(9) != 0
     }
 }
 
@@ -80,15 +105,39 @@ pub(crate) struct Scanning {
     removal_turn: Arc<tokio::sync::Mutex<()>>,
     /// The same of removals.
     removal_orders: watch::Sender<u64>,
+    /// One rebuilds.
+    rebuild_turn: Arc<tokio::sync::Mutex<()>>,
+    /// The same of rebuilds.
+    rebuild_orders: watch::Sender<u64>,
+    /// Shared by those who walk over what the tree on disk refers to, a slice at a time.
+    walking: Arc<tokio::sync::RwLock<()>>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
 }
 
 impl Default for Scanning {
     fn default() -> Scanning {
-        let (turn, removal_turn, pass, settings) = Default::default();
-        let [orders, pass_orders, removal_orders] = std::array::from_fn(|_| watch::Sender::new(0));
-        Scanning { turn, orders, pass_orders, removal_turn, removal_orders, pass, settings }
+        let (turn, removal_turn, rebuild_turn, walking, pass, settings) = Default::default();
+        let [orders, pass_orders, removal_orders, rebuild_orders] =
+            std::array::from_fn(|_| watch::Sender::new(0));
+        Scanning {
+            turn,
+            orders,
+            pass_orders,
+            removal_turn,
+            removal_orders,
+            rebuild_turn,
+            rebuild_orders,
+            walking,
+            pass,
+            settings,
+        }
+    }
+}
+
+impl Scanning {
+    pub(crate) fn settings(&self) -> &ScanSettings {
+        &self.settings
     }
 }
 
@@ -145,6 +194,32 @@ impl Engine {
     /// Hears of that. It ends with the engine.
     pub fn removal_orders(&self) -> watch::Receiver<u64> {
         self.0.scanning.removal_orders.subscribe()
+    }
+
+    /// Waits until nobody else rebuilds, and lets nobody else until this is dropped.
+    pub async fn rebuild_turn(&self) -> OwnedMutexGuard<()> {
+        self.0.scanning.rebuild_turn.clone().lock_owned().await
+    }
+
+    /// There is something to rebuild, or nothing any more.
+    pub fn order_rebuild(&self) {
+        self.0.scanning.rebuild_orders.send_modify(|orders| *orders += 1);
+    }
+
+    /// Hears of that. It ends with the engine.
+    pub fn rebuild_orders(&self) -> watch::Receiver<u64> {
+        self.0.scanning.rebuild_orders.subscribe()
+    }
+
+    /// For a slice of a walk over what the tree on disk refers to. Who waits for [`Engine::no_walks`] comes
+    /// before later slices.
+    pub async fn walk_turn(&self) -> OwnedRwLockReadGuard<()> {
+        self.0.scanning.walking.clone().read_owned().await
+    }
+
+    /// Waits until the slices of walks that run have ended, and lets none begin until this is dropped.
+    pub async fn no_walks(&self) -> OwnedRwLockWriteGuard<()> {
+        self.0.scanning.walking.clone().write_owned().await
     }
 
     /// The scan that runs.

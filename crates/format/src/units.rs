@@ -69,6 +69,8 @@ unit!(
     Lsize
 );
 
+/// The birth of something that nobody knows the birth of.
+pub const TXG_UNKNOWN: Txg = Txg(0);
 /// The txg that makes a pool: no block is older.
 pub const TXG_INITIAL: Txg = Txg(4);
 /// Txgs that may be under way at once: open, quiescing, syncing.

@@ -333,6 +333,11 @@ impl Allocator {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
+    /// The mapping of a removed vdev is another one, which has all blocks that are in use.
+    pub fn condense_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
+        self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
+    }
+
     /// More of a vdev that is being removed has been copied.
     ///
     /// # Errors

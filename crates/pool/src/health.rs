@@ -120,6 +120,8 @@ pub struct VdevStatus {
     pub trouble: Option<Trouble>,
     /// Being filled: not everything on it is current.
     pub resilvering: bool,
+    /// It waits for the next resilver.
+    pub awaits_resilver: bool,
     /// Being removed: its blocks are being copied to other vdevs.
     pub removing: bool,
     /// Nothing new is allocated on it, or on its top-level vdev.

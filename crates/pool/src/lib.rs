@@ -32,6 +32,7 @@ mod pool;
 pub mod ranges;
 mod read;
 mod read_many;
+mod rebuild;
 mod recorder;
 mod recover;
 mod removal;

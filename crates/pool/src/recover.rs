@@ -175,6 +175,18 @@ pub(crate) async fn recover_simply(
     Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
+/// What leaves lack of a range of which nothing tells what it holds, from leaves that lack nothing. `None` if
+/// these do not make it, or a read fails.
+pub(crate) async fn recover_unchecked(
+    pool: &Pool,
+    vdevs: &VdevTree,
+    map: &BlockMap,
+) -> Option<Vec<ColumnFault>> {
+    let gathered = gather_least(vdevs, map, pool.reads()).await?;
+    let choices: Vec<Choice> = (0..map.units).map(|unit| gathered.likely(unit)).collect();
+    Some(gathered.faults(vdevs, &gathered.assemble(&choices)?))
+}
+
 /// Reads as little as should do; what leaves lack is taken for unread. `None` if a read fails.
 async fn gather_least<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Option<Gathered<'a>> {
     let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };

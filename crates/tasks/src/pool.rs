@@ -12,6 +12,7 @@ pub(crate) mod health;
 pub(crate) mod leaves;
 pub(crate) mod mend;
 pub(crate) mod passes;
+pub(crate) mod rebuild;
 pub(crate) mod reguid;
 pub(crate) mod removal;
 pub(crate) mod remove_log;

@@ -89,6 +89,57 @@ fn a_disk_that_is_lost_is_replaced_by_another_or_by_one_at_its_place() {
 }
 
 #[test]
+fn a_disk_is_rebuilt_in_the_order_of_the_disk_and_verified_afterwards() {
+    for (layout, command, name, others) in [
+        ("b", "zpool attach -s tank b e", "mirror-0", None),
+        ("b", "zpool replace -s tank b e", "e", None),
+        ("mirror a b", "zpool attach -s tank b e", "mirror-0", Some("a")),
+        ("mirror a b", "zpool replace -s tank b e", "mirror-0", Some("a")),
+        ("draid1:1d:3c a b c", "zpool replace -s tank b e", "draid1:1d:3c:0s-0", Some("a")),
+        ("draid2:2d:5c:1s a b c d f", "zpool replace -s tank b draid2-0-0", "draid2:2d:5c:1s-0", Some("a")),
+    ] {
+        let disks = Disks::new(&[128, 128, 128, 128, 160, 128]);
+        disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
+        fill(&disks, 1);
+        disks.cenote("zfs snapshot tank@one", &[]);
+        fill(&disks, 2);
+        disks.cenote(command, &[]);
+        let shown = status(&disks);
+        let rebuilt = shown.find(&format!("scan: resilvered ({name}) ")).unwrap_or_else(|| panic!("{shown}"));
+        let scrubbed = shown.find("scan: scrub repaired 0B in 00:00:0").unwrap_or_else(|| panic!("{shown}"));
+        assert!(scrubbed < rebuilt && shown[rebuilt..].contains(" with 0 errors on "), "{shown}");
+        let history = disks.cenote("zpool history -i tank", &[]);
+        assert!(
+            history.contains("rebuild vdev_id=0 vdev_guid=") && history.contains(" complete"),
+            "{history}"
+        );
+        assert_eq!(disks.cenote("zpool get -Ho value feature@device_rebuild tank", &[]), "enabled\n");
+        disks.zdb_is_content();
+        disks.cenote("verify tank", &[]);
+        if !command.contains("draid2-0-0") {
+            lose(&disks, "b");
+        }
+        others.into_iter().for_each(|gone| lose(&disks, gone));
+        (1..3).for_each(|seed| assert_filled(&disks, seed));
+    }
+}
+
+#[test]
+fn what_can_not_be_rebuilt_is_refused() {
+    let disks = Disks::new(&[128; 6]);
+    let only = "only mirror and dRAID vdevs support sequential reconstruction";
+    disks.cenote("zpool create tank raidz a b c", &[]);
+    disks.fails("zpool replace -s tank b e", &format!("cannot replace b with e: {only}"));
+    disks.fails(
+        "zpool attach -s tank b e",
+        "cannot attach e to b: can only attach to mirrors and top-level disks",
+    );
+    disks.cenote("zpool destroy tank", &[]);
+    disks.cenote("zpool create -f -d -o feature@lz4_compress=enabled tank mirror a b", &[]);
+    disks.fails("zpool attach -s tank b e", "device_rebuild feature must be enabled in order to use");
+}
+
+#[test]
 fn what_does_not_fit_or_is_not_there_replaces_nothing() {
     let disks = Disks::new(&[128, 128, 128, 100, 128]);
     disks.cenote("zpool create tank mirror a b spare c", &[]);

@@ -1,9 +1,9 @@
 //! Removed vdevs: parts of their mappings that serve no block any more.
 //!
 //! Idea: a block on a removed vdev is freed where its copies are (pool/alloc does that); its range in the
-//! mapping is noted in a map of what is obsolete, from which OpenZFS learns when it is worth making the
-//! mapping shorter. A removal that is under way stays as far as it has come: OpenZFS goes on with it, and
-//! finds that what was freed needs no copy.
+//! mapping is noted in a map of what is obsolete, which tells when it is worth making the mapping shorter. A
+//! removal that is under way stays as far as it has come: OpenZFS goes on with it, and finds that what was
+//! freed needs no copy.
 //!
 //! Source: OpenZFS `vdev_indirect.c` (`vdev_indirect_sync_obsolete`), `vdev_removal.c`
 //! (`free_from_removing_vdev`).

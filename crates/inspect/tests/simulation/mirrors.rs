@@ -11,7 +11,7 @@ use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevKind::{Disk, Mirror};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::Runtime;
-use cenote_tasks::{attach, detach, run_scan};
+use cenote_tasks::{Resilver, attach, detach, run_scan};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
@@ -49,7 +49,7 @@ async fn join(rt: &Runtime, disks: &Disks, engine: &Engine, worker: &mut Worker)
     let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
     let (engine, first) = (engine.clone(), leaves(engine)[0]);
     let joining = rt.spawn(async move {
-        attach(&engine, first, new).await?;
+        attach(&engine, first, new, Resilver::Healing).await?;
         run_scan(&engine, &|_| {}).await
     });
     worker.run(STEPS).await;

@@ -11,7 +11,7 @@ use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, FsOptions, Timestamp};
 use cenote_object::LiveObjset;
-use cenote_pool::create::{NewDevice, NewVdev, plan};
+use cenote_pool::create::{DraidConfig, NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover_devices};
 use cenote_runtime::Runtime;
 use cenote_tasks::NewPool;
@@ -111,7 +111,12 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
         .map(|(kind, parity, count, class)| NewVdev {
             kind: kind.clone(),
             parity: *parity,
-            draid: None,
+            // Groups fill whole rows.
+            draid: (*kind == VdevKind::Draid).then_some(DraidConfig {
+                data: 1,
+                groups: *count as u64,
+                spares: 0,
+            }),
             class: *class,
             devices: devices.by_ref().take(*count).collect(),
         })

@@ -1,12 +1,16 @@
 //! Vdevs that hold data leave a pool while others work: afterwards all is found on the others. The same holds
 //! if the power is cut on the way, and the removal goes on, or is canceled.
 
+use std::time::Duration;
+
 use cenote_engine::Engine;
-use cenote_format::units::VdevId;
+use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevClass::{Normal, Special};
 use cenote_pool::VdevKind::{Disk, Indirect, Mirror};
 use cenote_runtime::Runtime;
-use cenote_tasks::{Removed, cancel_removal, removing_vdev, run_removal, start_removal};
+use cenote_tasks::{
+    Removed, cancel_removal, removing_vdev, run_removal, run_scan, start_removal, start_scrub,
+};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
@@ -19,6 +23,8 @@ const STEPS: usize = 60;
 const RUNS: usize = 2;
 /// Power cuts of a run.
 const CUTS: usize = 12;
+/// A removal beside scrubs takes a few seconds.
+const MOST_TIME: Duration = Duration::from_secs(120);
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 3] = [
@@ -58,6 +64,17 @@ async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
     assert_eq!(removing.await.unwrap().unwrap(), Removed::Done);
 }
 
+/// Whatever is obsolete leaves the mapping.
+fn condense_always(engine: &Engine) {
+    for name in ["zfs_condense_indirect_obsolete_pct", "zfs_condense_min_mapping_bytes"] {
+        engine.scan_settings().set(name, 0).unwrap();
+    }
+}
+
+fn mapped_ranges(engine: &Engine) -> usize {
+    engine.allocator().mapping(VdevId(0)).unwrap().entries().len()
+}
+
 fn is_removed(engine: &Engine) -> bool {
     engine.pool().vdevs().top(VdevId(0)).unwrap().kind == Indirect
 }
@@ -74,13 +91,42 @@ fn what_lay_on_a_vdev_that_leaves_under_work_is_on_the_others() {
             let (disks, engine, mut worker) = begin(&rt, layout).await;
             remove_first(&rt, &engine, &mut worker).await;
             assert!(is_removed(&engine));
-            worker.run(STEPS / 4).await;
+            let before = mapped_ranges(&engine);
+            condense_always(&engine);
+            for _ in 0..4 {
+                worker.run(STEPS / 2).await;
+                worker.sync().await;
+                run_removal(&engine, &|_| {}).await.unwrap();
+            }
+            let left = mapped_ranges(&engine);
+            assert!(left <= before, "{left} ranges of {before} are left");
             worker.sync().await;
             let world = worker.world().clone();
             let disks = Disks::new(&rt, layout.shape(), disks.images());
             let mos = open(&rt, disks.devices_but(&leaving(layout))).await.unwrap();
             check_sound(&mos).await.unwrap();
             compare(&mos, &world, &Unsure::new()).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_removal_ends_although_one_scrub_follows_another() {
+    on_pools("a_removal_ends_although_one_scrub_follows_another", |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (_disks, engine, mut worker) = begin(&rt, layout).await;
+            engine.scan_settings().set("zfs_scrub_min_time_ms", 1).unwrap();
+            let scanned = engine.clone();
+            let scrubbing = rt.spawn(async move {
+                loop {
+                    start_scrub(&scanned, Txg(0)).await.unwrap();
+                    run_scan(&scanned, &|_| {}).await.unwrap();
+                }
+            });
+            let scrubbing = scrubbing.abort_on_drop();
+            let removed = rt.timeout(MOST_TIME, remove_first(&rt, &engine, &mut worker)).await;
+            assert!(removed.is_ok() && is_removed(&engine), "it has not ended");
+            drop(scrubbing);
         });
     });
 }
@@ -120,7 +166,10 @@ fn power_cuts_while_a_vdev_is_removed() {
         let run = simulate(seed, |rt| async move {
             let (_, engine, worker) = begin(&rt, layout).await;
             let (mut worker, before) = worker.cut_from_here().await;
+            condense_always(&engine);
             remove_first(&rt, &engine, &mut worker).await;
+            worker.run(STEPS / 4).await;
+            run_removal(&engine, &|_| {}).await.unwrap();
             worker.into_run(before)
         });
         survives_cuts(seed, layout, &run, CUTS, survive);

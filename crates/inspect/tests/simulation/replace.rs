@@ -9,10 +9,10 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevConfig;
-use cenote_pool::VdevKind::{Disk, Mirror, Raidz, Replacing};
+use cenote_pool::VdevKind::{Disk, Draid, Mirror, Raidz, Replacing};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::Runtime;
-use cenote_tasks::{Away, detach, replace, run_scan, take_out};
+use cenote_tasks::{Away, Resilver, detach, rebuilding, replace, run_rebuild, run_scan, take_out};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
@@ -25,6 +25,8 @@ const STEPS: usize = 60;
 const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
+/// Slices of scans, so that there are several.
+const SLICE_MS: u64 = 20;
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 5] = [
@@ -34,6 +36,21 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 2, 5, Normal)],
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log)],
     ];
+    on(test, &pools, run);
+}
+
+/// Pools whose first vdev can be rebuilt in the order of the disk.
+fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
+    let pools: [&[Vdev]; 4] = [
+        &[(Disk, 0, 1, Normal)],
+        &[(Mirror, 0, 3, Normal), (Raidz, 1, 3, Normal)],
+        &[(Draid, 1, 4, Normal)],
+        &[(Draid, 2, 6, Normal)],
+    ];
+    on(test, &pools, run);
+}
+
+fn on(test: &str, pools: &[&[Vdev]], run: impl Fn(u64, &Layout)) {
     for vdevs in pools {
         let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
         let seeds = Runtime::real(Some(1));
@@ -69,7 +86,14 @@ fn is_being_replaced(engine: &Engine) -> bool {
 }
 
 /// The last disk replaces the first one while the work goes on; that one works, or not.
-async fn replace_first(rt: &Runtime, layout: &Layout, disks: &Disks, engine: &Engine, worker: &mut Worker) {
+async fn replace_first(
+    rt: &Runtime,
+    layout: &Layout,
+    disks: &Disks,
+    engine: &Engine,
+    worker: &mut Worker,
+    resilver: Resilver,
+) {
     let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
     let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
     let old = leaf_at(engine, disks.disks[0].describe()).unwrap();
@@ -79,7 +103,8 @@ async fn replace_first(rt: &Runtime, layout: &Layout, disks: &Disks, engine: &En
     }
     let engine = engine.clone();
     let replacing = rt.spawn(async move {
-        replace(&engine, old, new).await?;
+        replace(&engine, old, new, resilver).await?;
+        run_rebuild(&engine, &|_| {}).await?;
         run_scan(&engine, &|_| {}).await
     });
     worker.run(STEPS).await;
@@ -93,22 +118,87 @@ fn can_go(layout: &Layout) -> Vec<usize> {
     (0..=others).collect()
 }
 
+/// The first disk is replaced under work; afterwards the pool is sound without it, and the new one has what
+/// others have.
+async fn replaced_under_work(rt: &Runtime, layout: &Layout, resilver: Resilver) {
+    let (disks, engine, mut worker) = begin(rt, layout).await;
+    // What is wrong after a rebuild is to be seen, not mended.
+    engine.scan_settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
+    replace_first(rt, layout, &disks, &engine, &mut worker, resilver).await;
+    assert!(!is_being_replaced(&engine) && leaf_at(&engine, disks.disks[0].describe()).is_none());
+    assert!(rebuilding(&engine.mos().await.unwrap()).await.unwrap().is_empty());
+    worker.run(STEPS / 4).await;
+    worker.sync().await;
+    let world = worker.world().clone();
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    check_sound(&open(rt, disks.devices_but(&[0])).await.unwrap()).await.unwrap();
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    let mos = open(rt, disks.devices_but(&can_go(layout))).await.unwrap();
+    compare(&mos, &world, &Unsure::new()).await.unwrap();
+}
+
 #[test]
 fn a_disk_that_replaces_another_under_work_has_everything() {
     on_pools("a_disk_that_replaces_another_under_work_has_everything", |seed, layout| {
-        simulate(seed, |rt| async move {
-            let (disks, engine, mut worker) = begin(&rt, layout).await;
-            replace_first(&rt, layout, &disks, &engine, &mut worker).await;
-            assert!(!is_being_replaced(&engine) && leaf_at(&engine, disks.disks[0].describe()).is_none());
-            worker.run(STEPS / 4).await;
-            worker.sync().await;
-            let world = worker.world().clone();
-            let disks = Disks::new(&rt, layout.shape(), disks.images());
-            check_sound(&open(&rt, disks.devices_but(&[0])).await.unwrap()).await.unwrap();
-            let disks = Disks::new(&rt, layout.shape(), disks.images());
-            let mos = open(&rt, disks.devices_but(&can_go(layout))).await.unwrap();
-            compare(&mos, &world, &Unsure::new()).await.unwrap();
-        });
+        simulate(seed, |rt| async move { replaced_under_work(&rt, layout, Resilver::Healing).await });
+    });
+}
+
+#[test]
+fn a_disk_that_is_rebuilt_under_work_has_everything() {
+    on_pools_to_rebuild("a_disk_that_is_rebuilt_under_work_has_everything", |seed, layout| {
+        simulate(seed, |rt| async move { replaced_under_work(&rt, layout, Resilver::Sequential).await });
+    });
+}
+
+#[test]
+fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
+    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    let seed = number("CENOTE_SEED").unwrap_or(1);
+    let _replay = Replay { test: "what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one", seed };
+    simulate(seed, |rt| async move {
+        let images = vec![Image::new(layout.shape().size_bytes); layout.disk_count() + 2];
+        let disks = Disks::new(&rt, layout.shape(), images);
+        let engine = create(&rt, &layout, &disks.devices_but(&[5, 6])).await;
+        let world = Worker::new_world(&engine).await;
+        let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+        worker.run(STEPS * 10).await;
+        worker.sync().await;
+        engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
+        let join = async |disk: usize, old: usize| {
+            let device = disks.disks[disk].clone() as Arc<dyn Device>;
+            let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
+            let old = leaf_at(&engine, disks.disks[old].describe()).unwrap();
+            replace(&engine, old, new, Resilver::Healing).await.unwrap();
+        };
+        let waits = || {
+            engine.pool().config().vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.resilver_defer)
+        };
+        join(5, 0).await;
+        let stop_on_the_way = |now: cenote_tasks::ScanProgress| {
+            if now.done_bytes * 10 > now.total_bytes {
+                engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+            }
+        };
+        run_scan(&engine, &stop_on_the_way).await.unwrap();
+        let before = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
+        assert!(before.is_running() && before.is_resilver());
+        join(6, 2).await;
+        let after = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
+        assert_eq!(
+            (after.start_time_s, after.bookmark),
+            (before.start_time_s, before.bookmark),
+            "it goes on"
+        );
+        assert!(waits());
+        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        assert!(run_scan(&engine, &|_| {}).await.unwrap().incomplete.is_empty());
+        assert!(!waits() && !is_being_replaced(&engine));
+        worker.sync().await;
+        let world = worker.world().clone();
+        let disks = Disks::new(&rt, layout.shape(), disks.images());
+        let mos = open(&rt, disks.devices_but(&[0, 2, 1, 3])).await.unwrap();
+        compare(&mos, &world, &Unsure::new()).await.unwrap();
     });
 }
 
@@ -122,7 +212,7 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
             // The new one is at the place of the old one.
             let path = disks.disks[0].describe();
             let new = NewDevice { path: path.into(), device, is_file: false };
-            replace(&engine, leaf_at(&engine, path).unwrap(), new).await.unwrap();
+            replace(&engine, leaf_at(&engine, path).unwrap(), new, Resilver::Healing).await.unwrap();
             worker.run(STEPS / 4).await;
             assert!(leaf_at(&engine, &format!("{path}/old")).is_some());
             detach(&engine, leaf_at(&engine, path).unwrap()).await.unwrap();
@@ -154,6 +244,7 @@ async fn survive(
     let disks = Disks::new(rt, layout.shape(), images);
     let pool = recover(rt, disks.devices()).await?;
     let expected = run.expect(&pool, at).await?;
+    run_rebuild(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
     let scanned = run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
     if is_being_replaced(&pool.engine) {
         return Err(format!("the old disk stays: {scanned:?}"));
@@ -173,15 +264,27 @@ async fn survive(
     expected.compare(&pool.engine).await.map_err(|why| format!("the new disk: {why}"))
 }
 
+fn power_cuts(seed: u64, layout: &Layout, resilver: Resilver) {
+    let run = simulate(seed, |rt| async move {
+        let (disks, engine, worker) = begin(&rt, layout).await;
+        engine.scan_settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
+        let (mut worker, before) = worker.cut_from_here().await;
+        replace_first(&rt, layout, &disks, &engine, &mut worker, resilver).await;
+        worker.into_run(before)
+    });
+    survives_cuts(seed, layout, &run, CUTS, survive);
+}
+
 #[test]
 fn power_cuts_while_a_disk_is_replaced() {
     on_pools("power_cuts_while_a_disk_is_replaced", |seed, layout| {
-        let run = simulate(seed, |rt| async move {
-            let (disks, engine, worker) = begin(&rt, layout).await;
-            let (mut worker, before) = worker.cut_from_here().await;
-            replace_first(&rt, layout, &disks, &engine, &mut worker).await;
-            worker.into_run(before)
-        });
-        survives_cuts(seed, layout, &run, CUTS, survive);
+        power_cuts(seed, layout, Resilver::Healing);
+    });
+}
+
+#[test]
+fn power_cuts_while_a_disk_is_rebuilt() {
+    on_pools_to_rebuild("power_cuts_while_a_disk_is_rebuilt", |seed, layout| {
+        power_cuts(seed, layout, Resilver::Sequential);
     });
 }

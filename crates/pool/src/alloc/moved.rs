@@ -55,6 +55,11 @@ impl Moved {
         self.mapping.append(more)
     }
 
+    /// What no block needs any more is gone from the mapping.
+    pub(super) fn condense(&mut self, mapping: IndirectMapping) {
+        self.mapping = mapping;
+    }
+
     pub(super) fn mapping(&self) -> &IndirectMapping {
         &self.mapping
     }

@@ -107,7 +107,7 @@ impl Builder<'_> {
         let guid = config.guid;
         let found = self.material.found.device(guid)?;
         let away = config.is_taken_out();
-        let stale = found.stale || config.resilver_txg != Txg(0);
+        let stale = found.stale || config.resilver_txg != Txg(0) || config.rebuild_txg != Txg(0);
         // A truncated device is read as far as it goes. Writing would put labels where other data lies.
         let is_cut_short = found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES) < least_bytes;
         let away = away || is_cut_short;

@@ -22,6 +22,7 @@ use super::map::Column;
 use crate::config::VdevConfig;
 use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::SPA_MAXBLOCKSIZE;
 
 /// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
@@ -105,6 +106,20 @@ impl Draid {
     /// Bytes that a block takes: whole rows of its redundancy group.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
+    }
+
+    /// Bytes of data in whole rows that take so many bytes with their parity.
+    pub(crate) fn data_bytes(&self, asize_bytes: u64) -> u64 {
+        asize_bytes / self.group_width() * self.data
+    }
+
+    /// How far from an offset can be rebuilt as a whole, with `most_bytes` of each column of data: whole rows
+    /// of a redundancy group.
+    pub(crate) fn rebuild_bytes(&self, offset: u64, most_bytes: u64) -> u64 {
+        let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
+        let rows = (data_bytes / self.row_data_bytes()).max(1);
+        let group_end = (offset / self.group_bytes() + 1) * self.group_bytes();
+        (rows * (self.group_width() << self.ashift)).min(group_end - offset)
     }
 
     /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a

@@ -8,7 +8,7 @@
 //! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
 //! written.
 
-use cenote_format::units::{Guid, Txg};
+use cenote_format::units::{Guid, TXG_UNKNOWN, Txg};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +70,11 @@ impl Missed {
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
     }
 
-    /// Whether the leaf may lack a block born in this txg.
+    /// Whether the leaf may lack a block born in this txg. With [`TXG_UNKNOWN`]: whether it lacks anything.
     pub(crate) fn has(&self, leaf: Guid, txg: Txg) -> bool {
-        let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|&(first, last)| first <= txg && txg <= last);
+        let is_in = |runs: &Vec<(Txg, Txg)>| {
+            txg == TXG_UNKNOWN || runs.iter().any(|&(first, last)| first <= txg && txg <= last)
+        };
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
 
@@ -102,6 +104,7 @@ mod tests {
         missed.take_out(Guid(1), Txg(20));
         assert_eq!(missed.of_leaf(Guid(1)), [run(21, 21)]);
         assert!(missed.has(Guid(1), Txg(21)) && !missed.has(Guid(1), Txg(12)));
+        assert!(missed.has(Guid(1), TXG_UNKNOWN) && !missed.has(Guid(2), TXG_UNKNOWN));
         missed.take_out(Guid(1), Txg(21));
         assert!(!missed.is_behind(Guid(1)) && missed.all().is_empty());
     }

@@ -10,7 +10,7 @@
 //! Idea: all of them put a vdev above a leaf, below which every leaf holds the same, so reading, writing and
 //! resilvering know no difference. It may be at the top, in a mirror, or take a place in a RAID-Z or dRAID. A
 //! device that joins lacks all that was written before: its DTL says so, from the first txg to those that are
-//! under way, until a resilver has brought it ([`super::scan`]).
+//! under way, until a resilver has brought it ([`super::scan`], [`super::rebuild`]).
 //!
 //! If the new device has the path of the old one, that becomes `PATH/old`: nothing is found there.
 //!
@@ -28,7 +28,8 @@ use cenote_pool::{FoundDevice, least_leaf_bytes};
 
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
-use crate::pool::scan::state::begin_resilver;
+use crate::pool::rebuild::{self, Resilver, refuse_sequential, refuse_while_rebuilding};
+use crate::pool::scan::state::{begin_resilver, defers, note_deferred};
 use crate::pool::take_tree::{path_of, refuse_removal, take_tree};
 use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
 
@@ -36,13 +37,15 @@ use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
 const MULTI_REPLACE: u64 = 26;
 
 /// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
-/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it.
+/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it, or
+/// [`run_rebuild`](crate::run_rebuild).
 ///
 /// # Errors
-/// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails.
+/// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails; the other kind
+/// of resilver runs.
 #[boxed]
-pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> {
-    join(engine, to, Newcomer::Attached(device)).await
+pub async fn attach(engine: &Engine, to: Guid, device: NewDevice, resilver: Resilver) -> Result<()> {
+    join(engine, to, Newcomer::Attached(device), resilver).await
 }
 
 /// Puts a device in the place of a leaf, which leaves when [`run_scan`](crate::run_scan) has brought the new
@@ -51,8 +54,8 @@ pub async fn attach(engine: &Engine, to: Guid, device: NewDevice) -> Result<()> 
 /// # Errors
 /// The device is too small, has larger sectors, or fails; the leaf is a spare that stands in for another.
 #[boxed]
-pub async fn replace(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
-    join(engine, old, Newcomer::Replacement(device)).await
+pub async fn replace(engine: &Engine, old: Guid, device: NewDevice, resilver: Resilver) -> Result<()> {
+    join(engine, old, Newcomer::Replacement(device), resilver).await
 }
 
 /// The same for a leaf that still works, but not for long: the new one is brought what that holds by reading
@@ -69,7 +72,7 @@ pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<(
         return Err(DatasetError::unsuitable(pool.name(), why));
     }
     pool.set_read_first(old, true);
-    let joined = join(engine, old, Newcomer::Replacement(device)).await;
+    let joined = join(engine, old, Newcomer::Replacement(device), Resilver::Healing).await;
     if joined.is_err() {
         pool.set_read_first(old, false);
     }
@@ -82,8 +85,14 @@ pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<(
 /// # Errors
 /// The spare is in use, is of another dRAID, or is too small; a log is not spared.
 #[boxed]
-pub async fn spare_in(engine: &Engine, old: Guid, spare: Guid, device: Option<FoundDevice>) -> Result<()> {
-    join(engine, old, Newcomer::Spare(spare, device)).await
+pub async fn spare_in(
+    engine: &Engine,
+    old: Guid,
+    spare: Guid,
+    device: Option<FoundDevice>,
+    resilver: Resilver,
+) -> Result<()> {
+    join(engine, old, Newcomer::Spare(spare, device), resilver).await
 }
 
 /// Who joins.
@@ -134,17 +143,32 @@ impl Newcomer {
     }
 }
 
-async fn join(engine: &Engine, leaf: Guid, newcomer: Newcomer) -> Result<()> {
+async fn join(engine: &Engine, leaf: Guid, newcomer: Newcomer, resilver: Resilver) -> Result<()> {
     let join = move |engine: Engine| async move {
-        engine.run(move |context| Box::pin(async move { join_sync(context, leaf, newcomer).await })).await?;
+        let task = engine
+            .run(move |context| Box::pin(async move { join_sync(context, leaf, newcomer, resilver).await }));
+        task.await?;
         engine.order_scan();
+        engine.order_rebuild();
         Ok(())
     };
     engine.to_end(join).await
 }
 
-async fn join_sync(context: &mut SyncContext, old: Guid, newcomer: Newcomer) -> Result<()> {
+async fn join_sync(
+    context: &mut SyncContext,
+    old: Guid,
+    newcomer: Newcomer,
+    resilver: Resilver,
+) -> Result<()> {
     refuse_checkpoint(context).await?;
+    match resilver {
+        Resilver::Healing => refuse_while_rebuilding(context, "currently sequentially resilvering").await?,
+        Resilver::Sequential => {
+            let is_attached = matches!(newcomer, Newcomer::Attached(_));
+            refuse_sequential(context, old, is_attached).await?;
+        }
+    }
     refuse_removal(context)?;
     let mut config = context.config().clone();
     check_place(context, &config, old, &newcomer)?;
@@ -157,8 +181,13 @@ async fn join_sync(context: &mut SyncContext, old: Guid, newcomer: Newcomer) -> 
     let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
     let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
     step_aside(&mut parent.children[at], &new);
-    (new.create_txg, new.resilver_txg) = (parent.children[at].create_txg, context.txg());
-    let (guid, path) = (new.guid, new.path.clone().unwrap_or_default());
+    new.create_txg = parent.children[at].create_txg;
+    match resilver {
+        Resilver::Healing => new.resilver_txg = context.txg(),
+        Resilver::Sequential => new.rebuild_txg = context.txg(),
+    }
+    new.resilver_defer = resilver == Resilver::Healing && defers(context).await?;
+    let (guid, path, is_deferred) = (new.guid, new.path.clone().unwrap_or_default(), new.resilver_defer);
     let siblings = match parent.kind == above {
         true => &mut parent.children,
         false => {
@@ -173,7 +202,11 @@ async fn join_sync(context: &mut SyncContext, old: Guid, newcomer: Newcomer) -> 
     let joining: BTreeMap<_, _> = device.into_iter().map(|device| (guid, device)).collect();
     take_tree(context, config, joining, Some((guid, lacking))).await?;
     make_vdev_zaps(context).await?;
-    begin_resilver(context, lacking).await?;
+    match resilver {
+        Resilver::Healing if is_deferred => note_deferred(context).await?,
+        Resilver::Healing => begin_resilver(context, lacking).await?,
+        Resilver::Sequential => rebuild::begin(context, guid, lacking).await?,
+    }
     let old = path_of(context, old);
     context.log_event("vdev attach", &format!("{verb} vdev={path} {preposition} vdev={old}")).await
 }

@@ -6,6 +6,7 @@
 //!            the open txg; when that is written, the mapping gets longer               (copy)
 //!   end      all is copied: the vdev becomes `indirect`, its mapping; devices leave    (end)
 //!   cancel   the copies are freed                                                      (end)
+//!   later    the mapping gets shorter when much of it serves no block any more         (condense)
 //! ```
 //!
 //! Idea: until the end, blocks are read where they were, and a range that was copied is allocated twice. The
@@ -22,8 +23,11 @@
 //! Source: OpenZFS `vdev_removal.c`.
 
 mod begin;
+mod condense;
 mod copy;
 mod end;
+
+use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Mos;
@@ -49,6 +53,9 @@ const SCANNING: u64 = 1;
 const FINISHED: u64 = 2;
 const CANCELED: u64 = 3;
 
+/// How often the daemon looks whether a mapping is worth condensing.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How far a removal has come.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalProgress {
@@ -72,7 +79,8 @@ pub enum Removed {
     },
 }
 
-/// Goes on with the removal that the pool says is in progress until it is done.
+/// Goes on with the removal that the pool says is in progress until it is done. Then mappings of which much
+/// is obsolete are condensed.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg not be written.
@@ -84,7 +92,10 @@ pub async fn run_removal(
     let _alone = engine.removal_turn().await;
     let (mut is_begun, mut is_copied) = (false, false);
     loop {
-        let Some(removing) = in_progress(&engine.mos().await?).await? else { return Ok(Removed::Done) };
+        let Some(removing) = in_progress(&engine.mos().await?).await? else {
+            condense::condense(engine).await?;
+            return Ok(Removed::Done);
+        };
         let (done_bytes, total_bytes) = (removing.copied_bytes, removing.to_copy_bytes);
         progress(RemovalProgress { done_bytes, total_bytes });
         if engine.scan_settings().is_removal_suspended() {
@@ -124,9 +135,10 @@ pub async fn run_removal(
     }
 }
 
-/// Goes on with removals whenever there is one, as long as the engine lives.
+/// Goes on with removals whenever there is one, as long as the engine lives; condenses mappings.
 pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
-    let Ok(mut orders) = engine.upgrade().map(|engine| engine.removal_orders()) else { return };
+    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.removal_orders()));
+    let Ok((runtime, mut orders)) = begun else { return };
     loop {
         orders.mark_unchanged();
         let Ok(engine) = engine.upgrade() else { return };
@@ -134,7 +146,7 @@ pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
             failed(error);
         }
         drop(engine);
-        if orders.changed().await.is_err() {
+        if let Ok(Err(_)) = runtime.timeout(LOOK_INTERVAL, orders.changed()).await {
             return;
         }
     }

@@ -14,7 +14,8 @@
 //! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
 //!
 //! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
-//! subtrees with blocks of that time are visited.
+//! subtrees with blocks of that time are visited. A device that joins while one is on its way waits for the
+//! next, as the labels say (`resilver_defer`).
 //!
 //! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
 //!
@@ -40,6 +41,7 @@ use tokio::sync::watch;
 
 use crate::pool::detach::let_replaced_go;
 use crate::pool::errors::note_lost;
+use crate::pool::rebuild::active as rebuilding;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
@@ -167,8 +169,16 @@ impl Run<'_> {
         loop {
             self.orders.mark_unchanged();
             let_replaced_go(self.engine).await?;
-            let behind = self.behind();
-            let scan = self.engine.mos().await?.scan_status().await?.filter(goes_on);
+            let mos = self.engine.mos().await?;
+            if !rebuilding(&mos).await?.is_empty() {
+                // What leaves lack may be on its way.
+                return Ok(());
+            }
+            let scan = mos.scan_status().await?.filter(goes_on);
+            let mut behind = self.behind();
+            if scan.as_ref().is_some_and(ScanPhys::is_resilver) {
+                deferred(&self.engine.pool()).iter().for_each(|leaf| _ = behind.remove(leaf));
+            }
             let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {
                 if !self.begin_resilver(&behind).await? {
                     return Ok(());
@@ -179,10 +189,11 @@ impl Run<'_> {
             if scan.is_paused() || self.engine.scan_settings().is_suspended() {
                 return Ok(());
             }
-            self.sync_through(last_txg(&scan)).await?;
+            sync_through(self.engine, last_txg(&scan)).await?;
             let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
             self.engine.set_scan_pass(Some(*since));
             let errors = write_errors(&self.engine.pool());
+            let turn = self.engine.walk_turn().await;
             let mut slice = Slice::new(self.engine, &scan).await?;
             let interrupted = {
                 let (walk, orders) = (std::pin::pin!(slice.run()), std::pin::pin!(self.orders.changed()));
@@ -205,7 +216,7 @@ impl Run<'_> {
             note_lost(self.engine).await?;
             let is_last = slice.plan.is_done();
             let noted = Noted::of(&scan, &slice).await?;
-            drop(slice);
+            drop((slice, turn));
             let done = is_last.then(|| self.complete(&scan));
             self.engine.run(move |context| Box::pin(state::note(context, noted, done))).await?;
             if is_last {
@@ -229,16 +240,6 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and
-    /// the tree has all that was. It is one of those under way at most, whatever the pool says.
-    async fn sync_through(&self, last: Txg) -> Result<()> {
-        let under_way = Txg(self.engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
-        while self.engine.pool().uberblock().txg < last.min(under_way) {
-            self.engine.force_sync().await?;
-        }
-        Ok(())
-    }
-
     /// A scan is done: answers which leaves were brought all that was born up to which txg. A leaf that
     /// misses anything later was away in the course of it, so it may have been passed over, and needs another
     /// scan: the txgs in which it goes and in which it returns are missed in any case (see `leaves`).
@@ -246,7 +247,9 @@ impl Run<'_> {
         let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
         let (last, missed) = (last_txg(scan), pool.missed());
         let was_away = |leaf| missed.get(leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
-        for (leaf, txgs) in pool.behind().iter().filter(|_| scan.is_resilver()) {
+        let deferred = deferred(&pool);
+        let behind = pool.behind().into_iter().filter(|(leaf, _)| !deferred.contains(leaf));
+        for (leaf, txgs) in &behind.filter(|_| scan.is_resilver()).collect::<BTreeMap<_, _>>() {
             if self.failed.contains(leaf) || self.has_nonsense {
                 self.failed.insert(*leaf);
                 self.done.incomplete.push(*leaf);
@@ -257,6 +260,21 @@ impl Run<'_> {
         }
         upto
     }
+}
+
+/// Leaves that wait for the next resilver.
+fn deferred(pool: &Pool) -> BTreeSet<Guid> {
+    pool.config().vdevs.iter().flat_map(state::deferred).collect()
+}
+
+/// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and the
+/// tree has all that was. It is one of those under way at most, whatever the pool says.
+pub(crate) async fn sync_through(engine: &Engine, last: Txg) -> Result<()> {
+    let under_way = Txg(engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
+    while engine.pool().uberblock().txg < last.min(under_way) {
+        engine.force_sync().await?;
+    }
+    Ok(())
 }
 
 /// Whether the scan in progress brings leaves all that they lacked when it began. One that somebody else

@@ -14,6 +14,7 @@ use cenote_pool::Pool;
 
 use crate::pool::attach::spare_in;
 use crate::pool::health::Surroundings;
+use crate::pool::rebuild::Resilver;
 use crate::pool::tree::holds_copies;
 
 /// Puts spares in the place of what fails.
@@ -28,7 +29,7 @@ pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -
                     None => continue,
                 },
             };
-            match spare_in(engine, leaf, spare.guid, device).await {
+            match spare_in(engine, leaf, spare.guid, device, Resilver::Healing).await {
                 // Too small, perhaps: another one may do.
                 Err(DatasetError::Unsuitable { .. }) => {}
                 stepped_in => {

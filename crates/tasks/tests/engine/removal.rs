@@ -117,3 +117,38 @@ fn a_removal_that_is_canceled_leaves_the_vdev_as_it_was() {
         assert_is_sound(&rt, folder.path(), &model, "canceled").await;
     });
 }
+
+#[test]
+fn what_is_freed_leaves_the_mapping_of_a_removed_vdev() {
+    let rt = Runtime::real(Some(2));
+    let seed = seed(&rt, "condensing");
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        let engine = three(&rt, folder.path(), &VdevKind::File).await;
+        engine.scan_settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        start_removal(&engine, VdevId(0)).await.unwrap();
+        assert_eq!(run_removal(&engine, &|_| {}).await.unwrap(), Removed::Done);
+        let ranges = || engine.allocator().mapping(VdevId(0)).unwrap().entries().len();
+        let before = ranges();
+        for _ in 0..3 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+        }
+        run_removal(&engine, &|_| {}).await.unwrap();
+        assert_eq!(ranges(), before, "a short mapping is left alone");
+        engine.scan_settings().set("zfs_condense_min_mapping_bytes", 0).unwrap();
+        engine.scan_settings().set("zfs_condense_indirect_obsolete_pct", 1).unwrap();
+        run_removal(&engine, &|_| {}).await.unwrap();
+        assert!(ranges() < before, "{} ranges of {before} are left", ranges());
+        let left = ranges();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        drop(engine);
+        // Counts of what is obsolete in what is left included.
+        assert_is_sound(&rt, folder.path(), &model, "condensed").await;
+        let engine = reopen_to_write(&rt, folder.path()).await;
+        assert_eq!(engine.allocator().mapping(VdevId(0)).unwrap().entries().len(), left);
+    });
+}

@@ -7,7 +7,7 @@ use cenote_format::units::VdevId;
 use cenote_object::Objset;
 use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{attach, detach, run_scan};
+use cenote_tasks::{Resilver, attach, detach, run_scan};
 
 use crate::common::{Load, Model, POOL, create_on, work};
 
@@ -55,7 +55,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         // A new device takes over from the last one, and all open views follow.
         let (c, watched_c) = disk(&rt, "c");
         let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
-        attach(&engine, last, c).await.unwrap();
+        attach(&engine, last, c, Resilver::Healing).await.unwrap();
         let lacks = engine.pool().behind().into_values().next().unwrap();
         run_scan(&engine, &|_| {}).await.unwrap();
         // What was under way when it joined may have gone to the old tree alone: it was on disk before the

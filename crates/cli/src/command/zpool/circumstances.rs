@@ -48,8 +48,12 @@ impl Circumstances {
         let features = mos.features().await?;
         let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
         let found = Circumstances::of_found(&mos.pool().found());
+        let is_active = |name: &str| {
+            features.iter().any(|(one, state)| one.name == name && *state == FeatureState::Active)
+        };
+        let is_resilvering = scan.is_some_and(|scan| scan.is_resilver() && scan.is_running());
         Ok(Circumstances {
-            resilvering: scan.is_some_and(|scan| scan.is_resilver() && scan.is_running()),
+            resilvering: is_resilvering || is_active("device_rebuild"),
             data_errors: mos.error_log().await?.len(),
             lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
             ..found

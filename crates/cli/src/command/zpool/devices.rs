@@ -19,6 +19,7 @@ use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside};
 use super::properties::Properties;
+use super::replace::resilver;
 use super::scan::scan;
 use super::tree::{self, Style};
 use crate::command::zfs::refusal::cannot;
@@ -71,7 +72,7 @@ pub struct Attach {
     /// Accept a device that belongs to another pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for compatibility: blocks are found in the pool's tree and brought in disk order
+    /// Copy in the order of the disk, and verify afterwards by a scrub
     #[arg(short = 's')]
     pub sequential: bool,
     /// Wait until the device has everything, as without a daemon
@@ -250,7 +251,8 @@ impl Attach {
                 CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
             })?;
             let new = joining(session, &mos, &self.new_device, self.force).await?;
-            cenote_tasks::attach(engine, leaf, new).await.map_err(cannot(&what))?;
+            let resilver = resilver(self.sequential);
+            cenote_tasks::attach(engine, leaf, new, resilver).await.map_err(cannot(&what))?;
             scan(session, engine, self.wait).await
         };
         session.change_pool(&self.pool, work).await

@@ -8,6 +8,7 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, VdevConfig, VdevKind};
+use cenote_tasks::Resilver;
 use clap::Args;
 
 use super::create::properties::ashift_option;
@@ -24,6 +25,8 @@ use crate::session::Session;
         leaves the pool. DEVICE need not work, or be there, if others have what it holds. The daemon does it \
         in the background, otherwise it is done before the command ends; `zpool detach` of either ends it. \
         If it is interrupted, `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
+        With -s what is in use is copied in the order of the disk, without a look at blocks, so that the \
+        pool is redundant again sooner; a scrub follows, which verifies everything.\n\n\
         If NEW-DEVICE is a hot spare of the pool, DEVICE stays: once it works again, `zpool detach` of the \
         spare makes that available; `zpool detach` of DEVICE makes the spare stay for good; and when DEVICE \
         has been replaced by another one, the spare goes by itself.\n\n\
@@ -33,7 +36,7 @@ pub struct Replace {
     /// Accept a device that belongs to another pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accepted for compatibility: blocks are found in the pool's tree and brought in disk order
+    /// Copy in the order of the disk, and verify afterwards by a scrub (only mirrors and dRAID)
     #[arg(short = 's')]
     pub sequential: bool,
     /// Wait until it is done, as without a daemon
@@ -114,9 +117,12 @@ impl Replace {
                     "new device has a different optimal sector size; use the option '-o ashift=N'",
                 ));
             }
+            let resilver = resilver(self.sequential);
             match self.newcomer(session, &mos, typed).await? {
-                New::Device(device) => cenote_tasks::replace(engine, old, device).await,
-                New::Spare(spare, device) => cenote_tasks::spare_in(engine, old, spare, device).await,
+                New::Device(device) => cenote_tasks::replace(engine, old, device, resilver).await,
+                New::Spare(spare, device) => {
+                    cenote_tasks::spare_in(engine, old, spare, device, resilver).await
+                }
             }
             .map_err(cannot(&what))?;
             scan(session, engine, self.wait).await
@@ -139,6 +145,11 @@ impl Replace {
         }
         joining(session, mos, typed, self.force).await.map(New::Device)
     }
+}
+
+/// How what joins is brought what it lacks: `-s`.
+pub fn resilver(is_sequential: bool) -> Resilver {
+    if is_sequential { Resilver::Sequential } else { Resilver::Healing }
 }
 
 /// Why something that is no device of the tree can't be replaced.

@@ -8,7 +8,7 @@
 use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::Txg;
-use cenote_tasks::{cancel_scrub, pause_scrub, run_scan, start_scrub};
+use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_scrub};
 use clap::Args;
 
 use crate::command::not_yet;
@@ -113,8 +113,9 @@ impl Resilver {
     }
 }
 
-/// Scans until nothing is left to scan; tells which devices could not be brought what they lack, and what
-/// could not be repaired. In the daemon the pool does that by itself, and only those who `wait` see it.
+/// Rebuilds, then scans until nothing is left to scan; tells which devices could not be brought what they
+/// lack, and what could not be repaired. In the daemon the pool does that by itself, and only those who
+/// `wait` see it.
 pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, CliError> {
     if session.pools().is_some() && !wait {
         return Ok(Outcome::Done);
@@ -124,7 +125,10 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
         progress.total(now.total_bytes);
         progress.set(now.done_bytes);
     };
-    let done = run_scan(engine, &shown).await;
+    let done = match run_rebuild(engine, &shown).await {
+        Ok(()) => run_scan(engine, &shown).await,
+        Err(error) => Err(error),
+    };
     progress.finish();
     let done = done?;
     let mut outcome = Outcome::Done;

@@ -167,7 +167,7 @@ impl Tree<'_> {
             line.push_str("  (non-allocating)");
         }
         if self.style.resilvering && vdev.resilvering && vdev.state == VdevState::Online {
-            line.push_str("  (resilvering)");
+            line.push_str(if vdev.awaits_resilver { "  (awaiting resilver)" } else { "  (resilvering)" });
         }
         if let Some(note) = self.notes.get(&vdev.guid) {
             line.push_str(note);

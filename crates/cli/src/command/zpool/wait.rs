@@ -8,9 +8,9 @@ use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::Phys;
 use cenote_format::dsl::names::pool as names;
-use cenote_format::scan::{RemovingPhys, ScanPhys, ScanState};
+use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanPhys, ScanState};
 use cenote_pool::{Pass, VdevKind};
-use cenote_tasks::is_passing;
+use cenote_tasks::{is_passing, rebuilding};
 use clap::{Args, ValueEnum};
 
 use super::repeat::seconds;
@@ -140,7 +140,7 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Opt
                 (freeing > 0 || destroys).then_some(freeing)
             }
             Activity::Scrub => scan(mos, ScanPhys::is_scrub).await?,
-            Activity::Resilver => scan(mos, ScanPhys::is_resilver).await?,
+            Activity::Resilver => resilver(mos).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
             Activity::Remove => removing(mos).await?,
             // How much is left is not known.
@@ -158,6 +158,15 @@ async fn scan(mos: &Mos, is_it: impl Fn(&ScanPhys) -> bool) -> Result<Option<u64
     let scan = mos.scan_status().await?;
     let scan = scan.filter(|scan| is_it(scan) && scan.is_running() && !scan.is_paused());
     Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
+}
+
+/// Of either kind.
+async fn resilver(mos: &Mos) -> Result<Option<u64>, CliError> {
+    let left = |(_, state): &(_, RebuildPhys)| state.estimated_bytes.saturating_sub(state.scanned_bytes);
+    match &rebuilding(mos).await?[..] {
+        [] => scan(mos, ScanPhys::is_resilver).await,
+        rebuilds => Ok(Some(rebuilds.iter().map(left).sum())),
+    }
 }
 
 fn has_kind(mos: &Mos, kind: VdevKind) -> bool {

@@ -19,6 +19,9 @@ use cenote_pool::{VdevKind, VdevStatus};
 use crate::outcome::CliError;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
+/// Of slower rebuilds it is not said how long they take.
+const LEAST_RATE: u64 = 10 << 20;
+
 /// How fast the daemon scans.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -45,7 +48,7 @@ pub async fn lines(
     now_s: Option<u64>,
 ) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
-    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace);
+    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace, now_s.is_some());
     out += &removal(mos, root, now_s).await?;
     if let Some(checkpoint) = mos.checkpoint().await? {
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
@@ -60,7 +63,12 @@ fn time(seconds: u64) -> String {
 }
 
 /// A scrub is always shown; of resilvers and rebuilds, the newest or the one in progress.
-fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)], pace: Option<Pace>) -> String {
+fn scan_lines(
+    scan: Option<&ScanPhys>,
+    rebuilds: &[(String, RebuildPhys)],
+    pace: Option<Pace>,
+    is_done_now: bool,
+) -> String {
     let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
     let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
     let mut out = String::new();
@@ -71,7 +79,7 @@ fn scan_lines(scan: Option<&ScanPhys>, rebuilds: &[(String, RebuildPhys)], pace:
         }
         _ => {}
     }
-    rebuilds.iter().for_each(|(name, rebuild)| out += &rebuild_line(name, rebuild));
+    rebuilds.iter().for_each(|(name, rebuild)| out += &rebuild_line(name, rebuild, is_done_now));
     out
 }
 
@@ -113,7 +121,8 @@ fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
     }
 }
 
-fn rebuild_line(name: &str, rebuild: &RebuildPhys) -> String {
+/// Its speed is that of all the time that it has run.
+fn rebuild_line(name: &str, rebuild: &RebuildPhys, is_done_now: bool) -> String {
     let (start, end) = (time(rebuild.start_time_s), time(rebuild.end_time_s));
     let rebuilt = nice_bytes(rebuild.rebuilt_bytes);
     match VdevWorkState::of_rebuild(rebuild.state) {
@@ -129,10 +138,22 @@ fn rebuild_line(name: &str, rebuild: &RebuildPhys) -> String {
             let all = nice_bytes(rebuild.estimated_bytes);
             let (scanned, issued) = (nice_bytes(rebuild.scanned_bytes), nice_bytes(rebuild.issued_bytes));
             let percent = 100.0 * rebuild.scanned_bytes as f64 / rebuild.estimated_bytes.max(1) as f64;
+            let rate = |bytes: u64| (bytes / (rebuild.scan_time_ms + 1)) * 1000;
+            let at = |bytes: u64| match rate(bytes) {
+                rate if is_done_now && rate > 0 => format!(" at {}/s", nice_bytes(rate)),
+                _ => String::new(),
+            };
+            let left = rebuild.estimated_bytes.saturating_sub(rebuild.scanned_bytes);
+            let estimate = match rate(rebuild.scanned_bytes) {
+                rate @ LEAST_RATE.. if is_done_now => format!("{} to go", days_and_clock(left / rate)),
+                _ => "no estimated completion time".into(),
+            };
             format!(
                 "  scan: resilver ({name}) in progress since {start}\n\
-                 \t{scanned} / {all} scanned, {issued} / {all} issued\n\
-                 \t{rebuilt} resilvered, {:.2}% done, no estimated completion time\n",
+                 \t{scanned} / {all} scanned{}, {issued} / {all} issued{}\n\
+                 \t{rebuilt} resilvered, {:.2}% done, {estimate}\n",
+                at(rebuild.scanned_bytes),
+                at(rebuild.issued_bytes),
                 percent.min(100.0)
             )
         }

@@ -61,3 +61,46 @@ fn a_replacement_is_called_off_or_ends_and_a_spare_steps_in() {
         assert!(output.stdout == vec![byte; 3_000_000], "{name}");
     }
 }
+
+#[test]
+fn a_rebuild_waits_goes_on_after_an_export_and_is_scrubbed() {
+    let bench = Bench::new(&["a", "b", "c", "d"]);
+    bench.done("zpool create -m none tank mirror a b");
+    let file = bench.path("content");
+    fs::write(&file, vec![7; 3_000_000]).unwrap();
+    bench.done(&format!("cp {} tank:/content", bench.text("content")));
+    fs::remove_file(&file).unwrap();
+    bench.done("tunable zfs_scan_suspend_progress=1");
+    bench.done("zpool attach -s tank b c");
+    let status = bench.done("zpool status tank");
+    let lines = "scan: resilver (mirror-0) in progress since ";
+    assert!(status.contains(lines) && status.contains("c       ONLINE"), "{status}");
+    assert!(status.contains("0.00% done, no estimated completion time"), "{status}");
+    for (command, why) in [
+        ("zpool attach tank b d", "currently sequentially resilvering"),
+        ("zpool replace tank b d", "currently sequentially resilvering"),
+        ("zpool scrub tank", "currently resilvering"),
+    ] {
+        let said = bench.fails(command);
+        assert!(said.contains(why), "{command}: {said}");
+    }
+    bench.done("zpool export tank");
+    bench.done("zpool import tank");
+    assert!(bench.done("zpool status tank").contains(lines));
+    // One more begins it again.
+    bench.done("zpool attach -s tank b d");
+    assert!(bench.done("zpool history -i tank").contains(" reset"));
+    bench.done("tunable zfs_scan_suspend_progress=0");
+    bench.done("zpool wait -t resilver tank");
+    bench.done("zpool wait -t scrub tank");
+    shows(&bench, "scan: scrub repaired 0B");
+    shows(&bench, "scan: resilvered (mirror-0) ");
+
+    // Nothing is left to rebuild when the device leaves.
+    bench.done("zpool detach tank d");
+    bench.done("tunable zfs_scan_suspend_progress=1");
+    bench.done("zpool attach -s -f tank b d");
+    bench.done("zpool detach tank d");
+    bench.done("tunable zfs_scan_suspend_progress=0");
+    shows(&bench, "scan: resilver (mirror-0) canceled on ");
+}

@@ -162,7 +162,7 @@ async fn begin_sync(context: &mut SyncContext, vdev: VdevId) -> Result<()> {
 }
 
 /// An empty mapping; with counts of what is obsolete, if the pool has them.
-async fn make_mapping(context: &mut SyncContext, has_counts: bool) -> Result<ObjectId> {
+pub(super) async fn make_mapping(context: &mut SyncContext, has_counts: bool) -> Result<ObjectId> {
     let edit = context.edit();
     let mut phys = IndirectMappingPhys::zeroed();
     let mut bonus_bytes = VDEV_INDIRECT_MAPPING_SIZE_V0;

@@ -264,7 +264,7 @@ async fn note(context: &mut SyncContext, vdev: VdevId, entries: Vec<IndirectMapp
     set_state(context, &state).await
 }
 
-async fn append_entries(
+pub(super) async fn append_entries(
     context: &SyncContext,
     mapping: ObjectId,
     entries: &[IndirectMappingEntry],

@@ -26,18 +26,20 @@ use crate::pool::take_tree::{drop_leaf, forget_unflushed, take_tree};
 /// How often it is looked whether nobody walks an older tree.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All has been copied: the devices leave. Does nothing if that is not so, or somebody walks an older tree,
-/// which may have blocks that were freed and never copied.
+/// All has been copied: the devices leave. Does nothing if that is not so, or somebody still reads an older
+/// tree, which may have blocks that were freed and never copied.
 pub(super) async fn finish(engine: Engine, vdev: VdevId) -> Result<()> {
+    // Scans wait for it, so that it need not wait for the end of one.
+    let no_walks = engine.no_walks().await;
     if engine.allocator().is_kept() {
         engine.runtime().sleep(LOOK_INTERVAL).await;
         return Ok(());
     }
-    // First in its txg, since who walks begins again soon.
     let task = engine.run_first(SpaceCheck::None, move |context| {
         Box::pin(async move { finish_sync(context, vdev).await })
     });
     let Some(Gone { devices, in_use }) = task.await? else { return Ok(()) };
+    drop(no_walks);
     in_use.ended().await;
     for device in devices {
         clear_labels(&*device.device).await?;

@@ -20,17 +20,22 @@ use cenote_format::label::VdevConfig;
 use cenote_format::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanPhys};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
+use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
 use super::plan::{NOTHING, Waiting, bookmark, position};
 use super::walk::Slice;
 use crate::pool::errors::rotate;
+use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
 /// `POOL_SCAN_SCRUB`.
 const SCRUB: u64 = 1;
 /// `POOL_SCAN_RESILVER`.
 const RESILVER: u64 = 2;
+const RESILVER_DEFER: &str = "resilver_defer";
+/// `zfs_resilver_defer_percent`: before that, a resilver begins again for what joins.
+const DEFER_PERCENT: u64 = 10;
 /// `DSS_SCANNING`.
 const SCANNING: u64 = 1;
 /// `DSS_FINISHED`.
@@ -103,7 +108,69 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
         context.log_event("scan aborted, restarting", &what).await?;
         rotate(context).await?;
     }
+    undefer(context).await?;
     begin(context, RESILVER, txgs).await
+}
+
+/// Whether a resilver is far enough that what joins now had better wait for another one.
+pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
+    let is_enabled = FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.is_some();
+    let running = scan(context).await?.filter(|scan| goes_on(scan) && scan.is_resilver());
+    let is_far = |scan: ScanPhys| {
+        scan.examined_bytes >= scan.to_examine_bytes.saturating_sub(scan.skipped_bytes) * DEFER_PERCENT / 100
+    };
+    Ok(is_enabled && running.is_some_and(is_far))
+}
+
+/// A leaf is marked to wait for the next resilver.
+pub(crate) async fn note_deferred(context: &mut SyncContext) -> Result<()> {
+    match FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await? {
+        Some(0) => context.use_feature(RESILVER_DEFER, 1).await,
+        _ => Ok(()),
+    }
+}
+
+/// The next resilver is also for leaves that waited. Answers whether any did.
+async fn undefer(context: &mut SyncContext) -> Result<bool> {
+    if FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.unwrap_or(0) == 0 {
+        return Ok(false);
+    }
+    context.use_feature(RESILVER_DEFER, -1).await?;
+    let mut config = context.config().clone();
+    let waiting: Vec<Guid> = deferred(&config.vdev_tree).collect();
+    for leaf in &waiting {
+        config.vdev_tree.leaf_mut(*leaf).into_iter().for_each(|leaf| leaf.resilver_defer = false);
+    }
+    if !waiting.is_empty() {
+        take_tree(context, config, BTreeMap::new(), None).await?;
+    }
+    Ok(!waiting.is_empty())
+}
+
+/// Leaves that wait for the next resilver.
+pub(super) fn deferred(root: &VdevConfig) -> impl Iterator<Item = Guid> + '_ {
+    root.leaves().filter(|leaf| leaf.resilver_defer).map(|leaf| leaf.guid)
+}
+
+/// A scrub of everything begins, unless a scan is in progress.
+pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
+    match scan(context).await?.filter(goes_on) {
+        Some(_) => Ok(()),
+        None => begin(context, SCRUB, (Txg(0), context.txg())).await,
+    }
+}
+
+/// A scrub that is in progress, or paused, ends.
+pub(crate) async fn end_scrub(context: &mut SyncContext) -> Result<()> {
+    match scan(context).await?.filter(|scan| goes_on(scan) && scan.is_scrub()) {
+        Some(_) => cancel_scrub(context).await,
+        None => Ok(()),
+    }
+}
+
+/// Whether a resilver is in progress.
+pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
+    Ok(scan(context).await?.is_some_and(|scan| goes_on(&scan) && scan.is_resilver()))
 }
 
 /// A scrub begins, or goes on.
@@ -116,6 +183,7 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result
             false => refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub"),
         };
     }
+    refuse_while_rebuilding(context, "currently resilvering").await?;
     begin(context, SCRUB, (after, context.txg())).await
 }
 
@@ -214,10 +282,13 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
     for (leaf, txg) in complete {
         context.pool().caught_up(leaf, txg);
     }
-    match were_marked {
-        true => take_tree(context, config, BTreeMap::new(), None).await,
-        false => Ok(()),
+    if were_marked {
+        take_tree(context, config, BTreeMap::new(), None).await?;
     }
+    if scan.is_resilver() && undefer(context).await? {
+        context.log_event("starting deferred resilver", &format!("errors={errors}")).await?;
+    }
+    Ok(())
 }
 
 /// A snapshot of a head was taken: it has all that was to be scanned of the head.
@@ -334,9 +405,10 @@ async fn end(context: &mut SyncContext, scan: ScanPhys, state: u64) -> Result<()
 
 /// OpenZFS marks leaves that are being filled; answers whether any was.
 fn forget_marks(vdev: &mut VdevConfig, complete: &BTreeMap<Guid, Txg>) -> bool {
-    let mut was = vdev.resilver_txg != Txg(0) && complete.contains_key(&vdev.guid);
+    let is_marked = vdev.resilver_txg != Txg(0) || vdev.rebuild_txg != Txg(0);
+    let mut was = is_marked && complete.contains_key(&vdev.guid);
     if was {
-        vdev.resilver_txg = Txg(0);
+        (vdev.resilver_txg, vdev.rebuild_txg) = (Txg(0), Txg(0));
     }
     for child in &mut vdev.children {
         was |= forget_marks(child, complete);

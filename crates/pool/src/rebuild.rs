@@ -1,0 +1,81 @@
+//! Rebuilding: what a range of a mirror or dRAID holds is put together and written to the leaves that lack
+//! it, whatever blocks lie there.
+//!
+//! Idea: which ranges are in use is known without the tree of blocks, and in these vdevs so is where parity
+//! lies. So a device is filled in the order of the disk, in long pieces, without a look at any pointer.
+//! Nothing tells whether what was read is right: a scrub has to follow. Only leaves that lack nothing at all
+//! are read, since nobody knows when what lies there was born.
+//!
+//! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_range`), `vdev_op_rebuild_asize` of each kind.
+
+use crate::heal::Healed;
+use crate::pool::Pool;
+use crate::recover::recover_unchecked;
+use crate::vdev::Layout;
+use cenote_boxed::boxed;
+use cenote_format::blkptr::Dva;
+use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, TXG_UNKNOWN, VdevId};
+use futures::StreamExt;
+
+/// What is put together at the same time, of all ranges.
+const UNDER_WAY_BYTES: u64 = 64 << 20;
+const AT_ONCE: u64 = 16;
+
+impl Pool {
+    /// Whether a vdev can be rebuilt: a disk or mirror, or a dRAID.
+    pub fn can_rebuild(&self, vdev: VdevId) -> bool {
+        let vdevs = self.vdevs();
+        vdevs.layout_of(vdev).is_some_and(|top| matches!(top.layout, Layout::Copies(_) | Layout::Draid(..)))
+    }
+
+    /// Cuts a range that is in use into pieces that are rebuilt as a whole, of so many bytes of each device
+    /// at most; on a dRAID none crosses from one of its groups to the next.
+    pub fn rebuild_pieces(&self, vdev: VdevId, (start, end): (u64, u64), most_bytes: u64) -> Vec<(u64, u64)> {
+        let vdevs = self.vdevs();
+        let Some(top) = vdevs.layout_of(vdev) else { return Vec::new() };
+        let longest = |from: u64| match &top.layout {
+            Layout::Draid(draid, _) => draid.rebuild_bytes(from, most_bytes),
+            _ => most_bytes.min(SPA_MAXBLOCKSIZE),
+        };
+        let (mut pieces, mut at) = (Vec::new(), start);
+        while at < end {
+            let next = at.saturating_add(longest(at).max(1 << top.config.ashift)).min(end);
+            pieces.push((at, next));
+            at = next;
+        }
+        pieces
+    }
+
+    /// Brings [pieces](Pool::rebuild_pieces) of a vdev to every leaf that is in use and lacks anything;
+    /// [`Pool::flush`] makes that durable. Answers also how many pieces could not be put together.
+    ///
+    /// Callers see to it that nobody else writes there meanwhile.
+    #[boxed]
+    pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
+        let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);
+        let at_once = (UNDER_WAY_BYTES / longest.max(1)).clamp(1, AT_ONCE) as usize;
+        let step = |piece: (u64, u64)| {
+            let pool = self.clone();
+            async move { pool.rebuild_piece(vdev, piece).await }
+        };
+        let mut healed = Healed::default();
+        let mut done = std::pin::pin!(self.runtime().map_bounded(at_once, pieces, step));
+        while let Some(one) = done.next().await {
+            healed.add(one);
+        }
+        healed
+    }
+
+    async fn rebuild_piece(&self, vdev: VdevId, (start, end): (u64, u64)) -> Healed {
+        let lost = Healed { lost_copies: 1, ..Healed::default() };
+        let vdevs = self.vdevs();
+        let psize = match vdevs.layout_of(vdev).map(|top| &top.layout) {
+            Some(Layout::Draid(draid, _)) => draid.data_bytes(end - start),
+            _ => end - start,
+        };
+        let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
+        let Ok(map) = vdevs.map(&dva, psize as usize, TXG_UNKNOWN) else { return lost };
+        let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
+        Healed { read_bytes: psize, ..self.write_truth(faults).await }
+    }
+}
