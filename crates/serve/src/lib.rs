@@ -12,6 +12,7 @@
 
 pub mod cancel;
 pub mod devices;
+mod disk;
 pub mod events;
 pub mod files;
 pub mod kstat;

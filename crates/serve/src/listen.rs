@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_nbd::Stream;
+use cenote_disk::Stream;
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cenote_nbd::Limits;
+use cenote_disk::Limits;
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::listen::{CONNECTIONS_MAX, Door, Place, SocketFile};
 use cenote_serve::nbd::NbdServer;
