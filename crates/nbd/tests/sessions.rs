@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
 use cenote_nbd::handshake::Outcome;
 use cenote_nbd::wire::{Command, can, flag, info, option, reply};
-use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
 use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer, transmit};
 use cenote_runtime::{Runtime, SimConfig};
 use futures::FutureExt;

@@ -9,7 +9,7 @@ use cenote_object::DatasetError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::volumes::ServedVolume;
+use crate::volumes::{ServedVolume, Unserved};
 
 impl Disk for ServedVolume {
     fn size_bytes(&self) -> u64 {
@@ -64,6 +64,16 @@ pub(crate) fn failure(error: &FsError) -> Failure {
         FsError::Dataset(DatasetError::NoSpace { .. } | DatasetError::OverQuota { .. }) => Errno::NoSpace,
         FsError::Dataset(DatasetError::Stopped { .. }) => Errno::Shutdown,
         error if error.refusal() == Some(Refusal::NoSpace) => Errno::NoSpace,
+        _ => Errno::Io,
+    };
+    Failure::new(errno, error.to_string())
+}
+
+/// What a client is told of a volume that it can't have.
+pub(crate) fn refused(error: &Unserved) -> Failure {
+    let errno = match error {
+        Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,
+        Unserved::Unknown { .. } | Unserved::Kind { .. } => Errno::Invalid,
         _ => Errno::Io,
     };
     Failure::new(errno, error.to_string())

@@ -25,10 +25,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::cancel::Cancel;
-use crate::disk::failure;
+use crate::disk::{failure, refused};
 use crate::pools::Pools;
 use crate::tls::Tls;
-use crate::volumes::{ServedVolume, Unserved, list};
+use crate::volumes::{ServedVolume, list};
 
 /// What asks for changes since a snapshot.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
@@ -184,13 +184,4 @@ impl ServedVolume {
         let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.name()).into() };
         Ok(Some(self.snapshot_txg(snapshot).await?.ok_or_else(gone)?))
     }
-}
-
-fn refused(error: &Unserved) -> Failure {
-    let errno = match error {
-        Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,
-        Unserved::Unknown { .. } | Unserved::Kind { .. } => Errno::Invalid,
-        _ => Errno::Io,
-    };
-    Failure::new(errno, error.to_string())
 }

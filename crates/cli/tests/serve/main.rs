@@ -15,6 +15,7 @@ mod events;
 mod growth;
 mod halves;
 mod inject;
+mod iscsi;
 mod keys;
 mod leaves;
 mod nbd;
