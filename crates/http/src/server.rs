@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_nbd::Stream;
+use cenote_disk::Stream;
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
 use cenote_serve::run;

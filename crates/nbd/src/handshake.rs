@@ -8,17 +8,16 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
+use cenote_disk::{Ended, Errno, Failure, Limits, Result, Stream};
 use cenote_runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::export::{BASE_ALLOCATION, Errno, Export, Exports, Failure};
-use crate::limits::Limits;
+use crate::export::{BASE_ALLOCATION, Export, Exports};
 use crate::transmission::MAX_PAYLOAD_BYTES;
 use crate::wire::{
     FIXED_NEWSTYLE, NBD_MAGIC, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, ReplyForm, can, info, option,
     reply,
 };
-use crate::{Ended, Result, Stream};
 
 /// The longest data of an option: a name, and queries.
 const OPTION_BYTES_MAX: u32 = 64 << 10;

@@ -10,28 +10,25 @@
 //! Memory: what requests in flight carry, which permits bound ([`Limits`]). Futures may be dropped: changes
 //! that have begun come to their end in the engine, nobody is told.
 
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use cenote_disk::stream::{PIECES, payload, write_pieces};
+use cenote_disk::{Ended, Errno, Failure, Limits, Permits, Result, Stream};
 use cenote_runtime::Runtime;
 use futures::FutureExt;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use crate::export::{BASE_ALLOCATION, Errno, Export, Extent, Failure};
+use crate::export::{BASE_ALLOCATION, Export, Extent};
 use crate::handshake::Chosen;
-use crate::limits::{Limits, Permits};
 use crate::wire::{Command, Replies, ReplyForm, Request, flag, invalid};
-use crate::{Ended, Result, Stream};
 
 /// The largest payload of one request, as clients expect it.
 pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 /// Extents in one reply.
 const EXTENTS_MAX: usize = 4 << 10;
-/// Pieces sent with one call.
-const PIECES: usize = 64;
 /// Prefetched at once.
 const PREFETCH_BYTES: u64 = 1 << 20;
 
@@ -126,23 +123,6 @@ async fn receive(
     }
 }
 
-/// The next bytes: what is in the buffer already, then the rest straight to where it stays.
-async fn payload(reader: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut, len: usize) -> Result<Bytes> {
-    if len <= buffer.len() {
-        return Ok(buffer.split_to(len).freeze());
-    }
-    let mut whole = BytesMut::with_capacity(len);
-    whole.extend_from_slice(buffer);
-    buffer.clear();
-    let mut rest = reader.take((len - whole.len()) as u64);
-    while whole.len() < len {
-        if rest.read_buf(&mut whole).await? == 0 {
-            return Err(Ended::Protocol("a payload is cut short"));
-        }
-    }
-    Ok(whole.freeze())
-}
-
 async fn send(
     mut writer: WriteHalf<Box<dyn Stream>>,
     mut waiting: mpsc::UnboundedReceiver<Waiting>,
@@ -158,26 +138,6 @@ async fn send(
     }
     writer.shutdown().await.ok();
     Ok(())
-}
-
-async fn write_pieces(writer: &mut (impl AsyncWrite + Unpin), pieces: &mut [Bytes]) -> Result<()> {
-    let mut first = 0;
-    while first < pieces.len() {
-        let slices: Vec<IoSlice<'_>> =
-            pieces[first..].iter().take(PIECES).map(|piece| IoSlice::new(piece)).collect();
-        let mut written = writer.write_vectored(&slices).await?;
-        if written == 0 && slices.iter().any(|slice| !slice.is_empty()) {
-            return Err(Ended::Io(std::io::ErrorKind::WriteZero.into()));
-        }
-        while first < pieces.len() && written >= pieces[first].len() {
-            written -= pieces[first].len();
-            first += 1;
-        }
-        if written > 0 {
-            pieces[first].advance(written);
-        }
-    }
-    Ok(writer.flush().await?)
 }
 
 impl Session {

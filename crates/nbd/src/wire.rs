@@ -10,8 +10,9 @@
 //! ```
 
 use bytes::{BufMut, Bytes, BytesMut};
+use cenote_disk::{Errno, Failure};
 
-use crate::export::{Errno, Extent, Failure};
+use crate::export::Extent;
 
 /// `NBDMAGIC`
 pub const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
 use cenote_nbd::handshake::Outcome;
 use cenote_nbd::wire::{Command, can, flag, info, option, reply};
-use cenote_nbd::{
-    Ended, Errno, Export, Exports, Extent, Failure, Handshake, Limits, Listed, Offer, transmit,
-};
+use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer, transmit};
 use cenote_runtime::{Runtime, SimConfig};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -22,15 +21,15 @@ const CHANGED: &str = "test:changed";
 
 /// A disk in memory whose zero blocks are holes.
 #[derive(Default)]
-struct Disk {
+struct Ram {
     content: Mutex<Vec<u8>>,
     flushes: Mutex<usize>,
     is_read_only: bool,
 }
 
-impl Disk {
-    fn new(is_read_only: bool) -> Arc<Disk> {
-        Arc::new(Disk { content: Mutex::new(vec![0; DISK_BYTES]), is_read_only, ..Disk::default() })
+impl Ram {
+    fn new(is_read_only: bool) -> Arc<Ram> {
+        Arc::new(Ram { content: Mutex::new(vec![0; DISK_BYTES]), is_read_only, ..Ram::default() })
     }
 }
 
@@ -38,7 +37,7 @@ fn span(range: &Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-impl Export for Disk {
+impl Disk for Ram {
     fn size_bytes(&self) -> u64 {
         DISK_BYTES as u64
     }
@@ -47,9 +46,6 @@ impl Export for Disk {
     }
     fn is_read_only(&self) -> bool {
         self.is_read_only
-    }
-    fn description(&self) -> String {
-        "a disk in memory".into()
     }
     fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, Failure>> {
         let read = async move {
@@ -78,6 +74,15 @@ impl Export for Disk {
     }
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
         self.read(range).map(|done| done.map(drop)).boxed()
+    }
+    fn extent(&self, _: Range<u64>) -> BoxFuture<'_, Result<(bool, u64), Failure>> {
+        unreachable!("NBD asks for extents in a context")
+    }
+}
+
+impl Export for Ram {
+    fn description(&self) -> String {
+        "a disk in memory".into()
     }
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
         let found = if query == CHANGED { vec![CHANGED.to_owned()] } else { Vec::new() };
@@ -111,11 +116,11 @@ impl Export for Disk {
     }
 }
 
-struct Disks(Vec<(&'static str, Arc<Disk>)>);
+struct Disks(Vec<(&'static str, Arc<Ram>)>);
 
 impl Exports for Disks {
     fn list(&self) -> BoxFuture<'_, Vec<Listed>> {
-        let listed = |(name, _): &(&str, Arc<Disk>)| Listed {
+        let listed = |(name, _): &(&str, Arc<Ram>)| Listed {
             name: (*name).into(),
             description: "a disk in memory".into(),
         };
@@ -244,16 +249,16 @@ fn contexts_of(name: &str, queries: &[&str]) -> Vec<u8> {
 
 /// Runs a client against a server with two disks, `rw` and `ro`; answers how the server ended.
 fn session<F: Future<Output = ()>>(
-    rw: &Arc<Disk>,
+    rw: &Arc<Ram>,
     offer: Offer,
     client: impl FnOnce(DuplexStream) -> F,
 ) -> Result<(), Ended> {
     let (here, there) = tokio::io::duplex(64 << 10);
-    let disks = Disks(vec![("rw", rw.clone()), ("ro", Disk::new(true))]);
+    let disks = Disks(vec![("rw", rw.clone()), ("ro", Ram::new(true))]);
     let (ended, _) = Runtime::simulate(SimConfig::default(), |runtime| async move {
         let limits = Limits::new(64 << 20);
         let server = async {
-            let mut stream: Box<dyn cenote_nbd::Stream> = Box::new(there);
+            let mut stream: Box<dyn cenote_disk::Stream> = Box::new(there);
             match Handshake::new(&mut *stream, &disks, offer).run(&runtime, &limits).await? {
                 Outcome::Chosen(chosen) => transmit(stream, chosen, &runtime, &limits).await,
                 Outcome::StartTls | Outcome::Left => Ok(()),
@@ -266,7 +271,7 @@ fn session<F: Future<Output = ()>>(
 
 #[test]
 fn exports_are_listed_described_and_refused() {
-    let ended = session(&Disk::new(false), Offer::Plain, async |stream| {
+    let ended = session(&Ram::new(false), Offer::Plain, async |stream| {
         let mut client = Client::greeted(stream).await;
         let listed = client.option(option::LIST, b"").await;
         assert_eq!(listed.len(), 3);
@@ -289,7 +294,7 @@ fn exports_are_listed_described_and_refused() {
 
 #[test]
 fn what_is_written_is_read_by_simple_replies() {
-    let disk = Disk::new(false);
+    let disk = Ram::new(false);
     let ended = session(&disk, Offer::Plain, async |stream| {
         let mut client = Client::greeted(stream).await;
         assert_eq!(client.go("rw").await.last().unwrap().0, reply::ACK);
@@ -319,7 +324,7 @@ fn what_is_written_is_read_by_simple_replies() {
 
 #[test]
 fn holes_and_errors_come_in_chunks() {
-    let disk = Disk::new(false);
+    let disk = Ram::new(false);
     for is_extended in [false, true] {
         disk.content.lock().unwrap().fill(0);
         disk.content.lock().unwrap()[8192..12288].fill(0xab);
@@ -385,7 +390,7 @@ impl Client {
 
 #[test]
 fn a_read_only_export_is_not_changed() {
-    let ended = session(&Disk::new(false), Offer::Plain, async |stream| {
+    let ended = session(&Ram::new(false), Offer::Plain, async |stream| {
         let mut client = Client::greeted(stream).await;
         client.go("ro").await;
         for (cookie, (command, data)) in [(1, &b"abc"[..]), (4, b""), (6, b"")].into_iter().enumerate() {
@@ -400,7 +405,7 @@ fn a_read_only_export_is_not_changed() {
 
 #[test]
 fn without_tls_nothing_is_told_if_it_must_be() {
-    let ended = session(&Disk::new(false), Offer::OnlyTls, async |stream| {
+    let ended = session(&Ram::new(false), Offer::OnlyTls, async |stream| {
         let mut client = Client::greeted(stream).await;
         for option in [option::LIST, option::STRUCTURED_REPLY] {
             assert_eq!(client.option(option, b"").await[0].0, reply::ERR_TLS_REQD);
@@ -409,7 +414,7 @@ fn without_tls_nothing_is_told_if_it_must_be() {
         assert_eq!(client.option(option::STARTTLS, b"").await[0].0, reply::ACK);
     });
     assert!(ended.is_ok(), "{ended:?}");
-    let ended = session(&Disk::new(false), Offer::OnlyTls, async |stream| {
+    let ended = session(&Ram::new(false), Offer::OnlyTls, async |stream| {
         let mut client = Client::greeted(stream).await;
         client.stream.write_all(&option_message(option::EXPORT_NAME, b"rw")).await.unwrap();
         assert_eq!(client.stream.read(&mut [0; 8]).await.unwrap(), 0, "the connection ends");
@@ -420,7 +425,7 @@ fn without_tls_nothing_is_told_if_it_must_be() {
 #[test]
 fn who_stalls_or_says_nonsense_is_disconnected() {
     let greeting = |bytes: &'static [u8]| {
-        session(&Disk::new(false), Offer::Plain, async move |mut stream| {
+        session(&Ram::new(false), Offer::Plain, async move |mut stream| {
             stream.write_all(bytes).await.unwrap();
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await.unwrap();
@@ -433,7 +438,7 @@ fn who_stalls_or_says_nonsense_is_disconnected() {
         (&b"\x25\x60\x95\x13\0\0\0\x01aaaaaaaa\0\0\0\0\0\0\0\0\xff\xff\xff\xff"[..], "payload"),
         (b"\x25\x60\x95\x14\0\0\0\x01aaaaaaaa\0\0\0\0\0\0\0\0\0\0\0\0", "magic"),
     ] {
-        let ended = session(&Disk::new(false), Offer::Plain, async |stream| {
+        let ended = session(&Ram::new(false), Offer::Plain, async |stream| {
             let mut client = Client::greeted(stream).await;
             client.go("rw").await;
             client.stream.write_all(request).await.unwrap();
@@ -445,7 +450,7 @@ fn who_stalls_or_says_nonsense_is_disconnected() {
 
 #[test]
 fn a_client_that_does_not_read_is_let_go() {
-    let ended = session(&Disk::new(false), Offer::Plain, async |stream| {
+    let ended = session(&Ram::new(false), Offer::Plain, async |stream| {
         let mut client = Client::greeted(stream).await;
         client.go("rw").await;
         for cookie in 0..200 {

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   kernel --FUSE--> files (Vfs over one dataset, its snapshots below .zfs) --> FsWriter --> Engine
-//!   hosts  --NBD---> volumes (a disk over one dataset) --> VolumeWriter --> Engine
+//!   hosts  --NBD, iSCSI--> volumes (a disk over one dataset) --> VolumeWriter --> Engine
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
 //! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
-//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`listen`], [`tls`].
+//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
+mod disk;
 pub mod events;
 pub mod files;
+pub mod iscsi;
 pub mod kstat;
 pub mod listen;
 pub mod memory;

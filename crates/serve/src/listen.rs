@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_nbd::Stream;
+use cenote_disk::Stream;
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
@@ -102,8 +102,18 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// What is done with a connection: the stream, and who is at its other end.
-pub type Serve = dyn Fn(Box<dyn Stream>, String) -> BoxFuture<'static, ()> + Send + Sync;
+/// A client that has come in.
+pub struct Visitor {
+    /// What it talks through.
+    pub stream: Box<dyn Stream>,
+    /// Who and where it is, for people.
+    pub who: String,
+    /// Where it came in.
+    pub here: Place,
+}
+
+/// What is done with a client.
+pub type Serve = dyn Fn(Visitor) -> BoxFuture<'static, ()> + Send + Sync;
 
 impl Door {
     /// Opens a door. What a dead process left of a socket is taken away.
@@ -134,7 +144,7 @@ impl Door {
     /// Lets clients in until this is dropped; those who are in stay.
     pub async fn let_in(self, runtime: Runtime, connections: Arc<Semaphore>, serve: Arc<Serve>) {
         loop {
-            let (stream, who) = match self.accept().await {
+            let visitor = match self.accept().await {
                 Ok(come) => come,
                 Err(_) => {
                     runtime.sleep(BREATHER).await;
@@ -143,7 +153,7 @@ impl Door {
             };
             // Beyond the most, the door is shut in the client's face.
             let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-            let serving = serve(stream, who);
+            let serving = serve(visitor);
             runtime
                 .spawn(async move {
                     serving.await;
@@ -153,7 +163,7 @@ impl Door {
         }
     }
 
-    async fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+    async fn accept(&self) -> io::Result<Visitor> {
         match &self.listener {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
@@ -162,13 +172,14 @@ impl Door {
                 set_socket_keepalive(&stream, true)?;
                 set_tcp_keepidle(&stream, KEEPALIVE)?;
                 set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
-                Ok((Box::new(stream), address.to_string()))
+                let here = Place::Tcp(stream.local_addr()?);
+                Ok(Visitor { stream: Box::new(stream), who: address.to_string(), here })
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
                 let who = process.map_or_else(|| "a local process".into(), |pid| format!("process {pid}"));
-                Ok((Box::new(stream), who))
+                Ok(Visitor { stream: Box::new(stream), who, here: self.place.clone() })
             }
         }
     }

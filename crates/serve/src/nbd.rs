@@ -13,11 +13,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use cenote_disk::{Ended, Errno, Failure, Limits, Stream};
 use cenote_format::units::Txg;
-use cenote_fs::{FsError, Refusal};
+use cenote_fs::FsError;
 use cenote_nbd::export::BASE_ALLOCATION;
-use cenote_nbd::{Ended, Errno, Export, Exports, Extent, Failure, Handshake, Limits, Listed, Offer, Stream};
+use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer};
 use cenote_nbd::{handshake, transmit};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
@@ -25,9 +25,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::cancel::Cancel;
+use crate::disk::{failure, refused};
 use crate::pools::Pools;
 use crate::tls::Tls;
-use crate::volumes::{ServedVolume, Unserved, list};
+use crate::volumes::{ServedVolume, list};
 
 /// What asks for changes since a snapshot.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
@@ -111,7 +112,7 @@ impl Exports for Served {
             };
             let volume = ServedVolume::open(&self.pools, name, &self.who, &self.cancel).await;
             let volume = volume.map_err(|error| refused(&error))?;
-            Ok(Arc::new(NbdVolume(volume)) as Arc<dyn Export>)
+            Ok(Arc::new(volume) as Arc<dyn Export>)
         };
         opened.boxed()
     }
@@ -128,54 +129,15 @@ impl Served {
     }
 }
 
-struct NbdVolume(ServedVolume);
-
-impl Export for NbdVolume {
-    fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
-    }
-
-    fn block_bytes(&self) -> u32 {
-        self.0.block_bytes().try_into().unwrap_or(u32::MAX)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.0.is_read_only()
-    }
-
+impl Export for ServedVolume {
     fn description(&self) -> String {
-        format!("{} of a Cenote pool", self.0.name())
-    }
-
-    fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, Failure>> {
-        self.0.read(range).map(|done| done.map_err(|error| failure(&error))).boxed()
-    }
-
-    fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), Failure>> {
-        self.0.write(offset, data).map(|done| done.map_err(|error| failure(&error))).boxed()
-    }
-
-    fn zero(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.0.zero(range).map(|done| done.map_err(|error| failure(&error))).boxed()
-    }
-
-    fn trim(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.0.discard(range).map(|done| done.map_err(|error| failure(&error))).boxed()
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Failure>> {
-        self.0.flush().map(|done| done.map_err(|error| failure(&error))).boxed()
-    }
-
-    fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        // What is read stays in the cache.
-        self.0.read(range).map(|done| done.map(drop).map_err(|error| failure(&error))).boxed()
+        format!("{} of a Cenote pool", self.name())
     }
 
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
         let known = async move {
             let Some(snapshot) = query.strip_prefix(CHANGED_SINCE) else { return Vec::new() };
-            match self.0.snapshot_txg(snapshot).await {
+            match self.snapshot_txg(snapshot).await {
                 Ok(Some(_)) => vec![query.to_owned()],
                 _ => Vec::new(),
             }
@@ -195,11 +157,11 @@ impl Export for NbdVolume {
             while at < range.end && found.len() < most {
                 let (flags, end) = match since {
                     None => {
-                        let (is_data, end) = self.0.extent(at..range.end).await?;
+                        let (is_data, end) = self.extent(at..range.end).await?;
                         (if is_data { 0 } else { Extent::HOLE | Extent::ZERO }, end)
                     }
                     Some(txg) => {
-                        let (has_changed, end) = self.0.changed_since(txg, at..range.end).await?;
+                        let (has_changed, end) = self.changed_since(txg, at..range.end).await?;
                         (has_changed.into(), end)
                     }
                 };
@@ -212,33 +174,14 @@ impl Export for NbdVolume {
     }
 }
 
-impl NbdVolume {
+impl ServedVolume {
     /// The txg that a context asks about; none: it asks where data is.
     async fn since(&self, context: &str) -> Result<Option<Txg>, FsError> {
         let Some(snapshot) = context.strip_prefix(CHANGED_SINCE) else {
             debug_assert_eq!(context, BASE_ALLOCATION);
             return Ok(None);
         };
-        let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.0.name()).into() };
-        Ok(Some(self.0.snapshot_txg(snapshot).await?.ok_or_else(gone)?))
+        let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.name()).into() };
+        Ok(Some(self.snapshot_txg(snapshot).await?.ok_or_else(gone)?))
     }
-}
-
-fn refused(error: &Unserved) -> Failure {
-    let errno = match error {
-        Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,
-        Unserved::Unknown { .. } | Unserved::Kind { .. } => Errno::Invalid,
-        _ => Errno::Io,
-    };
-    Failure::new(errno, error.to_string())
-}
-
-fn failure(error: &FsError) -> Failure {
-    let errno = match error {
-        FsError::Dataset(DatasetError::NoSpace { .. } | DatasetError::OverQuota { .. }) => Errno::NoSpace,
-        FsError::Dataset(DatasetError::Stopped { .. }) => Errno::Shutdown,
-        error if error.refusal() == Some(Refusal::NoSpace) => Errno::NoSpace,
-        _ => Errno::Io,
-    };
-    Failure::new(errno, error.to_string())
 }

@@ -23,7 +23,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, KeyStatus};
 use cenote_engine::{Engine, Need};
 use cenote_format::objset::ObjsetType;
-use cenote_format::units::Txg;
+use cenote_format::units::{Guid, Txg};
 use cenote_fs::{FsError, Volume, VolumeWriter};
 use cenote_object::DatasetError;
 use parking_lot::Mutex;
@@ -127,6 +127,7 @@ impl Clients {
 pub struct ServedVolume {
     kind: Kind,
     name: String,
+    guid: Guid,
     // Last, so that all else is given back when the client is struck off.
     noted: Noted,
 }
@@ -171,12 +172,22 @@ impl ServedVolume {
         } else {
             Kind::Head(pool.engine.clone(), VolumeWriter::shared(&pool.engine, name).await?)
         };
-        Ok(ServedVolume { kind, name: name.into(), noted })
+        Ok(ServedVolume { kind, name: name.into(), guid: dataset.guid(), noted })
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The GUIDs of its pool and of itself, which stay whatever both are called.
+    pub fn guids(&self) -> (Guid, Guid) {
+        (self.noted.pool.engine.pool().guid(), self.guid)
+    }
+
+    /// Where its properties can be changed, if it can be.
+    pub(crate) fn changeable(&self) -> Option<(&Engine, &str)> {
+        self.writer().ok().map(|(engine, _)| (engine, self.name()))
     }
 
     /// Its size now, in bytes.

@@ -12,6 +12,7 @@
 //! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
 //! replays their logs; stale mounts are taken away when their mount points are used again.
 
+mod accounts;
 mod agent;
 mod api;
 mod config;
@@ -110,7 +111,13 @@ pub struct Serve {
     /// certificates, too
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
-    /// Serve other machines without TLS
+    /// Serve volumes by iSCSI at HOST:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub iscsi: Vec<String>,
+    /// File with names and secrets (CHAP) of those who may log in by iSCSI
+    #[arg(long, value_name = "FILE")]
+    pub iscsi_accounts: Option<PathBuf>,
+    /// Serve other machines without TLS (NBD), or without accounts (iSCSI)
     #[arg(long)]
     pub insecure: bool,
     /// How messages are written [default: text]

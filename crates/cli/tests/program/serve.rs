@@ -15,6 +15,7 @@ mod growth;
 mod halves;
 mod http;
 mod inject;
+mod iscsi;
 mod keys;
 mod leaves;
 mod nbd;

@@ -33,6 +33,8 @@ pub struct Config {
     pub kstat: Option<PathBuf>,
     pub agent: Option<PathBuf>,
     pub tls: Option<PathBuf>,
+    pub iscsi: Option<Vec<String>>,
+    pub iscsi_accounts: Option<PathBuf>,
     pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
@@ -78,6 +80,10 @@ impl Config {
         serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
         serve.tls = serve.tls.take().or(self.tls);
+        serve.iscsi_accounts = serve.iscsi_accounts.take().or(self.iscsi_accounts);
+        if serve.iscsi.is_empty() {
+            serve.iscsi = self.iscsi.unwrap_or_default();
+        }
         serve.insecure |= self.insecure.unwrap_or(false);
         if serve.nbd.is_empty() {
             serve.nbd = self.nbd.unwrap_or_default();
@@ -136,6 +142,8 @@ mod tests {
             kstat: Some(_),
             agent: Some(_),
             tls: Some(_),
+            iscsi: Some(_),
+            iscsi_accounts: Some(_),
             insecure: Some(_),
             log_format: Some(_),
             cache: Some(_),

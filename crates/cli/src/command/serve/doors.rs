@@ -1,4 +1,4 @@
-//! The network protocols that the daemon serves: NBD for volumes, HTTP for the page, the API and metrics.
+//! The network protocols of the daemon: NBD and iSCSI for volumes, HTTP for the page, the API and metrics.
 //!
 //! Idea: doors are opened before any pool, so that a wrong address is known at once, and let clients in when
 //! the pools are open.
@@ -6,33 +6,40 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cenote_disk::{Ended, Limits};
 use cenote_http::server::Client;
 use cenote_http::{HttpServer, Tokens};
-use cenote_nbd::Limits;
+use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
-use cenote_serve::listen::{self, CONNECTIONS_MAX, Door, Place, SocketFile};
+use cenote_serve::iscsi::IscsiServer;
+use cenote_serve::listen::{CONNECTIONS_MAX, Door, Place, Serve as Serving, SocketFile, Visitor};
 use cenote_serve::nbd::NbdServer;
 use cenote_serve::pools::Pools;
 use cenote_serve::tls::Tls;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::{Serve, api};
+use super::{Serve, accounts, api};
 use crate::daemon::Commands;
 use crate::message::say;
 use crate::outcome::CliError;
 
 /// The port that NBD has by default.
 const NBD_PORT: u16 = 10809;
+/// The port that iSCSI has by default.
+const ISCSI_PORT: u16 = 3260;
 /// The port that HTTP has by default.
 const HTTP_PORT: u16 = 8123;
-/// What requests of all NBD clients hold in memory at most.
-const NBD_MEMORY_BYTES: u64 = 256 << 20;
+/// What requests of all clients of a protocol hold in memory at most.
+const MEMORY_BYTES: u64 = 256 << 20;
 
 /// Doors that are open, and wait for the pools.
 pub struct Doors {
     nbd: Vec<Door>,
-    nbd_tls: Option<Tls>,
+    tls: Option<Tls>,
+    iscsi: Vec<Door>,
+    accounts: Accounts,
     http: Vec<Door>,
     http_tls: Option<Tls>,
     tokens: Tokens,
@@ -41,104 +48,145 @@ pub struct Doors {
 /// Opens the doors that were asked for. `socket`: the daemon's own.
 pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doors, CliError> {
     let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
-    let tls = || serve.tls.as_ref().map(load).transpose();
-    let (nbd_tls, http_tls) = (tls()?, tls()?);
-    let nbd = open_all(serve, "--nbd", &serve.nbd, NBD_PORT, "read and write all volumes").await?;
-    let http = open_all(serve, "--http", &serve.http, HTTP_PORT, "see tokens on their way").await?;
-    let tokens = match &serve.http_tokens {
-        Some(path) => Tokens::read(path)
-            .map_err(|why| CliError::Usage(format!("--http-tokens {}: {why}", path.display())))?,
-        None if http.iter().any(|door| matches!(door.place, Place::Tcp(_))) => {
-            let path = socket.with_file_name("http-token");
-            let mut secret = [0; 32];
-            runtime.fill_secret(&mut secret);
-            let made = Tokens::make(&path, secret).map_err(CliError::io(path.display().to_string()))?;
-            say!("the token for HTTP is in {}", path.display());
-            made
+    // Each protocol has its own: a certificate that is renewed is read again at the next start.
+    let tls = serve.tls.as_ref().map(load).transpose()?;
+    let http_tls = serve.tls.as_ref().map(load).transpose()?;
+    let accounts = serve.iscsi_accounts.as_deref().map(accounts::read).transpose()?.unwrap_or_default();
+    let mut nbd = Vec::new();
+    for typed in &serve.nbd {
+        let is_safe = tls.is_some() || serve.insecure;
+        nbd.push(open_one("--nbd", typed, NBD_PORT, is_safe, (VOLUMES, CERTIFICATES)).await?);
+    }
+    let mut http = Vec::new();
+    for typed in &serve.http {
+        let is_safe = tls.is_some() || serve.insecure;
+        http.push(
+            open_one("--http", typed, HTTP_PORT, is_safe, ("see tokens on their way", CERTIFICATES)).await?,
+        );
+    }
+    let tokens = tokens(serve, runtime, socket, &http)?;
+    let mut iscsi = Vec::new();
+    for typed in &serve.iscsi {
+        if typed.starts_with("unix:") {
+            return Err(CliError::Usage(format!("--iscsi {typed}: iSCSI is spoken over TCP only")));
         }
-        None => Tokens::default(),
-    };
-    Ok(Doors { nbd, nbd_tls, http, http_tls, tokens })
+        let is_safe = !accounts.initiators.is_empty() || serve.insecure;
+        let instead = "--iscsi-accounts FILE with names and secrets";
+        iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
+    }
+    Ok(Doors { nbd, tls, iscsi, accounts, http, http_tls, tokens })
 }
 
-/// Opens the doors of one protocol. `danger`: what others could do there.
-async fn open_all(
-    serve: &Serve,
-    option: &str,
-    typed: &[String],
-    port: u16,
-    danger: &str,
-) -> Result<Vec<Door>, CliError> {
-    let mut doors = Vec::new();
-    for typed in typed {
-        let place = Place::parse(typed, port).map_err(|why| CliError::Usage(format!("{option}: {why}")))?;
-        if !place.is_local() && serve.tls.is_none() && !serve.insecure {
-            return Err(CliError::Usage(format!(
-                "{option} {place} lets other machines {danger}: give --tls DIR with certificates, or \
-                 --insecure if the network is trusted"
-            )));
-        }
-        let door = Door::open(&place).await;
-        doors.push(door.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))?);
+/// What others could do at an open door.
+const VOLUMES: &str = "read and write all volumes";
+/// What makes it safe.
+const CERTIFICATES: &str = "--tls DIR with certificates";
+
+/// The tokens that HTTP clients show: those of a file, or one made now.
+fn tokens(serve: &Serve, runtime: &Runtime, socket: &Path, http: &[Door]) -> Result<Tokens, CliError> {
+    if let Some(path) = &serve.http_tokens {
+        let read = Tokens::read(path);
+        return read.map_err(|why| CliError::Usage(format!("--http-tokens {}: {why}", path.display())));
     }
-    Ok(doors)
+    if http.iter().all(|door| matches!(door.place, Place::Unix(_))) {
+        return Ok(Tokens::default());
+    }
+    let path = socket.with_file_name("http-token");
+    let mut secret = [0; 32];
+    runtime.fill_secret(&mut secret);
+    let made = Tokens::make(&path, secret).map_err(CliError::io(path.display().to_string()))?;
+    say!("the token for HTTP is in {}", path.display());
+    Ok(made)
+}
+
+async fn open_one(
+    option: &str,
+    typed: &str,
+    port: u16,
+    is_safe: bool,
+    (danger, wanted): (&str, &str),
+) -> Result<Door, CliError> {
+    let place = Place::parse(typed, port).map_err(|why| CliError::Usage(format!("{option}: {why}")))?;
+    if !place.is_local() && !is_safe {
+        return Err(CliError::Usage(format!(
+            "{option} {place} lets other machines {danger}: give {wanted}, or --insecure if the network is trusted"
+        )));
+    }
+    Door::open(&place).await.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))
 }
 
 /// What keeps doors open; dropped, they are shut.
 pub type Open = Vec<(AbortOnDrop<()>, SocketFile)>;
 
+/// A protocol: serves a client.
+type Serves = dyn Fn(Runtime, Visitor) -> BoxFuture<'static, Result<(), Ended>> + Send + Sync;
+
 impl Doors {
     /// Lets clients in until what this returns is dropped.
     pub fn let_in(self, runtime: &Runtime, pools: &Arc<Pools>, commands: Arc<Commands>) -> Open {
-        let limits = Limits::new(NBD_MEMORY_BYTES);
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.nbd_tls });
-        let catalogue = if self.http.is_empty() { Default::default() } else { api::catalogue() };
-        let http = HttpServer::new(commands, pools.clone(), catalogue, self.tokens, self.http_tls);
+        let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
+        let limits = Limits::new(MEMORY_BYTES);
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.tls });
+        let nbd: Arc<Serves> = Arc::new(move |runtime, visitor| {
+            let server = nbd.clone();
+            async move { server.serve(&runtime, visitor.stream, &visitor.who).await }.boxed()
+        });
+        let (limits, accounts) = (Limits::new(MEMORY_BYTES), self.accounts);
+        let luns = Luns::default();
+        let iscsi = Arc::new(IscsiServer { pools: pools.clone(), limits, accounts, places, luns });
+        let iscsi: Arc<Serves> = Arc::new(move |runtime, visitor| {
+            let server = iscsi.clone();
+            async move { server.serve(&runtime, visitor).await }.boxed()
+        });
+        let mut open = let_in(("NBD", "volumes"), self.nbd, runtime, &nbd);
+        open.extend(let_in(("iSCSI", "volumes"), self.iscsi, runtime, &iscsi));
+        if self.http.is_empty() {
+            return open;
+        }
+        let http = HttpServer::new(commands, pools.clone(), api::catalogue(), self.tokens, self.http_tls);
         let http = Arc::new(http);
-        let mut open = Vec::new();
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        for door in self.nbd {
-            say!("volumes are at {} by NBD", door.place);
-            let (server, serving) = (nbd.clone(), runtime.clone());
-            open.push(let_in(runtime, door, &connections, move |stream, who| {
-                let (server, runtime) = (server.clone(), serving.clone());
+        // Only root and the daemon's user can open a socket in the file system.
+        let (owner, anybody) = self.http.into_iter().partition(|door| matches!(door.place, Place::Unix(_)));
+        for (doors, client) in [(owner, Client::Owner), (anybody, Client::Anybody)] {
+            let server = http.clone();
+            let serves: Arc<Serves> = Arc::new(move |runtime, visitor| {
+                let server = server.clone();
                 async move {
-                    if let Err(error) = server.serve(&runtime, stream, &who).await {
-                        say!("NBD {who}: {error}");
-                    }
+                    // Browsers break connections off all the time: not worth a word.
+                    server.serve(&runtime, visitor.stream, client).await.ok();
+                    Ok(())
                 }
                 .boxed()
-            }));
-        }
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        for door in self.http {
-            let client = match &door.place {
-                Place::Unix(_) => Client::Owner,
-                Place::Tcp(_) => Client::Anybody,
-            };
-            say!("the page, the API and metrics are at {} by HTTP", door.place);
-            let (server, serving) = (http.clone(), runtime.clone());
-            open.push(let_in(runtime, door, &connections, move |stream, _| {
-                let (server, runtime) = (server.clone(), serving.clone());
-                // Browsers break connections off all the time: not worth a word.
-                async move { _ = server.serve(&runtime, stream, client).await }.boxed()
-            }));
+            });
+            open.extend(let_in(("HTTP", "the page, the API and metrics"), doors, runtime, &serves));
         }
         open
     }
 }
 
 fn let_in(
+    (protocol, what): (&'static str, &str),
+    doors: Vec<Door>,
     runtime: &Runtime,
-    door: Door,
-    connections: &Arc<Semaphore>,
-    serve: impl Fn(Box<dyn cenote_nbd::Stream>, String) -> futures::future::BoxFuture<'static, ()>
-    + Send
-    + Sync
-    + 'static,
-) -> (AbortOnDrop<()>, SocketFile) {
-    let serve: Arc<listen::Serve> = Arc::new(serve);
-    let socket = door.socket_file();
-    let letting_in = door.let_in(runtime.clone(), connections.clone(), serve);
-    (runtime.spawn(letting_in).abort_on_drop(), socket)
+    serves: &Arc<Serves>,
+) -> Open {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let let_in = |door: Door| {
+        say!("{what} are at {} by {protocol}", door.place);
+        let (serves, serving) = (serves.clone(), runtime.clone());
+        let serve: Arc<Serving> = Arc::new(move |visitor: Visitor| {
+            let who = visitor.who.clone();
+            let served = serves(serving.clone(), visitor);
+            async move {
+                if let Err(error) = served.await {
+                    say!("{protocol} {who}: {error}");
+                }
+            }
+            .boxed()
+        });
+        let socket = door.socket_file();
+        let letting_in = door.let_in(runtime.clone(), connections.clone(), serve);
+        (runtime.spawn(letting_in).abort_on_drop(), socket)
+    };
+    doors.into_iter().map(let_in).collect()
 }

@@ -23,7 +23,7 @@ pub struct Limits {
 
 /// What a request holds until it is answered.
 #[derive(Debug)]
-pub(crate) struct Permits {
+pub struct Permits {
     _connection: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
@@ -37,15 +37,23 @@ impl Limits {
     }
 
     /// The share of one connection.
-    pub(crate) fn connection() -> Arc<Semaphore> {
+    pub fn connection() -> Arc<Semaphore> {
         Arc::new(Semaphore::new((CONNECTION_BYTES / UNIT_BYTES) as usize))
     }
 
     /// Waits until a request that carries so many bytes may be taken.
-    pub(crate) async fn take(&self, connection: &Arc<Semaphore>, bytes: u32) -> Option<Permits> {
+    pub async fn take(&self, connection: &Arc<Semaphore>, bytes: u32) -> Option<Permits> {
         let units = u64::from(bytes).div_ceil(UNIT_BYTES).max(1) as u32;
         let _connection = connection.clone().acquire_many_owned(units).await.ok()?;
         let _all = self.memory.clone().acquire_many_owned(units).await.ok()?;
+        Some(Permits { _connection, _all })
+    }
+
+    /// The same at once, or not at all.
+    pub fn try_take(&self, connection: &Arc<Semaphore>, bytes: u32) -> Option<Permits> {
+        let units = u64::from(bytes).div_ceil(UNIT_BYTES).max(1) as u32;
+        let _connection = connection.clone().try_acquire_many_owned(units).ok()?;
+        let _all = self.memory.clone().try_acquire_many_owned(units).ok()?;
         Some(Permits { _connection, _all })
     }
 }

@@ -1,0 +1,86 @@
+//! Who may log in by iSCSI: a file of names and secrets, which nobody else may read.
+//!
+//! ```text
+//!   [[initiator]]           hosts that may log in
+//!   user = "host1"
+//!   secret = "..."          12 characters at least
+//!   [target]                who the server says it is, to hosts that ask (mutual CHAP)
+//!   user = "storage"
+//!   secret = "..."          another one
+//! ```
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use cenote_iscsi::{Account, Accounts};
+use serde::Deserialize;
+
+use crate::outcome::CliError;
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+/// The shortest secret, as RFC 7143 wants it where nothing else protects the login.
+const SECRET_BYTES_MIN: usize = 12;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    initiator: Vec<Entry>,
+    target: Option<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    user: String,
+    secret: String,
+}
+
+/// Reads a file.
+pub fn read(path: &Path) -> Result<Accounts, CliError> {
+    let wrong = |why: &str| CliError::Usage(format!("--iscsi-accounts {}: {why}", path.display()));
+    let found = std::fs::metadata(path).map_err(CliError::io(path.display().to_string()))?;
+    if found.permissions().mode() & 0o077 != 0 {
+        return Err(wrong("others may read it: `chmod 600` it first"));
+    }
+    if found.len() > MAX_BYTES {
+        return Err(wrong("too large for a file of accounts"));
+    }
+    let text = std::fs::read_to_string(path).map_err(CliError::io(path.display().to_string()))?;
+    parse(&text).map_err(|why| wrong(&why))
+}
+
+fn parse(text: &str) -> Result<Accounts, String> {
+    // The library's message would show the line, which may have a secret.
+    let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    let account = |entry: Entry| match entry.secret.len() {
+        SECRET_BYTES_MIN.. => Ok(Account { user: entry.user, secret: entry.secret }),
+        _ => Err(format!("the secret of '{}' has fewer than {SECRET_BYTES_MIN} characters", entry.user)),
+    };
+    let initiators: Vec<Account> = file.initiator.into_iter().map(account).collect::<Result<_, _>>()?;
+    let target = file.target.map(account).transpose()?;
+    if initiators.is_empty() {
+        return Err("no initiator may log in: it has no [[initiator]]".into());
+    }
+    if target.iter().any(|target| initiators.iter().any(|it| it.secret == target.secret)) {
+        return Err("the target's secret is that of an initiator, too".into());
+    }
+    Ok(Accounts { initiators, target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_long_enough_and_differ() {
+        const HOST: &str = "[[initiator]]\nuser = \"a\"\nsecret = \"twelve chars\"\n";
+        assert_eq!(parse(HOST).map(|accounts| accounts.initiators.len()).unwrap(), 1);
+        let wrong = |text: &str| parse(text).map(drop).unwrap_err();
+        assert!(wrong("").contains("no initiator"));
+        assert!(wrong("[[initiator]]\nuser = \"a\"\nsecret = \"short\"").contains("fewer than 12"));
+        assert!(wrong(&format!("{HOST}[target]\nuser = \"b\"\nsecret = \"twelve chars\"")).contains("too"));
+        assert!(!wrong(&format!("{HOST}secrte = \"hidden value\"")).contains("hidden"));
+    }
+}

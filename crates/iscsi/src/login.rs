@@ -1,0 +1,316 @@
+//! Login: who the initiator is, which target it wants, and how both will talk.
+//!
+//! ```text
+//!   stage 0, security: AuthMethod, CHAP --> stage 1, operational: everything else --> stage 3, full feature
+//! ```
+//!
+//! Idea: a request is text, which is answered key by key; the initiator asks for each transition, and gets it
+//! if what the stage is for is done. The target is opened last, so that who has not shown who it is learns
+//! nothing of targets.
+//!
+//! Source: RFC 7143, sections 6.3 and 11.12, 11.13.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cenote_disk::stream::write_pieces;
+use cenote_disk::{Ended, Errno, Result};
+use cenote_runtime::Runtime;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::chap::{self, Algorithm};
+use crate::pdu::{Bhs, CONTINUES, Digests, FINAL, PduReader, at, opcode, put_pdu};
+use crate::target::{Accounts, Targets, Unit};
+use crate::text::{self, Pairs, Params, TEXT_BYTES_MAX};
+
+/// The longest name, as the protocol has it.
+const NAME_BYTES_MAX: usize = 223;
+/// Requests in one login: no honest initiator needs as many.
+const REQUESTS_MAX: usize = 64;
+const SECURITY: u8 = 0;
+const OPERATIONAL: u8 = 1;
+const FULL_FEATURE: u8 = 3;
+
+/// Why a login is refused: class and detail.
+type Status = u16;
+const INITIATOR_ERROR: Status = 0x0200;
+const AUTHENTICATION_FAILURE: Status = 0x0201;
+const AUTHORIZATION_FAILURE: Status = 0x0202;
+const NOT_FOUND: Status = 0x0203;
+const UNSUPPORTED_VERSION: Status = 0x0205;
+const MISSING_PARAMETER: Status = 0x0207;
+const UNSUPPORTED_SESSION_TYPE: Status = 0x0209;
+const NO_SUCH_SESSION: Status = 0x020a;
+const TARGET_ERROR: Status = 0x0300;
+
+/// An initiator port: its name, and the session identifier that it chose.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Initiator {
+    /// iSCSI name.
+    pub name: String,
+    /// ISID.
+    pub isid: [u8; 6],
+}
+
+/// What a session is for.
+pub enum Purpose {
+    /// Finding targets.
+    Discovery,
+    /// Using one.
+    Target(String, Arc<dyn Unit>),
+}
+
+/// A login that has succeeded.
+pub struct LoggedIn {
+    /// Who it is.
+    pub initiator: Initiator,
+    /// What for.
+    pub purpose: Purpose,
+    /// How both will talk.
+    pub params: Params,
+    /// The next command's number.
+    pub exp_cmd_sn: u32,
+    /// The next response's number.
+    pub stat_sn: u32,
+}
+
+/// What CHAP has come to.
+enum Chap {
+    Outside,
+    Chosen,
+    Challenged { algorithm: Algorithm, id: u8, challenge: [u8; chap::CHALLENGE_BYTES] },
+    Done,
+}
+
+struct Login<'a> {
+    runtime: &'a Runtime,
+    targets: &'a dyn Targets,
+    accounts: &'a Accounts,
+    initiator: Option<String>,
+    target: Option<String>,
+    is_discovery: bool,
+    has_begun: bool,
+    params: Params,
+    chap: Chap,
+    tsih: u16,
+}
+
+/// Logs a client in; none if it is refused, or leaves.
+///
+/// # Errors
+/// It does not speak the protocol, or has gone.
+pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    reader: &mut PduReader<R>,
+    writer: &mut W,
+    runtime: &Runtime,
+    targets: &dyn Targets,
+    accounts: &Accounts,
+) -> Result<Option<LoggedIn>> {
+    let mut login = Login {
+        runtime,
+        targets,
+        accounts,
+        initiator: None,
+        target: None,
+        is_discovery: false,
+        has_begun: false,
+        params: Params::default(),
+        chap: Chap::Outside,
+        tsih: (runtime.random_u64() as u16).max(1),
+    };
+    let mut text = BytesMut::new();
+    let mut stat_sn = None;
+    for _ in 0..REQUESTS_MAX {
+        let Some(bhs) = reader.head().await? else { return Ok(None) };
+        if bhs.opcode() != opcode::LOGIN {
+            return Err(Ended::Protocol("it does not log in"));
+        }
+        if text.len() + bhs.data_bytes() > TEXT_BYTES_MAX {
+            return Err(Ended::Protocol("the text of its login is too long"));
+        }
+        reader.data_to(&mut text, bhs.data_bytes()).await?;
+        let number = stat_sn.get_or_insert(bhs.word(at::EXP_CMD_SN));
+        let mut reply = Bhs::new(opcode::LOGIN_RESPONSE, bhs.flags() & 0x0c);
+        reply.0[8..14].copy_from_slice(&bhs.0[8..14]);
+        let mut reply = reply
+            .with(at::ITT, bhs.itt())
+            .with(at::STAT_SN, *number)
+            .with(at::EXP_CMD_SN, bhs.word(at::CMD_SN))
+            .with(at::MAX_CMD_SN, bhs.word(at::CMD_SN));
+        *number = number.wrapping_add(1);
+        if bhs.flags() & CONTINUES != 0 {
+            send(writer, reply, Bytes::new()).await?;
+            continue;
+        }
+        let answered = match text::parse(&text) {
+            Some(pairs) => login.answer(&bhs, &pairs).await,
+            None => Err(INITIATOR_ERROR),
+        };
+        text.clear();
+        let (answer, next, purpose) = match answered {
+            Ok(answered) => answered,
+            Err(status) => {
+                reply.0[36..38].copy_from_slice(&status.to_be_bytes());
+                send(writer, reply, Bytes::new()).await?;
+                return Ok(None);
+            }
+        };
+        if let Some(next) = next {
+            reply.0[1] |= FINAL | next;
+        }
+        if purpose.is_some() {
+            reply.0[14..16].copy_from_slice(&login.tsih.to_be_bytes());
+        }
+        let answer = text::format(answer.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        send(writer, reply, answer).await?;
+        if let Some(purpose) = purpose {
+            let name = login.initiator.take().unwrap_or_default();
+            let mut isid = [0; 6];
+            isid.copy_from_slice(&bhs.0[8..14]);
+            let initiator = Initiator { name, isid };
+            let (params, exp_cmd_sn) = (login.params, bhs.word(at::CMD_SN));
+            let stat_sn = stat_sn.unwrap_or_default();
+            return Ok(Some(LoggedIn { initiator, purpose, params, exp_cmd_sn, stat_sn }));
+        }
+    }
+    Err(Ended::Protocol("its login has no end"))
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), bhs: Bhs, data: Bytes) -> Result<()> {
+    let (mut pieces, mut arena) = (Vec::new(), BytesMut::new());
+    put_pdu(&mut pieces, &mut arena, &bhs.with_data_bytes(data.len()), &data, Digests::default());
+    write_pieces(writer, &mut pieces).await
+}
+
+impl Login<'_> {
+    /// Answers a request: what to say, which stage follows if another does, and what the session is for if
+    /// it begins.
+    async fn answer(
+        &mut self,
+        bhs: &Bhs,
+        pairs: &Pairs,
+    ) -> std::result::Result<(Pairs, Option<u8>, Option<Purpose>), Status> {
+        let (stage, next) = (bhs.flags() >> 2 & 3, bhs.flags() & 3);
+        let mut answer = Pairs::new();
+        if !self.has_begun {
+            if bhs.0[3] > 0 {
+                return Err(UNSUPPORTED_VERSION);
+            }
+            if bhs.0[14..16] != [0, 0] {
+                return Err(NO_SUCH_SESSION);
+            }
+            self.begin(pairs, &mut answer)?;
+        }
+        match stage {
+            SECURITY => self.security(pairs, &mut answer)?,
+            OPERATIONAL if self.is_known() => {
+                for (key, value) in pairs {
+                    answer.extend(self.params.negotiate(key, value, self.is_discovery));
+                }
+            }
+            OPERATIONAL => return Err(AUTHENTICATION_FAILURE),
+            _ => return Err(INITIATOR_ERROR),
+        }
+        if !bhs.is_final() {
+            return Ok((answer, None, None));
+        }
+        if next <= stage || next == 2 {
+            return Err(INITIATOR_ERROR);
+        }
+        if !self.is_known() {
+            // It goes on as soon as it has shown who it is.
+            return match self.chap {
+                Chap::Outside => Err(AUTHENTICATION_FAILURE),
+                _ => Ok((answer, None, None)),
+            };
+        }
+        let purpose = if next == FULL_FEATURE { Some(self.open().await?) } else { None };
+        self.params.first_burst_bytes = self.params.first_burst_bytes.min(self.params.burst_bytes);
+        Ok((answer, Some(next), purpose))
+    }
+
+    fn begin(&mut self, pairs: &Pairs, answer: &mut Pairs) -> std::result::Result<(), Status> {
+        let value = |wanted: &str| pairs.iter().find(|(key, _)| key == wanted).map(|(_, value)| value);
+        let name = value("InitiatorName").ok_or(MISSING_PARAMETER)?;
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(INITIATOR_ERROR);
+        }
+        self.initiator = Some(name.clone());
+        self.is_discovery = match value("SessionType").map(String::as_str) {
+            None | Some("Normal") => false,
+            Some("Discovery") => true,
+            _ => return Err(UNSUPPORTED_SESSION_TYPE),
+        };
+        if !self.is_discovery {
+            self.target = Some(value("TargetName").ok_or(MISSING_PARAMETER)?.to_ascii_lowercase());
+            answer.push(("TargetPortalGroupTag".into(), "1".into()));
+        }
+        self.has_begun = true;
+        Ok(())
+    }
+
+    fn is_known(&self) -> bool {
+        self.accounts.initiators.is_empty() || matches!(self.chap, Chap::Done)
+    }
+
+    fn security(&mut self, pairs: &Pairs, answer: &mut Pairs) -> std::result::Result<(), Status> {
+        let value = |wanted: &str| pairs.iter().find(|(key, _)| key == wanted).map(|(_, value)| &**value);
+        let mut say = |key: &str, value: &str| answer.push((key.into(), value.into()));
+        if let Some(methods) = value("AuthMethod") {
+            let wanted = if self.accounts.initiators.is_empty() { "None" } else { "CHAP" };
+            if !methods.split(',').any(|method| method == wanted) {
+                return Err(AUTHENTICATION_FAILURE);
+            }
+            say("AuthMethod", wanted);
+            if wanted == "CHAP" {
+                self.chap = Chap::Chosen;
+            }
+        }
+        if let Some(algorithms) = value("CHAP_A") {
+            let Chap::Chosen = self.chap else { return Err(INITIATOR_ERROR) };
+            let algorithm = Algorithm::choose(algorithms).ok_or(AUTHENTICATION_FAILURE)?;
+            let mut random = [0; chap::CHALLENGE_BYTES + 1];
+            self.runtime.fill_secret(&mut random);
+            let [id, challenge @ ..] = random;
+            say("CHAP_A", algorithm.number());
+            say("CHAP_I", &id.to_string());
+            say("CHAP_C", &chap::hex(&challenge));
+            self.chap = Chap::Challenged { algorithm, id, challenge };
+        }
+        if let Some(user) = value("CHAP_N") {
+            let Chap::Challenged { algorithm, id, challenge } = self.chap else {
+                return Err(INITIATOR_ERROR);
+            };
+            let response = value("CHAP_R").and_then(chap::binary).ok_or(MISSING_PARAMETER)?;
+            let account = self.accounts.initiators.iter().find(|account| account.user == user);
+            let is_right =
+                account.is_some_and(|account| algorithm.is_right(id, &account.secret, &challenge, &response));
+            if !is_right {
+                return Err(AUTHENTICATION_FAILURE);
+            }
+            if let (Some(id), Some(theirs)) = (value("CHAP_I"), value("CHAP_C")) {
+                let target = self.accounts.target.as_ref().ok_or(AUTHENTICATION_FAILURE)?;
+                let id = id.parse().map_err(|_| INITIATOR_ERROR)?;
+                let theirs = chap::binary(theirs).ok_or(INITIATOR_ERROR)?;
+                // Who sends our challenge back wants us to answer it in its place.
+                if theirs.is_empty() || theirs == challenge {
+                    return Err(AUTHENTICATION_FAILURE);
+                }
+                say("CHAP_N", &target.user);
+                say("CHAP_R", &chap::hex(&algorithm.response(id, &target.secret, &theirs)));
+            }
+            self.chap = Chap::Done;
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self) -> std::result::Result<Purpose, Status> {
+        let Some(name) = self.target.take() else { return Ok(Purpose::Discovery) };
+        let opened = self.targets.open(&name).await.map_err(|failure| match failure.errno {
+            Errno::Invalid => NOT_FOUND,
+            Errno::Perm => AUTHORIZATION_FAILURE,
+            _ => TARGET_ERROR,
+        })?;
+        Ok(Purpose::Target(name, opened))
+    }
+}
