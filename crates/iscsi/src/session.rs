@@ -161,8 +161,11 @@ async fn receive(
             opcode::NOP_OUT => {
                 let reply =
                     Bhs::new(opcode::NOP_IN, FINAL).with(at::ITT, bhs.itt()).with(at::TTT, RESERVED_TAG);
-                let data = data.slice(..data.len().min(session.params.send_bytes as usize));
-                session.say(Outgoing::response(reply, data, answers));
+                let mut data = data.slice(..data.len().min(session.params.send_bytes as usize));
+                let permits = session.limits.try_take(&session.memory, data.len() as u32);
+                // It gets its ping back, without what it sent along if there is no memory for that.
+                data.truncate(if permits.is_some() { data.len() } else { 0 });
+                session.say(Outgoing { _permits: permits, ..Outgoing::response(reply, data, answers) });
             }
             opcode::TASK_MANAGEMENT => session.manage(bhs, answers),
             opcode::TEXT => {

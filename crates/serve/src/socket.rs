@@ -35,7 +35,7 @@ use std::thread;
 use cenote_dataset::Credentials;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt,
+    SendFlags, Shutdown, recvmsg, sendmsg, shutdown, sockopt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -175,9 +175,9 @@ impl Listener {
         }
     }
 
-    /// Wakes [`Listener::serve`] so that it looks at `stop`.
-    pub fn wake(path: &Path) {
-        UnixStream::connect(path).ok();
+    /// Wakes [`Listener::serve`] so that it looks at `stop`; also when somebody has removed the socket's file.
+    pub fn wake(&self) {
+        shutdown(&self.socket, Shutdown::Both).ok();
     }
 }
 
@@ -352,7 +352,9 @@ mod tests {
             let sent = Forwarded::send(&path, &line).unwrap().unwrap();
             assert_eq!(sent.status().unwrap(), 2);
             stop.cancel();
-            Listener::wake(&path);
+            // Whoever removed the file does not keep the daemon.
+            std::fs::remove_file(&path).unwrap();
+            listener.wake();
         });
     }
 }

@@ -150,6 +150,7 @@ impl Serve {
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
+        let listener = Arc::new(listener);
         let doors = doors::open(&self, session.runtime(), &path).await?;
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
         let fuse = SessionOptions {
@@ -176,7 +177,7 @@ impl Serve {
             runtime.spawn(keep_kstats(runtime.clone(), pools, dir, stop.clone()))
         });
         let serving = {
-            let stop = stop.clone();
+            let (listener, stop) = (listener.clone(), stop.clone());
             std::thread::spawn(move || listener.serve(commands, &stop))
         };
         let names: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
@@ -187,8 +188,9 @@ impl Serve {
         say!("ending");
         notify("STOPPING=1");
         stop.cancel();
-        Listener::wake(&path);
+        listener.wake();
         drop(serving.join());
+        drop(listener);
         drop((doors, agent));
         if let Some(kstats) = kstats {
             kstats.await.ok();

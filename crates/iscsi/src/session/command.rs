@@ -1,7 +1,7 @@
 //! A SCSI command from its coming to its answer.
 //!
 //! ```text
-//!   its turn --> memory --> data (asked for by R2T) --> memory for what it reads --> SCSI --> data and status
+//!   its turn --> memory --> data (asked for by R2T) --> memory for what it reads --> SCSI --> answer
 //! ```
 
 use std::sync::Arc;

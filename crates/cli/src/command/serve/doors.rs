@@ -109,7 +109,8 @@ async fn open_one(
     let place = Place::parse(typed, port).map_err(|why| CliError::Usage(format!("{option}: {why}")))?;
     if !place.is_local() && !is_safe {
         return Err(CliError::Usage(format!(
-            "{option} {place} lets other machines {danger}: give {wanted}, or --insecure if the network is trusted"
+            "{option} {place} lets other machines {danger}: give {wanted}, or --insecure if the network is \
+             trusted"
         )));
     }
     Door::open(&place).await.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))
