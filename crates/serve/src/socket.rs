@@ -175,7 +175,7 @@ impl Listener {
         }
     }
 
-    /// Wakes [`Listener::serve`] so that it looks at `stop`; also when somebody has removed the socket's file.
+    /// Wakes [`Listener::serve`] so that it looks at `stop`; also if somebody has removed its file.
     pub fn wake(&self) {
         shutdown(&self.socket, Shutdown::Both).ok();
     }
