@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
+use clap::CommandFactory;
 
 use crate::args::{self, Cli, Command, Common, Deferred};
 use crate::command::trace::{Around, TraceCommand};
@@ -133,6 +134,11 @@ fn is_for_everybody(command: &Command) -> bool {
         Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
     }
+}
+
+/// The description of every command.
+pub fn described() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs commands in the daemon.

@@ -34,7 +34,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use crate::args::common::Common;
-use crate::daemon::{Commands, SOCKET, VARIABLE};
+use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, at_least_bytes, export_all, interrupted};
@@ -169,7 +169,7 @@ impl Serve {
             pools: pools.clone(),
             owner_uid: rustix::process::getuid().as_raw(),
         });
-        let doors = doors.let_in(session.runtime(), &pools, commands.clone());
+        let doors = doors.let_in(session.runtime(), &pools, commands.clone(), described());
         let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone()));
         let stop = Cancel::default();
         let kstats = self.kstat.clone().map(|dir| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cenote_agent::{Rules, Tell, keep_watch};
 use cenote_runtime::{AbortOnDrop, Runtime};
+use cenote_serve::socket::Serving;
 
-use crate::daemon::Commands;
 use crate::message::say;
 use crate::outcome::CliError;
 use crate::webhook::Webhook;
@@ -29,7 +29,7 @@ impl Agent {
     }
 
     /// Lets it work until what this returns is dropped.
-    pub fn start(self, runtime: &Runtime, commands: Arc<Commands>) -> AbortOnDrop<()> {
+    pub fn start(self, runtime: &Runtime, commands: Arc<dyn Serving>) -> AbortOnDrop<()> {
         let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
         let tell = self.webhook.map(by_webhook).into_iter().collect();
         let watch = keep_watch(runtime.clone(), commands, self.rules, tell, |text| say!("agent: {text}"));

@@ -2,9 +2,8 @@
 //! them.
 
 use cenote_http::{Catalogue, Input, Kind, Verb};
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command};
 
-use crate::args::Cli;
 use crate::args::common::HEADING;
 
 /// Commands that are about open pools. Those of `zpool`, `zfs` and `volume` are all offered.
@@ -33,9 +32,9 @@ const ONLY_LOOK: [&str; 15] = [
     "zpool status",
 ];
 
-/// The commands that are offered.
-pub fn catalogue() -> Catalogue {
-    let mut all = Cli::command().disable_help_subcommand(true);
+/// The commands that are offered, of all that there are.
+pub fn catalogue(all: Command) -> Catalogue {
+    let mut all = all.disable_help_subcommand(true);
     all.build();
     let mut verbs = Vec::new();
     for command in all.get_subcommands().filter(|command| OFFERED.contains(&command.get_name())) {
@@ -93,11 +92,14 @@ fn input(arg: &Arg) -> Input {
 mod tests {
     use std::collections::BTreeSet;
 
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Cli;
 
     #[test]
     fn every_field_has_a_name_of_its_own() {
-        let catalogue = catalogue();
+        let catalogue = catalogue(Cli::command());
         assert!(catalogue.verbs().len() > 70, "{}", catalogue.verbs().len());
         for verb in catalogue.verbs() {
             let names: BTreeSet<&str> = verb.inputs.iter().map(|input| &*input.name).collect();
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn those_that_only_look_are_there() {
-        let catalogue = catalogue();
+        let catalogue = catalogue(Cli::command());
         for name in ONLY_LOOK.iter().chain(&["zfs destroy", "zpool create", "cat"]) {
             let verb = catalogue.get(name.split(' ')).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(verb.only_looks, ONLY_LOOK.contains(name), "{name}");
@@ -125,7 +127,9 @@ mod tests {
     fn the_document_is_that_of_this_version() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
         let document =
-            serde_json::to_string_pretty(&cenote_http::openapi::document(&catalogue())).unwrap() + "\n";
+            serde_json::to_string_pretty(&cenote_http::openapi::document(&catalogue(Cli::command())))
+                .unwrap()
+                + "\n";
         if std::env::var_os("CENOTE_UPDATE").is_some() {
             std::fs::write(path, &document).unwrap();
         }

@@ -12,16 +12,17 @@ use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::iscsi::IscsiServer;
-use cenote_serve::listen::{CONNECTIONS_MAX, Door, Place, Serve as Serving, SocketFile, Visitor};
+use cenote_serve::listen::{self, CONNECTIONS_MAX, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::NbdServer;
 use cenote_serve::pools::Pools;
+use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
+use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::{Serve, accounts, api};
-use crate::daemon::Commands;
 use crate::message::say;
 use crate::outcome::CliError;
 
@@ -123,8 +124,14 @@ pub type Open = Vec<(AbortOnDrop<()>, SocketFile)>;
 type Serves = dyn Fn(Runtime, Visitor) -> BoxFuture<'static, Result<(), Ended>> + Send + Sync;
 
 impl Doors {
-    /// Lets clients in until what this returns is dropped.
-    pub fn let_in(self, runtime: &Runtime, pools: &Arc<Pools>, commands: Arc<Commands>) -> Open {
+    /// Lets clients in until what this returns is dropped. `all`: the description of every command.
+    pub fn let_in(
+        self,
+        runtime: &Runtime,
+        pools: &Arc<Pools>,
+        commands: Arc<dyn Serving>,
+        all: Command,
+    ) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
         let limits = Limits::new(MEMORY_BYTES);
         let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.tls });
@@ -144,7 +151,7 @@ impl Doors {
         if self.http.is_empty() {
             return open;
         }
-        let http = HttpServer::new(commands, pools.clone(), api::catalogue(), self.tokens, self.http_tls);
+        let http = HttpServer::new(commands, pools.clone(), api::catalogue(all), self.tokens, self.http_tls);
         let http = Arc::new(http);
         // Only root and the daemon's user can open a socket in the file system.
         let (owner, anybody) = self.http.into_iter().partition(|door| matches!(door.place, Place::Unix(_)));
@@ -175,7 +182,7 @@ fn let_in(
     let let_in = |door: Door| {
         say!("{what} are at {} by {protocol}", door.place);
         let (serves, serving) = (serves.clone(), runtime.clone());
-        let serve: Arc<Serving> = Arc::new(move |visitor: Visitor| {
+        let serve: Arc<listen::Serve> = Arc::new(move |visitor: Visitor| {
             let who = visitor.who.clone();
             let served = serves(serving.clone(), visitor);
             async move {
