@@ -1,4 +1,4 @@
-//! All targets, one per line: the parsers by crate, then the whole stack.
+//! All targets, one per line: the parsers by crate, network clients, then the whole stack.
 
 use crate::Target;
 
@@ -7,6 +7,7 @@ mod codec;
 mod config;
 mod filesystem;
 pub mod forged;
+mod network;
 pub mod stack;
 mod tables;
 mod zap;
@@ -58,6 +59,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "zstd", run: codec::zstd, spare_bytes: 4 * MIB },
     Target { name: "embedded_checksum", run: codec::embedded_checksum, spare_bytes: 64 * KIB },
     Target { name: "crypt_layout", run: codec::crypt_layout, spare_bytes: 64 * KIB },
+    // What clients of network disks send.
+    // A request may be of 32 MiB, whatever the limit of all together.
+    Target { name: "nbd", run: network::nbd, spare_bytes: 40 * MIB },
+    Target { name: "iscsi", run: network::iscsi, spare_bytes: 16 * MIB },
     // All layers together.
     Target { name: "tree", run: stack::tree, spare_bytes: 64 * MIB },
     // The same with forged structures, and with commands that change a pool.
