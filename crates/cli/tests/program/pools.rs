@@ -7,19 +7,6 @@ use std::path::Path;
 use crate::common::disks::{Disks, noise};
 use cenote_testkit::{copy_image, golden, needs};
 
-/// Writes a 3 MB file into the pool.
-fn fill(disks: &Disks, seed: u64) {
-    let file = disks.path().join("content");
-    fs::write(&file, noise(seed, 3_000_000)).unwrap();
-    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
-    fs::remove_file(file).unwrap();
-}
-
-fn assert_filled(disks: &Disks, seed: u64) {
-    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
-    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
-}
-
 fn path(disks: &Disks, name: &str) -> String {
     disks.path().join(name).display().to_string()
 }
@@ -28,7 +15,7 @@ fn path(disks: &Disks, name: &str) -> String {
 fn vdevs_are_added_and_used() {
     let disks = Disks::new(&[128; 6]);
     disks.cenote("zpool create -o compatibility=openzfs-2.2 tank a", &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     let mismatched = "use '-f' to override the following errors:\nmismatched replication level";
     disks.fails("zpool add tank mirror b c", mismatched);
     let drawn = disks.cenote("zpool add -n tank b", &[]);
@@ -42,9 +29,9 @@ fn vdevs_are_added_and_used() {
     disks.fails("zpool add tank b", "b is part of active pool 'tank'");
     disks.fails("zpool add -o ashift=12 tank f", "different physical sector sizes");
     for seed in 2..6 {
-        fill(&disks, seed);
+        disks.fill(seed);
     }
-    (1..6).for_each(|seed| assert_filled(&disks, seed));
+    (1..6).for_each(|seed| disks.assert_filled(seed));
     let listed = disks.cenote("zpool list -Hpv -o name,allocated tank", &[]);
     let used = |name: &str| {
         let line = listed.lines().find(|line| line.split('\t').any(|cell| cell == name)).unwrap();
@@ -59,7 +46,7 @@ fn vdevs_are_added_and_used() {
 fn a_disk_becomes_a_mirror_and_a_disk_again() {
     let disks = Disks::new(&[128, 128, 130, 100]);
     disks.cenote("zpool create tank a", &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     disks.cenote("zfs snapshot tank@one", &[]);
     disks.fails("zpool attach tank nothing b", "cannot attach b to nothing: no such device in pool");
     disks.fails("zpool attach tank a d", "cannot attach d to a: device is too small");
@@ -68,7 +55,7 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
     disks.cenote("zpool attach tank a b", &[]);
     disks.zdb_is_content();
     disks.cenote("verify tank", &[]);
-    fill(&disks, 2);
+    disks.fill(2);
     disks.cenote(&format!("zpool attach tank {} {}", path(&disks, "b"), path(&disks, "c")), &[]);
     disks.zdb_is_content();
     disks.cenote("verify tank", &[]);
@@ -78,8 +65,8 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
         let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != alone).collect();
         let moved = |name: &str| aside.path().join(name);
         others.iter().for_each(|name| fs::rename(disks.path().join(name), moved(name)).unwrap());
-        assert_filled(&disks, 1);
-        assert_filled(&disks, 2);
+        disks.assert_filled(1);
+        disks.assert_filled(2);
         others.iter().for_each(|name| fs::rename(moved(name), disks.path().join(name)).unwrap());
     }
     disks.cenote("zpool detach tank a", &[]);
@@ -88,8 +75,8 @@ fn a_disk_becomes_a_mirror_and_a_disk_again() {
     disks.cenote("zpool destroy other", &[]);
     disks.cenote("zpool detach tank b", &[]);
     disks.zdb_is_content();
-    fill(&disks, 3);
-    (1..4).for_each(|seed| assert_filled(&disks, seed));
+    disks.fill(3);
+    (1..4).for_each(|seed| disks.assert_filled(seed));
     disks.zdb_is_content();
     let history = disks.cenote("zpool history -i tank", &[]);
     assert!(
@@ -103,7 +90,7 @@ fn a_disk_that_was_away_is_brought_what_it_missed() {
     for layout in ["mirror a b", "raidz a b c", "draid1:1d:3c a b c"] {
         let disks = Disks::new(&[128; 3]);
         disks.cenote(&format!("zpool create tank {layout}"), &[]);
-        fill(&disks, 1);
+        disks.fill(1);
         let others: Vec<&str> = layout.split(' ').filter(|name| name.len() == 1 && *name != "b").collect();
         let content = disks.path().join("content");
         fs::write(&content, noise(2, 3_000_000)).unwrap();
@@ -119,7 +106,7 @@ fn a_disk_that_was_away_is_brought_what_it_missed() {
         assert!(!lacks(), "{layout}");
         // It can do without another one now.
         fs::remove_file(disks.path().join("a")).unwrap();
-        (1..3).for_each(|seed| assert_filled(&disks, seed));
+        (1..3).for_each(|seed| disks.assert_filled(seed));
     }
 }
 
@@ -132,7 +119,7 @@ fn a_disk_goes_out_of_use_and_comes_back_with_what_it_missed() {
     ] {
         let disks = Disks::new(&[128; 3]);
         disks.cenote(&format!("zpool create tank {layout}"), &[]);
-        fill(&disks, 1);
+        disks.fill(1);
         disks.cenote(&format!("zpool {away} tank b"), &[]);
         let state = if away == "offline" { "OFFLINE" } else { "FAULTED" };
         let status = disks.cenote("zpool status tank", &[]);
@@ -141,14 +128,14 @@ fn a_disk_goes_out_of_use_and_comes_back_with_what_it_missed() {
             disks.fails("zpool offline tank a", "cannot offline a: no valid replicas");
         }
         let before = fs::read(disks.path().join("b")).unwrap();
-        fill(&disks, 2);
+        disks.fill(2);
         assert!(fs::read(disks.path().join("b")).unwrap() == before, "{layout}: written while out of use");
         disks.cenote(&format!("zpool {back}"), &[]);
         let status = disks.cenote("zpool status tank", &[]);
         assert!(status.contains("state: ONLINE") && status.contains("scan: resilvered "), "{status}");
         disks.zdb_is_content();
         fs::remove_file(disks.path().join("a")).unwrap();
-        (1..3).for_each(|seed| assert_filled(&disks, seed));
+        (1..3).for_each(|seed| disks.assert_filled(seed));
     }
 }
 
@@ -168,7 +155,7 @@ fn a_scrub_repairs_what_a_disk_holds_wrongly_and_says_what_it_cannot() {
     for layout in ["mirror a b", "raidz a b c", "draid1:1d:3c a b c"] {
         let disks = Disks::new(&[128; 3]);
         disks.cenote(&format!("zpool create tank {layout}"), &[]);
-        (1..4).for_each(|seed| fill(&disks, seed));
+        (1..4).for_each(|seed| disks.fill(seed));
         spoil(&disks, "b");
         assert_eq!(disks.run("verify tank", &[]).status.code(), Some(3), "{layout}");
         disks.cenote("zpool scrub tank", &[]);
@@ -181,11 +168,11 @@ fn a_scrub_repairs_what_a_disk_holds_wrongly_and_says_what_it_cannot() {
         disks.cenote("verify tank", &[]);
         disks.zdb_is_content();
         fs::remove_file(disks.path().join("a")).unwrap();
-        (1..4).for_each(|seed| assert_filled(&disks, seed));
+        (1..4).for_each(|seed| disks.assert_filled(seed));
     }
     let disks = Disks::new(&[128]);
     disks.cenote("zpool create tank a", &[]);
-    (1..4).for_each(|seed| fill(&disks, seed));
+    (1..4).for_each(|seed| disks.fill(seed));
     spoil(&disks, "a");
     let scrubbed = disks.run("zpool scrub tank", &[]);
     let said = String::from_utf8(scrubbed.stderr).unwrap();
@@ -220,7 +207,7 @@ fn properties_features_and_names_are_changed() {
         "{said}"
     );
     disks.zdb_is_content();
-    fill(&disks, 1);
+    disks.fill(1);
 
     disks.fails("zpool import tank mirror", "name is reserved");
     disks.cenote("zpool import tank shed", &[]);
@@ -229,7 +216,7 @@ fn properties_features_and_names_are_changed() {
     disks.cenote("zpool destroy shed", &[]);
     disks.fails("zpool sync shed", "was destroyed");
     disks.cenote("zpool import -D -f shed tank", &[]);
-    assert_filled(&disks, 1);
+    disks.assert_filled(1);
     disks.zdb_is_content();
 }
 
@@ -295,10 +282,10 @@ fn a_pool_from_which_vdevs_were_removed_takes_devices_and_gives_them_back() {
 fn with_checkpoint(layout: &str, disks: usize) -> Disks {
     let disks = Disks::new(&vec![128; disks]);
     disks.cenote(&format!("zpool create tank {layout}"), &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     disks.cenote("zpool checkpoint tank", &[]);
     disks.cenote("rm tank:/file1", &[]);
-    fill(&disks, 2);
+    disks.fill(2);
     disks.cenote("zfs create tank/later", &[]);
     disks
 }
@@ -313,7 +300,7 @@ fn checkpoints_are_looked_at_and_given_up() {
     assert!(kept.stdout == noise(1, 3_000_000), "{}", String::from_utf8_lossy(&kept.stderr));
     let look = disks.cenote("zpool import --rewind-to-checkpoint -o readonly=on tank", &[]);
     assert!(look.contains("the checkpoint"), "{look}");
-    assert_filled(&disks, 2);
+    disks.assert_filled(2);
     disks.fails("zpool checkpoint tank", "cannot checkpoint 'tank': checkpoint exists");
     let (a, c) = (path(&disks, "a"), path(&disks, "c"));
     disks.fails(&format!("zpool attach tank {a} {c}"), "checkpoint exists");
@@ -322,7 +309,7 @@ fn checkpoints_are_looked_at_and_given_up() {
 
     disks.cenote("zpool checkpoint -d -w tank", &[]);
     assert!(!disks.cenote("zpool status tank", &[]).contains("checkpoint:"));
-    assert_filled(&disks, 2);
+    disks.assert_filled(2);
     disks.zdb_is_content();
     disks.fails("zpool checkpoint -d tank", "cannot discard checkpoint in 'tank': checkpoint does not exist");
     disks.fails("zpool import --rewind-to-checkpoint tank", "no checkpoint");
@@ -335,13 +322,13 @@ fn pools_go_back_to_their_checkpoints() {
     for (layout, count) in [("a", 1), ("raidz a b c", 3), ("mirror a b log c", 3)] {
         let disks = with_checkpoint(layout, count);
         disks.cenote("zpool import --rewind-to-checkpoint tank", &[]);
-        assert_filled(&disks, 1);
+        disks.assert_filled(1);
         assert_eq!(disks.cenote("ls tank:/", &[]).trim(), "file1");
         assert_eq!(disks.cenote("zfs list -H -o name", &[]).trim(), "tank");
         assert!(!disks.cenote("zpool status tank", &[]).contains("checkpoint:"));
         disks.zdb_is_content();
         // The pool continues from the checkpoint.
-        fill(&disks, 3);
+        disks.fill(3);
         disks.cenote("zpool checkpoint tank", &[]);
         disks.cenote("verify tank", &[]);
         disks.zdb_is_content();

@@ -1,29 +1,15 @@
 //! `zpool remove` of vdevs that hold data.
 
 use std::fs;
-use std::path::Path;
 
-use crate::common::disks::{Disks, noise};
+use crate::common::disks::Disks;
 use cenote_testkit::{copy_image, golden};
-
-/// Writes a 3 MB file into the pool.
-fn fill(disks: &Disks, seed: u64) {
-    let file = disks.path().join("content");
-    fs::write(&file, noise(seed, 3_000_000)).unwrap();
-    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
-    fs::remove_file(file).unwrap();
-}
-
-fn assert_filled(disks: &Disks, seed: u64) {
-    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
-    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
-}
 
 #[test]
 fn disks_mirrors_and_special_vdevs_leave() {
     let disks = Disks::new(&[128; 7]);
     disks.cenote("zpool create -f tank a b mirror c d special mirror e f", &[]);
-    (1..4).for_each(|seed| fill(&disks, seed));
+    (1..4).for_each(|seed| disks.fill(seed));
     disks.cenote("zfs snapshot tank@then", &[]);
     let memory = disks.cenote("zpool remove -n tank a", &[]);
     assert!(memory.starts_with("Memory that will be used after removing a: "), "{memory}");
@@ -41,9 +27,9 @@ fn disks_mirrors_and_special_vdevs_leave() {
         let shown = disks.cenote("zpool status tank", &[]);
         assert!(shown.contains(&format!("remove: Removal of vdev {vdev} copied ")), "{shown}");
         assert!(!shown.contains(&format!("  {name}  ")), "{shown}");
-        fill(&disks, 10 + vdev);
+        disks.fill(10 + vdev);
         disks.cenote("verify tank", &[]);
-        (1..4).for_each(|seed| assert_filled(&disks, seed));
+        (1..4).for_each(|seed| disks.assert_filled(seed));
     }
     let history = disks.cenote("zpool history -i tank", &[]);
     assert!(history.contains("] vdev remove started tank vdev 0 "), "{history}");

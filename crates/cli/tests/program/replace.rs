@@ -1,23 +1,9 @@
 //! `zpool replace` and hot spares: a device takes the place of another, for good or for a while.
 
 use std::fs;
-use std::path::Path;
 
 use crate::common::disks::{Disks, MIB, noise};
 use cenote_testkit::{copy_image, golden};
-
-/// Writes a 3 MB file into the pool.
-fn fill(disks: &Disks, seed: u64) {
-    let file = disks.path().join("content");
-    fs::write(&file, noise(seed, 3_000_000)).unwrap();
-    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
-    fs::remove_file(file).unwrap();
-}
-
-fn assert_filled(disks: &Disks, seed: u64) {
-    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
-    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
-}
 
 fn lose(disks: &Disks, name: &str) {
     fs::remove_file(disks.path().join(name)).unwrap();
@@ -34,7 +20,7 @@ fn is_whole_without(disks: &Disks, gone: Option<&str>) {
     disks.zdb_is_content();
     disks.cenote("verify tank", &[]);
     gone.into_iter().for_each(|gone| lose(disks, gone));
-    (1..3).for_each(|seed| assert_filled(disks, seed));
+    (1..3).for_each(|seed| disks.assert_filled(seed));
 }
 
 #[test]
@@ -50,7 +36,7 @@ fn a_disk_is_replaced_in_every_kind_of_vdev() {
     ] {
         let disks = Disks::new(&[128, 128, 128, 128, 160]);
         disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
-        fill(&disks, 1);
+        disks.fill(1);
         disks.cenote("zfs snapshot tank@one", &[]);
         // Whichever it is: on the disks it is the same.
         let verb = if layout.starts_with("raidz2") || layout == "b" { "evacuate" } else { "replace" };
@@ -62,7 +48,7 @@ fn a_disk_is_replaced_in_every_kind_of_vdev() {
         assert!(history.contains("] vdev attach replace vdev="), "{history}");
         assert!(history.contains(" for vdev=") && history.contains("] detach vdev="), "{history}");
         lose(&disks, "b");
-        fill(&disks, 2);
+        disks.fill(2);
         is_whole_without(&disks, others);
     }
 }
@@ -73,9 +59,9 @@ fn a_disk_that_is_lost_is_replaced_by_another_or_by_one_at_its_place() {
         for new in ["e", "b"] {
             let disks = Disks::new(&[128; 5]);
             disks.cenote(&format!("zpool create tank {layout}"), &[]);
-            fill(&disks, 1);
+            disks.fill(1);
             lose(&disks, "b");
-            fill(&disks, 2);
+            disks.fill(2);
             assert!(status(&disks).contains("was /"), "{}", status(&disks));
             let file = fs::File::create(disks.path().join(new)).unwrap();
             file.set_len(128 * MIB).unwrap();
@@ -100,9 +86,9 @@ fn a_disk_is_rebuilt_in_the_order_of_the_disk_and_verified_afterwards() {
     ] {
         let disks = Disks::new(&[128, 128, 128, 128, 160, 128]);
         disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
-        fill(&disks, 1);
+        disks.fill(1);
         disks.cenote("zfs snapshot tank@one", &[]);
-        fill(&disks, 2);
+        disks.fill(2);
         disks.cenote(command, &[]);
         let shown = status(&disks);
         let rebuilt = shown.find(&format!("scan: resilvered ({name}) ")).unwrap_or_else(|| panic!("{shown}"));
@@ -120,7 +106,7 @@ fn a_disk_is_rebuilt_in_the_order_of_the_disk_and_verified_afterwards() {
             lose(&disks, "b");
         }
         others.into_iter().for_each(|gone| lose(&disks, gone));
-        (1..3).for_each(|seed| assert_filled(&disks, seed));
+        (1..3).for_each(|seed| disks.assert_filled(seed));
     }
 }
 
@@ -143,7 +129,7 @@ fn what_can_not_be_rebuilt_is_refused() {
 fn what_does_not_fit_or_is_not_there_replaces_nothing() {
     let disks = Disks::new(&[128, 128, 128, 100, 128]);
     disks.cenote("zpool create tank mirror a b spare c", &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     let before = disks.images();
     disks.fails("zpool replace tank b d", "cannot replace b with d: device is too small");
     disks.fails("zpool replace tank nothing e", "cannot replace nothing with e: no such device in pool");
@@ -163,12 +149,12 @@ fn a_spare_stands_in_and_goes_back_or_stays() {
     for layout in ["mirror a b", "raidz a b d"] {
         let disks = Disks::new(&[128; 5]);
         disks.cenote(&format!("zpool create tank {layout} spare c"), &[]);
-        fill(&disks, 1);
+        disks.fill(1);
         disks.cenote("zpool offline tank b", &[]);
         disks.cenote("zpool replace tank b c", &[]);
         let shown = status(&disks);
         assert!(shown.contains("spare-1") && shown.contains("INUSE     currently in use"), "{shown}");
-        fill(&disks, 2);
+        disks.fill(2);
         disks.zdb_is_content();
         disks.fails("zpool replace tank c e", "can only be replaced by another hot spare");
         disks.fails("zpool replace tank a c", "the spare is in use");
@@ -228,17 +214,17 @@ fn what_openzfs_left_half_done_is_ended() {
 fn a_distributed_spare_stands_in() {
     let disks = Disks::new(&[128; 5]);
     disks.cenote("zpool create tank draid1:1d:4c:1s a b c d", &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     lose(&disks, "b");
     disks.cenote("zpool replace tank b draid1-0-0", &[]);
     let shown = status(&disks);
     assert!(shown.contains("spare-1") && shown.contains("INUSE     currently in use"), "{shown}");
-    fill(&disks, 2);
+    disks.fill(2);
     disks.zdb_is_content();
     // All that the lost disk had is on the others: a second one may go.
     let aside = disks.path().parent().unwrap().join(format!("{}-c", std::process::id()));
     fs::rename(disks.path().join("c"), &aside).unwrap();
-    (1..3).for_each(|seed| assert_filled(&disks, seed));
+    (1..3).for_each(|seed| disks.assert_filled(seed));
     fs::rename(&aside, disks.path().join("c")).unwrap();
     disks.fails("zpool remove tank draid1-0-0", "dRAID spares cannot be removed");
     disks.cenote("zpool replace tank b e", &[]);
@@ -251,23 +237,23 @@ fn a_distributed_spare_stands_in() {
 fn spares_caches_and_logs_are_removed() {
     let disks = Disks::new(&[128; 7]);
     disks.cenote("zpool create -f tank mirror a b log mirror c d spare e cache f", &[]);
-    fill(&disks, 1);
+    disks.fill(1);
     disks.fails("zpool remove tank a", "operation not supported on this type of pool");
     disks.fails("zpool remove tank g", "cannot remove g: no such device in pool");
     disks.cenote("zpool remove tank e f mirror-1", &[]);
     let shown = status(&disks);
     assert!(["spares", "cache", "logs", "  c  "].iter().all(|word| !shown.contains(word)), "{shown}");
     disks.zdb_is_content();
-    fill(&disks, 2);
+    disks.fill(2);
     // What was removed in the middle leaves a hole in the numbering.
     disks.cenote("zpool add -f tank log c", &[]);
     disks.cenote("zpool add -f tank mirror d e", &[]);
     disks.cenote("zpool remove tank c", &[]);
     disks.zdb_is_content();
-    (3..5).for_each(|seed| fill(&disks, seed));
+    (3..5).for_each(|seed| disks.fill(seed));
     disks.cenote("zpool add -f tank log c", &[]);
     is_whole_without(&disks, None);
-    (3..5).for_each(|seed| assert_filled(&disks, seed));
+    (3..5).for_each(|seed| disks.assert_filled(seed));
 }
 
 /// Overwrites the first bytes of what the pool has of a file.
@@ -284,7 +270,7 @@ fn what_is_lost_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
     let disks = Disks::new(&[128]);
     for set in ["openzfs-2.0-linux", "openzfs-2.2"] {
         disks.cenote(&format!("zpool create -f -o compatibility={set} tank a"), &[]);
-        (1..3).for_each(|seed| fill(&disks, seed));
+        (1..3).for_each(|seed| disks.fill(seed));
         assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
         spoil(&disks, "a", &noise(2, 3_000_000));
         assert_eq!(disks.run("zpool scrub tank", &[]).status.code(), Some(3));
@@ -299,6 +285,6 @@ fn what_is_lost_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
         disks.cenote("zpool scrub tank", &[]);
         assert!(disks.cenote("zpool status -v tank", &[]).contains("errors: No known data errors"));
         disks.zdb_is_content();
-        assert_filled(&disks, 1);
+        disks.assert_filled(1);
     }
 }

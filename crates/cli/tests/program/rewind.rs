@@ -2,22 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use crate::common::disks::{Disks, noise};
-
-/// Writes a 3 MB file into the pool.
-fn fill(disks: &Disks, seed: u64) {
-    let file = disks.path().join("content");
-    fs::write(&file, noise(seed, 3_000_000)).unwrap();
-    disks.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
-    fs::remove_file(file).unwrap();
-}
-
-fn assert_filled(disks: &Disks, seed: u64) {
-    let read = disks.run(&format!("cat tank:/file{seed}"), &[]);
-    assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
-}
 
 /// Damages the blocks referenced by the newest uberblocks, on all sides of a mirror.
 fn damage_newest(disks: &Disks, sides: &[&str], count: usize) {
@@ -55,8 +41,8 @@ fn advised(text: &str) -> Vec<String> {
 fn mirror(groups: usize) -> Disks {
     let disks = Disks::new(&[128, 128]);
     disks.cenote("zpool create tank mirror a b", &[]);
-    fill(&disks, 1);
-    fill(&disks, 2);
+    disks.fill(1);
+    disks.fill(2);
     disks.cenote(&format!("zfs set user:x=1{}", " tank".repeat(groups + 1)), &[]);
     disks
 }
@@ -105,11 +91,11 @@ fn what_status_and_import_advise_brings_a_pool_back() {
         let said = disks.cenote(&commands[1], &[]);
         assert!(said.contains("pool 'tank' was rewound from txg") && said.contains("second"), "{said}");
         assert!(disks.cenote("zpool status tank", &[]).contains("state: ONLINE"));
-        assert_filled(&disks, 1);
-        assert_filled(&disks, 2);
+        disks.assert_filled(1);
+        disks.assert_filled(2);
         disks.cenote("verify tank", &[]);
         disks.zdb_is_content();
-        fill(&disks, 3);
+        disks.fill(3);
         disks.zdb_is_content();
     }
 }
@@ -134,7 +120,7 @@ fn damaged_files_are_put_up_with_only_if_that_is_asked_for() {
     let said = disks.cenote("zpool import -FX -n tank", &[]);
     assert!(said.contains("`zpool import -FX tank`"), "{said}");
     disks.cenote("zpool import -FX tank", &[]);
-    assert_filled(&disks, 2);
+    disks.assert_filled(2);
     assert!(!disks.run("cat tank:/file1", &[]).status.success());
 }
 

@@ -72,22 +72,40 @@ impl Disks {
         assert!(!output.status.success() && errors.contains(words), "cenote {command}: {errors}");
     }
 
-    /// `zdb` reads all blocks and finds no difference between allocated and referenced space.
+    /// Writes a 3 MB file into the pool.
+    pub fn fill(&self, seed: u64) {
+        let file = self.path().join("content");
+        std::fs::write(&file, noise(seed, 3_000_000)).unwrap();
+        self.cenote("cp", &[&file, Path::new(&format!("tank:/file{seed}"))]);
+        std::fs::remove_file(file).unwrap();
+    }
+
+    /// What [`Disks::fill`] wrote is there.
+    pub fn assert_filled(&self, seed: u64) {
+        let read = self.run(&format!("cat tank:/file{seed}"), &[]);
+        assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
+    }
+
+    /// [`zdb_finds_nothing`] in the usual pool.
     pub fn zdb_is_content(&self) {
         self.zdb_is_content_with(POOL);
     }
 
+    /// The same of another pool.
     pub fn zdb_is_content_with(&self, pool: &str) {
-        let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(self.path()).arg(pool).output();
-        let Ok(output) = zdb else {
-            assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-            println!("zdb is not installed: not compared");
-            return;
-        };
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
+        zdb_finds_nothing(self.path(), pool);
     }
+}
+
+/// `zdb` reads all blocks and finds no difference between allocated and referenced space.
+pub fn zdb_finds_nothing(folder: &Path, pool: &str) {
+    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
+        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
+        return println!("zdb is not installed: not compared");
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
 }
 
 /// Incompressible bytes, generated from a seed.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+pub use crate::common::disks::zdb_finds_nothing;
+
 /// How long anything may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,14 +142,4 @@ impl Drop for Bench {
             Command::new("umount").args(["-l", dir]).status().ok();
         }
     }
-}
-
-pub fn zdb_finds_nothing(folder: &Path, pool: &str) {
-    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        return println!("zdb is not installed: not compared");
-    };
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("No leaks"), "{said}");
 }
