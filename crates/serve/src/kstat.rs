@@ -19,6 +19,7 @@ use std::fmt::{Display, Write as _};
 
 use cenote_boxed::boxed;
 use cenote_engine::{Kstats, TxgRecord};
+use cenote_format::units::DatasetId;
 
 use crate::pools::{OpenPool, Pools};
 
@@ -31,12 +32,14 @@ const STRING: u32 = 7;
 /// Those of all pools together.
 const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 
+/// Those of a pool.
+const OF_POOL: [&str; 2] = ["state", "txgs"];
+
 /// The names of all that there are now.
 pub fn names(pools: &Pools) -> Vec<String> {
     let mut names: Vec<String> = OF_ALL.iter().map(|name| (*name).to_owned()).collect();
     for pool in pools.all() {
-        names.push(format!("{}/state", pool.name));
-        names.push(format!("{}/txgs", pool.name));
+        names.extend(OF_POOL.map(|name| format!("{}/{name}", pool.name)));
         let datasets = pool.engine.traffic().into_iter();
         names.extend(datasets.map(|(id, _)| format!("{}/objset-{:#x}", pool.name, id.0)));
     }
@@ -46,38 +49,91 @@ pub fn names(pools: &Pools) -> Vec<String> {
 /// The text of one; `None`: there is none of this name.
 #[boxed]
 pub async fn text(pools: &Pools, name: &str) -> Option<String> {
-    if let Some((pool, name)) = name.split_once('/') {
-        let pool = pools.get(pool)?;
-        return match name.strip_prefix("objset-0x") {
-            Some(id) => of_dataset(&pool, u64::from_str_radix(id, 16).ok()?).await,
-            None if name == "state" => Some(format!("{}\n", pool.engine.pool().status().root.state)),
-            None => (name == "txgs").then(|| txgs(&pool.engine.kstats().txgs())),
-        };
-    }
-    let all = pools.all();
+    let Some((pool, name)) = name.split_once('/') else { return of_all(pools, name) };
+    let pool = pools.get(pool)?;
+    let Some(id) = name.strip_prefix("objset-0x") else { return of_pool(&pool, name) };
+    let id = u64::from_str_radix(id, 16).ok()?;
+    let datasets = datasets(&pool).await;
+    datasets.iter().find(|dataset| dataset.id.0 == id).map(|dataset| dataset.text(&pool))
+}
+
+/// What is counted of all pools together under one of its names.
+pub fn counts(pools: &Pools, name: &str) -> Option<Vec<(&'static str, u64)>> {
     let sum = |of: fn(&Kstats) -> Vec<(&'static str, u64)>| {
         let mut sum = of(&Kstats::default());
-        for pool in &all {
+        for pool in pools.all() {
             sum.iter_mut().zip(of(pool.engine.kstats())).for_each(|(sum, (_, count))| sum.1 += count);
         }
         sum
     };
-    let counts = match name {
+    Some(match name {
         "arcstats" => arcstats::of(pools),
         "zfetchstats" => arcstats::zfetch(pools),
         "dmu_tx" => sum(Kstats::dmu_tx),
         "zil" => sum(Kstats::zil),
         _ => return None,
-    };
-    Some(named(pools, counts.len(), &lines(&counts)))
+    })
 }
 
-async fn of_dataset(pool: &OpenPool, id: u64) -> Option<String> {
-    let (id, counts) = pool.engine.traffic().into_iter().find(|(found, _)| found.0 == id)?;
-    let dataset = pool.engine.mos().await.ok()?.dataset_by_id(id).await.ok()?;
-    let text = line("dataset_name", STRING, dataset.name()) + &lines(&counts);
-    let header = header(pool.engine.runtime().now().as_ns(), counts.len() + 1);
-    Some(header + &text)
+/// A dataset that is open, and what is counted of it.
+pub struct DatasetCounts {
+    /// Its object in the MOS.
+    pub id: DatasetId,
+    /// Its name.
+    pub name: String,
+    /// Names and counts.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+/// The datasets of a pool that are open.
+pub async fn datasets(pool: &OpenPool) -> Vec<DatasetCounts> {
+    let Ok(mos) = pool.engine.mos().await else { return Vec::new() };
+    let mut datasets = Vec::new();
+    for (id, counts) in pool.engine.traffic() {
+        // One that was destroyed meanwhile is left out.
+        if let Ok(dataset) = mos.dataset_by_id(id).await {
+            datasets.push(DatasetCounts { id, name: dataset.name().to_string(), counts });
+        }
+    }
+    datasets
+}
+
+impl DatasetCounts {
+    fn file(&self, pool: &OpenPool) -> String {
+        format!("{}/objset-{:#x}", pool.name, self.id.0)
+    }
+
+    fn text(&self, pool: &OpenPool) -> String {
+        let text = line("dataset_name", STRING, &self.name) + &lines(&self.counts);
+        header(pool.engine.runtime().now().as_ns(), self.counts.len() + 1) + &text
+    }
+}
+
+/// The names and texts of all that there are now.
+#[boxed]
+pub async fn texts(pools: &Pools) -> Vec<(String, String)> {
+    let of_all = OF_ALL.iter().filter_map(|name| Some(((*name).to_owned(), of_all(pools, name)?)));
+    let mut texts: Vec<_> = of_all.collect();
+    for pool in pools.all() {
+        for name in OF_POOL {
+            texts.extend(of_pool(&pool, name).map(|text| (format!("{}/{name}", pool.name), text)));
+        }
+        let datasets = datasets(&pool).await;
+        texts.extend(datasets.iter().map(|dataset| (dataset.file(&pool), dataset.text(&pool))));
+    }
+    texts
+}
+
+fn of_all(pools: &Pools, name: &str) -> Option<String> {
+    counts(pools, name).map(|counts| named(pools, counts.len(), &lines(&counts)))
+}
+
+fn of_pool(pool: &OpenPool, name: &str) -> Option<String> {
+    match name {
+        "state" => Some(format!("{}\n", pool.engine.pool().status().root.state)),
+        "txgs" => Some(txgs(&pool.engine.kstats().txgs())),
+        _ => None,
+    }
 }
 
 /// Lines under the header of named counts.

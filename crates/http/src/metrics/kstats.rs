@@ -22,23 +22,17 @@ const HELP: (Kind, &str) = (Kind::Untyped, "A kstat of OpenZFS's name.");
 /// Adds them.
 pub async fn add(pools: &Pools, families: &mut Families) {
     for (file, prefix) in OF_ALL {
-        let text = kstat::text(pools, file).await.unwrap_or_default();
-        for (name, value) in counts(&text) {
-            families.add(&format!("{prefix}{name}"), HELP, &[], value);
-        }
-    }
-    for file in kstat::names(pools).iter().filter(|name| name.contains("/objset-")) {
-        let Some((pool, _)) = file.split_once('/') else { continue };
-        let Some(text) = kstat::text(pools, file).await else { continue };
-        let dataset = text.lines().filter_map(|line| line.strip_prefix("dataset_name"));
-        let dataset = dataset.filter_map(|rest| rest.trim_start().split_once(' ')).next();
-        let Some((_, dataset)) = dataset else { continue };
-        let labels = [("dataset", dataset.trim()), ("zpool", pool)];
-        for (name, value) in counts(&text).filter(|(name, _)| OF_DATASET.contains(name)) {
-            families.add(&format!("node_zfs_zpool_dataset_{name}"), HELP, &labels, value);
+        for (name, count) in kstat::counts(pools, file).unwrap_or_default() {
+            families.add(&format!("{prefix}{name}"), HELP, &[], count as f64);
         }
     }
     for pool in pools.all() {
+        for kstat::DatasetCounts { name, counts, .. } in kstat::datasets(&pool).await {
+            let labels = [("dataset", &*name), ("zpool", &*pool.name)];
+            for (name, count) in counts.into_iter().filter(|(name, _)| OF_DATASET.contains(name)) {
+                families.add(&format!("node_zfs_zpool_dataset_{name}"), HELP, &labels, count as f64);
+            }
+        }
         let state = pool.engine.pool().status().root.state.to_string().to_lowercase();
         let state = if STATES.contains(&&*state) { &*state } else { "unavail" };
         for shown in STATES {
@@ -47,14 +41,4 @@ pub async fn add(pools: &Pools, families: &mut Families) {
             families.add("node_zfs_zpool_state", (Kind::Gauge, "The pool is in this state."), &labels, is_in);
         }
     }
-}
-
-/// Names and numbers of a kstat's text: lines of name, type and number.
-fn counts(text: &str) -> impl Iterator<Item = (&str, f64)> {
-    text.lines().skip(2).filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (name, kind, value) = (words.next()?, words.next()?, words.next()?);
-        let is_number = matches!(kind, "3" | "4");
-        is_number.then(|| value.parse().ok().map(|value| (name, value))).flatten()
-    })
 }

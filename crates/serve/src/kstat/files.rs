@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cenote_runtime::Runtime;
 
-use super::{names, text};
+use super::texts;
 use crate::cancel::Cancel;
 use crate::pools::Pools;
 
@@ -32,11 +32,9 @@ pub async fn keep_kstats(runtime: Runtime, pools: Weak<Pools>, dir: PathBuf, sto
         {
             let Some(pools) = pools.upgrade() else { return };
             let mut now = BTreeSet::new();
-            for name in names(&pools) {
+            for (name, text) in texts(&pools).await {
                 // One that can't be written now is tried again.
-                if let Some(text) = text(&pools, &name).await
-                    && replace(&files.root.join(&name), &text).is_ok()
-                {
+                if replace(&files.root.join(&name), &text).is_ok() {
                     now.insert(name);
                 }
             }
