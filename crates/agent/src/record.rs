@@ -4,27 +4,28 @@
 //!   FOLDER/2026-11-25.parquet: unix_s, device, model, serial, passed, id, name, normalized, raw
 //! ```
 //!
-//! A file that was begun again on the same day replaces the one before.
+//! What a disk does not say is null. A file that was begun again on the same day replaces the one before.
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
+use cenote_lab::result::table::{Cell, Columns, Of, Table};
+use chrono::DateTime;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 
-use crate::smart::{Attribute, Disk};
+use crate::smart::Disk;
 
-/// The values of a column. A number that a disk does not say is -1.
-enum Values {
-    Numbers(Vec<i64>),
-    Texts(Vec<ByteArray>),
-}
+const COLUMNS: Columns = &[
+    ("unix_s", Of::Count),
+    ("device", Of::Text),
+    ("model", Of::Text),
+    ("serial", Of::Text),
+    ("passed", Of::Count),
+    ("id", Of::Count),
+    ("name", Of::Text),
+    ("normalized", Of::Count),
+    ("raw", Of::Count),
+];
 
 /// Writes the file of a day.
 ///
@@ -32,83 +33,38 @@ enum Values {
 /// The folder can't be made, or the file not written.
 pub fn write(folder: &Path, now_s: u64, disks: &[Disk]) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("{}.parquet", date(now_s)));
+    let path = folder.join(format!("{}.parquet", date(now_s)?));
     let beside = path.with_extension("new");
-    write_file(&beside, now_s, disks)?;
+    table(now_s, disks).write(File::create(&beside)?)?;
     Ok(std::fs::rename(&beside, &path)?)
 }
 
-fn write_file(path: &Path, now_s: u64, disks: &[Disk]) -> Result<()> {
-    let rows: Vec<(&Disk, &Attribute)> = disks
-        .iter()
-        .flat_map(|disk| disk.attributes.iter().map(move |attribute| (disk, attribute)))
-        .collect();
-    let numbers = |number: &dyn Fn(&Disk, &Attribute) -> i64| {
-        Values::Numbers(rows.iter().map(|(disk, attribute)| number(disk, attribute)).collect())
-    };
-    let texts = |text: &dyn Fn(&Disk, &Attribute) -> String| {
-        Values::Texts(rows.iter().map(|(disk, attribute)| text(disk, attribute).as_bytes().into()).collect())
-    };
-    let known = |number: Option<u64>| number.map_or(-1, |number| number.cast_signed());
-    let columns = [
-        ("unix_s", numbers(&|_, _| now_s.cast_signed())),
-        ("device", texts(&|disk, _| disk.device.clone())),
-        ("model", texts(&|disk, _| disk.smart.model.clone())),
-        ("serial", texts(&|disk, _| disk.smart.serial.clone())),
-        ("passed", numbers(&|disk, _| known(disk.smart.passed.map(u64::from)))),
-        ("id", numbers(&|_, attribute| known(attribute.id))),
-        ("name", texts(&|_, attribute| attribute.name.clone())),
-        ("normalized", numbers(&|_, attribute| known(attribute.normalized))),
-        ("raw", numbers(&|_, attribute| attribute.raw.cast_signed())),
-    ];
-    let fields = columns.iter().map(|(name, values)| field(name, values)).collect::<Result<_>>()?;
-    let schema = Type::group_type_builder("smart").with_fields(fields).build()?;
-    let level = ZstdLevel::try_new(3)?;
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let mut writer = SerializedFileWriter::new(File::create(path)?, Arc::new(schema), Arc::new(properties))?;
-    let mut group = writer.next_row_group()?;
-    for (_, values) in &columns {
-        let Some(mut column) = group.next_column()? else {
-            return Err(ParquetError::General("a column is missing".into()));
-        };
-        match (column.untyped(), values) {
-            (ColumnWriter::Int64ColumnWriter(writer), Values::Numbers(values)) => {
-                writer.write_batch(values, None, None)?;
-            }
-            (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(values)) => {
-                writer.write_batch(values, None, None)?;
-            }
-            _ => return Err(ParquetError::General("a column of another type".into())),
+fn table(now_s: u64, disks: &[Disk]) -> Table {
+    let count = |count: Option<u64>| count.map_or(Cell::Null, Cell::Count);
+    let mut table = Table::new(COLUMNS);
+    for Disk { device, smart, attributes } in disks {
+        for attribute in attributes {
+            table.push(&[
+                Cell::Count(now_s),
+                Cell::Text(device),
+                Cell::Text(&smart.model),
+                Cell::Text(&smart.serial),
+                count(smart.passed.map(u64::from)),
+                count(attribute.id),
+                Cell::Text(&attribute.name),
+                count(attribute.normalized),
+                Cell::Count(attribute.raw),
+            ]);
         }
-        column.close()?;
     }
-    group.close()?;
-    writer.close()?;
-    Ok(())
-}
-
-fn field(name: &str, values: &Values) -> Result<Arc<Type>> {
-    let builder = match values {
-        Values::Numbers(_) => Type::primitive_type_builder(name, PhysicalType::INT64),
-        Values::Texts(_) => {
-            let text = Type::primitive_type_builder(name, PhysicalType::BYTE_ARRAY);
-            text.with_logical_type(Some(LogicalType::String))
-        }
-    };
-    Ok(Arc::new(builder.with_repetition(Repetition::REQUIRED).build()?))
+    table
 }
 
 /// `2026-11-25`, in UTC.
-fn date(unix_s: u64) -> String {
-    // Days since 1 March 2000, in periods of 400 years: a leap day is then the last of its year.
-    let days = (unix_s / 86_400).cast_signed() - 11_017;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (year, day) = (2000 + 400 * era + year, day - (153 * month + 2) / 5 + 1);
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    format!("{year:04}-{month:02}-{day:02}")
+fn date(unix_s: u64) -> Result<String> {
+    let time = i64::try_from(unix_s).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    let time = time.ok_or_else(|| ParquetError::General("the clock shows no date".into()))?;
+    Ok(time.format("%Y-%m-%d").to_string())
 }
 
 #[cfg(test)]
@@ -116,6 +72,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     use super::*;
+    use crate::smart::Attribute;
 
     #[test]
     fn days_have_their_dates() {
@@ -128,7 +85,7 @@ mod tests {
             (1_709_164_800, "2024-02-29"),
             (1_735_689_599, "2024-12-31"),
         ] {
-            assert_eq!(date(unix_s), wanted);
+            assert_eq!(date(unix_s).unwrap(), wanted);
         }
     }
 

@@ -28,7 +28,7 @@ mod reserve;
 mod rows;
 mod run;
 mod summary;
-mod table;
+pub mod table;
 #[cfg(test)]
 mod tests;
 

@@ -42,9 +42,13 @@ pub type Columns = &'static [(&'static str, Of)];
 /// A value for a table.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
+    /// Nothing is known.
     Null,
+    /// Of a column of texts.
     Text(&'a str),
+    /// Of a column of counts.
     Count(u64),
+    /// Of a column of real numbers.
     Real(f64),
 }
 
