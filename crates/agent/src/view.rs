@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cenote_serve::run;
+use cenote_serve::run::document;
 use cenote_serve::socket::Serving;
 use serde_json::Value;
 
@@ -11,15 +11,7 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs a command; answers its document, or why it failed.
 pub async fn run(commands: &Arc<dyn Serving>, line: &str) -> Result<Value, String> {
-    let words = line.split(' ').map(str::to_owned).collect();
-    let (running, _) = run::start(commands, words, false, ()).map_err(|error| error.to_string())?;
-    let Some((output, messages, status)) = running.collect(DOCUMENT_BYTES_MAX).await else {
-        return Err(format!("`{line}` printed too much"));
-    };
-    match status {
-        0 => Ok(serde_json::from_slice(&output).unwrap_or_default()),
-        _ => Err(String::from_utf8_lossy(&messages).trim().to_owned()),
-    }
+    document(commands, line.split(' '), DOCUMENT_BYTES_MAX).await
 }
 
 /// All vdevs below a pool, or a vdev, of `zpool status -j`.

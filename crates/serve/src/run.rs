@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::cancel::Cancel;
 use crate::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
 use cenote_dataset::Credentials;
+use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -100,7 +101,7 @@ impl Running {
 
     /// Runs it to its end, and answers what it wrote and said, and its status. `None`: it wrote more than
     /// `bytes_max`.
-    pub async fn collect(mut self, bytes_max: usize) -> Option<(Vec<u8>, Vec<u8>, u8)> {
+    async fn collect(mut self, bytes_max: usize) -> Option<(Vec<u8>, Vec<u8>, u8)> {
         let (mut output, mut messages) = (Vec::new(), Vec::new());
         loop {
             match self.next().await {
@@ -112,6 +113,25 @@ impl Running {
                 return None;
             }
         }
+    }
+}
+
+/// Runs a command that only prints; answers its JSON document, or nothing if it prints none.
+///
+/// # Errors
+/// It failed, in its own words, or printed more than `bytes_max`.
+pub async fn document(
+    commands: &Arc<dyn Serving>,
+    words: impl IntoIterator<Item = &str>,
+    bytes_max: usize,
+) -> Result<Value, String> {
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let line = words.join(" ");
+    let (running, _) = start(commands, words, false, ()).map_err(|error| error.to_string())?;
+    match running.collect(bytes_max).await {
+        None => Err(format!("`{line}` printed too much")),
+        Some((output, _, 0)) => Ok(serde_json::from_slice(&output).unwrap_or_default()),
+        Some((_, messages, _)) => Err(String::from_utf8_lossy(&messages).trim().to_owned()),
     }
 }
 

@@ -19,7 +19,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 
-/// Certificates, ready to be shown to clients.
+/// Certificates, ready to be shown to clients. Clones share them.
+#[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
 /// What is wrong with a folder of certificates.

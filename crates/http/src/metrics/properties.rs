@@ -53,7 +53,7 @@ pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
     let wanted = POOL.iter().chain([&HEALTH]).map(|shown| shown.0);
     let columns: Vec<&str> = ["name"].into_iter().chain(wanted).collect();
     let words = ["zpool", "list", "--json", "-p", "-o", &columns.join(",")];
-    let Some(listed) = documents(commands, &words).await else { return };
+    let Ok(listed) = run::document(commands, words, LIST_BYTES_MAX).await else { return };
     for (pool, entry) in entries(&listed, "pools") {
         for (property, metric, help) in POOL {
             let value = match text(entry, property) {
@@ -85,7 +85,7 @@ pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
 pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) {
     let columns: Vec<&str> = ["name"].into_iter().chain(DATASET.iter().map(|shown| shown.0)).collect();
     let words = ["zfs", "list", "--json", "-p", "-t", "filesystem,volume", "-o", &columns.join(",")];
-    let Some(listed) = documents(commands, &words).await else { return };
+    let Ok(listed) = run::document(commands, words, LIST_BYTES_MAX).await else { return };
     for (name, entry) in entries(&listed, "datasets") {
         let kind = if entry["type"] == "VOLUME" { "volume" } else { "filesystem" };
         let pool = name.split('/').next().unwrap_or(name);
@@ -96,15 +96,6 @@ pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) 
             }
         }
     }
-}
-
-/// The document that a command prints.
-async fn documents(commands: &Arc<dyn Serving>, words: &[&str]) -> Option<Value> {
-    let words = words.iter().map(|word| (*word).to_owned()).collect();
-    // Metrics need no permit: they are what shows that there is none left.
-    let (running, _) = run::start(commands, words, false, ()).ok()?;
-    let (output, _, _) = running.collect(LIST_BYTES_MAX).await?;
-    serde_json::from_slice(&output).ok()
 }
 
 fn entries<'a>(document: &'a Value, root: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {

@@ -42,16 +42,13 @@ pub struct Doors {
     iscsi: Vec<Door>,
     accounts: Accounts,
     http: Vec<Door>,
-    http_tls: Option<Tls>,
     tokens: Tokens,
 }
 
 /// Opens the doors that were asked for. `socket`: the daemon's own.
 pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doors, CliError> {
     let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
-    // Each protocol has its own: a certificate that is renewed is read again at the next start.
     let tls = serve.tls.as_ref().map(load).transpose()?;
-    let http_tls = serve.tls.as_ref().map(load).transpose()?;
     let accounts = serve.iscsi_accounts.as_deref().map(accounts::read).transpose()?.unwrap_or_default();
     let mut nbd = Vec::new();
     for typed in &serve.nbd {
@@ -75,7 +72,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let instead = "--iscsi-accounts FILE with names and secrets";
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
     }
-    Ok(Doors { nbd, tls, iscsi, accounts, http, http_tls, tokens })
+    Ok(Doors { nbd, tls, iscsi, accounts, http, tokens })
 }
 
 /// What others could do at an open door.
@@ -134,7 +131,7 @@ impl Doors {
     ) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
         let limits = Limits::new(MEMORY_BYTES);
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.tls });
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.tls.clone() });
         let nbd: Arc<Serves> = Arc::new(move |runtime, visitor| {
             let server = nbd.clone();
             async move { server.serve(&runtime, visitor.stream, &visitor.who).await }.boxed()
@@ -151,7 +148,7 @@ impl Doors {
         if self.http.is_empty() {
             return open;
         }
-        let http = HttpServer::new(commands, pools.clone(), api::catalogue(all), self.tokens, self.http_tls);
+        let http = HttpServer::new(commands, pools.clone(), api::catalogue(all), self.tokens, self.tls);
         let http = Arc::new(http);
         // Only root and the daemon's user can open a socket in the file system.
         let (owner, anybody) = self.http.into_iter().partition(|door| matches!(door.place, Place::Unix(_)));
