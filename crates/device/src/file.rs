@@ -5,7 +5,7 @@
 //! ```text
 //!   1. inline      preadv2(RWF_NOWAIT): copies what is in the page cache right away, without a thread,
 //!                  allocating only the buffer. Millions of metadata reads from a warm cache end here.
-//!   2. io_uring    the rest of the range goes to the reactor thread: deep queues, no thread per request.
+//!   2. io_uring    the rest of the range is submitted to the ring: deep queues, no thread per request.
 //!   3. threads     where the kernel refuses io_uring, and in the simulator (there inline, so that a seed is
 //!                  a history).
 //! ```
@@ -52,7 +52,7 @@ pub struct FileDevice {
     info: DeviceInfo,
     file: Arc<File>,
     runtime: Runtime,
-    ring: Option<&'static Arc<Ring>>,
+    ring: Option<Arc<Ring>>,
     writes: WritePath,
     /// `Some` with `O_DIRECT`: offsets, lengths and memory are multiples of this many bytes.
     direct_align: Option<usize>,
@@ -65,7 +65,7 @@ pub struct FileDevice {
 /// The path of writes and flushes.
 #[derive(Clone)]
 enum WritePath {
-    Ring(&'static Arc<Ring>),
+    Ring(Arc<Ring>),
     Queue(Arc<WriteQueue>),
 }
 
@@ -88,14 +88,14 @@ impl FileDevice {
     ) -> Result<FileDevice> {
         let opened = open::open(path.as_ref(), options)?;
         let may_use_ring = options.io_path != IoPath::Threads && !runtime.is_simulated();
-        let ring = if may_use_ring { Ring::shared() } else { None };
+        let ring = if may_use_ring { Ring::of(runtime) } else { None };
         let past_cache = opened.direct_align.is_some() || options.io_path == IoPath::Uring;
         let file = Arc::new(opened.file);
         Ok(FileDevice {
             info: opened.info,
-            writes: match ring.filter(|_| past_cache) {
-                Some(ring) => WritePath::Ring(ring),
-                None => WritePath::Queue(WriteQueue::new(file.clone())),
+            writes: match &ring {
+                Some(ring) if past_cache => WritePath::Ring(ring.clone()),
+                _ => WritePath::Queue(WriteQueue::new(file.clone())),
             },
             file,
             runtime: runtime.clone(),
@@ -158,7 +158,7 @@ impl FileDevice {
     }
 
     async fn fill(&self, mut buffer: Buffer, start: u64) -> IoResult<Buffer> {
-        match self.ring {
+        match &self.ring {
             Some(ring) => match ring.transfer(self.file.clone(), start, Transfer::Read(buffer)).await? {
                 Transfer::Read(buffer) => Ok(buffer),
                 _ => Err(Error::other("io_uring answered another request")),
@@ -227,7 +227,7 @@ impl FileDevice {
     /// Now and then asks the kernel to start writing back the page cache; otherwise a flush at the end
     /// would find all of it still there.
     fn written(&self, len: u64) {
-        let Some(ring) = self.ring.filter(|_| self.direct_align.is_none()) else { return };
+        let Some(ring) = self.ring.as_ref().filter(|_| self.direct_align.is_none()) else { return };
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
         if before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
             // Nobody waits for it, and it is only a hint: the write has succeeded either way.
@@ -371,7 +371,7 @@ impl Device for FileDevice {
             info: DeviceInfo { size_bytes, ..self.info.clone() },
             file: self.file.clone(),
             runtime: self.runtime.clone(),
-            ring: self.ring,
+            ring: self.ring.clone(),
             writes: self.writes.clone(),
             direct_align: self.direct_align,
             try_cached: AtomicBool::new(self.may_be_cached()),

@@ -114,6 +114,51 @@ fn a_read_whose_future_is_dropped_hurts_nobody() {
 }
 
 #[test]
+fn a_read_outlives_the_thread_that_started_it() {
+    let (file, content) = random_file(6);
+    let rt = Runtime::real(Some(2));
+    for (way, device) in ways(&file, &rt) {
+        for round in 0..20 {
+            evict(&file);
+            // Polled once, so that it is in progress when the thread ends.
+            let start = |n: u64| {
+                let mut read = device.read_at((round * 32 + n) * 4096, 65536);
+                let is_done = read.is_done() || rt.block_on(async { futures::poll!(&mut read).is_ready() });
+                (!is_done).then_some((n, read))
+            };
+            let reads: Vec<_> = std::thread::scope(|scope| {
+                scope.spawn(|| (0..32).filter_map(start).collect()).join().expect("started")
+            });
+            for (n, read) in reads {
+                let at = (round * 32 + n) as usize * 4096;
+                assert!(rt.block_on(read).expect("read") == content[at..][..65536], "{way}: read at {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_runtime_may_end_with_reads_under_way() {
+    let (file, _) = random_file(7);
+    for _ in 0..30 {
+        evict(&file);
+        let rt = Runtime::real(Some(2));
+        let devices = ways(&file, &rt);
+        let mut reads: Vec<_> = devices
+            .iter()
+            .flat_map(|(_, device)| (0..40).map(|n| device.read_at(n * 65536, 65536)))
+            .collect();
+        rt.block_on(async {
+            for read in &mut reads {
+                let _ = futures::poll!(read);
+            }
+        });
+        drop(reads);
+        drop(devices);
+    }
+}
+
+#[test]
 fn reads_beyond_the_end_and_of_a_file_that_shrank_say_so() {
     let (file, _) = random_file(6);
     let rt = Runtime::real(Some(1));

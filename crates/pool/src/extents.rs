@@ -20,6 +20,10 @@ const MAX_GAP_BYTES: u64 = 64 << 10;
 /// Longest merged read.
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
+/// Ranges of this size are read alone, each into memory of its own: who keeps one would have to copy it out
+/// of a merged read. Where many wait for the device, its queue reads neighbours in one request.
+const LEAST_LARGE_BYTES: usize = 64 << 10;
+
 /// A claim to a range, redeemed after the read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(usize);
@@ -94,6 +98,7 @@ impl Extents {
             match merged.last_mut() {
                 Some(last)
                     if last.leaf.guid == leaf.guid
+                        && len < LEAST_LARGE_BYTES
                         && offset_bytes <= last.end_bytes + MAX_GAP_BYTES
                         && end - last.start_bytes <= MAX_EXTENT_BYTES =>
                 {

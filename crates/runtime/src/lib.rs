@@ -33,6 +33,7 @@ mod task;
 mod threads;
 mod time;
 mod to_end;
+mod watch;
 mod work;
 
 pub use rng::Rng;
@@ -40,11 +41,13 @@ pub use sim::{SimConfig, SimReport, Step};
 pub use task::{AbortOnDrop, JoinError, JoinHandle};
 pub use time::{Elapsed, Instant};
 pub use to_end::ToEnd;
+pub use watch::Watch;
 pub use work::{Cost, CostModel, WorkKind};
 
 use real::Real;
 use sim::Simulation;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -221,6 +224,27 @@ impl Runtime {
     /// engines never ask.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
+    }
+
+    /// What there is once per runtime and lives as long: made at the first call, the same for all later ones.
+    /// `None` if it can't be made, and in the simulator. There is only one such thing: the ring of
+    /// `cenote-device`.
+    pub fn shared<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
+        match &*self.backend {
+            Backend::Real(real) => real.shared(make),
+            Backend::Simulated(_) => None,
+        }
+    }
+
+    /// Watches a descriptor of the operating system. Only for devices.
+    ///
+    /// # Errors
+    /// It can't be watched; always so in the simulator.
+    pub fn watch(&self, file: OwnedFd) -> std::io::Result<Watch> {
+        match &*self.backend {
+            Backend::Real(real) => real.watch(file),
+            Backend::Simulated(_) => Err(std::io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// How many tasks can run at once: worker threads, or modelled cores. A good default for limits.

@@ -6,10 +6,14 @@
 use crate::rng::Rng;
 use crate::threads::Threads;
 use crate::time::Instant;
+use crate::watch::Watch;
 use futures::channel::oneshot;
+use std::any::Any;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Real {
@@ -21,6 +25,8 @@ pub(crate) struct Real {
     started: std::time::Instant,
     rng: parking_lot::Mutex<Rng>,
     parallelism: usize,
+    /// See `Runtime::shared`.
+    shared: OnceLock<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Real {
@@ -43,7 +49,21 @@ impl Real {
             started: std::time::Instant::now(),
             rng: parking_lot::Mutex::new(Rng::new(seed)),
             parallelism,
+            shared: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn shared<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Option<Arc<T>>,
+    ) -> Option<Arc<T>> {
+        let made = self.shared.get_or_init(|| make().map(|made| made as Arc<dyn Any + Send + Sync>));
+        made.clone().and_then(|made| made.downcast().ok())
+    }
+
+    pub(crate) fn watch(&self, file: OwnedFd) -> std::io::Result<Watch> {
+        let _context = self.handle.enter();
+        Watch::new(file)
     }
 
     pub(crate) fn handle(&self) -> &tokio::runtime::Handle {

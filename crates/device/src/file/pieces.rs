@@ -49,7 +49,7 @@ impl FileDevice {
 
     async fn fill_all(&self, mut buffers: Vec<Buffer>, offset: u64) -> IoResult<Vec<Buffer>> {
         let file = self.file.clone();
-        let Some(ring) = self.ring else {
+        let Some(ring) = &self.ring else {
             let fill = move || {
                 let mut at = offset;
                 for buffer in &mut buffers {

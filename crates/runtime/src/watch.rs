@@ -1,0 +1,31 @@
+//! Waiting for a descriptor of the operating system in the event loop that the worker threads share.
+//!
+//! Locking: one task waits for a [`Watch`]; it holds nothing meanwhile.
+#![allow(unsafe_code)] // tokio has the caller promise that the descriptor stays open
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A descriptor that becomes readable now and then.
+pub struct Watch(AsyncFd<OwnedFd>);
+
+impl Watch {
+    /// To be called within tokio.
+    pub(crate) fn new(file: OwnedFd) -> io::Result<Watch> {
+        // SAFETY: an `OwnedFd` is open and the same until it is dropped, and the watch owns it.
+        let watched = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
+        Ok(Watch(watched?))
+    }
+
+    /// Waits until it has become readable since the last call.
+    ///
+    /// # Errors
+    /// The runtime is ending.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
+    }
+}
