@@ -513,8 +513,9 @@ fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Seco
     ReadContext { secondary, ..ctx.clone() }
 }
 
+/// When a block is used, as exactly as policies want to know.
 fn now_ns(pool: &Pool) -> u64 {
-    pool.runtime().now().as_ns()
+    pool.runtime().coarse_now().as_ns()
 }
 
 impl std::fmt::Debug for BlockCache {

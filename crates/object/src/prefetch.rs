@@ -66,7 +66,7 @@ impl Prefetcher {
             blocks,
             last_block,
             block_bytes: object.block_bytes().max(1),
-            now_ns: objset.pool().runtime().now().as_ns(),
+            now_ns: objset.pool().runtime().coarse_now().as_ns(),
             looked,
             with_data: caching.prefetch == Scope::All && caching.primary == Scope::All,
             most_bytes,

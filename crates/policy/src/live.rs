@@ -11,7 +11,8 @@
 //! ```
 //!
 //! What was long ago counts less: after every [`AGE`] look-ups each group halves its counts, and forgets the
-//! blocks that nobody wanted since the time before. If few are left, it samples more of them again.
+//! blocks that nobody wanted since the time before. If few are left, it samples more of them again. Where
+//! those in the sample are wanted often, fewer will do, so that a hit costs little.
 //!
 //! Caches of less than a thousandth of all blocks are too small for it: a block of the sample stands for as
 //! many as the group's sampling rate says.
@@ -35,12 +36,16 @@ use crate::policy::BlockId;
 pub const GROUPS: usize = 8;
 /// Blocks of a group at most.
 const GROUP_BLOCKS: usize = 2048;
+/// Blocks of a group that are always worth their cost.
+const LEAST_BLOCKS: usize = 256;
+/// Look-ups of a block of the sample, on average, after which half as many blocks are enough.
+const OFTEN: usize = 16;
 /// Look-ups, of the sample or not, until counts are halved.
 const AGE: u64 = 1 << 22;
-/// Distances are counted in so many steps a doubling.
-const STEPS: f64 = 16.0;
+/// Distances are counted in 16 steps a doubling, as many as these bits of a float's mantissa tell apart.
+const STEP_BITS: u32 = 4;
 /// Distances up to an exbibyte.
-const BUCKETS: usize = 60 * STEPS as usize;
+const BUCKETS: usize = 60 << STEP_BITS;
 /// Positions of last uses before those that are gone are squeezed out.
 const MOST_POSITIONS: usize = 8 * GROUP_BLOCKS;
 
@@ -78,6 +83,8 @@ struct Group {
     aged_at: u64,
     /// The first position of what was used since.
     young_from: usize,
+    /// Look-ups since the threshold last changed.
+    noted: usize,
 }
 
 impl Default for LiveCurve {
@@ -96,6 +103,7 @@ impl Default for Sampler {
             requests: 0.0,
             aged_at: 0,
             young_from: 0,
+            noted: 0,
         };
         Sampler { threshold: AtomicU64::new(u64::MAX), group: Mutex::new(group) }
     }
@@ -157,9 +165,15 @@ impl Sampler {
         group.note(hash, u64::from(bytes), rate(threshold));
         if requests.saturating_sub(group.aged_at) >= AGE {
             group.age(requests);
-            if group.last_use.len() < GROUP_BLOCKS / 2 {
+            if group.last_use.len() < LEAST_BLOCKS / 2 {
                 self.threshold.store(threshold.saturating_mul(2), Ordering::Relaxed);
             }
+        }
+        let blocks = group.last_use.len();
+        if blocks >= 2 * LEAST_BLOCKS && group.noted > OFTEN * blocks {
+            group.cut(threshold / 2);
+            self.threshold.store(threshold / 2, Ordering::Relaxed);
+            return;
         }
         if group.last_use.len() > GROUP_BLOCKS
             && let Some((largest, position)) = group.last_use.pop_last()
@@ -176,7 +190,16 @@ fn rate(threshold: u64) -> f64 {
 }
 
 impl Group {
+    /// Forgets the blocks whose hashes are not below a threshold.
+    fn cut(&mut self, threshold: u64) {
+        for (_, position) in self.last_use.split_off(&threshold) {
+            self.sums.clear(position);
+        }
+        self.noted = 0;
+    }
+
     fn note(&mut self, hash: u64, bytes: u64, rate: f64) {
+        self.noted += 1;
         let now = self.sums.push(bytes);
         if let Some(before) = self.last_use.insert(hash, now) {
             // From its own last use to just before this one.
@@ -231,8 +254,10 @@ impl Group {
     }
 }
 
+/// The step of a distance: a float's exponent and the first bits of its mantissa.
 fn bucket(bytes: f64) -> usize {
-    ((bytes.max(1.0).log2() * STEPS) as usize).min(BUCKETS - 1)
+    let steps = |bytes: f64| bytes.to_bits() >> (f64::MANTISSA_DIGITS - 1 - STEP_BITS);
+    ((steps(bytes.max(1.0)) - steps(1.0)) as usize).min(BUCKETS - 1)
 }
 
 #[cfg(test)]

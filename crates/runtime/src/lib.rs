@@ -130,6 +130,15 @@ impl Runtime {
         }
     }
 
+    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for what happens
+    /// a million times a second. The simulator is exact.
+    pub fn coarse_now(&self) -> Instant {
+        match &*self.backend {
+            Backend::Real(real) => real.coarse_now(),
+            Backend::Simulated(sim) => sim.now(),
+        }
+    }
+
     /// Wall-clock time in nanoseconds since 1970 (UTC). In the simulator: a fixed start plus virtual time.
     pub fn unix_time_ns(&self) -> u64 {
         match &*self.backend {

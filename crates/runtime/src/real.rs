@@ -8,6 +8,7 @@ use crate::threads::Threads;
 use crate::time::Instant;
 use crate::watch::Watch;
 use futures::channel::oneshot;
+use rustix::time::{ClockId, clock_gettime};
 use std::any::Any;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -23,6 +24,7 @@ pub(crate) struct Real {
     /// For calls that block.
     threads: Threads,
     started: std::time::Instant,
+    started_coarse_ns: u64,
     rng: parking_lot::Mutex<Rng>,
     parallelism: usize,
     /// See `Runtime::shared`.
@@ -47,6 +49,7 @@ impl Real {
             tokio: Some(tokio),
             threads: Threads::default(),
             started: std::time::Instant::now(),
+            started_coarse_ns: coarse_clock_ns(),
             rng: parking_lot::Mutex::new(Rng::new(seed)),
             parallelism,
             shared: OnceLock::new(),
@@ -76,6 +79,10 @@ impl Real {
 
     pub(crate) fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn coarse_now(&self) -> Instant {
+        Instant(coarse_clock_ns().saturating_sub(self.started_coarse_ns))
     }
 
     pub(crate) fn unix_time_ns(&self) -> u64 {
@@ -121,6 +128,12 @@ impl Real {
     pub(crate) fn parallelism(&self) -> usize {
         self.parallelism
     }
+}
+
+/// The kernel's monotonic clock as of its last tick.
+fn coarse_clock_ns() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 impl Drop for Real {
