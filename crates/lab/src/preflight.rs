@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::machine::zpool::Zpool;
+use crate::recovery::Engine;
 use crate::suite::{Plan, Work};
 use crate::target::{Target, TargetKind};
 use crate::unit::Unit;
@@ -17,6 +18,8 @@ use crate::{LabError, Result, program};
 const SPARE_BYTES: u64 = 16 << 20;
 /// OpenZFS refuses smaller vdevs.
 const LEAST_DISK_BYTES: u64 = 64 << 20;
+/// How Cenote mounts its pools.
+const FUSE: &str = "/dev/fuse";
 /// bonnie++ counts in mebibytes.
 const LEAST_BONNIE_BYTES: u64 = 1 << 20;
 
@@ -90,12 +93,18 @@ fn able(work: &Work, real: bool, module: &impl Fn() -> Result<()>) -> Result<()>
         ))),
     };
     match work {
-        Work::Recovery(_) => module().map_err(|error| {
-            LabError::Refused(format!(
-                "recovery creates pools with OpenZFS's own programs and kernel module, which cannot be used \
-                 here: {error}"
-            ))
-        }),
+        Work::Recovery(recovery) => match recovery.engine {
+            Engine::Module => module().map_err(|error| {
+                LabError::Refused(format!(
+                    "recovery creates pools with OpenZFS's own programs and kernel module, which cannot be \
+                     used here: {error}; with --engine cenote, Cenote holds them itself"
+                ))
+            }),
+            Engine::Cenote if Path::new(FUSE).exists() => Ok(()),
+            Engine::Cenote => Err(LabError::Refused(format!(
+                "recovery fills pools through a mount, and {FUSE} is not there; load the kernel's module fuse"
+            ))),
+        },
         Work::Io(jobs) => {
             let wrong = |job: &crate::job::Job| Some((job.name.clone(), job.contradiction()?));
             match jobs.0.iter().find_map(wrong) {

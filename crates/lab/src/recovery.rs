@@ -1,15 +1,17 @@
 //! How long does a pool take to recover? (report 003)
 //!
 //! A pool is created for the purpose, filled with incompressible data without duplicates, then
-//! damaged and repaired three times: a range of zeros on one disk, repaired by a scrub; scattered
-//! corrupt bytes on one disk, repaired by a scrub; a wiped disk, replaced and resilvered. Each
-//! repair is timed from the command until the module reports completion (`zpool wait`), to the
+//! damaged and repaired: a range of zeros on one disk, repaired by a scrub; scattered corrupt bytes
+//! on one disk, repaired by a scrub; a wiped disk, replaced and resilvered, and where the layout
+//! allows it wiped again and rebuilt sequentially. Cenote also evacuates the disk while it works.
+//! Each repair is timed from the command until its completion is reported (`zpool wait`), to the
 //! millisecond. For comparison, the whole disk is also copied: a resilver reads only allocated
 //! blocks, a copy reads everything, but sequentially.
 //!
-//! For safeguards see [`pool`]. No other pool is ever named to the `zpool` program.
+//! For safeguards see [`pool`]. No other pool is ever named to `zpool`.
 
 mod damage;
+mod holder;
 mod pool;
 
 use std::fs::{self, File};
@@ -21,23 +23,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::Content;
 use crate::control::Control;
-use crate::machine::zpool::Zpool;
 use crate::measurement::{Figure, Outcome, Stream, Tally, Tool};
 use crate::target::Scratch;
 use crate::unit::Unit;
 use crate::{LabError, Result, caches};
+use holder::Holder;
 use pool::TestPool;
+
+pub use holder::Engine;
 
 /// Bytes per write or copy call.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Size of the files that fill the pool.
 const FILE_BYTES: u64 = 256 << 20;
+/// Size of their records, unless a test says otherwise.
+pub const RECORD_BYTES: u64 = 1 << 20;
 
 /// The layout of the pool, its fill, and the extent of the damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// `mirror`, `raidz1`, `raidz2`, `raidz3`, as for `zpool create`.
+    /// Who holds the pools.
+    #[serde(default)]
+    pub engine: Engine,
+    /// `mirror`, `raidz1`, `draid1:2d:1s:4c`, as for `zpool create`.
     pub layout: String,
+    /// `recordsize` of the data.
+    #[serde(default = "usual_record_bytes")]
+    pub record_bytes: u64,
     /// Number of disks.
     pub disks: usize,
     /// Size of each disk, if they are files.
@@ -52,18 +64,23 @@ pub struct Recovery {
     pub scattered: u32,
 }
 
+fn usual_record_bytes() -> u64 {
+    RECORD_BYTES
+}
+
 impl Recovery {
     /// Runs the whole study; files are created in `place`.
     ///
     /// # Errors
     /// `zpool` is missing or refuses, the disk is full, a repair ends with errors, or the work was stopped.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
-        let version = Zpool::find()?.userland().to_owned();
         let scratch = Scratch::new(place)?;
+        let holder = Holder::start(self.engine, scratch.path())?;
+        let (name, version) = holder.version()?;
         let disks = self.disks(scratch.path())?;
         let mount = scratch.path().join("pool");
         fs::create_dir(&mount).map_err(LabError::io(mount.display().to_string()))?;
-        let pool = TestPool::create(&self.layout, &disks, &mount)?;
+        let pool = TestPool::create(&holder, &self.layout, self.record_bytes, &disks, &mount)?;
         let mut figures = Vec::new();
         control.doing(format!("{}: filling to {} %", self.layout, self.fill_percent));
         let filled = self.fill(&mount, control)?;
@@ -72,29 +89,44 @@ impl Recovery {
         // Any disk would do; this one is not the first.
         let disk = &disks[1];
         control.doing(format!("{}: scrub after zeros", self.layout));
-        damage::zeros(disk, self.zero_percent)?;
+        let injured_bytes = damage::zeros(disk, self.zero_percent)?;
         figures.extend(repaired("zeros.scrub", &pool.scrub(control)?));
+        figures.push(Figure::neutral("zeros.scrub.injured", injured_bytes as f64, Unit::Bytes));
         control.doing(format!("{}: scrub after scattered bytes", self.layout));
-        damage::scatter(disk, self.scattered)?;
+        let injured_bytes = damage::scatter(disk, self.scattered)?;
         figures.extend(repaired("scattered.scrub", &pool.scrub(control)?));
+        figures.push(Figure::neutral("scattered.scrub.injured", injured_bytes as f64, Unit::Bytes));
         control.doing(format!("{}: resilver of a wiped disk", self.layout));
         pool.offline(disk)?;
         damage::wipe(disk, control)?;
         figures.extend(repaired("wiped.resilver", &pool.replace(disk, control)?));
+        if self.can_rebuild() {
+            control.doing(format!("{}: sequential rebuild of a wiped disk", self.layout));
+            pool.offline(disk)?;
+            damage::wipe(disk, control)?;
+            figures.push(time("wiped.rebuild", pool.rebuild(disk, control)?));
+        }
         control.doing(format!("{}: copy of a whole disk", self.layout));
         figures.extend(copy(disk, &scratch.path().join("copy"), control)?);
+        if self.engine == Engine::Cenote && self.devices.is_empty() {
+            control.doing(format!("{}: evacuation of a disk", self.layout));
+            let new = self.disk(&scratch.path().join("new"))?;
+            figures.push(time("evacuate", pool.evacuate(disk, &new, control)?));
+        }
         pool.destroy()?;
         Ok(Outcome {
-            tool: Tool { name: "zpool".into(), version, command: None },
+            tool: Tool { name, version, command: None },
             cpu: None,
             streams: vec![filled],
             others: figures,
             notes: vec![format!(
-                "{} of {} disks, {} each{}, {} % full; {} % of a disk zeroed, {} regions corrupted",
+                "{} of {} disks, {} each{}, records of {}, {} % full; {} % of a disk zeroed, {} regions \
+                 corrupted",
                 self.layout,
                 self.disks,
                 Unit::Bytes.show(damage::size(disk)? as f64),
                 if self.devices.is_empty() { " (files)" } else { "" },
+                Unit::Bytes.show(self.record_bytes as f64),
                 self.fill_percent,
                 self.zero_percent,
                 self.scattered
@@ -117,13 +149,19 @@ impl Recovery {
                 ))),
             };
         }
-        let make = |number| {
-            let path = folder.join(format!("disk{number}"));
-            let file = File::create(&path).map_err(LabError::io(path.display().to_string()))?;
-            file.set_len(self.disk_bytes).map_err(LabError::io(path.display().to_string()))?;
-            Ok(path)
-        };
-        (0..self.disks).map(make).collect()
+        (0..self.disks).map(|number| self.disk(&folder.join(format!("disk{number}")))).collect()
+    }
+
+    /// A new file as a disk.
+    fn disk(&self, path: &Path) -> Result<PathBuf> {
+        let file = File::create(path).map_err(LabError::io(path.display().to_string()))?;
+        file.set_len(self.disk_bytes).map_err(LabError::io(path.display().to_string()))?;
+        Ok(path.to_owned())
+    }
+
+    /// Whether disks of this layout can be rebuilt sequentially.
+    fn can_rebuild(&self) -> bool {
+        self.layout == "mirror" || self.layout.starts_with("draid")
     }
 
     /// Fills the pool; the stream gives its speed.
@@ -156,11 +194,15 @@ impl Recovery {
     }
 }
 
+fn time(name: &str, elapsed_ns: u64) -> Figure {
+    Figure::lower(format!("{name}.time"), elapsed_ns as f64, Unit::Nanoseconds)
+}
+
 /// The figures of a repair.
 fn repaired(name: &str, repair: &pool::Repair) -> Vec<Figure> {
     let rate = repair.examined_bytes as f64 / (repair.elapsed_ns.max(1) as f64 / 1e9);
     let mut figures = vec![
-        Figure::lower(format!("{name}.time"), repair.elapsed_ns as f64, Unit::Nanoseconds),
+        time(name, repair.elapsed_ns),
         Figure::neutral(format!("{name}.repaired"), repair.repaired_bytes as f64, Unit::Bytes),
     ];
     if repair.examined_bytes > 0 {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bonnie::Bonnie;
 use crate::job::Jobs;
-use crate::recovery::Recovery;
+use crate::recovery::{Engine, Recovery};
 use crate::tree::TreeWork;
 use crate::unit::times;
 use crate::walk::Scan;
@@ -38,6 +38,9 @@ pub struct Options {
     pub together: bool,
     /// The real programs (`fio`, `bonnie++`) do the work.
     pub real: bool,
+    /// Recovery: who holds the pools.
+    #[serde(default)]
+    pub engine: Engine,
     /// The machine's memory in bytes, which scales data sets.
     pub memory_bytes: u64,
     /// The command line, for the report.

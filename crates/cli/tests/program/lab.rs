@@ -78,6 +78,34 @@ fn recovery_without_openzfs_is_refused_at_once_and_a_link_to_cenote_is_not_openz
 }
 
 #[test]
+fn recovery_of_cenotes_own_pools_repairs_all_that_was_injured_and_leaves_nothing() {
+    if !crate::mount::mounted::can_mount() {
+        return;
+    }
+    let dir = place();
+    let output = lab(dir.path(), "run recovery --engine cenote --quick --size 64M --repeats 1 place");
+    let (text, errors) = said(&output);
+    assert!(output.status.success(), "{text}{errors}");
+    let place = fs::canonicalize(dir.path().join("place")).unwrap();
+    for test in ["mirror-50", "raidz1-50"] {
+        let figure = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(test) && line.contains(name));
+            let line = line.unwrap_or_else(|| panic!("no {name} of {test}: {text}"));
+            line.split_whitespace().rev().take(2).collect::<Vec<_>>().into_iter().rev().collect::<String>()
+        };
+        for name in ["Zeros scrub time", "Wiped resilver time", "Copy time", "Evacuate time"] {
+            assert_ne!(figure(name), "0ns");
+        }
+        assert_ne!(figure("Zeros scrub repaired"), "0B");
+        assert_eq!(figure("Scattered scrub injured"), "500KiB");
+    }
+    assert!(text.contains("mirror-50") && text.contains("Wiped rebuild time"), "{text}");
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "the test's files are gone");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&*place.to_string_lossy()), "{mounts}");
+}
+
+#[test]
 fn a_study_of_two_folders_answers_first_and_claims_nothing_that_it_cannot_know() {
     let dir = place();
     fs::create_dir(dir.path().join("other")).unwrap();

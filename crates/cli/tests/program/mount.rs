@@ -4,7 +4,7 @@
 
 mod aio;
 mod mapped;
-mod mounted;
+pub mod mounted;
 mod names;
 mod trouble;
 mod writing;

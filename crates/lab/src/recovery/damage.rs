@@ -29,23 +29,27 @@ pub fn size(disk: &Path) -> Result<u64> {
         .map_err(LabError::io(disk.display().to_string()))
 }
 
-/// Zeroes `percent` of the disk, in [`ZERO_RANGES`] evenly spread ranges.
-pub fn zeros(disk: &Path, percent: u8) -> Result<()> {
+/// Zeroes `percent` of the disk, in [`ZERO_RANGES`] evenly spread ranges. Returns how many bytes that are.
+pub fn zeros(disk: &Path, percent: u8) -> Result<u64> {
     let (file, from, to) = open(disk)?;
     let part = (to - from) / ZERO_RANGES;
+    let mut injured_bytes = 0;
     for number in 0..ZERO_RANGES {
         let begin = from + number * part + part / 4;
-        zero(&file, disk, begin..(begin + part / 100 * u64::from(percent)).min(to), None)?;
+        let range = begin..(begin + part / 100 * u64::from(percent)).min(to);
+        injured_bytes += range.end - range.start;
+        zero(&file, disk, range, None)?;
     }
-    Ok(())
+    Ok(injured_bytes)
 }
 
-/// Inverts 512 bytes in `count` evenly spread regions.
-pub fn scatter(disk: &Path, count: u32) -> Result<()> {
+/// Inverts 512 bytes in `count` evenly spread regions. Returns how many bytes that are.
+pub fn scatter(disk: &Path, count: u32) -> Result<u64> {
     let (file, from, to) = open(disk)?;
     let what = || disk.display().to_string();
     let step = ((to - from) / u64::from(count.max(1))).max(SCATTER_BYTES) / SCATTER_BYTES * SCATTER_BYTES;
     let mut sector = [0; SCATTER_BYTES as usize];
+    let mut injured_bytes = 0;
     for number in 0..u64::from(count) {
         // Avoid the start of each part: metaslabs start at such round offsets.
         let at = from + number * step + step / 3 / SCATTER_BYTES * SCATTER_BYTES;
@@ -55,8 +59,10 @@ pub fn scatter(disk: &Path, count: u32) -> Result<()> {
         file.read_exact_at(&mut sector, at).map_err(LabError::io(what()))?;
         sector.iter_mut().for_each(|byte| *byte = !*byte);
         file.write_all_at(&sector, at).map_err(LabError::io(what()))?;
+        injured_bytes += SCATTER_BYTES;
     }
-    finish(&file, disk)
+    finish(&file, disk)?;
+    Ok(injured_bytes)
 }
 
 /// Zeroes the whole disk, including its labels.

@@ -1,4 +1,4 @@
-//! The pool to be damaged, driven through the `zpool` program.
+//! The pool to be damaged, driven through `zpool` commands.
 //!
 //! Safeguards: its name starts with [`PREFIX`] and includes this process's id. `zpool create`
 //! without `-f` refuses disks of another pool, and a name in use. The pool's GUID is recorded, and
@@ -10,8 +10,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use super::holder::Holder;
 use crate::control::Control;
-use crate::machine::zpool::command;
 use crate::{LabError, Result, program};
 
 /// Prefix of the names of test pools.
@@ -19,7 +19,8 @@ pub const PREFIX: &str = "cenote-lab-";
 
 /// A test pool.
 #[derive(Debug)]
-pub struct TestPool {
+pub struct TestPool<'a> {
+    holder: &'a Holder,
     name: String,
     guid: String,
     destroyed: bool,
@@ -36,24 +37,31 @@ pub struct Repair {
     pub examined_bytes: u64,
 }
 
-impl TestPool {
+impl<'a> TestPool<'a> {
     /// Creates a pool and mounts it at `mount`.
-    pub fn create(layout: &str, disks: &[PathBuf], mount: &Path) -> Result<TestPool> {
+    pub fn create(
+        holder: &'a Holder,
+        layout: &str,
+        record_bytes: u64,
+        disks: &[PathBuf],
+        mount: &Path,
+    ) -> Result<TestPool<'a>> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let mut command =
-            zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
-        command.args(["-O", "recordsize=1M", "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
+            holder.zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
+        let records = format!("recordsize={record_bytes}");
+        command.args(["-O", &records, "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
         // From here on, drop destroys it, whatever fails.
-        let mut pool = TestPool { name, guid: String::new(), destroyed: false };
+        let mut pool = TestPool { holder, name, guid: String::new(), destroyed: false };
         pool.guid = pool.guid_now()?;
         Ok(pool)
     }
 
     fn guid_now(&self) -> Result<String> {
-        Ok(output(&["get", "-Hp", "-o", "value", "guid", &self.name])?.trim().to_owned())
+        Ok(self.output(&["get", "-Hp", "-o", "value", "guid", &self.name])?.trim().to_owned())
     }
 
     /// A command for this pool, refused if another pool has taken its name.
@@ -65,7 +73,11 @@ impl TestPool {
                 self.name, self.guid
             )));
         }
-        zpool(words)
+        self.holder.zpool(words)
+    }
+
+    fn output(&self, words: &[&str]) -> Result<String> {
+        finish(self.holder.zpool(words)?)
     }
 
     /// Writes dirty data to disk.
@@ -92,13 +104,34 @@ impl TestPool {
         self.timed(command, "resilver", control)
     }
 
-    fn timed(&self, command: Command, activity: &str, control: &Control) -> Result<Repair> {
+    /// The same by a sequential rebuild. It verifies nothing: the scrub that follows it is not part of it.
+    pub fn rebuild(&self, disk: &Path, control: &Control) -> Result<u64> {
+        let mut command = self.guarded(&["replace", "-s", "-f", &self.name])?;
+        command.arg(disk);
+        let elapsed_ns = self.waited(command, "resilver", control)?;
+        self.waited(self.holder.zpool(&["status", &self.name])?, "scrub", control)?;
+        Ok(elapsed_ns)
+    }
+
+    /// Copies a disk that works onto a new one, which takes its place (`zpool evacuate`, of Cenote only).
+    pub fn evacuate(&self, disk: &Path, new: &Path, control: &Control) -> Result<u64> {
+        let mut command = self.guarded(&["evacuate", &self.name])?;
+        command.arg(disk).arg(new);
+        self.waited(command, "replace", control)
+    }
+
+    /// Runs a command, and waits until what it began has ended. Returns how long both took.
+    fn waited(&self, command: Command, activity: &str, control: &Control) -> Result<u64> {
         let began = Instant::now();
         finish(command)?;
-        let mut wait = zpool(&["wait", "-t", activity, &self.name])?;
+        let mut wait = self.holder.zpool(&["wait", "-t", activity, &self.name])?;
         program::run(&mut wait, Path::new("/dev/null"), control)?.well("zpool wait")?;
-        let elapsed_ns = began.elapsed().as_nanos() as u64;
-        let status = output(&["status", "-p", &self.name])?;
+        Ok(began.elapsed().as_nanos() as u64)
+    }
+
+    fn timed(&self, command: Command, activity: &str, control: &Control) -> Result<Repair> {
+        let elapsed_ns = self.waited(command, activity, control)?;
+        let status = self.output(&["status", "-p", &self.name])?;
         let scan = Scan::read(&status).ok_or_else(|| LabError::Program {
             program: "zpool status".into(),
             what: format!("does not mention a finished {activity}:\n{status}"),
@@ -110,7 +143,7 @@ impl TestPool {
             )));
         }
         let examined_bytes =
-            output(&["list", "-Hp", "-o", "allocated", &self.name])?.trim().parse().unwrap_or(0);
+            self.output(&["list", "-Hp", "-o", "allocated", &self.name])?.trim().parse().unwrap_or(0);
         Ok(Repair { elapsed_ns, repaired_bytes: scan.repaired_bytes, examined_bytes })
     }
 
@@ -122,11 +155,11 @@ impl TestPool {
     }
 }
 
-impl Drop for TestPool {
+impl Drop for TestPool<'_> {
     fn drop(&mut self) {
         if !self.destroyed && (self.guid.is_empty() || self.guid_now().is_ok_and(|now| now == self.guid)) {
             // After an interrupted run there is nobody to report a failure to.
-            let _ = zpool(&["destroy", "-f", &self.name]).and_then(finish);
+            let _ = self.holder.zpool(&["destroy", "-f", &self.name]).and_then(finish);
         }
     }
 }
@@ -166,12 +199,6 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number * 1024f64.powi(power)) as u64)
 }
 
-fn zpool(words: &[&str]) -> Result<Command> {
-    let mut command = command("zpool")?;
-    command.args(words);
-    Ok(command)
-}
-
 fn finish(mut command: Command) -> Result<String> {
     let output = command.output().map_err(LabError::io("cannot run zpool"))?;
     if output.status.success() {
@@ -182,10 +209,6 @@ fn finish(mut command: Command) -> Result<String> {
         program: format!("zpool {}", words.join(" ")),
         what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })
-}
-
-fn output(words: &[&str]) -> Result<String> {
-    finish(zpool(words)?)
 }
 
 #[cfg(test)]

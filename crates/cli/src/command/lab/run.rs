@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cenote_lab::LabError;
 use cenote_lab::control::Control;
 use cenote_lab::machine::{Machine, TargetPlace};
+use cenote_lab::recovery::Engine;
 use cenote_lab::report::{self, Study};
 use cenote_lab::result::Recorder;
 use cenote_lab::suite::{self, Options, Plan};
@@ -78,9 +79,21 @@ pub struct Run {
     /// Recovery: create pools on this device instead of files; repeatable
     #[arg(long, value_name = "DEVICE")]
     pub spare: Vec<PathBuf>,
+    /// Recovery: who holds the pools that are damaged [default: module]
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<EngineName>,
     /// What may be overwritten
     #[command(flatten)]
     pub permission: Permission,
+}
+
+/// Implementations of ZFS by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// OpenZFS's programs and kernel module
+    Module,
+    /// A daemon of this program, started for the test
+    Cenote,
 }
 
 /// Parses a size.
@@ -115,6 +128,7 @@ impl Run {
             ("--size", self.size.is_some() && matches!(suite, Metadata | Scan)),
             ("--seconds", self.seconds.is_some() && matches!(suite, Bonnie | Scan | Recovery)),
             ("--files", self.files.is_some() && suite != Scan),
+            ("--engine", self.engine.is_some() && suite != Recovery),
             ("--spare", !self.spare.is_empty() && suite != Recovery),
             ("--real", self.real && matches!(suite, Metadata | Scan | Recovery)),
         ];
@@ -136,6 +150,10 @@ impl Run {
             seconds: self.seconds,
             together: self.together,
             real: self.real,
+            engine: match self.engine {
+                Some(EngineName::Cenote) => Engine::Cenote,
+                Some(EngineName::Module) | None => Engine::Module,
+            },
             memory_bytes: machine.memory_bytes,
             command: session.command_line().to_owned(),
         };

@@ -17,12 +17,20 @@ pub struct Pool {
     _watchdog: mpsc::Sender<()>,
 }
 
+/// Whether anything can be mounted; if not, says so.
+pub fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !can {
+        assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no /dev/fuse, or not root");
+        eprintln!("skipped: needs /dev/fuse and root");
+    }
+    can
+}
+
 impl Pool {
     /// `None`, and says so, where nothing can be mounted.
     pub fn new() -> Option<Pool> {
-        if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no /dev/fuse, or not root");
-            eprintln!("skipped: needs /dev/fuse and root");
+        if !can_mount() {
             return None;
         }
         let disks = Disks::new(&[512]);
