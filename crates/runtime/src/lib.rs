@@ -130,8 +130,8 @@ impl Runtime {
         }
     }
 
-    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for what happens
-    /// a million times a second. The simulator is exact.
+    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for what
+    /// happens a million times a second. The simulator is exact.
     pub fn coarse_now(&self) -> Instant {
         match &*self.backend {
             Backend::Real(real) => real.coarse_now(),
