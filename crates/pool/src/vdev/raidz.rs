@@ -20,26 +20,21 @@
 //! new width ([`Raidz::wrapped_rows`]), so that every sector is its own column of a row.
 //!
 //! While an expansion runs, rows beyond the point reached are still at the old width, and for a moment at
-//! its start the first rows are valid in the scratch area, which is the boot area of each child.
+//! its start the first rows are valid in the scratch area, which is the boot area of each child
+//! ([`super::reflow`]).
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`,
 //! `vdev_raidz_asize`).
 
 use super::map::Column;
+use super::reflow::{Reflow, Reflowed};
 use cenote_format::label::{VDEV_BOOT_SIZE, VDEV_LABEL_START_SIZE};
 use cenote_format::units::Txg;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Single parity: the bit of the offset that swaps the first two columns.
 const SWAP_BIT: u64 = 1 << 20;
-
-/// Progress of an expansion, from the uberblock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reflow {
-    /// Bytes of the vdev that have been moved.
-    pub(crate) offset_bytes: u64,
-    /// Everything below that offset is in the scratch area.
-    pub(crate) scratch_is_valid: bool,
-}
 
 /// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, and parity is less than every width it ever
 /// had.
@@ -51,7 +46,8 @@ pub(crate) struct Raidz {
     pub(crate) ashift: u32,
     /// Txgs in which it grew by one child.
     pub(crate) expand_txgs: Vec<Txg>,
-    pub(crate) reflow: Option<Reflow>,
+    /// The expansion that runs. Until its end, blocks have the width that they had before.
+    pub(crate) reflow: Option<Arc<Reflow>>,
 }
 
 /// Distribution of a block's sectors over the columns of a row.
@@ -107,6 +103,7 @@ impl Raidz {
                     std::mem::swap(&mut first.slot, &mut second.slot);
                     std::mem::swap(&mut first.offset_bytes, &mut second.offset_bytes);
                     std::mem::swap(&mut first.padding, &mut second.padding);
+                    std::mem::swap(&mut first.also_at, &mut second.also_at);
                 }
             }
         }
@@ -133,6 +130,7 @@ impl Raidz {
                 len,
                 data_at,
                 padding: usize::from(skipped.contains(&(c + sectors * width))) << self.ashift,
+                also_at: None,
             };
             data_at += if c < self.parity as u64 { 0 } else { len };
             column
@@ -146,9 +144,10 @@ impl Raidz {
         let row_count = shape.total.div_ceil(width as u64);
         let columns = shape.total.min(width as u64);
         let first = offset >> self.ashift;
+        let reflowed = self.reflow.as_ref().map(|reflow| reflow.at());
         let row = |row: u64| {
             let start = first + row * width as u64;
-            let (children, scratch) = self.placement(start + columns);
+            let (children, scratch) = self.placement(start + columns, reflowed);
             let is_last = row + 1 == row_count;
             let column = |c: u64| {
                 let sector = start + c;
@@ -171,6 +170,7 @@ impl Raidz {
                     len: if beyond_end { 0 } else { 1 << self.ashift },
                     data_at: (data_sector << self.ashift) as usize,
                     padding: 0,
+                    also_at: self.copied_to(sector, children, reflowed).filter(|_| !beyond_end),
                 }
             };
             (0..columns).map(column).collect()
@@ -180,16 +180,31 @@ impl Raidz {
 
     /// The number of children under the row that ends at sector `end`, and whether the row is in the
     /// scratch area.
-    fn placement(&self, end: u64) -> (u64, bool) {
-        match self.reflow {
-            Some(reflow) if end > reflow.offset_bytes >> self.ashift => (self.width as u64 - 1, false),
-            Some(reflow) => (self.width as u64, reflow.scratch_is_valid),
+    fn placement(&self, end: u64, reflowed: Option<Reflowed>) -> (u64, bool) {
+        match reflowed {
+            Some(at) if end > at.synced_bytes >> self.ashift => (self.width as u64 - 1, false),
+            Some(at) => (self.width as u64, at.scratch_is_valid),
             None => (self.width as u64, false),
         }
     }
 
+    /// Where a sector of a row at its old place has been copied to, although the uberblock does not say so.
+    fn copied_to(&self, sector: u64, children: u64, reflowed: Option<Reflowed>) -> Option<(usize, u64)> {
+        let width = self.width as u64;
+        let is_copied = children != width && sector < reflowed?.next_bytes >> self.ashift;
+        is_copied.then(|| ((sector % width) as usize, self.on_leaf(sector / width)))
+    }
+
+    /// What I/O of a block must have entered while an expansion runs: the rows that it may lie in, as if all
+    /// were full.
+    pub(crate) fn entered(&self, offset: u64, psize: usize, birth: Txg) -> Range<u64> {
+        let width = self.logical_width(birth);
+        let rows = self.shape(psize, width).total.div_ceil(width as u64);
+        offset..offset.saturating_add((rows * width as u64) << self.ashift)
+    }
+
     /// Byte offset on a leaf of its allocatable sector `sector`.
-    fn on_leaf(&self, sector: u64) -> u64 {
+    pub(crate) fn on_leaf(&self, sector: u64) -> u64 {
         (sector << self.ashift) + VDEV_LABEL_START_SIZE
     }
 }
