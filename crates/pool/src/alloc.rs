@@ -241,7 +241,8 @@ impl Allocator {
         main.inspect(|group| group.grow(&metaslabs));
     }
 
-    /// A RAID-Z has been expanded: blocks take other space there from the txg on that its configuration names.
+    /// A RAID-Z has been expanded: blocks take other space there from the txg on that its configuration
+    /// names.
     pub fn reshape_vdev(&self, config: &VdevConfig) {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&VdevId(config.id)).into_iter().flatten();

@@ -45,8 +45,8 @@ pub fn reflow_end(top: &VdevConfig) -> u64 {
     top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0) << top.metaslab_shift
 }
 
-/// How far a vdev of `children`, the new one included, may be copied when all before `synced_bytes` is read at
-/// its new place: what is written must not lie where others are still read.
+/// How far a vdev of `children`, the new one included, may be copied when all before `synced_bytes` is read
+/// at its new place: what is written must not lie where others are still read.
 pub fn reachable(synced_bytes: u64, children: usize, ashift: u32) -> u64 {
     let (synced, old) = (synced_bytes >> ashift, children as u64 - 1);
     (synced + synced / old).saturating_sub(old) << ashift
@@ -92,7 +92,8 @@ impl Pool {
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the uberblocks on disk, of the last txg,
-    /// say so, and that of the next has to ([`Pool::reflow_info`]). No txg may be written meanwhile by others.
+    /// say so, and that of the next has to ([`Pool::reflow_info`]). No txg may be written meanwhile by
+    /// others.
     ///
     /// Memory: a few MiB for each child.
     ///

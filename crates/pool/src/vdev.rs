@@ -221,8 +221,8 @@ impl VdevTree {
         Some(found)
     }
 
-    /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held, maps
-    /// of it hold that are made afterwards; so it is taken before any I/O by a map.
+    /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held,
+    /// maps of it hold that are made afterwards; so it is taken before any I/O by a map.
     pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: Txg) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {

@@ -166,8 +166,8 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
     );
 }
 
-/// After a cut, what survived is there, whatever disk is missing; and if the expansion had begun, it is brought
-/// to its end when that is back.
+/// After a cut, what survived is there, whatever disk is missing; and if the expansion had begun, it is
+/// brought to its end when that is back.
 async fn survive(
     rt: &Runtime,
     layout: &Layout,

@@ -9,8 +9,9 @@
 //! is never less than its current weight, because every free of space ranks it again.
 //!
 //! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
-//! or once per metaslab, and no other lock is taken while it is held. `allocates` and `size_bytes` are
-//! relaxed atomics: a stale value may let one more block through, or judge by the size before the vdev grew.
+//! or once per metaslab. That of the footprint may be taken while it is held, for one look; no other one.
+//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge by
+//! the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).

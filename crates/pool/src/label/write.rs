@@ -87,8 +87,8 @@ impl Pool {
         self.put_configs(&update, ODD).await
     }
 
-    /// Writes an uberblock to all devices, and makes that durable: the last txg's, which says something else of
-    /// an expansion.
+    /// Writes an uberblock to all devices, and makes that durable: the last txg's, which says something else
+    /// of an expansion.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: no device accepts it.

@@ -212,7 +212,67 @@ impl Raidz {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Where each sector of a block lies, by its place in the block; parity by column and row.
+    fn places(raidz: &Raidz, at: u64, sectors: usize) -> BTreeMap<(bool, usize), (usize, u64)> {
+        let mut places = BTreeMap::new();
+        let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+        for (row, (parity, columns)) in rows.iter().enumerate() {
+            for (index, column) in columns.iter().enumerate() {
+                for n in 0..column.len >> 9 {
+                    let key = match index < *parity {
+                        true => (true, (row + n) * parity + index),
+                        false => (false, (column.data_at >> 9) + n),
+                    };
+                    places.insert(key, (column.slot, column.offset_bytes + (n << 9) as u64));
+                }
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn while_a_vdev_is_expanded_a_block_is_read_before_or_after_and_written_where_it_was_copied_to() {
+        for (parity, width) in [(1, 3), (1, 6), (2, 5), (3, 8)] {
+            let shape = |width, expand_txgs, reflow| Raidz { parity, width, ashift: 9, expand_txgs, reflow };
+            let before = shape(width - 1, Vec::new(), None);
+            let after = shape(width, vec![Txg(10)], None);
+            for (sectors, at) in (1..40).flat_map(|sectors| [(sectors, 977), (sectors, (1 << 11) + 5)]) {
+                let (old, new) = (places(&before, at, sectors), places(&after, at, sectors));
+                for synced in [0, at, at + 7, at + 20, at + 200] {
+                    let next = synced + 9;
+                    let [synced_bytes, next_bytes] = [synced, next].map(|at| at << 9);
+                    let reflowed = Reflowed { synced_bytes, next_bytes, scratch_is_valid: false };
+                    let raidz = shape(width, Vec::new(), Some(Arc::new(Reflow::from(reflowed))));
+                    let asize = |raidz: &Raidz| raidz.asize(sectors as u64 * 512, Txg(9));
+                    assert_eq!(asize(&raidz), asize(&before));
+                    for (key, place) in places(&raidz, at, sectors) {
+                        assert!([old[&key], new[&key]].contains(&place), "{width}: {key:?} of {sectors}");
+                    }
+                    let entered = raidz.entered(at << 9, sectors << 9, Txg(9));
+                    let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+                    for (row, (_, columns)) in rows.iter().enumerate() {
+                        let first = at + (row * (width - 1)) as u64;
+                        let end = first + columns.len() as u64;
+                        assert!(entered.contains(&(first << 9)) && end << 9 <= entered.end);
+                        for (index, column) in columns.iter().enumerate().filter(|(_, column)| column.len > 0)
+                        {
+                            let key = match index < parity {
+                                true => (true, row * parity + index),
+                                false => (false, column.data_at >> 9),
+                            };
+                            // The first two may have changed places.
+                            let is_copied = first + 2 + index as u64 <= next && end > synced;
+                            assert!(column.also_at.is_none_or(|at| at == new[&key]));
+                            assert!(!is_copied || column.also_at.is_some(), "{width}: {key:?} of {sectors}");
+                            assert!(end > synced || column.also_at.is_none(), "it is read there already");
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn padding_is_what_a_block_takes_and_does_not_fill() {

@@ -31,7 +31,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::Mos;
 use cenote_engine::{Engine, SyncContext, WeakEngine};
 use cenote_format::dsl::names::vdev_zap;
-use cenote_format::label::VdevConfig;
+use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::VdevId;
 use cenote_object::{DatasetError, Result, ZapEdit};
@@ -142,15 +142,22 @@ pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     }
 }
 
-/// How far the expansion in progress has come; `None` if there is none.
+/// How far the expansion has come that was in progress when `mos` was written; `None` if there was none.
 ///
 /// # Errors
 /// The pool's metadata can't be read.
 #[boxed]
-pub async fn expansion(engine: &Engine) -> Result<Option<ExpansionProgress>> {
-    let Some(top) = expanding(&engine.pool()) else { return Ok(None) };
-    let done_bytes = copied_bytes(&engine.mos().await?, &top).await?;
-    Ok(Some(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, VdevId(top.id)) }))
+pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionProgress>> {
+    let vdevs = mos.pool().vdevs();
+    // The tree of vdevs is that of the txg that is being written.
+    for top in vdevs.tops().filter(|top| top.kind == VdevKind::Raidz) {
+        let Some(zap) = mos.vdev_zap(top).await? else { continue };
+        if zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? == Some(SCANNING) {
+            let (done_bytes, vdev) = (copied_bytes(mos, top).await?, VdevId(top.id));
+            return Ok(Some(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, vdev) }));
+        }
+    }
+    Ok(None)
 }
 
 /// The vdev that is being expanded.

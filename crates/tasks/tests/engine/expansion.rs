@@ -27,7 +27,7 @@ async fn expand_some(engine: &Engine, bytes: u64) -> ExpansionProgress {
     engine.scan_settings().set("raidz_expand_max_reflow_bytes", bytes).unwrap();
     assert_eq!(expand(engine).await, Expanded::Suspended);
     engine.scan_settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
-    expansion(engine).await.unwrap().expect("it is not done")
+    expansion(engine, &engine.mos().await.unwrap()).await.unwrap().expect("it is not done")
 }
 
 async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {

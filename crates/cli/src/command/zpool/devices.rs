@@ -291,7 +291,7 @@ impl Attach {
         if alone {
             return expand_to_end(session, engine).await;
         }
-        while self.wait && expansion(engine).await?.is_some() {
+        while self.wait && expansion(engine, &engine.mos().await?).await?.is_some() {
             session.runtime().sleep(LOOK_INTERVAL).await;
         }
         Ok(Outcome::Done)

@@ -148,7 +148,7 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Opt
             Activity::Trim => is_passing(engine, Pass::Trim).await?.then_some(0),
             Activity::RaidzExpand => {
                 let left = |it: ExpansionProgress| it.total_bytes.saturating_sub(it.done_bytes);
-                expansion(engine).await?.map(left)
+                expansion(engine, mos).await?.map(left)
             }
             // The engine does not do that in the background.
             Activity::Discard => None,
