@@ -11,6 +11,7 @@ use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::Since;
 use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
+use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result, Zap};
 use cenote_pool::alloc::Allocator;
@@ -197,7 +198,7 @@ impl SyncContext {
     pub async fn begin_writing(&mut self) -> Result<()> {
         self.has_begun = true;
         let engine = self.engine.clone();
-        let Some(taking) = engine.taking.get() else { return Ok(()) };
+        let Some(taking) = engine.taking.get() else { return self.settle_scratch().await };
         let mark = taking.mark.lock().take();
         if let Some(mark) = mark {
             // As it is on disk: a task may have changed the vdevs of the txg's.
@@ -211,7 +212,24 @@ impl SyncContext {
         if !taking.gate.is_open() && !may_wait {
             taking.gate.open().await.map_err(PoolError::from)?;
         }
+        if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
+    }
+
+    /// The power failed while an expansion had its first rows in the scratch area: they come to where they
+    /// belong, before anything is written that would have to go there, too.
+    async fn settle_scratch(&mut self) -> Result<()> {
+        let last = self.last_uberblock();
+        if self.pool().settle_scratch(&last, self.txg()).await? {
+            let raidz_reflow_info = self.pool().reflow_info();
+            let uberblock = Uberblock { raidz_reflow_info, ..*self.pool().uberblock() };
+            self.write_to(self.pool().at(&uberblock));
+        }
         Ok(())
+    }
+
+    /// The last one on disk.
+    pub fn last_uberblock(&self) -> Uberblock {
+        *self.engine.pool.read().uberblock()
     }
 
     /// From here on the txg is written to `pool`: another tree of vdevs, or another version.

@@ -15,7 +15,8 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 11] = [
+const TABLE: [Tunable; 13] = [
+    ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
     ("zfs_condense_max_obsolete_bytes", 1 << 30, 0, u64::MAX),
@@ -26,10 +27,11 @@ const TABLE: [Tunable; 11] = [
     ("zfs_remove_max_segment", 16 << 20, 4096, 16 << 20),
     ("zfs_resilver_min_time_ms", 3000, 1, 600_000),
     ("zfs_scan_suspend_progress", 0, 0, 1),
+    ("zfs_scrub_after_expand", 1, 0, 1),
     ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
 ];
 
-/// The tunables of scans and removals, which may be changed at any time.
+/// The tunables of scans, removals and expansions, which may be changed at any time.
 ///
 /// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least so
 /// much of each txg. Its default for scrubs is one second: slices here are longer, since each costs a txg.
@@ -58,39 +60,49 @@ impl ScanSettings {
 
     /// How long a slice takes.
     pub fn slice(&self, is_resilver: bool) -> Duration {
-        Duration::from_millis(self.0.get(if is_resilver { 8 } else { 10 }))
+        Duration::from_millis(self.0.get(if is_resilver { 9 } else { 12 }))
     }
 
     /// Whether the mapping of a removed vdev is to be made shorter: so many percent of what it maps are
     /// obsolete; how long it is, and the map of what is obsolete.
     pub fn is_worth_condensing(&self, obsolete_percent: u64, mapping_bytes: u64, map_bytes: u64) -> bool {
-        let is_much = obsolete_percent >= self.0.get(0) && mapping_bytes > self.0.get(3);
-        self.0.get(1) != 0 && (is_much || map_bytes >= self.0.get(2))
+        let is_much = obsolete_percent >= self.0.get(1) && mapping_bytes > self.0.get(4);
+        self.0.get(2) != 0 && (is_much || map_bytes >= self.0.get(3))
     }
 
     /// The most bytes of a device that a rebuild reads at once.
     pub fn rebuild_segment_bytes(&self) -> u64 {
-        self.0.get(4)
+        self.0.get(5)
     }
 
     /// A scrub follows rebuilds.
     pub fn scrubs_after_rebuild(&self) -> bool {
-        self.0.get(5) != 0
+        self.0.get(6) != 0
     }
 
     /// Removals stand still.
     pub fn is_removal_suspended(&self) -> bool {
-        self.0.get(6) != 0
+        self.0.get(7) != 0
+    }
+
+    /// An expansion that has copied so much stands still; 0: it goes to its end.
+    pub fn most_reflow_bytes(&self) -> u64 {
+        self.0.get(0)
+    }
+
+    /// A scrub follows expansions.
+    pub fn scrubs_after_expansion(&self) -> bool {
+        self.0.get(11) != 0
     }
 
     /// The longest range that is copied off a vdev as a whole.
     pub fn removal_segment_bytes(&self) -> u64 {
-        self.0.get(7)
+        self.0.get(8)
     }
 
     /// Scans stand still.
     pub fn is_suspended(&self) -> bool {
-        self.0.get(9) != 0
+        self.0.get(10) != 0
     }
 }
 
@@ -105,6 +117,10 @@ pub(crate) struct Scanning {
     removal_turn: Arc<tokio::sync::Mutex<()>>,
     /// The same of removals.
     removal_orders: watch::Sender<u64>,
+    /// One expands a RAID-Z.
+    expansion_turn: Arc<tokio::sync::Mutex<()>>,
+    /// The same of expansions.
+    expansion_orders: watch::Sender<u64>,
     /// One rebuilds.
     rebuild_turn: Arc<tokio::sync::Mutex<()>>,
     /// The same of rebuilds.
@@ -117,8 +133,8 @@ pub(crate) struct Scanning {
 
 impl Default for Scanning {
     fn default() -> Scanning {
-        let (turn, removal_turn, rebuild_turn, walking, pass, settings) = Default::default();
-        let [orders, pass_orders, removal_orders, rebuild_orders] =
+        let (turn, removal_turn, expansion_turn, rebuild_turn, walking, pass, settings) = Default::default();
+        let [orders, pass_orders, removal_orders, expansion_orders, rebuild_orders] =
             std::array::from_fn(|_| watch::Sender::new(0));
         Scanning {
             turn,
@@ -126,6 +142,8 @@ impl Default for Scanning {
             pass_orders,
             removal_turn,
             removal_orders,
+            expansion_turn,
+            expansion_orders,
             rebuild_turn,
             rebuild_orders,
             walking,
@@ -194,6 +212,21 @@ impl Engine {
     /// Hears of that. It ends with the engine.
     pub fn removal_orders(&self) -> watch::Receiver<u64> {
         self.0.scanning.removal_orders.subscribe()
+    }
+
+    /// Waits until nobody else expands a RAID-Z, and lets nobody else until this is dropped.
+    pub async fn expansion_turn(&self) -> OwnedMutexGuard<()> {
+        self.0.scanning.expansion_turn.clone().lock_owned().await
+    }
+
+    /// There is a RAID-Z to be expanded, or it may go on.
+    pub fn order_expansion(&self) {
+        self.0.scanning.expansion_orders.send_modify(|orders| *orders += 1);
+    }
+
+    /// Hears of that. It ends with the engine.
+    pub fn expansion_orders(&self) -> watch::Receiver<u64> {
+        self.0.scanning.expansion_orders.subscribe()
     }
 
     /// Waits until nobody else rebuilds, and lets nobody else until this is dropped.

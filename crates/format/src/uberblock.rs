@@ -119,6 +119,11 @@ impl Uberblock {
         (self.raidz_reflow_info & ((1 << 55) - 1)) << 9
     }
 
+    /// The same and the state together: `RAIDZ_REFLOW_SET`. The offset is a multiple of 512.
+    pub fn reflow_info(state: u64, offset_bytes: u64) -> u64 {
+        state << 55 | (offset_bytes >> 9 & ((1 << 55) - 1))
+    }
+
     /// State of the expansion's scratch area, `raidz_reflow_scratch_state_t`; 1: the area holds valid data.
     pub fn reflow_scratch_state(&self) -> u64 {
         self.raidz_reflow_info >> 55

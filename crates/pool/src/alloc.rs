@@ -241,6 +241,14 @@ impl Allocator {
         main.inspect(|group| group.grow(&metaslabs));
     }
 
+    /// A RAID-Z has been expanded: blocks take other space there from the txg on that its configuration
+    /// names.
+    pub fn reshape_vdev(&self, config: &VdevConfig) {
+        let vdevs = self.vdevs.read();
+        let groups = vdevs.groups.get(&VdevId(config.id)).into_iter().flatten();
+        groups.for_each(|group| group.reshape(config));
+    }
+
     /// Forgets a vdev of which nothing is allocated any more.
     pub fn remove_vdev(&self, vdev: VdevId) {
         let mut vdevs = self.vdevs.write();

@@ -93,6 +93,7 @@ impl Pool {
     async fn heal(&self, target: &Target) -> Healed {
         let (vdevs, birth) = (self.vdevs(), target.bp.physical_birth());
         let mut healed = Healed::default();
+        let _inside = vdevs.enter(&target.dva, target.psize, birth).await;
         let (Ok(map), Ok(check)) = (vdevs.map(&target.dva, target.psize, birth), target.check(self.salt()))
         else {
             healed.lost_copies = 1;

@@ -27,6 +27,7 @@ use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
+use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
 use crate::wrong::Wrong;
 use crate::zbookmark::Zbookmark;
@@ -64,6 +65,8 @@ struct Live {
     may_be_live: bool,
     missed: Arc<Missed>,
     wrong: Arc<Wrong>,
+    /// The expansion of a RAID-Z, if one runs.
+    reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
     current: RwLock<Current>,
@@ -79,6 +82,8 @@ struct Current {
     indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
     /// Leaves that are out of use until the pool is opened again.
     aside: BTreeSet<Guid>,
+    /// Trees before this one, as long as operations use them.
+    earlier: Vec<Weak<VdevTree>>,
 }
 
 /// Context of a read: what the block is, and the key for it.
@@ -126,9 +131,10 @@ impl Pool {
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let (missed, settings) = (Arc::<Missed>::default(), Arc::<QueueSettings>::default());
+        let reflow = Arc::new(Reflow::from(Reflowed::of(uberblock)));
         let material = build::Material {
             runtime: rt,
-            uberblock,
+            reflow: &reflow,
             found,
             indirect: &BTreeMap::new(),
             missed: &missed,
@@ -143,6 +149,7 @@ impl Pool {
             vdevs,
             indirect: BTreeMap::new(),
             aside: BTreeSet::new(),
+            earlier: Vec::new(),
         };
         let live = Live {
             runtime: rt.clone(),
@@ -151,6 +158,7 @@ impl Pool {
             may_be_live,
             missed,
             wrong: Arc::default(),
+            reflow,
             settings,
             second: RwLock::default(),
             current: current.into(),
@@ -234,9 +242,10 @@ impl Pool {
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let Current { found, vdevs, .. } = self.current();
         let missed = Arc::new(Missed::of(trusted.behind));
+        let reflow = Arc::new(Reflow::from(Reflowed::of(&self.uberblock)));
         let material = build::Material {
             runtime: self.runtime(),
-            uberblock: &self.uberblock,
+            reflow: &reflow,
             found: &found,
             indirect: &trusted.indirect,
             missed: &missed,
@@ -251,6 +260,7 @@ impl Pool {
             may_be_live: self.live.may_be_live,
             missed,
             wrong: self.live.wrong.clone(),
+            reflow,
             settings: self.live.settings.clone(),
             second: RwLock::default(),
             current: Current {
@@ -259,6 +269,7 @@ impl Pool {
                 vdevs,
                 indirect: trusted.indirect,
                 aside: BTreeSet::new(),
+                earlier: Vec::new(),
             }
             .into(),
         };
@@ -307,7 +318,7 @@ impl Pool {
     fn rebuild(&self, current: &mut Current, config: PoolConfig, found: FoundPool, leaves: &[Arc<Leaf>]) {
         let material = build::Material {
             runtime: &self.live.runtime,
-            uberblock: &self.uberblock,
+            reflow: &self.live.reflow,
             found: &found,
             indirect: &current.indirect,
             missed: &self.live.missed,
@@ -315,7 +326,18 @@ impl Pool {
             earlier: leaves,
         };
         let vdevs = Arc::new(build::build(&config, &material));
+        current.earlier.retain(|earlier| earlier.strong_count() > 0);
+        current.earlier.push(Arc::downgrade(&current.vdevs));
         (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
+    }
+
+    /// Waits until the operations have ended that began with a tree before this one.
+    #[boxed]
+    pub async fn earlier_trees_ended(&self) {
+        let earlier = self.live.current.read().earlier.clone();
+        while earlier.iter().any(|earlier| earlier.strong_count() > 0) {
+            self.live.runtime.sleep(LOOK_INTERVAL).await;
+        }
     }
 
     /// Looks how large the devices are: those that have grown since they were opened are used as they are
@@ -527,6 +549,10 @@ impl Pool {
 
     pub(crate) fn missed_here(&self) -> &Missed {
         &self.live.missed
+    }
+
+    pub(crate) fn reflow_here(&self) -> &Arc<Reflow> {
+        &self.live.reflow
     }
 
     pub(crate) fn wrong(&self) -> &Wrong {

@@ -181,6 +181,7 @@ impl Pool {
         check: &Check<'_>,
     ) -> Result<Copy, CopyError> {
         let vdevs = self.vdevs();
+        let _inside = vdevs.enter(dva, psize, birth).await;
         let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;
         if let Some(data) = read_data(&vdevs, &map, self.reads()).await {

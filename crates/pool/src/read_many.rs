@@ -79,28 +79,33 @@ impl Pool {
         let (vdevs, mut extents, second) = (self.vdevs(), Extents::default(), self.second_level());
         let second = second.as_deref();
         let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());
+        let mut inside = Vec::new();
         for (index, (bp, ctx)) in requests.iter().enumerate() {
             let read = second.and_then(|second| second.read(bp));
+            if let Some(dva) = bp.dvas().next().filter(|_| read.is_none() && is_sought(bp)) {
+                inside.extend(vdevs.enter(&dva, bp.psize().0 as usize, bp.physical_birth()).await);
+            }
             wanted.push(if read.is_some() { None } else { seek(&vdevs, &mut extents, bp, ctx) });
             reads.extend(read.map(|read| async move { Some((index, read.await?)) }));
         }
         let (fetched, read) = futures::join!(extents.fetch(self.reads()), futures::future::join_all(reads));
+        drop(inside);
         let mut from_second: BTreeMap<usize, Bytes> = read.into_iter().flatten().collect();
         for (index, ((bp, ctx), sought)) in requests.iter().zip(wanted).enumerate() {
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
-            let is_sought = sought.is_some();
+            let was_sought = sought.is_some();
             let stored = match sought {
                 Some(sought) => sought.put_together(&fetched, take),
                 None => from_second.remove(&index),
             };
             let is_right = stored.as_ref().is_some_and(|stored| self.is_right(bp, stored));
             match second {
-                Some(second) if is_right && is_sought => {
+                Some(second) if is_right && was_sought => {
                     stored.iter().for_each(|stored| self.offer(second, bp, stored, ctx.secondary));
                 }
-                Some(second) if !is_right && !is_sought && stored.is_some() => second.reject(bp),
+                Some(second) if !is_right && !was_sought && stored.is_some() => second.reject(bp),
                 _ => {}
             }
             each(match stored.filter(|_| is_right) {
@@ -148,9 +153,14 @@ struct Sought {
     columns: Vec<(usize, Ticket)>,
 }
 
+/// Whether a block may be read together with others.
+fn is_sought(bp: &Blkptr) -> bool {
+    bp.kind() == BlkptrKind::Normal && !bp.is_gang()
+}
+
 /// Requests the data columns of a block's first copy; `None` if the block must be read alone.
 fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext) -> Option<Sought> {
-    if bp.kind() != BlkptrKind::Normal || bp.is_gang() {
+    if !is_sought(bp) {
         return None;
     }
     let psize = checked_psize(bp, ctx.place).ok()?;

@@ -30,16 +30,18 @@ pub(crate) mod missed;
 pub(crate) mod patience;
 pub(crate) mod queue;
 pub(crate) mod raidz;
+pub(crate) mod reflow;
 pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, Txg, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use map::{Column, Row};
 use missed::Missed;
 use raidz::Raidz;
+use reflow::Inside;
 use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
@@ -52,6 +54,8 @@ pub struct VdevTree {
     tops: Vec<Top>,
     leaves: Vec<Arc<Leaf>>,
     missed: Arc<Missed>,
+    /// A RAID-Z is being expanded.
+    is_expanding: bool,
 }
 
 /// A top-level vdev.
@@ -215,6 +219,31 @@ impl VdevTree {
             }
         }
         Some(found)
+    }
+
+    /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held,
+    /// maps of it hold that are made afterwards; so it is taken before any I/O by a map.
+    pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: Txg) -> Vec<Inside> {
+        let mut inside = Vec::new();
+        if !self.is_expanding {
+            return inside;
+        }
+        let is_removed =
+            self.layout_of(dva.vdev).is_some_and(|top| matches!(top.layout, Layout::Indirect(_)));
+        let places = match is_removed {
+            true => self.resolve(dva).unwrap_or_default(),
+            false => vec![*dva],
+        };
+        for place in places {
+            let psize = if is_removed { place.asize.0 as usize } else { psize };
+            let Some(Layout::Raidz(raidz, _)) = self.layout_of(place.vdev).map(|top| &top.layout) else {
+                continue;
+            };
+            if let Some(reflow) = &raidz.reflow {
+                inside.push(reflow.enter(raidz.entered(place.offset_bytes, psize, birth)).await);
+            }
+        }
+        inside
     }
 
     /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.

@@ -24,7 +24,9 @@ use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
-use cenote_tasks::{keep_healthy, keep_passing, keep_rebuilding, keep_removing, keep_scanning, mend};
+use cenote_tasks::{
+    keep_expanding, keep_healthy, keep_passing, keep_rebuilding, keep_removing, keep_scanning, mend,
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +52,7 @@ pub struct OpenPool {
     pub since: Instant,
     /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
     /// are fed, while these are there.
-    at_work: Mutex<Option<[AbortOnDrop<()>; 6]>>,
+    at_work: Mutex<Option<[AbortOnDrop<()>; 7]>>,
     /// Txgs are written, and states of devices become events, while these are there.
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
 }
@@ -130,7 +132,10 @@ impl OpenPool {
         let (events, pool) = (pools.events.clone(), name.to_owned());
         let failed = move |_: DatasetError| events.post(REBUILD_FAILED, &pool, guid, Nvlist::new());
         let rebuilding = engine.runtime().spawn(keep_rebuilding(engine.weak(), failed)).abort_on_drop();
-        let at_work = Some([scanning, health, feeding, passing, removing, rebuilding]).into();
+        let (events, pool) = (pools.events.clone(), name.to_owned());
+        let failed = move |_: DatasetError| events.post(EXPANSION_FAILED, &pool, guid, Nvlist::new());
+        let expanding = engine.runtime().spawn(keep_expanding(engine.weak(), failed)).abort_on_drop();
+        let at_work = Some([scanning, health, feeding, passing, removing, rebuilding, expanding]).into();
         let clients = Clients::default();
         OpenPool { name: name.into(), engine, mounts, clients, devices, since, at_work, _background }
     }
@@ -176,6 +181,8 @@ impl OpenPool {
 
 /// A scan could not go on: metadata can't be read. It is tried again at the next order.
 const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
+/// The same of an expansion.
+const EXPANSION_FAILED: &str = "ereport.org.cenote.expansion_failed";
 /// The same of a rebuild.
 const REBUILD_FAILED: &str = "ereport.org.cenote.rebuild_failed";
 /// The same of a removal.

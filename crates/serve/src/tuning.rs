@@ -215,6 +215,7 @@ impl Tuning {
             bring(scans.all(), |name, value| engine.scan_settings().set(name, value));
             engine.order_scan();
             engine.order_removal();
+            engine.order_expansion();
             engine.order_rebuild();
         }
     }

@@ -9,8 +9,8 @@
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
-//!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, health, sparing, mend,
-//!              errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
+//!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
+//!              sparing, mend, errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -59,6 +59,9 @@ pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
 pub use pool::detach::detach;
 pub use pool::expand::expand;
+pub use pool::expansion::{
+    Expanded, ExpansionProgress, attach_to_raidz, expansion, keep_expanding, run_expansion,
+};
 pub use pool::health::{Surroundings, Symptom, keep_healthy};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;

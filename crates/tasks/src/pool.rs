@@ -7,6 +7,7 @@ pub(crate) mod create;
 pub(crate) mod detach;
 pub(crate) mod errors;
 pub(crate) mod expand;
+pub(crate) mod expansion;
 pub(crate) mod features;
 pub(crate) mod health;
 pub(crate) mod leaves;

@@ -11,6 +11,7 @@ mod dedup;
 pub mod devices;
 mod errors;
 mod events;
+mod expansion;
 mod get;
 mod get_vdevs;
 mod history;

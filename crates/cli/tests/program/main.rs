@@ -15,6 +15,7 @@ mod delegation;
 mod demo;
 mod dump;
 mod encryption;
+mod expansion;
 mod files;
 mod forged;
 mod golden_outputs;

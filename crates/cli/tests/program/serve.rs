@@ -11,6 +11,7 @@ mod counters;
 mod delegation;
 mod evacuate;
 mod events;
+mod expansion;
 mod growth;
 mod halves;
 mod http;

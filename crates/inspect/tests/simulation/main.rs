@@ -3,14 +3,15 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`removal`], [`scans`], [`ahead`], [`full`], [`shared`],
-//! [`dropped`] and [`many`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`removal`], [`expansion`], [`scans`], [`ahead`],
+//! [`full`], [`shared`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
 mod check;
 mod cuts;
 mod dropped;
+mod expansion;
 mod faults;
 mod full;
 mod journal;

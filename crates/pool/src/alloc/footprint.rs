@@ -2,7 +2,7 @@
 
 use crate::config::{VdevConfig, VdevKind};
 use crate::vdev::draid::DraidGroup;
-use crate::vdev::raidz::{Raidz, Reflow};
+use crate::vdev::raidz::Raidz;
 use cenote_format::units::{Psize, Txg};
 
 /// The shape of a top-level vdev, as far as allocation needs it.
@@ -29,8 +29,7 @@ impl Footprint {
                 let width = children;
                 let expand_txgs = config.raidz_expand_txgs.clone();
                 // Until everything has moved, blocks have the previous width.
-                let reflow = Reflow { offset_bytes: 0, scratch_is_valid: false };
-                let reflow = config.raidz_expanding.then_some(reflow);
+                let reflow = config.raidz_expanding.then(Default::default);
                 let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow };
                 (Shape::Raidz(raidz), children)
             }

@@ -9,8 +9,9 @@
 //! is never less than its current weight, because every free of space ranks it again.
 //!
 //! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
-//! or once per metaslab, and no other lock is taken while it is held. `allocates` and `size_bytes` are
-//! relaxed atomics: a stale value may let one more block through, or judge by the size before the vdev grew.
+//! or once per metaslab. That of the footprint may be taken while it is held, for one look; no other one.
+//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge by
+//! the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).
@@ -22,7 +23,7 @@ use crate::config::VdevConfig;
 use crate::ranges::Ranges;
 use cenote_format::blkptr::{Dva, SPA_DVAS_PER_BP};
 use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +59,8 @@ impl Spread {
 pub(super) struct MetaslabGroup {
     pub(super) vdev: VdevId,
     pub(super) class: AllocClass,
-    footprint: Footprint,
+    /// Another one when the vdev has been expanded; its unit stays.
+    footprint: RwLock<Footprint>,
     size_bytes: AtomicU64,
     allocates: AtomicBool,
     slabs: Mutex<Slabs>,
@@ -93,7 +95,7 @@ impl MetaslabGroup {
         MetaslabGroup {
             vdev: VdevId(config.id),
             class,
-            footprint,
+            footprint: footprint.into(),
             size_bytes: metaslabs.iter().map(|metaslab| metaslab.size_bytes).sum::<u64>().into(),
             allocates: AtomicBool::new(true),
             slabs: Mutex::new(Slabs::new(slabs)),
@@ -104,9 +106,22 @@ impl MetaslabGroup {
     pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
         let mut slabs = self.slabs.lock();
         for new in metaslabs {
-            slabs.add(Metaslab::new(new, self.footprint.unit_bytes()));
+            slabs.add(Metaslab::new(new, self.unit_bytes()));
             self.size_bytes.fetch_add(new.size_bytes, Ordering::Relaxed);
         }
+    }
+
+    /// The vdev has another shape.
+    pub(super) fn reshape(&self, config: &VdevConfig) {
+        *self.footprint.write() = Footprint::new(config);
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        self.footprint.read().unit_bytes()
+    }
+
+    fn asize(&self, psize: Psize, txg: Txg) -> u64 {
+        self.footprint.read().asize(psize, txg)
     }
 
     /// Whether blocks may go here.
@@ -120,7 +135,7 @@ impl MetaslabGroup {
 
     /// Bytes that it hands out in its turn if all groups are equally empty.
     pub(super) fn aliquot_bytes(&self) -> u64 {
-        ALIQUOT_BYTES * self.footprint.data_disks
+        ALIQUOT_BYTES * self.footprint.read().data_disks
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -141,7 +156,7 @@ impl MetaslabGroup {
 
     /// Allocates a block, at this distance from `others` of its copies on this vdev.
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
-        let asize = self.footprint.asize(psize, txg);
+        let asize = self.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
         let apart_bytes = self.size_bytes() >> DITTO_DISTANCE_SHIFT;
         let suits = |metaslab: &Metaslab| match spread {
@@ -151,7 +166,7 @@ impl MetaslabGroup {
         };
         let copy = here().count().min(MAX_COPIES - 1);
         let offset_bytes = self.slabs.lock().allocate(asize, txg, copy, suits)?;
-        assert!(offset_bytes.is_multiple_of(self.footprint.unit_bytes()), "at {offset_bytes:x}");
+        assert!(offset_bytes.is_multiple_of(self.unit_bytes()), "at {offset_bytes:x}");
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 
@@ -167,8 +182,7 @@ impl MetaslabGroup {
             return None;
         }
         let offset_bytes = dva.offset_bytes.checked_add(dva.asize.0)?;
-        let behind =
-            Dva { offset_bytes, asize: Asize(self.footprint.asize(psize, txg)), gang: false, ..*dva };
+        let behind = Dva { offset_bytes, asize: Asize(self.asize(psize, txg)), gang: false, ..*dva };
         self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
@@ -188,10 +202,10 @@ impl MetaslabGroup {
 
     /// Applies `act` to the metaslab and the length of an address.
     fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, u64) -> T) -> Result<T, AllocError> {
-        let unit = self.footprint.unit_bytes();
+        let unit = self.unit_bytes();
         // A gang block's address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
-            true => self.footprint.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
+            true => self.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
             false => dva.asize.0,
         };
         let mut slabs = self.slabs.lock();

@@ -87,6 +87,16 @@ impl Pool {
         self.put_configs(&update, ODD).await
     }
 
+    /// Writes an uberblock to all devices, and makes that durable: the last txg's, which says something else
+    /// of an expansion.
+    ///
+    /// # Errors
+    /// [`PoolError::Unavailable`]: no device accepts it.
+    pub(crate) async fn write_uberblock(&self, uberblock: &Uberblock) -> Result<()> {
+        let vdevs = self.vdevs();
+        self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
+    }
+
     /// Whether a device in use was found without the newest uberblock: the power failed while it was being
     /// written, or the device was away.
     pub fn is_uneven(&self) -> bool {
@@ -123,9 +133,12 @@ impl Pool {
     /// Writes the uberblock to all labels of every leaf of the vdevs that get it.
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
         let vdevs = self.vdevs();
-        let tops = self.uberblock_tops(&vdevs, update.dirty.is_empty());
+        self.put_uberblock_on(update.uberblock, self.uberblock_tops(&vdevs, update.dirty.is_empty())).await
+    }
+
+    async fn put_uberblock_on(&self, uberblock: &Uberblock, tops: Vec<&Top>) -> Result<()> {
         let writes = tops.iter().flat_map(|top| {
-            let (at, slot) = uberblock_slot(update.uberblock, top.config.ashift);
+            let (at, slot) = uberblock_slot(uberblock, top.config.ashift);
             top.writable_leaves().map(move |leaf| put(leaf, ALL, at, slot.clone()))
         });
         let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();

@@ -4,12 +4,12 @@ use super::draid::Draid;
 use super::leaf::{Leaf, Slot};
 use super::missed::Missed;
 use super::queue::QueueSettings;
-use super::raidz::{Raidz, Reflow};
+use super::raidz::Raidz;
+use super::reflow::Reflow;
 use super::{IndirectMap, Layout, Top, VdevTree};
 use crate::config::{PoolConfig, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::FoundPool;
 use cenote_format::label::VDEV_LABELS_BYTES;
-use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// The input for a tree, besides the configuration.
 pub(crate) struct Material<'a> {
     pub(crate) runtime: &'a Runtime,
-    pub(crate) uberblock: &'a Uberblock,
+    /// How far the expansion has come, if one runs.
+    pub(crate) reflow: &'a Arc<Reflow>,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
     /// The txgs that leaves missed.
@@ -33,7 +34,8 @@ pub(crate) struct Material<'a> {
 pub(crate) fn build(config: &PoolConfig, material: &Material<'_>) -> VdevTree {
     let mut builder = Builder { material, leaves: Vec::new() };
     let tops = config.vdevs.iter().map(|top| builder.top(top)).collect();
-    VdevTree { tops, leaves: builder.leaves, missed: material.missed.clone() }
+    let is_expanding = config.vdevs.iter().any(|top| top.raidz_expanding);
+    VdevTree { tops, leaves: builder.leaves, missed: material.missed.clone(), is_expanding }
 }
 
 struct Builder<'a> {
@@ -59,17 +61,12 @@ impl Builder<'_> {
     }
 
     fn raidz(&self, config: &VdevConfig) -> Raidz {
-        let uberblock = self.material.uberblock;
-        let reflow = config.raidz_expanding.then(|| Reflow {
-            offset_bytes: uberblock.reflow_offset_bytes(),
-            scratch_is_valid: uberblock.reflow_scratch_state() == 1,
-        });
         Raidz {
             parity: config.parity,
             width: config.children.len(),
             ashift: config.ashift,
             expand_txgs: config.raidz_expand_txgs.clone(),
-            reflow,
+            reflow: config.raidz_expanding.then(|| self.material.reflow.clone()),
         }
     }
 

@@ -165,6 +165,7 @@ impl Draid {
                 len,
                 data_at,
                 padding: 0,
+                also_at: None,
             };
             data_at += if i < self.parity as u64 { 0 } else { len };
             column

@@ -32,6 +32,8 @@ pub(crate) struct Column {
     pub(crate) data_at: usize,
     /// Bytes after it that belong to the block and hold nothing.
     pub(crate) padding: usize,
+    /// Another slot and offset that the same is written to: an expansion has copied it there.
+    pub(crate) also_at: Option<(usize, u64)>,
 }
 
 /// Columns that parity ties together.
@@ -125,8 +127,8 @@ impl VdevTree {
             Layout::Copies(_) => {
                 let offset_bytes =
                     at.checked_add(VDEV_LABEL_START_SIZE).ok_or_else(|| bad("beyond any vdev"))?;
-                let column =
-                    Column { slot: 0, unit: first_unit, offset_bytes, len: psize, data_at, padding: 0 };
+                let (slot, unit, padding, also_at) = (0, first_unit, 0, None);
+                let column = Column { slot, unit, offset_bytes, len: psize, data_at, padding, also_at };
                 map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
                 map.units += 1;
             }

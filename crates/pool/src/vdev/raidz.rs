@@ -20,26 +20,21 @@
 //! new width ([`Raidz::wrapped_rows`]), so that every sector is its own column of a row.
 //!
 //! While an expansion runs, rows beyond the point reached are still at the old width, and for a moment at
-//! its start the first rows are valid in the scratch area, which is the boot area of each child.
+//! its start the first rows are valid in the scratch area, which is the boot area of each child
+//! ([`super::reflow`]).
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`,
 //! `vdev_raidz_asize`).
 
 use super::map::Column;
+use super::reflow::{Reflow, Reflowed};
 use cenote_format::label::{VDEV_BOOT_SIZE, VDEV_LABEL_START_SIZE};
 use cenote_format::units::Txg;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Single parity: the bit of the offset that swaps the first two columns.
 const SWAP_BIT: u64 = 1 << 20;
-
-/// Progress of an expansion, from the uberblock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reflow {
-    /// Bytes of the vdev that have been moved.
-    pub(crate) offset_bytes: u64,
-    /// Everything below that offset is in the scratch area.
-    pub(crate) scratch_is_valid: bool,
-}
 
 /// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, and parity is less than every width it ever
 /// had.
@@ -51,7 +46,8 @@ pub(crate) struct Raidz {
     pub(crate) ashift: u32,
     /// Txgs in which it grew by one child.
     pub(crate) expand_txgs: Vec<Txg>,
-    pub(crate) reflow: Option<Reflow>,
+    /// The expansion that runs. Until its end, blocks have the width that they had before.
+    pub(crate) reflow: Option<Arc<Reflow>>,
 }
 
 /// Distribution of a block's sectors over the columns of a row.
@@ -107,6 +103,7 @@ impl Raidz {
                     std::mem::swap(&mut first.slot, &mut second.slot);
                     std::mem::swap(&mut first.offset_bytes, &mut second.offset_bytes);
                     std::mem::swap(&mut first.padding, &mut second.padding);
+                    std::mem::swap(&mut first.also_at, &mut second.also_at);
                 }
             }
         }
@@ -133,6 +130,7 @@ impl Raidz {
                 len,
                 data_at,
                 padding: usize::from(skipped.contains(&(c + sectors * width))) << self.ashift,
+                also_at: None,
             };
             data_at += if c < self.parity as u64 { 0 } else { len };
             column
@@ -146,9 +144,10 @@ impl Raidz {
         let row_count = shape.total.div_ceil(width as u64);
         let columns = shape.total.min(width as u64);
         let first = offset >> self.ashift;
+        let reflowed = self.reflow.as_ref().map(|reflow| reflow.at());
         let row = |row: u64| {
             let start = first + row * width as u64;
-            let (children, scratch) = self.placement(start + columns);
+            let (children, scratch) = self.placement(start + columns, reflowed);
             let is_last = row + 1 == row_count;
             let column = |c: u64| {
                 let sector = start + c;
@@ -171,6 +170,7 @@ impl Raidz {
                     len: if beyond_end { 0 } else { 1 << self.ashift },
                     data_at: (data_sector << self.ashift) as usize,
                     padding: 0,
+                    also_at: self.copied_to(sector, children, reflowed).filter(|_| !beyond_end),
                 }
             };
             (0..columns).map(column).collect()
@@ -180,16 +180,31 @@ impl Raidz {
 
     /// The number of children under the row that ends at sector `end`, and whether the row is in the
     /// scratch area.
-    fn placement(&self, end: u64) -> (u64, bool) {
-        match self.reflow {
-            Some(reflow) if end > reflow.offset_bytes >> self.ashift => (self.width as u64 - 1, false),
-            Some(reflow) => (self.width as u64, reflow.scratch_is_valid),
+    fn placement(&self, end: u64, reflowed: Option<Reflowed>) -> (u64, bool) {
+        match reflowed {
+            Some(at) if end > at.synced_bytes >> self.ashift => (self.width as u64 - 1, false),
+            Some(at) => (self.width as u64, at.scratch_is_valid),
             None => (self.width as u64, false),
         }
     }
 
+    /// Where a sector of a row at its old place has been copied to, although the uberblock does not say so.
+    fn copied_to(&self, sector: u64, children: u64, reflowed: Option<Reflowed>) -> Option<(usize, u64)> {
+        let width = self.width as u64;
+        let is_copied = children != width && sector < reflowed?.next_bytes >> self.ashift;
+        is_copied.then(|| ((sector % width) as usize, self.on_leaf(sector / width)))
+    }
+
+    /// What I/O of a block must have entered while an expansion runs: the rows that it may lie in, as if all
+    /// were full.
+    pub(crate) fn entered(&self, offset: u64, psize: usize, birth: Txg) -> Range<u64> {
+        let width = self.logical_width(birth);
+        let rows = self.shape(psize, width).total.div_ceil(width as u64);
+        offset..offset.saturating_add((rows * width as u64) << self.ashift)
+    }
+
     /// Byte offset on a leaf of its allocatable sector `sector`.
-    fn on_leaf(&self, sector: u64) -> u64 {
+    pub(crate) fn on_leaf(&self, sector: u64) -> u64 {
         (sector << self.ashift) + VDEV_LABEL_START_SIZE
     }
 }
@@ -197,7 +212,67 @@ impl Raidz {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Where each sector of a block lies, by its place in the block; parity by column and row.
+    fn places(raidz: &Raidz, at: u64, sectors: usize) -> BTreeMap<(bool, usize), (usize, u64)> {
+        let mut places = BTreeMap::new();
+        let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+        for (row, (parity, columns)) in rows.iter().enumerate() {
+            for (index, column) in columns.iter().enumerate() {
+                for n in 0..column.len >> 9 {
+                    let key = match index < *parity {
+                        true => (true, (row + n) * parity + index),
+                        false => (false, (column.data_at >> 9) + n),
+                    };
+                    places.insert(key, (column.slot, column.offset_bytes + (n << 9) as u64));
+                }
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn while_a_vdev_is_expanded_a_block_is_read_before_or_after_and_written_where_it_was_copied_to() {
+        for (parity, width) in [(1, 3), (1, 6), (2, 5), (3, 8)] {
+            let shape = |width, expand_txgs, reflow| Raidz { parity, width, ashift: 9, expand_txgs, reflow };
+            let before = shape(width - 1, Vec::new(), None);
+            let after = shape(width, vec![Txg(10)], None);
+            for (sectors, at) in (1..40).flat_map(|sectors| [(sectors, 977), (sectors, (1 << 11) + 5)]) {
+                let (old, new) = (places(&before, at, sectors), places(&after, at, sectors));
+                for synced in [0, at, at + 7, at + 20, at + 200] {
+                    let next = synced + 9;
+                    let [synced_bytes, next_bytes] = [synced, next].map(|at| at << 9);
+                    let reflowed = Reflowed { synced_bytes, next_bytes, scratch_is_valid: false };
+                    let raidz = shape(width, Vec::new(), Some(Arc::new(Reflow::from(reflowed))));
+                    let asize = |raidz: &Raidz| raidz.asize(sectors as u64 * 512, Txg(9));
+                    assert_eq!(asize(&raidz), asize(&before));
+                    for (key, place) in places(&raidz, at, sectors) {
+                        assert!([old[&key], new[&key]].contains(&place), "{width}: {key:?} of {sectors}");
+                    }
+                    let entered = raidz.entered(at << 9, sectors << 9, Txg(9));
+                    let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+                    for (row, (_, columns)) in rows.iter().enumerate() {
+                        let first = at + (row * (width - 1)) as u64;
+                        let end = first + columns.len() as u64;
+                        assert!(entered.contains(&(first << 9)) && end << 9 <= entered.end);
+                        for (index, column) in columns.iter().enumerate().filter(|(_, column)| column.len > 0)
+                        {
+                            let key = match index < parity {
+                                true => (true, row * parity + index),
+                                false => (false, column.data_at >> 9),
+                            };
+                            // The first two may have changed places.
+                            let is_copied = first + 2 + index as u64 <= next && end > synced;
+                            assert!(column.also_at.is_none_or(|at| at == new[&key]));
+                            assert!(!is_copied || column.also_at.is_some(), "{width}: {key:?} of {sectors}");
+                            assert!(end > synced || column.also_at.is_none(), "it is read there already");
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn padding_is_what_a_block_takes_and_does_not_fill() {

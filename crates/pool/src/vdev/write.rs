@@ -20,7 +20,7 @@ use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Guid, Psize, Txg, VdevId};
+use cenote_format::units::{Guid, Psize, TXG_INITIAL, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
 use std::collections::BTreeMap;
@@ -56,6 +56,7 @@ impl VdevTree {
         let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
         top.check_writable().map_err(|why| failed(why.into()))?;
         let data = whole_sectors(data, top.config.ashift);
+        let _inside = self.enter(dva, data.len(), txg).await;
         let map =
             self.map(dva, data.len(), txg).map_err(|error: MapError| failed(error.to_string().into()))?;
         let mut writes = Vec::new();
@@ -66,12 +67,18 @@ impl VdevTree {
             }
             let contents = top.contents(row, &data).map_err(|error| failed(error.to_string().into()))?;
             let columns = row.columns.iter().zip(contents).filter(|(_, bytes)| !bytes.is_empty());
+            let columns: Vec<(Column, Bytes)> = columns.map(|(column, bytes)| (*column, bytes)).collect();
             let write = |(column, bytes)| top.write_column(column, bytes, (txg, missed), (class, durable));
-            writes.push(join_all(columns.map(write)));
+            let copies: Vec<_> = columns.iter().filter_map(copied).collect();
+            // A power cut decides which of both is read.
+            writes.extend([(row.parity, join_all(columns.into_iter().map(write)))]);
+            writes
+                .extend((!copies.is_empty()).then(|| (row.parity, join_all(copies.into_iter().map(write)))));
         }
-        for (row, outcomes) in map.rows.iter().zip(join_all(writes).await) {
+        let (bearable, writes): (Vec<usize>, Vec<_>) = writes.into_iter().unzip();
+        for (bearable, outcomes) in bearable.into_iter().zip(join_all(writes).await) {
             let errors: Vec<Arc<str>> = outcomes.into_iter().filter_map(Result::err).collect();
-            if errors.len() > row.parity {
+            if errors.len() > bearable {
                 return Err(failed(errors.into_iter().next().unwrap_or_default()));
             }
         }
@@ -114,6 +121,12 @@ impl VdevTree {
         for leaf in leaves().filter(|leaf| leaf.is_hung()) {
             errors.entry(leaf.guid).or_insert_with(|| "a device does not answer".into());
         }
+        for (_, top) in tops.iter().filter(|(_, top)| top.is_being_copied()) {
+            // What it was copied is older than the txg, and nobody can tell from births of blocks what that is.
+            let leaves = top.slots().iter().flat_map(|slot| &slot.leaves);
+            let failed = leaves.filter(|leaf| leaf.is_out_of_use() || errors.contains_key(&leaf.guid));
+            failed.for_each(|leaf| missed.note_all(leaf.guid, (TXG_INITIAL, txg)));
+        }
         for (vdev, top) in &tops {
             let mut of_top = top.slots().iter().flat_map(|slot| &slot.leaves);
             let Some(why) = of_top.find_map(|leaf| errors.get(&leaf.guid)) else { continue };
@@ -134,6 +147,12 @@ impl Top {
             Layout::Indirect(_) => Err("it was removed"),
             Layout::Absent => Err("it is missing or a hole"),
         }
+    }
+
+    /// An expansion has copied what the uberblock does not tell of yet.
+    fn is_being_copied(&self) -> bool {
+        let Layout::Raidz(raidz, _) = &self.layout else { return false };
+        raidz.reflow.as_ref().map(|reflow| reflow.at()).is_some_and(|at| at.next_bytes > at.synced_bytes)
     }
 
     /// The content of each column of a row, parity included.
@@ -159,7 +178,7 @@ impl Top {
     /// Writes a column to every leaf that should hold it. Returns a leaf's error only if none has it.
     async fn write_column(
         &self,
-        column: &Column,
+        column: Column,
         bytes: Bytes,
         (txg, missed): (Txg, &Missed),
         (class, durable): (IoClass, Durable),
@@ -189,6 +208,12 @@ impl Top {
         }
         if written { Ok(()) } else { Err(last) }
     }
+}
+
+/// The same column where an expansion has copied it to.
+fn copied((column, bytes): &(Column, Bytes)) -> Option<(Column, Bytes)> {
+    let (slot, offset_bytes) = column.also_at?;
+    Some((Column { slot, offset_bytes, also_at: None, ..*column }, bytes.clone()))
 }
 
 /// The block with its last sector padded with zeros.

@@ -21,7 +21,10 @@ struct Asked {
 
 impl Pool {
     pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: bool) -> Examined {
-        let (vdevs, mut extents) = (self.vdevs(), Extents::default());
+        let (vdevs, mut extents, mut inside) = (self.vdevs(), Extents::default(), Vec::new());
+        for target in &batch {
+            inside.extend(vdevs.enter(&target.dva, target.psize, target.bp.physical_birth()).await);
+        }
         let asked: Vec<Option<Asked>> =
             batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
         let fetched = extents.fetch(self.reads()).await;

@@ -27,7 +27,7 @@ pub(crate) const POOL: &str = "made";
 pub(crate) type Layout = (VdevKind, usize, usize);
 
 /// A file in a folder as a new device.
-fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
+pub(crate) fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
     let path = folder.join(format!("disk{index}.img"));
     std::fs::File::create(&path).unwrap().set_len(96 << 20).unwrap();
     let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap();

@@ -6,6 +6,7 @@ mod accounts;
 mod common;
 mod datasets;
 mod dedup;
+mod expansion;
 mod freeing;
 mod health;
 mod many;

@@ -9,9 +9,10 @@ use std::path::Path;
 
 use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
-use cenote_format::units::Guid;
+use cenote_format::units::{Guid, VdevId};
 use cenote_pool::create::{NewDevice, NewVdev};
-use cenote_pool::{FoundPool, VdevConfig, VdevKind};
+use cenote_pool::{FoundPool, VdevConfig, VdevKind, VdevStatus};
+use cenote_tasks::{Expanded, attach_to_raidz, expansion, run_expansion};
 use clap::Args;
 
 use super::DeviceNames;
@@ -22,9 +23,10 @@ use super::properties::Properties;
 use super::replace::resilver;
 use super::scan::scan;
 use super::tree::{self, Style};
+use super::wait::LOOK_INTERVAL;
 use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::{Progress, Session, print, print_json};
 
 /// `zpool add`
 #[derive(Debug, Args)]
@@ -66,6 +68,11 @@ pub struct Add {
         command ends, the new device is brought everything (resilvered), each block verified; the daemon \
         does it in the background. If the command is interrupted, the device is part of the pool and lacks \
         some of it: `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
+        A RAID-Z (raidz1-0) gets one more device: what it holds is spread over all of them, and new blocks \
+        are wider, which can't be undone. The daemon does it in the background, and a scrub follows: `cenote \
+        zpool status` shows how far it is. Without a daemon the command ends when all is done; if it is \
+        interrupted, the same command goes on, and so does OpenZFS at import. It waits while a device of the \
+        vdev is missing. Nothing is verified before it is moved: scrub first.\n\n\
         Example: cenote zpool attach tank /img/a /img/b"
 )]
 pub struct Attach {
@@ -83,7 +90,7 @@ pub struct Attach {
     pub options: Vec<String>,
     /// The pool
     pub pool: String,
-    /// A device of the pool: its path, the last component of it, or its guid
+    /// A device of the pool: its path, the last component of it, or its guid; or a RAID-Z
     pub device: String,
     /// The new device
     pub new_device: String,
@@ -247,6 +254,9 @@ impl Attach {
         let what = format!("attach {} to {}", self.new_device, self.device);
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
+            if let Some(raidz) = raidz(&mos, &self.device) {
+                return self.expand(session, engine, &raidz, &what).await;
+            }
             let leaf = leaf(&mos, &self.device).ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
             })?;
@@ -256,6 +266,53 @@ impl Attach {
             scan(session, engine, self.wait).await
         };
         session.change_pool(&self.pool, work).await
+    }
+
+    /// The device becomes one more child of a RAID-Z.
+    async fn expand(
+        &self,
+        session: &Session,
+        engine: &Engine,
+        raidz: &VdevConfig,
+        what: &str,
+    ) -> Result<Outcome, CliError> {
+        if self.sequential {
+            let why = "only mirror and dRAID vdevs support sequential reconstruction";
+            return Err(CliError::Refused(format!("cannot {what}: {why}")));
+        }
+        let (mos, alone) = (engine.mos().await?, session.pools().is_none());
+        let last = raidz.children.last().map(|child| child.guid);
+        // Without a daemon nobody goes on with an expansion but this.
+        let is_ours = alone && raidz.raidz_expanding && last == leaf(&mos, &self.new_device);
+        if !is_ours {
+            let new = joining(session, &mos, &self.new_device, self.force).await?;
+            attach_to_raidz(engine, VdevId(raidz.id), new).await.map_err(cannot(what))?;
+        }
+        if alone {
+            return expand_to_end(session, engine).await;
+        }
+        while self.wait && expansion(engine, &engine.mos().await?).await?.is_some() {
+            session.runtime().sleep(LOOK_INTERVAL).await;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// Goes on with the expansion that is in progress, and shows how far it is; then scrubs.
+async fn expand_to_end(session: &Session, engine: &Engine) -> Result<Outcome, CliError> {
+    let progress = Progress::bytes(0, false);
+    let shown = |now: cenote_tasks::ExpansionProgress| {
+        progress.total(now.total_bytes);
+        progress.set(now.done_bytes);
+    };
+    let done = run_expansion(engine, &shown).await;
+    progress.finish();
+    match done? {
+        Expanded::Done => scan(session, engine, false).await,
+        Expanded::Suspended => {
+            Err(CliError::Stopped("it is suspended: raidz_expand_max_reflow_bytes".into()))
+        }
+        Expanded::Waits { why } => Err(CliError::Stopped(format!("the expansion waits: {why}"))),
     }
 }
 
@@ -277,10 +334,18 @@ fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
     let health = mos.pool().status();
     match health.root.children.iter().find(|top| top.name == typed).map(|top| &top.kind) {
         None => "no such device in pool",
-        Some(VdevKind::Raidz) => "Cenote does not expand RAID-Z: use OpenZFS's `zpool attach`",
         Some(VdevKind::Mirror) => "name one of its devices",
         Some(_) => "can only attach to mirrors and top-level disks",
     }
+}
+
+/// A RAID-Z by its name or guid.
+fn raidz(mos: &Mos, typed: &str) -> Option<VdevConfig> {
+    let health = mos.pool().status();
+    let is_it = |top: &&VdevStatus| top.name == typed || top.guid.to_string() == typed;
+    let guid = health.root.children.iter().find(is_it)?.guid;
+    let vdevs = mos.pool().vdevs();
+    vdevs.tops().find(|top| top.guid == guid && top.kind == VdevKind::Raidz).cloned()
 }
 
 /// Opens a device that joins a vdev; one that is part of another pool only by `force`.

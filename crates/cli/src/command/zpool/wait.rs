@@ -10,7 +10,7 @@ use cenote_format::Phys;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanPhys, ScanState};
 use cenote_pool::{Pass, VdevKind};
-use cenote_tasks::{is_passing, rebuilding};
+use cenote_tasks::{ExpansionProgress, expansion, is_passing, rebuilding};
 use clap::{Args, ValueEnum};
 
 use super::repeat::seconds;
@@ -146,8 +146,12 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Opt
             // How much is left is not known.
             Activity::Initialize => is_passing(engine, Pass::Initialize).await?.then_some(0),
             Activity::Trim => is_passing(engine, Pass::Trim).await?.then_some(0),
-            // The engine does neither in the background.
-            Activity::Discard | Activity::RaidzExpand => None,
+            Activity::RaidzExpand => {
+                let left = |it: ExpansionProgress| it.total_bytes.saturating_sub(it.done_bytes);
+                expansion(engine, mos).await?.map(left)
+            }
+            // The engine does not do that in the background.
+            Activity::Discard => None,
         };
         all.push((activity, bytes));
     }

@@ -5,7 +5,7 @@
 //! progress when the pool was last written, only how far it had come is on disk.
 //!
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_rebuild_status_impl`, `print_removal_status`,
-//! `print_checkpoint_status`, `print_raidz_expand_status`.
+//! `print_checkpoint_status`.
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
@@ -13,9 +13,10 @@ use cenote_format::Phys;
 use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::indirect::{IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0};
 use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState};
-use cenote_format::units::{ObjectId, VdevId};
+use cenote_format::units::ObjectId;
 use cenote_pool::{VdevKind, VdevStatus};
 
+use super::expansion;
 use crate::outcome::CliError;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
@@ -54,7 +55,8 @@ pub async fn lines(
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
         out += &format!("checkpoint: created {since}, consumes {}\n", nice_number(space));
     }
-    out += &expansions(mos, root, usage).await?;
+    let expansion = expansion::last(mos, usage).await?;
+    out += &expansion.map_or_else(String::new, |it| it.lines(root, now_s));
     Ok(out)
 }
 
@@ -177,7 +179,7 @@ async fn rebuilds(mos: &Mos, root: &VdevStatus) -> Result<Vec<(String, RebuildPh
     Ok(found)
 }
 
-fn name_of(root: &VdevStatus, id: u64) -> String {
+pub fn name_of(root: &VdevStatus, id: u64) -> String {
     let top = root.children.iter().find(|top| top.id == id);
     top.map_or_else(|| format!("vdev {id}"), |top| top.name.clone())
 }
@@ -251,36 +253,4 @@ pub async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
         }
     }
     Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
-}
-
-/// The last RAID-Z expansion of each vdev, or the one in progress.
-async fn expansions(mos: &Mos, root: &VdevStatus, usage: &[VdevUsage]) -> Result<String, CliError> {
-    let mut out = String::new();
-    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.kind == VdevKind::Raidz) {
-        let Some(zap) = mos.vdev_zap(vdev).await? else { continue };
-        let Some(state) = zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? else { continue };
-        let start = zap.get_u64(vdev_zap::RAIDZ_EXPAND_START_TIME).await?.unwrap_or(0);
-        let end = zap.get_u64(vdev_zap::RAIDZ_EXPAND_END_TIME).await?.unwrap_or(0);
-        let copied = zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0);
-        let (name, nice) = (name_of(root, vdev.id), nice_number(copied));
-        match ScanState::from(state) {
-            ScanState::Finished => {
-                let took = days_and_clock(end.saturating_sub(start));
-                out += &format!("expand: expanded {name} copied {nice} in {took}, on {}\n", time(end));
-            }
-            ScanState::Scanning => {
-                let used = usage.iter().find(|usage| usage.vdev == VdevId(vdev.id));
-                let all = used.map_or(0, |usage| usage.allocated_bytes);
-                let percent = 100.0 * copied as f64 / all.max(1) as f64;
-                out += &format!(
-                    "expand: expansion of {name} in progress since {}\n\
-                     \t{nice} / {} copied, {percent:.2}% done\n",
-                    time(start),
-                    nice_number(all)
-                );
-            }
-            _ => {}
-        }
-    }
-    Ok(out)
 }

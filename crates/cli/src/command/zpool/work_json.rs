@@ -1,12 +1,15 @@
-//! Long-running work in `zpool status -j`: `scan_stats`, `removal_stats`, `checkpoint_stats`.
+//! Long-running work in `zpool status -j`: `scan_stats`, `removal_stats`, `checkpoint_stats`,
+//! `raidz_expand_stats`.
 //!
-//! Source: OpenZFS `scan_status_nvlist`, `removal_status_nvlist`, `checkpoint_status_nvlist`.
+//! Source: OpenZFS `scan_status_nvlist`, `removal_status_nvlist`, `checkpoint_status_nvlist`,
+//! `raidz_expand_status_nvlist`.
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_format::scan::{ScanFunc, ScanState};
 use serde_json::{Map, Value, json};
 
+use super::expansion;
 use super::work::{self, Pace};
 use crate::command::json::number_or_text;
 use crate::outcome::CliError;
@@ -94,6 +97,20 @@ pub async fn members(
             "space": bytes(PoolUsage::sum(usage).checkpoint_bytes),
         });
         members.insert("checkpoint_stats".into(), stats);
+    }
+    if let Some(expansion) = expansion::last(mos, usage).await? {
+        let health = mos.pool().status();
+        let stats = json!({
+            "name": work::name_of(&health.root, expansion.vdev.0),
+            "state": state(expansion.state),
+            "expanding_vdev": numbers.plain(expansion.vdev.0),
+            "start_time": time(expansion.start_s),
+            "end_time": time(expansion.end_s),
+            "to_reflow": bytes(expansion.allocated_bytes),
+            "reflowed": bytes(expansion.copied_bytes),
+            "waiting_for_resilver": numbers.plain(u64::from(expansion.waits)),
+        });
+        members.insert("raidz_expand_stats".into(), stats);
     }
     Ok(members)
 }

@@ -1,0 +1,361 @@
+//! Copying what lies on a RAID-Z that is being expanded, as text flows into wider lines.
+//!
+//! ```text
+//!   child   0  1  2             0  1  2  3
+//!           0  1  2             0  1  2  3        each sector goes to where its number is in wider rows;
+//!           3  4  5     -->     4  5  6  7        what blocks and parity it is part of does not matter
+//!           6  7  8             8  9 10 11
+//! ```
+//!
+//! Idea: sectors are copied in the order of the vdev, each time up to where the next one would overwrite what
+//! is still read where it was ([`reachable`]). At the beginning that is nothing at all. So the first rows are
+//! written to the scratch area, then to their place, and the uberblock says in between which of both to read.
+//!
+//! There are no checksums: what is copied must be what was written. So all children must be there and lack
+//! nothing, or the expansion waits. A child that fails to take what was copied long after it was born lacks
+//! everything, as far as anybody can tell.
+//!
+//! Locking: one works on it at a time. What is copied, is copied alone in its range (`vdev/reflow`).
+//!
+//! Source: OpenZFS `vdev_raidz.c` (`raidz_reflow_impl`, `raidz_reflow_scratch_sync`,
+//! `vdev_raidz_reflow_copy_scratch`).
+
+use crate::config::VdevConfig;
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::vdev::leaf::Leaf;
+use crate::vdev::queue::IoClass;
+use crate::vdev::raidz::Raidz;
+use crate::vdev::reflow::{Reflowed, Scratch};
+use crate::vdev::{Layout, VdevTree};
+use bytes::{Bytes, BytesMut};
+use cenote_boxed::boxed;
+use cenote_format::label::{VDEV_BOOT_OFFSET, VDEV_BOOT_SIZE};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{TXG_INITIAL, Txg, VdevId};
+use futures::future::{join_all, try_join_all};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What is copied to the scratch area or off it at once, of each child.
+const STEP_BYTES: u64 = 512 << 10;
+
+/// The end of what has to be copied: that of the last metaslab, in bytes of the vdev.
+pub fn reflow_end(top: &VdevConfig) -> u64 {
+    top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0) << top.metaslab_shift
+}
+
+/// How far a vdev of `children`, the new one included, may be copied when all before `synced_bytes` is read
+/// at its new place: what is written must not lie where others are still read.
+pub fn reachable(synced_bytes: u64, children: usize, ashift: u32) -> u64 {
+    let (synced, old) = (synced_bytes >> ashift, children as u64 - 1);
+    (synced + synced / old).saturating_sub(old) << ashift
+}
+
+/// A vdev that is being expanded, with its children.
+struct Expanding<'a> {
+    raidz: &'a Raidz,
+    leaves: Vec<Arc<Leaf>>,
+    vdevs: &'a VdevTree,
+}
+
+/// Where copies go.
+#[derive(Clone, Copy)]
+enum Target {
+    Place,
+    Scratch,
+}
+
+impl Pool {
+    /// How far the expansion has come; of no meaning if none runs.
+    pub fn reflowed(&self) -> Reflowed {
+        self.reflow_here().at()
+    }
+
+    /// How the uberblock of the next txg says that.
+    pub fn reflow_info(&self) -> u64 {
+        match self.reflowed() {
+            at if at.scratch_is_valid => Uberblock::reflow_info(Scratch::Valid as u64, at.synced_bytes),
+            at if at.synced_bytes == 0 => 0,
+            at => reflow_info(at.synced_bytes),
+        }
+    }
+
+    /// An expansion begins: nothing has been copied.
+    pub fn begin_reflow(&self) {
+        self.reflow_here().restart();
+    }
+
+    /// Why a vdev can't be copied now; `None` if it can.
+    pub fn reflow_waits_for(&self, vdev: VdevId) -> Option<String> {
+        Expanding::of(&self.vdevs(), vdev).err()
+    }
+
+    /// Copies the first rows by way of the scratch area. Afterwards the uberblocks on disk, of the last txg,
+    /// say so, and that of the next has to ([`Pool::reflow_info`]). No txg may be written meanwhile by
+    /// others.
+    ///
+    /// Memory: a few MiB for each child.
+    ///
+    /// # Errors
+    /// A child is not there, lacks something or fails: nothing is lost, and it may be tried again.
+    #[boxed]
+    pub async fn reflow_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
+        let failed = |why: String| self.reflow_failed(vdev, why);
+        let vdevs = self.vdevs();
+        let expanding = Expanding::of(&vdevs, vdev).map_err(failed)?;
+        let each_bytes = VDEV_BOOT_SIZE >> expanding.raidz.ashift << expanding.raidz.ashift;
+        let all_bytes = each_bytes * expanding.leaves.len() as u64;
+        let alone = self.reflow_here().alone(0..all_bytes).await;
+        let step_bytes =
+            STEP_BYTES.next_multiple_of(1 << expanding.raidz.ashift) * expanding.leaves.len() as u64;
+        for from in (0..all_bytes).step_by(step_bytes as usize) {
+            let range = from..(from + step_bytes).min(all_bytes);
+            expanding.copy(range, Target::Scratch).await.map_err(failed)?;
+        }
+        expanding.flush().await.map_err(failed)?;
+        expanding.check().map_err(failed)?;
+        // From here on the first rows are read in the scratch area after a power cut.
+        let valid = self.write_reflowed(last, Scratch::Valid, all_bytes).await?;
+        alone.set(Reflowed::of(&valid));
+        drop(alone);
+        self.leave_scratch(vdev, &valid, Scratch::Synced, txg).await
+    }
+
+    /// Copies what is valid in the scratch area to where it belongs, as an import has to after a power cut.
+    /// Answers whether there was anything.
+    ///
+    /// # Errors
+    /// Too many children are not there, or fail.
+    #[boxed]
+    pub async fn settle_scratch(&self, last: &Uberblock, txg: Txg) -> Result<bool> {
+        let expanding = (0..).zip(self.vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
+        match expanding {
+            Some(id) if self.reflowed().scratch_is_valid => {
+                self.leave_scratch(VdevId(id), last, Scratch::SyncedOnImport, txg).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn leave_scratch(&self, vdev: VdevId, last: &Uberblock, state: Scratch, txg: Txg) -> Result<()> {
+        let failed = |why: String| self.reflow_failed(vdev, why);
+        let vdevs = self.vdevs();
+        let top = vdevs.layout_of(vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
+        let all_bytes = self.reflowed().synced_bytes;
+        let each_bytes = (all_bytes / top.slots().len().max(1) as u64).min(VDEV_BOOT_SIZE);
+        let alone = self.reflow_here().alone(0..all_bytes).await;
+        let mut lost = 0;
+        let settled = join_all(top.slots().iter().map(|slot| {
+            let leaf = slot.leaves.iter().find(|leaf| !leaf.is_out_of_use());
+            async move { settle(leaf?, each_bytes).await.ok() }
+        }));
+        for (slot, settled) in top.slots().iter().zip(settled.await) {
+            let lacks = |leaf| self.missed_here().note_all(leaf, (TXG_INITIAL, txg));
+            slot.absent.iter().copied().for_each(lacks);
+            let has_it = |leaf: &&Arc<Leaf>| settled.is_some() && !leaf.is_out_of_use();
+            let first = slot.leaves.iter().find(has_it).map(|leaf| leaf.guid);
+            let others = slot.leaves.iter().map(|leaf| leaf.guid).filter(|leaf| first != Some(*leaf));
+            others.for_each(lacks);
+            lost += usize::from(settled.is_none());
+        }
+        if lost > top.config.parity {
+            return Err(failed("too many of its devices are missing or fail".into()));
+        }
+        let settled = self.write_reflowed(last, state, all_bytes).await?;
+        alone.set(Reflowed::of(&settled));
+        Ok(())
+    }
+
+    /// Copies these ranges, which are in order and lie within `all`; the rest of that is in no use. `all`
+    /// begins where the last copy ended, and does not go beyond what is [`reachable`].
+    ///
+    /// Memory: the ranges.
+    ///
+    /// # Errors
+    /// A child is not there, lacks something or fails: then nothing of it counts.
+    #[boxed]
+    pub async fn reflow(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
+        let failed = |why: String| self.reflow_failed(vdev, why);
+        let vdevs = self.vdevs();
+        let expanding = Expanding::of(&vdevs, vdev).map_err(failed)?;
+        let alone = self.reflow_here().alone(all.clone()).await;
+        let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
+        try_join_all(copies).await.map_err(failed)?;
+        expanding.check().map_err(failed)?;
+        alone.set(Reflowed { next_bytes: all.end, ..self.reflowed() });
+        Ok(())
+    }
+
+    /// All that was copied is in the uberblock on disk: from now on it is read at its new place.
+    #[boxed]
+    pub async fn reflow_is_synced(&self, upto_bytes: u64) {
+        let at = self.reflowed();
+        let alone = self.reflow_here().alone(at.synced_bytes..upto_bytes).await;
+        alone.set(Reflowed { synced_bytes: upto_bytes, ..at });
+    }
+
+    /// What was copied, and is not in the uberblock on disk, is copied again some time.
+    #[boxed]
+    pub async fn reflow_anew(&self) {
+        let at = self.reflowed();
+        if at.next_bytes > at.synced_bytes {
+            let alone = self.reflow_here().alone(at.synced_bytes..at.next_bytes).await;
+            alone.set(Reflowed { next_bytes: at.synced_bytes, ..at });
+        }
+    }
+
+    /// Writes the uberblock once more, with something else on the expansion. Who reads both takes the newer.
+    async fn write_reflowed(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
+        let raidz_reflow_info = Uberblock::reflow_info(state as u64, upto_bytes);
+        let newer = Uberblock { timestamp_s: last.timestamp_s + 1, raidz_reflow_info, ..*last };
+        self.write_uberblock(&newer).await?;
+        Ok(newer)
+    }
+
+    fn reflow_failed(&self, vdev: VdevId, why: String) -> PoolError {
+        PoolError::Unavailable { pool: self.name().into(), vdev, why: why.into() }
+    }
+}
+
+/// How a txg's uberblock says that an expansion has come so far.
+pub fn reflow_info(upto_bytes: u64) -> u64 {
+    Uberblock::reflow_info(Scratch::SyncedReflow as u64, upto_bytes)
+}
+
+/// From the scratch area of a child to where it belongs.
+async fn settle(leaf: &Leaf, each_bytes: u64) -> Result<(), cenote_device::DeviceError> {
+    for at in (0..each_bytes).step_by(STEP_BYTES as usize) {
+        let len = STEP_BYTES.min(each_bytes - at);
+        let bytes = leaf.read(IoClass::Removal, VDEV_BOOT_OFFSET + at, len as usize).await?;
+        leaf.write(IoClass::Removal, VDEV_BOOT_OFFSET + VDEV_BOOT_SIZE + at, bytes).await?;
+    }
+    leaf.flush().await
+}
+
+impl<'a> Expanding<'a> {
+    fn of(vdevs: &'a VdevTree, vdev: VdevId) -> Result<Expanding<'a>, String> {
+        let top = vdevs.layout_of(vdev);
+        let Some(Layout::Raidz(raidz, slots)) = top.map(|top| &top.layout) else {
+            return Err("it is no RAID-Z".into());
+        };
+        if raidz.reflow.is_none() {
+            return Err("it is not being expanded".into());
+        }
+        let mut leaves = Vec::with_capacity(slots.len());
+        for slot in slots {
+            match &slot.leaves[..] {
+                [leaf] if slot.absent.is_empty() => leaves.push(leaf.clone()),
+                [] => return Err("a device is missing".into()),
+                _ => return Err("a device is being replaced".into()),
+            }
+        }
+        let expanding = Expanding { raidz, leaves, vdevs };
+        expanding.check()?;
+        Ok(expanding)
+    }
+
+    /// All children are there, and have what they should have.
+    fn check(&self) -> Result<(), String> {
+        match self.leaves.iter().find(|leaf| leaf.is_out_of_use() || self.vdevs.is_lagging(leaf)) {
+            None => Ok(()),
+            Some(leaf) => {
+                Err(format!("{} is not in use, or lacks data: it must be resilvered", leaf.device.describe()))
+            }
+        }
+    }
+
+    async fn flush(&self) -> Result<(), String> {
+        try_join_all(self.leaves.iter().map(|leaf| leaf.flush())).await.map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Copies a range of the vdev, in whole sectors.
+    async fn copy(&self, range: Range<u64>, target: Target) -> Result<(), String> {
+        let sectors = range.start >> self.raidz.ashift..range.end >> self.raidz.ashift;
+        let children = self.leaves.len();
+        let read = |child: usize| {
+            let rows = rows_of(&sectors, child, children - 1);
+            let len = ((rows.end - rows.start) << self.raidz.ashift) as usize;
+            async move {
+                let at = self.raidz.on_leaf(rows.start);
+                let bytes = match len {
+                    0 => Ok(Bytes::new()),
+                    _ => self.leaves[child].read(IoClass::Removal, at, len).await,
+                };
+                Ok::<_, String>((rows.start, bytes.map_err(|error| error.to_string())?))
+            }
+        };
+        let old: Vec<(u64, Bytes)> = try_join_all((0..children - 1).map(read)).await?;
+        // What a child lacks may have come to that while it was being read.
+        self.check()?;
+        let write = |child: usize| {
+            let rows = rows_of(&sectors, child, children);
+            let mut column = BytesMut::with_capacity(((rows.end - rows.start) << self.raidz.ashift) as usize);
+            for row in rows.clone() {
+                column.extend_from_slice(self.sector(&old, row * children as u64 + child as u64));
+            }
+            let at = match target {
+                Target::Place => self.raidz.on_leaf(rows.start),
+                Target::Scratch => self.raidz.on_leaf(rows.start) - VDEV_BOOT_SIZE,
+            };
+            async move {
+                if column.is_empty() {
+                    return Ok(());
+                }
+                self.leaves[child].write(IoClass::Removal, at, column.freeze()).await
+            }
+        };
+        // All of them end before anybody else gets there.
+        let written = join_all((0..children).map(write)).await;
+        let failed = written.into_iter().find_map(Result::err);
+        failed.map_or(Ok(()), |error| Err(error.to_string()))
+    }
+
+    /// A sector, of what was read of each old child from a row on.
+    fn sector<'b>(&self, old: &'b [(u64, Bytes)], sector: u64) -> &'b [u8] {
+        let (child, row) = ((sector % old.len() as u64) as usize, sector / old.len() as u64);
+        let (first, bytes) = &old[child];
+        let at = ((row - first) << self.raidz.ashift) as usize;
+        &bytes[at..at + (1 << self.raidz.ashift)]
+    }
+}
+
+/// The rows in which a child, of so many, has sectors of a range.
+fn rows_of(sectors: &Range<u64>, child: usize, children: usize) -> Range<u64> {
+    let first = |sector: u64| sector.saturating_sub(child as u64).div_ceil(children as u64);
+    first(sectors.start)..first(sectors.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_children_have_each_sector_once() {
+        for (children, sectors) in [(3, 0..1), (3, 2..3), (4, 5..29), (5, 13..14), (7, 3..100)] {
+            let of = |child: usize| {
+                rows_of(&sectors, child, children).map(move |row| row * children as u64 + child as u64)
+            };
+            let mut all: Vec<u64> = (0..children).flat_map(of).collect();
+            all.sort_unstable();
+            assert_eq!(all, sectors.collect::<Vec<_>>(), "{children}");
+        }
+    }
+
+    #[test]
+    fn what_is_copied_lies_where_nobody_reads_any_more() {
+        for children in [3u64, 4, 5, 9, 200] {
+            for synced in [children * children * 2, 1000, 12_345, 1 << 20].map(|at| at.max(children * 900)) {
+                let end = reachable(synced << 12, children as usize, 12) >> 12;
+                assert!(end > synced, "{children}: it goes on");
+                // Of the last sector that may be copied, where it goes, and who is read there.
+                let (row, child) = ((end - 1) / children, (end - 1) % children);
+                let there = row * (children - 1) + child;
+                // A row of a block that has begun before is still read as a whole.
+                assert!(child == children - 1 || there + (children - 1) <= synced, "{children} at {synced}");
+            }
+        }
+    }
+}

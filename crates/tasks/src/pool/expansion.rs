@@ -1,0 +1,211 @@
+//! Expanding a RAID-Z by a disk: `zpool attach POOL raidz1-0 DISK`.
+//!
+//! ```text
+//!   begin     the disk is one more child; blocks are as wide as they were                  (begin)
+//!   scratch   the first rows are copied by way of the boot areas: one task
+//!   slice     what is in use, in the order of its offsets, is copied in the open txg to
+//!             where it lies in wider rows; a task of that txg notes how far that is        (slice)
+//!   end       all is copied: new blocks are wider, there is more room; a scrub follows     (end)
+//! ```
+//!
+//! Idea: how far it has come is in the uberblock, which says where everything lies (pool/vdev/reflow). What is
+//! copied in a txg must not lie where anything is read by the uberblock on disk, so each slice goes a part of
+//! the way that is done already, and a txg ends it. It goes on after an export or a power cut, here or in
+//! OpenZFS, and goes on here if OpenZFS began it. It can't be undone.
+//!
+//! Nothing is verified while it is copied. If a disk of the vdev is missing, or lacks something, it waits until
+//! that has been resilvered.
+//!
+//! Locking: one runner a pool ([`Engine::expansion_turn`]). It may be dropped at any await: a slice that has
+//! begun goes on to its end.
+//!
+//! Source: OpenZFS `vdev_raidz.c` (`spa_raidz_expand_thread`).
+
+mod begin;
+mod end;
+mod slice;
+
+use std::time::Duration;
+
+use cenote_boxed::boxed;
+use cenote_dataset::Mos;
+use cenote_engine::{Engine, SyncContext, WeakEngine};
+use cenote_format::dsl::names::vdev_zap;
+use cenote_format::label::{VdevConfig, VdevKind};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::VdevId;
+use cenote_object::{DatasetError, Result, ZapEdit};
+use cenote_pool::{Pool, reflow_end};
+
+use slice::Slice;
+
+pub use begin::attach_to_raidz;
+
+/// The feature, which counts expansions.
+const RAIDZ_EXPANSION: &str = "raidz_expansion";
+/// `DSS_SCANNING`, `DSS_FINISHED`.
+const SCANNING: u64 = 1;
+const FINISHED: u64 = 2;
+
+/// How often the daemon looks whether an expansion that waits can go on.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How far an expansion has come.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ExpansionProgress {
+    /// Bytes that were copied.
+    pub done_bytes: u64,
+    /// Bytes that are allocated on the vdev now.
+    pub total_bytes: u64,
+}
+
+/// What became of an expansion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expanded {
+    /// There was none, or it is done.
+    Done,
+    /// It has come as far as it may: `raidz_expand_max_reflow_bytes`.
+    Suspended,
+    /// It waits until all devices of the vdev have what they should have.
+    Waits {
+        /// For what.
+        why: String,
+    },
+}
+
+/// Goes on with the expansion that the pool says is in progress, until it is done or has to wait.
+///
+/// # Errors
+/// The pool's metadata can't be read, or a txg not be written.
+#[boxed]
+pub async fn run_expansion(
+    engine: &Engine,
+    progress: &(dyn Fn(ExpansionProgress) + Send + Sync),
+) -> Result<Expanded> {
+    let _alone = engine.expansion_turn().await;
+    let mut is_begun = false;
+    loop {
+        let pool = engine.pool();
+        let Some(top) = expanding(&pool) else { return Ok(Expanded::Done) };
+        let vdev = VdevId(top.id);
+        let done_bytes = copied_bytes(&engine.mos().await?, &top).await?;
+        progress(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, vdev) });
+        let most_bytes = engine.scan_settings().most_reflow_bytes();
+        if most_bytes != 0 && done_bytes >= most_bytes {
+            return Ok(Expanded::Suspended);
+        }
+        if !std::mem::replace(&mut is_begun, true) {
+            // From now on nothing is held back from the devices, all have the last uberblock, and all I/O knows
+            // of the expansion.
+            engine.force_sync().await?;
+            pool.earlier_trees_ended().await;
+            continue;
+        }
+        if let Some(why) = pool.reflow_waits_for(vdev) {
+            return Ok(Expanded::Waits { why });
+        }
+        let done = match pool.reflowed().synced_bytes {
+            0 => engine.to_end(move |engine| scratch(engine, vdev)).await?,
+            all if all >= reflow_end(&top) => {
+                engine.to_end(move |engine| end::finish(engine, vdev)).await?;
+                Slice::Copied
+            }
+            _ => engine.to_end_held(move |engine, hold| slice::slice(engine, hold, vdev)).await?,
+        };
+        if let Slice::Failed(error) = done {
+            return Ok(Expanded::Waits { why: error.to_string() });
+        }
+    }
+}
+
+/// Goes on with expansions whenever there is one that can, as long as the engine lives.
+pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
+    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.expansion_orders()));
+    let Ok((runtime, mut orders)) = begun else { return };
+    loop {
+        orders.mark_unchanged();
+        let Ok(engine) = engine.upgrade() else { return };
+        let done = run_expansion(&engine, &|_| {}).await;
+        if matches!(done, Ok(Expanded::Done)) {
+            engine.order_scan();
+        }
+        drop(engine);
+        let waits = matches!(done, Ok(Expanded::Waits { .. }));
+        done.err().into_iter().for_each(&failed);
+        let changed = match waits {
+            true => runtime.timeout(LOOK_INTERVAL, orders.changed()).await.unwrap_or(Ok(())),
+            false => orders.changed().await,
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// How far the expansion has come that was in progress when `mos` was written; `None` if there was none.
+///
+/// # Errors
+/// The pool's metadata can't be read.
+#[boxed]
+pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionProgress>> {
+    let vdevs = mos.pool().vdevs();
+    // The tree of vdevs is that of the txg that is being written.
+    for top in vdevs.tops().filter(|top| top.kind == VdevKind::Raidz) {
+        let Some(zap) = mos.vdev_zap(top).await? else { continue };
+        if zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? == Some(SCANNING) {
+            let (done_bytes, vdev) = (copied_bytes(mos, top).await?, VdevId(top.id));
+            return Ok(Some(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, vdev) }));
+        }
+    }
+    Ok(None)
+}
+
+/// The vdev that is being expanded.
+fn expanding(pool: &Pool) -> Option<VdevConfig> {
+    pool.vdevs().tops().find(|top| top.raidz_expanding).cloned()
+}
+
+fn allocated_bytes(engine: &Engine, vdev: VdevId) -> u64 {
+    engine.allocator().vdev_space(vdev).unwrap_or_default().allocated_bytes
+}
+
+async fn copied_bytes(mos: &Mos, top: &VdevConfig) -> Result<u64> {
+    let Some(zap) = mos.vdev_zap(top).await? else { return Ok(0) };
+    Ok(zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0))
+}
+
+/// The first rows.
+async fn scratch(engine: Engine, vdev: VdevId) -> Result<Slice> {
+    let task = engine.run(move |context| Box::pin(async move { scratch_sync(context, vdev).await }));
+    Ok(task.await?.map_or_else(Slice::Failed, |()| Slice::Copied))
+}
+
+async fn scratch_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Result<()>> {
+    context.begin_writing().await?;
+    let (pool, last) = (context.pool().clone(), context.last_uberblock());
+    let copied = pool.reflow_scratch(vdev, &last, context.txg()).await;
+    // If it has failed, too: the first rows may be in the scratch area.
+    set_reflowed(context, pool.reflow_info());
+    if copied.is_ok() {
+        let bytes = context.allocator().in_use(vdev, 0, pool.reflowed().synced_bytes).total_bytes();
+        add_copied(context, vdev, bytes).await?;
+    }
+    Ok(copied.map_err(DatasetError::from))
+}
+
+/// The txg's uberblock says so much of the expansion.
+fn set_reflowed(context: &mut SyncContext, raidz_reflow_info: u64) {
+    let uberblock = Uberblock { raidz_reflow_info, ..*context.pool().uberblock() };
+    context.write_to(context.pool().at(&uberblock));
+}
+
+/// More was copied.
+async fn add_copied(context: &SyncContext, vdev: VdevId, bytes: u64) -> Result<()> {
+    let top = context.config().vdev_tree.children.iter().find(|top| VdevId(top.id) == vdev).cloned();
+    let Some(top) = top.filter(|top| top.top_zap.0 != 0) else { return Ok(()) };
+    let edit = context.edit();
+    let fields = ZapEdit::new(&edit, top.top_zap);
+    let copied = fields.get(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?;
+    let copied = copied.and_then(|value| value.as_u64()).unwrap_or(0);
+    fields.update(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED, copied.saturating_add(bytes)).await
+}
