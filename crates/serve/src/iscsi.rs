@@ -30,8 +30,8 @@ use crate::listen::{Place, Visitor};
 use crate::pools::Pools;
 use crate::volumes::{ServedVolume, list};
 
-/// What names of targets begin with.
-pub const PREFIX: &str = "iqn.2026-11.org.cenote:";
+/// What names of targets begin with, unless the administrator says otherwise.
+pub const NAME: &str = "iqn.2026-11.org.cenote";
 /// The user property that keeps persistent reservations.
 const KEPT_PROPERTY: &str = "org.cenote:iscsi.reservations";
 /// The longest name, as the protocol has it.
@@ -41,6 +41,8 @@ const NAME_BYTES_MAX: usize = 223;
 pub struct IscsiServer {
     /// The pools.
     pub pools: Arc<Pools>,
+    /// What names of targets are made of.
+    pub names: Names,
     /// What clients may take.
     pub limits: Limits,
     /// Who may log in.
@@ -59,7 +61,8 @@ impl IscsiServer {
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
         let cancel = Cancel::default();
         let who = format!("iSCSI {}", visitor.who);
-        let served = Served { pools: self.pools.clone(), who, cancel: cancel.clone() };
+        let (pools, names) = (self.pools.clone(), self.names.clone());
+        let served = Served { pools, names, who, cancel: cancel.clone() };
         let portal = self.portal(&visitor.here);
         let stream = visitor.stream;
         let work =
@@ -85,6 +88,7 @@ impl IscsiServer {
 /// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
+    names: Names,
     who: String,
     cancel: Cancel,
 }
@@ -93,7 +97,7 @@ impl Targets for Served {
     fn list(&self) -> BoxFuture<'_, Vec<String>> {
         let listed = async {
             let all = list(&self.pools).await.unwrap_or_default();
-            let names = all.iter().map(|volume| target_of(&volume.name));
+            let names = all.iter().map(|volume| self.names.target_of(&volume.name));
             names.filter(|name| name.len() <= NAME_BYTES_MAX).collect()
         };
         listed.boxed()
@@ -102,7 +106,7 @@ impl Targets for Served {
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Unit>, Failure>> {
         let opened = async move {
             let unknown = || Failure::new(Errno::Invalid, format!("there is no target '{name}'"));
-            let volume = volume_of(name).ok_or_else(unknown)?;
+            let volume = self.names.volume_of(name).ok_or_else(unknown)?;
             let volume = ServedVolume::open(&self.pools, &volume, &self.who, &self.cancel).await;
             Ok(Arc::new(volume.map_err(|error| refused(&error))?) as Arc<dyn Unit>)
         };
@@ -141,34 +145,63 @@ impl Unit for ServedVolume {
     }
 }
 
-/// The name of a volume's target.
-fn target_of(volume: &str) -> String {
-    let mut name = PREFIX.to_owned();
-    for byte in volume.bytes() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' => name.push(byte.into()),
-            b'/' => name.push(':'),
-            _ => name += &format!(".{byte:02x}"),
-        }
+/// Names of targets: those of volumes after what this server's names begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names(String);
+
+impl Default for Names {
+    fn default() -> Names {
+        Names(format!("{NAME}:"))
     }
-    name
 }
 
-/// The volume of a target's name.
-fn volume_of(target: &str) -> Option<String> {
-    let mut bytes = target.strip_prefix(PREFIX)?.bytes();
-    let mut name = Vec::new();
-    while let Some(byte) = bytes.next() {
-        name.push(match byte {
-            b'.' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                (digit()? << 4 | digit()?) as u8
-            }
-            b':' => b'/',
-            byte => byte,
-        });
+impl Names {
+    /// After a name of the administrator's: `iqn.YEAR-MONTH.DOMAIN`, perhaps with more after a colon.
+    ///
+    /// # Errors
+    /// It is not one; the text says what is wanted.
+    pub fn parse(typed: &str) -> Result<Names, String> {
+        let wrong = || format!("'{typed}' is no iSCSI name: `{NAME}`, or `iqn.YEAR-MONTH.DOMAIN:STORAGE1`");
+        let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
+        let (year, domain) = typed.strip_prefix("iqn.").and_then(|rest| rest.split_once('-')).ok_or_else(wrong)?;
+        let (month, domain) = domain.split_once('.').ok_or_else(wrong)?;
+        let is_number = |text: &str, digits| text.len() == digits && text.bytes().all(|it| it.is_ascii_digit());
+        let is_sound = is_number(year, 4) && is_number(month, 2) && !domain.is_empty();
+        match is_sound && typed.bytes().all(is_one) && typed.len() <= NAME_BYTES_MAX / 2 {
+            true => Ok(Names(format!("{typed}:"))),
+            false => Err(wrong()),
+        }
     }
-    String::from_utf8(name).ok()
+
+    /// The name of a volume's target.
+    fn target_of(&self, volume: &str) -> String {
+        let mut name = self.0.clone();
+        for byte in volume.bytes() {
+            match byte {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' => name.push(byte.into()),
+                b'/' => name.push(':'),
+                _ => name += &format!(".{byte:02x}"),
+            }
+        }
+        name
+    }
+
+    /// The volume of a target's name.
+    fn volume_of(&self, target: &str) -> Option<String> {
+        let mut bytes = target.strip_prefix(&self.0)?.bytes();
+        let mut name = Vec::new();
+        while let Some(byte) = bytes.next() {
+            name.push(match byte {
+                b'.' => {
+                    let mut digit = || char::from(bytes.next()?).to_digit(16);
+                    (digit()? << 4 | digit()?) as u8
+                }
+                b':' => b'/',
+                byte => byte,
+            });
+        }
+        String::from_utf8(name).ok()
+    }
 }
 
 #[cfg(test)]
@@ -177,10 +210,21 @@ mod tests {
 
     #[test]
     fn names_of_targets_are_read_back() {
-        assert_eq!(target_of("tank/vm_1@Mon"), format!("{PREFIX}tank:vm.5f1.40.4don"));
+        let names = Names::default();
+        assert_eq!(names.target_of("tank/vm_1@Mon"), format!("{NAME}:tank:vm.5f1.40.4don"));
         for volume in ["tank/a", "t/A.b:c d@x-y", "tank/é"] {
-            assert_eq!(volume_of(&target_of(volume)).as_deref(), Some(volume));
+            assert_eq!(names.volume_of(&names.target_of(volume)).as_deref(), Some(volume));
         }
-        assert!(volume_of("iqn.other:tank").is_none() && volume_of(&format!("{PREFIX}a.4")).is_none());
+        assert!(names.volume_of("iqn.other:tank").is_none());
+        assert!(names.volume_of(&format!("{NAME}:a.4")).is_none());
+    }
+
+    #[test]
+    fn a_server_has_names_of_its_own() {
+        let names = Names::parse("iqn.2026-11.com.example:storage1").unwrap();
+        assert_eq!(names.target_of("tank/vm"), "iqn.2026-11.com.example:storage1:tank:vm");
+        for wrong in ["", "storage1", "iqn.2026.com", "iqn.2026-11.", "iqn.2026-11.Com", "iqn.26-11.com", "iqn.2026-11.a b"] {
+            assert!(Names::parse(wrong).is_err(), "{wrong}");
+        }
     }
 }
