@@ -118,6 +118,9 @@ pub struct Serve {
     /// [default: iqn.2026-11.org.cenote]
     #[arg(long, value_name = "NAME")]
     pub iscsi_name: Option<String>,
+    /// Make a volume a unit of an iSCSI target with others: TARGET:NUMBER=VOLUME; may be repeated
+    #[arg(long, value_name = "UNIT")]
+    pub iscsi_lun: Vec<String>,
     /// File with names and secrets (CHAP) of those who may log in by iSCSI
     #[arg(long, value_name = "FILE")]
     pub iscsi_accounts: Option<PathBuf>,
