@@ -16,12 +16,13 @@ fail() { say "FAILED: $*"; exit 1; }
 wanted() { [[ -z ${ONLY:-} || " $ONLY " == *" $1 "* ]]; }
 
 # Runs a script of this folder in the machine: SECONDS SCRIPT ARG... Its output goes to $work/machine.txt.
+machine_options=()
 machine() {
   mkdir -p "$share/tools"
   # shellcheck disable=SC2046
   cp /lib/udev/zvol_id /bin/cp $(ldd /bin/cp | grep -o '/[^ ]*') "$share/tools/"
   cp "$top/proof/$2" "$top/proof/guest.sh" "$share/"
-  "$shared/oracle/vm" -m 3072 -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
+  "$shared/oracle/vm" -m 3072 "${machine_options[@]}" -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
 }
 
 # Serves what a folder has until `stop_daemon`; commands without --disks go there: FOLDER OPTION...

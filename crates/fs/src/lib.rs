@@ -42,6 +42,6 @@ pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
 pub use replay::ReplayReport;
 pub use userspace::{Counted, OwnerSpace, SpaceBy};
-pub use volume::{Volume, VolumeWriter};
+pub use volume::{Volume, VolumeSource, VolumeWriter};
 pub use write::{Change, FsOptions, FsWriter, replay_logs};
 pub use xattr::Xattr;

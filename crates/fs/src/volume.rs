@@ -3,6 +3,7 @@
 //! Layout of its object set: object 1 holds the content, object 2 is a ZAP with `size`.
 //! Source: OpenZFS `zvol_impl.h`, `zvol.c`.
 
+mod clone;
 mod extents;
 mod ranges;
 mod writer;
@@ -20,6 +21,7 @@ use crate::file::Layered;
 use crate::manifest::Content;
 use crate::overlay::ContentOverlay;
 
+pub use clone::VolumeSource;
 pub use writer::VolumeWriter;
 
 /// `ZVOL_OBJ`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Errno, Failure, Limits};
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
 use cenote_runtime::Runtime;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -99,8 +99,8 @@ impl Targets for One {
     fn list(&self) -> BoxFuture<'_, Vec<String>> {
         ready(vec![TARGET.into()]).boxed()
     }
-    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Unit>, Failure>> {
-        let found = (name == TARGET).then(|| self.0.clone() as Arc<dyn Unit>);
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Units, Failure>> {
+        let found = (name == TARGET).then(|| Units::from([(0, self.0.clone() as Arc<dyn Unit>)]));
         ready(found.ok_or_else(|| Failure::new(Errno::Invalid, "no such target"))).boxed()
     }
 }

@@ -32,4 +32,4 @@ pub mod text;
 
 pub use lun::Luns;
 pub use session::serve;
-pub use target::{Account, Accounts, Identity, Portal, Targets, Unit};
+pub use target::{Account, Accounts, Identity, Portal, Targets, Unit, Units};

@@ -10,17 +10,19 @@
 //!
 //! Source: RFC 7143, sections 6.3 and 11.12, 11.13.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cenote_disk::stream::write_pieces;
-use cenote_disk::{Ended, Errno, Result};
+use cenote_disk::{Ended, Errno, Failure, Result};
 use cenote_runtime::Runtime;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::chap::{self, Algorithm};
+use crate::lun::{Luns, Nexus, Stay};
 use crate::pdu::{Bhs, CONTINUES, Digests, FINAL, PduReader, at, opcode, put_pdu};
-use crate::target::{Accounts, Targets, Unit};
+use crate::target::{Account, Accounts, Targets};
 use crate::text::{self, Pairs, Params, TEXT_BYTES_MAX};
 
 /// The longest name, as the protocol has it.
@@ -56,14 +58,12 @@ pub struct Initiator {
 pub enum Purpose {
     /// Finding targets.
     Discovery,
-    /// Using one.
-    Target(String, Arc<dyn Unit>),
+    /// Using one: its name, who uses it, and its units by number.
+    Target(String, Arc<Nexus>, BTreeMap<u8, Stay>),
 }
 
 /// A login that has succeeded.
 pub struct LoggedIn {
-    /// Who it is.
-    pub initiator: Initiator,
     /// What for.
     pub purpose: Purpose,
     /// How both will talk.
@@ -79,13 +79,14 @@ enum Chap {
     Outside,
     Chosen,
     Challenged { algorithm: Algorithm, id: u8, challenge: [u8; chap::CHALLENGE_BYTES] },
-    Done,
+    Done(String),
 }
 
 struct Login<'a> {
     runtime: &'a Runtime,
     targets: &'a dyn Targets,
     accounts: &'a Accounts,
+    luns: &'a Luns,
     initiator: Option<String>,
     target: Option<String>,
     is_discovery: bool,
@@ -105,11 +106,13 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     runtime: &Runtime,
     targets: &dyn Targets,
     accounts: &Accounts,
+    luns: &Luns,
 ) -> Result<Option<LoggedIn>> {
     let mut login = Login {
         runtime,
         targets,
         accounts,
+        luns,
         initiator: None,
         target: None,
         is_discovery: false,
@@ -164,13 +167,9 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let answer = text::format(answer.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         send(writer, reply, answer).await?;
         if let Some(purpose) = purpose {
-            let name = login.initiator.take().unwrap_or_default();
-            let mut isid = [0; 6];
-            isid.copy_from_slice(&bhs.0[8..14]);
-            let initiator = Initiator { name, isid };
             let (params, exp_cmd_sn) = (login.params, bhs.word(at::CMD_SN));
             let stat_sn = stat_sn.unwrap_or_default();
-            return Ok(Some(LoggedIn { initiator, purpose, params, exp_cmd_sn, stat_sn }));
+            return Ok(Some(LoggedIn { purpose, params, exp_cmd_sn, stat_sn }));
         }
     }
     Err(Ended::Protocol("its login has no end"))
@@ -224,7 +223,7 @@ impl Login<'_> {
                 _ => Ok((answer, None, None)),
             };
         }
-        let purpose = if next == FULL_FEATURE { Some(self.open().await?) } else { None };
+        let purpose = if next == FULL_FEATURE { Some(self.open(bhs).await?) } else { None };
         self.params.first_burst_bytes = self.params.first_burst_bytes.min(self.params.burst_bytes);
         Ok((answer, Some(next), purpose))
     }
@@ -250,7 +249,7 @@ impl Login<'_> {
     }
 
     fn is_known(&self) -> bool {
-        self.accounts.initiators.is_empty() || matches!(self.chap, Chap::Done)
+        self.accounts.initiators.is_empty() || matches!(self.chap, Chap::Done(_))
     }
 
     fn security(&mut self, pairs: &Pairs, answer: &mut Pairs) -> std::result::Result<(), Status> {
@@ -281,6 +280,9 @@ impl Login<'_> {
             let Chap::Challenged { algorithm, id, challenge } = self.chap else {
                 return Err(INITIATOR_ERROR);
             };
+            let is_name =
+                |name: &String| self.initiator.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(name));
+            let may_come = |account: &Account| account.names.is_empty() || account.names.iter().any(is_name);
             let response = value("CHAP_R").and_then(chap::binary).ok_or(MISSING_PARAMETER)?;
             let account = self.accounts.initiators.iter().find(|account| account.user == user);
             let is_right =
@@ -299,18 +301,31 @@ impl Login<'_> {
                 say("CHAP_N", &target.user);
                 say("CHAP_R", &chap::hex(&algorithm.response(id, &target.secret, &theirs)));
             }
-            self.chap = Chap::Done;
+            if !account.is_some_and(may_come) {
+                return Err(AUTHORIZATION_FAILURE);
+            }
+            self.chap = Chap::Done(user.to_owned());
         }
         Ok(())
     }
 
-    async fn open(&mut self) -> std::result::Result<Purpose, Status> {
-        let Some(name) = self.target.take() else { return Ok(Purpose::Discovery) };
-        let opened = self.targets.open(&name).await.map_err(|failure| match failure.errno {
+    async fn open(&mut self, bhs: &Bhs) -> std::result::Result<Purpose, Status> {
+        let Some(target) = self.target.take() else { return Ok(Purpose::Discovery) };
+        let refused = |failure: Failure| match failure.errno {
             Errno::Invalid => NOT_FOUND,
             Errno::Perm => AUTHORIZATION_FAILURE,
             _ => TARGET_ERROR,
-        })?;
-        Ok(Purpose::Target(name, opened))
+        };
+        let units = self.targets.open(&target).await.map_err(refused)?;
+        let mut isid = [0; 6];
+        isid.copy_from_slice(&bhs.0[8..14]);
+        let user = match &self.chap {
+            Chap::Done(user) => Some(user.clone()),
+            _ => None,
+        };
+        let name = self.initiator.clone().unwrap_or_default();
+        let nexus = Nexus::new(Initiator { name, isid }, user);
+        let stays = self.luns.enter(&nexus, units).await.map_err(refused)?;
+        Ok(Purpose::Target(target, nexus, stays))
     }
 }

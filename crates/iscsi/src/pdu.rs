@@ -118,9 +118,12 @@ impl Bhs {
         self.word(at::ITT)
     }
 
-    /// Logical unit, as it is encoded.
-    pub fn lun(&self) -> u64 {
-        u64::from(self.word(at::LUN)) << 32 | u64::from(self.word(at::LUN + 4))
+    /// Number of the logical unit, by peripheral or flat addressing; none: there can't be one of that number.
+    pub fn lun(&self) -> Option<u8> {
+        match &self.0[at::LUN..at::LUN + 8] {
+            [0 | 0x40, number, 0, 0, 0, 0, 0, 0] => Some(*number),
+            _ => None,
+        }
     }
 
     /// A word.

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! Read in this order: [`cdb`] (what commands look like), `blocks` (reading and writing), `space` (unmapping
-//! and zeroing), `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (the commands on them).
+//! and zeroing), `copy`, `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (the commands on them).
 //!
 //! Source: SAM-5, SPC-4, SBC-3.
 
 mod blocks;
 pub mod cdb;
+mod copy;
 mod inquiry;
 mod modes;
 mod persist;
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cenote_disk::{Errno, Failure};
 
-use crate::lun::{Guest, Lun, attention};
+use crate::lun::{Guest, Lun, Luns, attention};
 use crate::target::Unit;
 use cdb::{Access, Cdb, op};
 
@@ -143,12 +144,12 @@ pub type Outcome<T = Bytes> = Result<T, Trouble>;
 
 /// A command, and whom it concerns.
 pub struct Request<'a> {
-    /// What the sessions of the disk share.
-    pub lun: &'a Lun,
-    /// Who asks.
+    /// Who asks, and for which disk.
     pub guest: &'a Guest,
-    /// The disk.
-    pub unit: &'a dyn Unit,
+    /// Numbers of all units of the target.
+    pub numbers: &'a [u8],
+    /// All disks.
+    pub luns: &'a Luns,
     /// The command.
     pub cdb: Cdb,
     /// Data that came with it.
@@ -158,16 +159,26 @@ pub struct Request<'a> {
 }
 
 /// Answers a command to a logical unit that is not there.
-pub fn without_lun(cdb: &Cdb) -> Outcome {
+pub fn without_lun(cdb: &Cdb, numbers: &[u8]) -> Outcome {
     match cdb.opcode() {
         op::INQUIRY => inquiry::of_nothing(cdb),
-        op::REPORT_LUNS => reports::luns(cdb),
+        op::REPORT_LUNS => reports::luns(cdb, numbers),
         op::REQUEST_SENSE => Ok(cdb.cut(Sense::NO_SUCH_LUN.encode(cdb.byte(1) & 1 != 0))),
         _ => Err(Sense::NO_SUCH_LUN.into()),
     }
 }
 
 impl Request<'_> {
+    /// What the sessions of the disk share.
+    fn lun(&self) -> &Lun {
+        &self.guest.lun
+    }
+
+    /// The disk.
+    fn unit(&self) -> &dyn Unit {
+        &*self.guest.unit
+    }
+
     /// Carries it out.
     ///
     /// # Errors
@@ -181,9 +192,9 @@ impl Request<'_> {
         {
             return Err(Sense::attention(code).into());
         }
-        if self.lun.is_reserved() {
+        if self.lun().is_reserved() {
             let access = known.access;
-            if self.lun.reserve(|all| all.is_in_conflict(&self.guest.initiator, access, cdb)) {
+            if self.lun().reserve(|all| all.is_in_conflict(self.guest.initiator(), access, cdb)) {
                 return Err(Trouble::Status(status::RESERVATION_CONFLICT));
             }
         }
@@ -205,7 +216,7 @@ impl Request<'_> {
                 Ok(cdb.cut(sense.encode(cdb.byte(1) & 1 != 0)))
             }
             op::INQUIRY => self.inquiry(),
-            op::REPORT_LUNS => reports::luns(cdb),
+            op::REPORT_LUNS => reports::luns(cdb, self.numbers),
             op::MODE_SENSE_6 | op::MODE_SENSE_10 => self.mode_sense(),
             op::MODE_SELECT_6 | op::MODE_SELECT_10 => self.mode_select(),
             op::READ_CAPACITY_10 => self.read_capacity_10(),
@@ -221,6 +232,8 @@ impl Request<'_> {
             op::RELEASE_6 | op::RELEASE_10 => self.release_unit(),
             op::PERSISTENT_RESERVE_IN => self.persistent_reserve_in(),
             op::PERSISTENT_RESERVE_OUT => self.persistent_reserve_out().await,
+            op::EXTENDED_COPY => self.extended_copy().await,
+            op::RECEIVE_COPY_RESULTS => Ok(copy::operating_parameters(cdb)),
             op::UNMAP => self.unmap().await,
             op::WRITE_SAME_10 | op::WRITE_SAME_16 => self.write_same().await,
             op::READ_6 | op::READ_10 | op::READ_12 | op::READ_16 => self.read().await,
@@ -238,12 +251,12 @@ impl Request<'_> {
     }
 
     fn is_protected(&self) -> bool {
-        self.unit.is_read_only() || self.lun.modes.lock().is_write_protected
+        self.unit().is_read_only() || self.lun().modes.lock().is_write_protected
     }
 
     /// Tells the guest if the disk has grown since it last looked.
     fn notice_size(&self) {
-        let now = self.unit.size_bytes();
+        let now = self.unit().size_bytes();
         if self.guest.size_bytes.load(Ordering::Relaxed) != now
             && self.guest.size_bytes.swap(now, Ordering::Relaxed) != now
         {
@@ -253,15 +266,20 @@ impl Request<'_> {
 
     /// How many blocks there are.
     fn blocks(&self) -> u64 {
-        self.unit.size_bytes() / BLOCK_BYTES
+        self.unit().size_bytes() / BLOCK_BYTES
     }
 
     /// The bytes that a command is about.
     fn span(&self, lba: u64, count: u64) -> Outcome<Range<u64>> {
-        let blocks = self.blocks();
-        match lba.checked_add(count) {
-            Some(end) if end <= blocks && lba < blocks => Ok(lba * BLOCK_BYTES..end * BLOCK_BYTES),
-            _ => Err(Sense::OUT_OF_RANGE.into()),
-        }
+        span(self.unit(), lba, count)
+    }
+}
+
+/// The bytes of blocks of a disk.
+fn span(unit: &dyn Unit, lba: u64, count: u64) -> Outcome<Range<u64>> {
+    let blocks = unit.size_bytes() / BLOCK_BYTES;
+    match lba.checked_add(count) {
+        Some(end) if end <= blocks && lba < blocks => Ok(lba * BLOCK_BYTES..end * BLOCK_BYTES),
+        _ => Err(Sense::OUT_OF_RANGE.into()),
     }
 }

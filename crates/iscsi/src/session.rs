@@ -12,21 +12,26 @@
 
 mod command;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_disk::{Ended, Limits, Result, Stream};
 use cenote_runtime::Runtime;
 use tokio::io::ReadHalf;
-use tokio::sync::{RwLock, Semaphore, mpsc};
+use tokio::sync::{Notify, RwLock, Semaphore, mpsc};
 
 use crate::login::{LoggedIn, Purpose, login};
-use crate::lun::{Guest, Lun, Luns};
+use crate::lun::{Guest, Luns, Nexus};
 use crate::pdu::{Bhs, CONTINUES, FINAL, PduReader, RESERVED_TAG, at, opcode};
 use crate::send::{Answers, Number, Outgoing, Window, send};
-use crate::target::{Accounts, Portal, Targets, Unit};
+use crate::target::{Accounts, Portal, Targets};
 use crate::tasks::After;
 use crate::text::{self, Params, RECEIVE_BYTES, TEXT_BYTES_MAX};
+
+/// Functions of task management.
+const TARGET_WARM_RESET: u8 = 6;
+const TARGET_COLD_RESET: u8 = 7;
 
 type Connection = PduReader<ReadHalf<Box<dyn Stream>>>;
 
@@ -40,15 +45,19 @@ struct Session {
     order: Arc<RwLock<()>>,
     memory: Arc<Semaphore>,
     limits: Limits,
+    luns: Luns,
     runtime: Runtime,
 }
 
 /// The target of a session.
 struct Used {
     name: String,
-    unit: Arc<dyn Unit>,
-    lun: Arc<Lun>,
-    guest: Arc<Guest>,
+    nexus: Arc<Nexus>,
+    /// Its units, by number.
+    guests: BTreeMap<u8, Arc<Guest>>,
+    numbers: Vec<u8>,
+    /// All sessions of the target end, this one when it has answered.
+    ending: Notify,
 }
 
 /// Serves a client to the end of its connection.
@@ -66,17 +75,17 @@ pub async fn serve(
 ) -> Result<()> {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = PduReader::new(reader);
-    let logging_in = login(&mut reader, &mut writer, runtime, targets, accounts);
+    let logging_in = login(&mut reader, &mut writer, runtime, targets, accounts, luns);
     let logged_in = runtime.timeout(limits.patience, logging_in).await.unwrap_or(Err(Ended::Stalled))?;
-    let Some(LoggedIn { initiator, purpose, params, exp_cmd_sn, stat_sn }) = logged_in else { return Ok(()) };
+    let Some(LoggedIn { purpose, params, exp_cmd_sn, stat_sn }) = logged_in else { return Ok(()) };
     let mut stay = None;
     let used = match purpose {
         Purpose::Discovery => None,
-        Purpose::Target(name, unit) => {
-            let lun = luns.of(&name, &*unit).await;
-            let lun = lun.map_err(|failure| Ended::Io(std::io::Error::other(failure)))?;
-            let guest = stay.insert(lun.enter(initiator, unit.size_bytes()).await).guest.clone();
-            Some(Used { name, unit, lun, guest })
+        Purpose::Target(name, nexus, stays) => {
+            let guests: BTreeMap<u8, _> = stays.iter().map(|(at, stay)| (*at, stay.guest.clone())).collect();
+            let numbers = guests.keys().copied().collect();
+            stay = Some((nexus.clone(), stays));
+            Some(Used { name, nexus, guests, numbers, ending: Notify::new() })
         }
     };
     reader.digests = params.digests;
@@ -91,11 +100,12 @@ pub async fn serve(
         order: Arc::default(),
         memory: Limits::connection(),
         limits: limits.clone(),
+        luns: luns.clone(),
         runtime: runtime.clone(),
     });
     let sent_away = async {
         match &stay {
-            Some(stay) => stay.guest.sent_away().await,
+            Some((nexus, _)) => nexus.sent_away().await,
             None => std::future::pending().await,
         }
     };
@@ -107,8 +117,8 @@ pub async fn serve(
             received = &mut receiving => {
                 // Data that is awaited does not come any more. Meanwhile answers leave.
                 let aborting = async {
-                    if let Some(stay) = &stay {
-                        stay.guest.tasks.abort(|_| true).await;
+                    if let Some((nexus, _)) = &stay {
+                        nexus.tasks.abort(|_, _| true).await;
                     }
                 };
                 let ((), sent) = futures::join!(aborting, sending);
@@ -122,8 +132,8 @@ pub async fn serve(
         ended = talking => ended,
     };
     // What it still does must not come after what its next session does.
-    if let Some(stay) = &stay {
-        stay.guest.tasks.abort(|_| true).await;
+    if let Some((nexus, _)) = &stay {
+        nexus.tasks.abort(|_, _| true).await;
     }
     ended
 }
@@ -138,7 +148,12 @@ async fn receive(
     let patience = session.limits.patience;
     let mut rest_of_text = Bytes::new();
     loop {
-        let Some(bhs) = reader.head().await? else { return Ok(()) };
+        let head = tokio::select! {
+            biased;
+            () = session.ending() => return Ok(()),
+            head = reader.head() => head?,
+        };
+        let Some(bhs) = head else { return Ok(()) };
         if bhs.data_bytes() > RECEIVE_BYTES as usize {
             return Err(Ended::Protocol("a message has more data than was agreed on"));
         }
@@ -209,6 +224,14 @@ fn answers(bhs: &Bhs) -> Answers {
 }
 
 impl Session {
+    /// Returns when it is to end, after what is to be said yet.
+    async fn ending(&self) {
+        match &self.used {
+            Some(used) => used.ending.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn say(&self, outgoing: Outgoing) {
         // Nobody listens any more: the connection is ending.
         self.queue.send(outgoing).ok();
@@ -216,7 +239,7 @@ impl Session {
 
     /// Data comes for a command.
     async fn take_data(&self, reader: &mut Connection, bhs: &Bhs) -> Result<()> {
-        let tasks = self.used.as_ref().map(|used| &used.guest.tasks);
+        let tasks = self.used.as_ref().map(|used| &used.nexus.tasks);
         let Some(mut buffer) = tasks.and_then(|tasks| tasks.piece(bhs)) else {
             reader.data(bhs.data_bytes()).await?;
             return Ok(());
@@ -243,6 +266,9 @@ impl Session {
             let mut reply = Bhs::new(opcode::TASK_MANAGEMENT_RESPONSE, FINAL).with(at::ITT, bhs.itt());
             reply.0[2] = response;
             session.say(Outgoing::response(reply, Bytes::new(), answers));
+            if let (Some(used), TARGET_COLD_RESET) = (&session.used, bhs.flags() & 0x7f) {
+                used.ending.notify_one();
+            }
         };
         self.runtime.spawn(work).detach();
     }
@@ -253,40 +279,35 @@ impl Session {
         const NO_LUN: u8 = 2;
         const NOT_SUPPORTED: u8 = 5;
         let Some(used) = &self.used else { return NOT_SUPPORTED };
-        let is_lun = bhs.lun() & !(0x40 << 56) == 0;
-        match bhs.flags() & 0x7f {
+        let guest = bhs.lun().and_then(|number| used.guests.get(&number));
+        match (bhs.flags() & 0x7f, guest) {
             // ABORT TASK
-            1 => {
+            (1, _) => {
                 let referenced = bhs.word(at::TTT);
-                if !used.guest.tasks.has(referenced) {
+                if !used.nexus.tasks.has(referenced) {
                     return NO_TASK;
                 }
-                used.guest.tasks.abort(|itt| itt == referenced).await;
-                COMPLETE
+                used.nexus.tasks.abort(|itt, _| itt == referenced).await;
             }
-            // ABORT TASK SET; CLEAR TASK SET: of all, as QUEUE ALGORITHM and TST say
-            2 | 4 if is_lun => {
-                used.guest.tasks.abort(|_| true).await;
-                COMPLETE
+            // ABORT TASK SET; CLEAR TASK SET: of this session, as QUEUE ALGORITHM and TST say
+            (2 | 4, Some(guest)) => guest.abort().await,
+            // LOGICAL UNIT RESET
+            (5, Some(guest)) => guest.lun.reset().await,
+            (2 | 4 | 5, None) => return NO_LUN,
+            (TARGET_WARM_RESET | TARGET_COLD_RESET, _) => {
+                for guest in used.guests.values() {
+                    guest.lun.reset().await;
+                }
             }
-            // LOGICAL UNIT RESET, TARGET WARM RESET, TARGET COLD RESET
-            5 if is_lun => {
-                used.lun.reset().await;
-                COMPLETE
-            }
-            6 => {
-                used.lun.reset().await;
-                COMPLETE
-            }
-            7 => {
-                used.lun.reset().await;
-                // All sessions end.
-                used.lun.guests().iter().for_each(|guest| guest.send_away());
-                COMPLETE
-            }
-            2 | 4 | 5 => NO_LUN,
-            _ => NOT_SUPPORTED,
+            _ => return NOT_SUPPORTED,
         }
+        if bhs.flags() & 0x7f == TARGET_COLD_RESET {
+            // All sessions end; this one when it has heard of it.
+            let all = used.guests.values().flat_map(|guest| guest.lun.guests());
+            let others = all.filter(|guest| !Arc::ptr_eq(&guest.nexus, &used.nexus));
+            others.for_each(|guest| guest.nexus.send_away());
+        }
+        COMPLETE
     }
 
     /// Answers a text request.

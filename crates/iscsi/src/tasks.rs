@@ -27,6 +27,8 @@ pub struct Tasks(Mutex<HashMap<u32, Entry>>);
 
 #[derive(Default)]
 struct Entry {
+    /// The unit that it is for, if there may be one.
+    lun: Option<u8>,
     is_aborted: bool,
     /// They learn of the end when these are dropped.
     waiting: Vec<oneshot::Sender<()>>,
@@ -71,8 +73,8 @@ impl Tasks {
     ///
     /// # Errors
     /// There is one with this tag.
-    pub fn begin(&self, itt: u32) -> Result<()> {
-        match self.0.lock().insert(itt, Entry::default()) {
+    pub fn begin(&self, itt: u32, lun: Option<u8>) -> Result<()> {
+        match self.0.lock().insert(itt, Entry { lun, ..Entry::default() }) {
             None => Ok(()),
             Some(_) => Err(Ended::Protocol("it uses a task tag twice")),
         }
@@ -88,17 +90,17 @@ impl Tasks {
         self.0.lock().contains_key(&itt)
     }
 
-    /// Aborts the tasks that are chosen, and waits for their end.
-    pub async fn abort(&self, chosen: impl Fn(u32) -> bool) {
+    /// Aborts the tasks that are chosen, by tag and unit, and waits for their end.
+    pub async fn abort(&self, chosen: impl Fn(u32, Option<u8>) -> bool) {
         for end in self.stop(chosen) {
             end.await.ok();
         }
     }
 
     /// Aborts the tasks that are chosen; what this returns tells of their end. None waits for data any more.
-    pub fn stop(&self, chosen: impl Fn(u32) -> bool) -> Vec<oneshot::Receiver<()>> {
+    pub fn stop(&self, chosen: impl Fn(u32, Option<u8>) -> bool) -> Vec<oneshot::Receiver<()>> {
         let mut table = self.0.lock();
-        let chosen = table.iter_mut().filter(|(itt, _)| chosen(**itt));
+        let chosen = table.iter_mut().filter(|(itt, entry)| chosen(**itt, entry.lun));
         let abort = |(_, entry): (&u32, &mut Entry)| {
             let (waiting, end) = oneshot::channel();
             entry.is_aborted = true;

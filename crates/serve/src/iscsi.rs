@@ -1,23 +1,23 @@
-//! Volumes served by iSCSI: every volume is a target, with the volume as logical unit 0.
-//!
-//! ```text
-//!   tank/vm_1        iqn.2026-11.org.cenote:tank:vm.5f1
-//!   tank/vm@monday   iqn.2026-11.org.cenote:tank:vm.40monday
-//! ```
-//!
-//! Names: `/` is a colon; small letters, digits and `-` are themselves; any other character is a full stop
-//! and its code in two hexadecimal digits. So names can be read back, and no two volumes of a machine share
-//! one.
+//! Volumes served by iSCSI: every volume is a target, with the volume as logical unit 0; or several volumes are
+//! units of one target (`map`). What targets are called: `names`.
 //!
 //! Persistent reservations that are to be kept are a user property of the volume, [`KEPT_PROPERTY`]: they go
-//! where the pool goes.
+//! where the pool goes. So is a volume's place in a target, [`LUN_PROPERTY`](crate::volumes::LUN_PROPERTY).
 
+mod map;
+mod names;
+
+pub use map::LunMap;
+pub use names::{NAME, Names};
+
+use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cenote_dataset::{Source, Value};
 use cenote_disk::{Ended, Errno, Failure, Limits};
 use cenote_fs::FsError;
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
 use cenote_tasks::{Instead, inherit, set_property};
@@ -28,19 +28,20 @@ use crate::cancel::Cancel;
 use crate::disk::{failure, refused};
 use crate::listen::{Place, Visitor};
 use crate::pools::Pools;
-use crate::volumes::{ServedVolume, list};
+use crate::volumes::{ServedVolume, Unserved, list};
 
-/// What names of targets begin with.
-pub const PREFIX: &str = "iqn.2026-11.org.cenote:";
+use names::NAME_BYTES_MAX;
+
 /// The user property that keeps persistent reservations.
 const KEPT_PROPERTY: &str = "org.cenote:iscsi.reservations";
-/// The longest name, as the protocol has it.
-const NAME_BYTES_MAX: usize = 223;
-
 /// How volumes are served by iSCSI.
 pub struct IscsiServer {
     /// The pools.
     pub pools: Arc<Pools>,
+    /// What names of targets are made of.
+    pub names: Names,
+    /// Volumes that are units of targets with others.
+    pub map: Arc<LunMap>,
     /// What clients may take.
     pub limits: Limits,
     /// Who may log in.
@@ -59,7 +60,8 @@ impl IscsiServer {
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
         let cancel = Cancel::default();
         let who = format!("iSCSI {}", visitor.who);
-        let served = Served { pools: self.pools.clone(), who, cancel: cancel.clone() };
+        let (pools, names, map) = (self.pools.clone(), self.names.clone(), self.map.clone());
+        let served = Served { pools, names, map, who, cancel: cancel.clone() };
         let portal = self.portal(&visitor.here);
         let stream = visitor.stream;
         let work =
@@ -85,6 +87,8 @@ impl IscsiServer {
 /// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
+    names: Names,
+    map: Arc<LunMap>,
     who: String,
     cancel: Cancel,
 }
@@ -93,20 +97,49 @@ impl Targets for Served {
     fn list(&self) -> BoxFuture<'_, Vec<String>> {
         let listed = async {
             let all = list(&self.pools).await.unwrap_or_default();
-            let names = all.iter().map(|volume| target_of(&volume.name));
-            names.filter(|name| name.len() <= NAME_BYTES_MAX).collect()
+            let places = self.map.places(&all);
+            let alone = all.iter().filter(|volume| !places.has(&volume.name));
+            let alone = alone.map(|volume| self.names.target_of(&volume.name));
+            let alone = alone.filter(|name| name.len() <= NAME_BYTES_MAX);
+            places.targets().map(|target| self.names.of_target(target)).chain(alone).collect()
         };
         listed.boxed()
     }
 
-    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Unit>, Failure>> {
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Units, Failure>> {
         let opened = async move {
             let unknown = || Failure::new(Errno::Invalid, format!("there is no target '{name}'"));
-            let volume = volume_of(name).ok_or_else(unknown)?;
-            let volume = ServedVolume::open(&self.pools, &volume, &self.who, &self.cancel).await;
-            Ok(Arc::new(volume.map_err(|error| refused(&error))?) as Arc<dyn Unit>)
+            if let Some(target) = self.names.target(name) {
+                let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
+                let mut units = Units::new();
+                for (number, volume) in self.map.places(&all).units(&target) {
+                    // What can't be served now is not there.
+                    if let Ok(volume) = self.volume(volume).await {
+                        units.insert(number, volume as Arc<dyn Unit>);
+                    }
+                }
+                return if units.is_empty() { Err(unknown()) } else { Ok(units) };
+            }
+            let volume = self.names.volume_of(name).ok_or_else(unknown)?;
+            let unit = self.volume(&volume).await.map_err(|error| refused(&error))?;
+            // A disk is in one target: the sessions of a port would be taken for each other.
+            if self.map.may_have(&volume)
+                || unit.own_lun().await.map_err(|error| failure(&error.into()))?.is_some()
+            {
+                let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
+                if self.map.places(&all).has(&volume) {
+                    return Err(unknown());
+                }
+            }
+            Ok(Units::from([(0, unit as Arc<dyn Unit>)]))
         };
         opened.boxed()
+    }
+}
+
+impl Served {
+    async fn volume(&self, name: &str) -> Result<Arc<ServedVolume>, Unserved> {
+        Ok(Arc::new(ServedVolume::open(&self.pools, name, &self.who, &self.cancel).await?))
     }
 }
 
@@ -139,48 +172,20 @@ impl Unit for ServedVolume {
         };
         keeping.map(|kept| kept.map_err(|error| failure(&FsError::from(error)))).boxed()
     }
-}
 
-/// The name of a volume's target.
-fn target_of(volume: &str) -> String {
-    let mut name = PREFIX.to_owned();
-    for byte in volume.bytes() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' => name.push(byte.into()),
-            b'/' => name.push(':'),
-            _ => name += &format!(".{byte:02x}"),
-        }
-    }
-    name
-}
-
-/// The volume of a target's name.
-fn volume_of(target: &str) -> Option<String> {
-    let mut bytes = target.strip_prefix(PREFIX)?.bytes();
-    let mut name = Vec::new();
-    while let Some(byte) = bytes.next() {
-        name.push(match byte {
-            b'.' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                (digit()? << 4 | digit()?) as u8
+    fn share<'a>(
+        &'a self,
+        offset: u64,
+        from: &'a dyn Unit,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<u64, Failure>> {
+        let sharing = async move {
+            let from: &dyn Any = from;
+            match from.downcast_ref() {
+                Some(from) => self.share(offset, from, range).await.map_err(|error| failure(&error)),
+                None => Ok(0),
             }
-            b':' => b'/',
-            byte => byte,
-        });
-    }
-    String::from_utf8(name).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_targets_are_read_back() {
-        assert_eq!(target_of("tank/vm_1@Mon"), format!("{PREFIX}tank:vm.5f1.40.4don"));
-        for volume in ["tank/a", "t/A.b:c d@x-y", "tank/é"] {
-            assert_eq!(volume_of(&target_of(volume)).as_deref(), Some(volume));
-        }
-        assert!(volume_of("iqn.other:tank").is_none() && volume_of(&format!("{PREFIX}a.4")).is_none());
+        };
+        sharing.boxed()
     }
 }

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, KeyStatus};
+use cenote_dataset::{Dataset, KeyStatus, Property, Source};
 use cenote_engine::{Engine, Need};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::{Guid, Txg};
-use cenote_fs::{FsError, Volume, VolumeWriter};
+use cenote_fs::{FsError, Refusal, Volume, VolumeSource, VolumeWriter};
 use cenote_object::DatasetError;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -35,10 +35,17 @@ use crate::pools::{OpenPool, Pools};
 /// The user property that says how a volume is served: `off`, `ro`, or `on`, which is the default.
 pub const SERVE_PROPERTY: &str = "org.cenote:serve";
 
+/// The user property that makes a volume a unit of an iSCSI target with others: `TARGET:NUMBER`. It means
+/// nothing to volumes below.
+pub const LUN_PROPERTY: &str = "org.cenote:iscsi.lun";
+
 /// Zeroed in one txg; a longer range is zeroed bit by bit.
 const ZERO_BYTES: u64 = 1 << 30;
 /// What zeroing writes at most: two blocks at its edges, and metadata.
 const ZERO_NEED_BYTES: u64 = 1 << 20;
+
+/// What sharing blocks writes at most: metadata.
+const SHARE_NEED_BYTES: u64 = 1 << 20;
 
 /// Why a volume is not served.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +74,8 @@ pub struct VolumeInfo {
     pub size_bytes: u64,
     /// Clients can't change it.
     pub is_read_only: bool,
+    /// What [`LUN_PROPERTY`] says of the volume itself.
+    pub lun: Option<String>,
 }
 
 /// Who uses a volume.
@@ -185,6 +194,14 @@ impl ServedVolume {
         (self.noted.pool.engine.pool().guid(), self.guid)
     }
 
+    /// What [`LUN_PROPERTY`] says of it.
+    pub(crate) async fn own_lun(&self) -> Result<Option<String>, DatasetError> {
+        if self.name.contains('@') {
+            return Ok(None);
+        }
+        own_lun(&self.noted.pool.engine.mos().await?.dataset(&self.name).await?).await
+    }
+
     /// Where its properties can be changed, if it can be.
     pub(crate) fn changeable(&self) -> Option<(&Engine, &str)> {
         self.writer().ok().map(|(engine, _)| (engine, self.name()))
@@ -275,6 +292,39 @@ impl ServedVolume {
         self.after_change().await
     }
 
+    /// Shares whole blocks of another volume with this one, at an offset. Returns how many bytes, from the
+    /// range's start; 0: they can't be shared.
+    ///
+    /// # Errors
+    /// As [`ServedVolume::write`].
+    #[boxed]
+    pub async fn share(&self, offset: u64, from: &ServedVolume, range: Range<u64>) -> Result<u64, FsError> {
+        let (engine, writer) = self.writer()?;
+        let mut has_waited = false;
+        loop {
+            let source = match &from.kind {
+                Kind::Head(_, writer) => VolumeSource::Live(writer.clone()),
+                Kind::Fixed(volume) => VolumeSource::Fixed(volume.clone()),
+            };
+            let (volume, range) = (writer.clone(), range.clone());
+            let sharing = engine.change(writer.live(), Need::Write(SHARE_NEED_BYTES), |edit| async move {
+                volume.clone_range(&edit, &source, range, offset).await
+            });
+            match sharing.await {
+                Err(error) if error.refusal() == Some(Refusal::Again) && has_waited => return Ok(0),
+                // Its blocks are on disk when the txg is.
+                Err(error) if error.refusal() == Some(Refusal::Again) => engine.sync_all().await?,
+                Ok(0) => return Ok(0),
+                shared => {
+                    let bytes = shared?;
+                    self.after_change().await?;
+                    return Ok(bytes);
+                }
+            }
+            has_waited = true;
+        }
+    }
+
     /// Makes all that was written durable.
     ///
     /// # Errors
@@ -361,11 +411,19 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
                 let Ok(is_read_only) = access(&head, dataset).await else { continue };
                 let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
                 let (name, size_bytes) = (dataset.name().into(), volume.size_bytes());
-                all.push(VolumeInfo { name, size_bytes, is_read_only });
+                let lun = if dataset.is_snapshot() { None } else { own_lun(dataset).await? };
+                all.push(VolumeInfo { name, size_bytes, is_read_only, lun });
             }
         }
     }
     Ok(all)
+}
+
+/// What [`LUN_PROPERTY`] says of a volume itself.
+async fn own_lun(volume: &Dataset) -> Result<Option<String>, DatasetError> {
+    let found = volume.property(LUN_PROPERTY).await?;
+    let is_own = |property: &Property| !matches!(property.source, Source::Inherited(_));
+    Ok(found.filter(is_own).map(|property| property.literal()))
 }
 
 /// Whether a volume, or a snapshot of it, is served read-only; an error if it is not served at all.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Failure, Limits, Stream};
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
 use cenote_nbd::handshake::Outcome;
 use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer, transmit};
 use cenote_runtime::{Runtime, SimConfig};
@@ -112,8 +112,8 @@ impl Targets for Ram {
     fn list(&self) -> BoxFuture<'_, Vec<String>> {
         ready(vec!["iqn.2026-11.org.cenote:ram".into()]).boxed()
     }
-    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Done<Arc<dyn Unit>>> {
-        ready(Ok(Arc::new(self.clone()) as Arc<dyn Unit>)).boxed()
+    fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Done<Units>> {
+        ready(Ok(Units::from([(0, Arc::new(self.clone()) as Arc<dyn Unit>)]))).boxed()
     }
 }
 

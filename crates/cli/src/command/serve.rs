@@ -114,6 +114,13 @@ pub struct Serve {
     /// Serve volumes by iSCSI at HOST:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Vec<String>,
+    /// What names of iSCSI targets begin with, for servers whose pools have the same names
+    /// [default: iqn.2026-11.org.cenote]
+    #[arg(long, value_name = "NAME")]
+    pub iscsi_name: Option<String>,
+    /// Make a volume a unit of an iSCSI target with others: TARGET:NUMBER=VOLUME; may be repeated
+    #[arg(long, value_name = "UNIT")]
+    pub iscsi_lun: Vec<String>,
     /// File with names and secrets (CHAP) of those who may log in by iSCSI
     #[arg(long, value_name = "FILE")]
     pub iscsi_accounts: Option<PathBuf>,

@@ -4,7 +4,8 @@
 //! a part of a block reads it first, and must have it alone until the new block is in place. So a range is
 //! taken shared for whole blocks and alone otherwise, and only ranges that meet wait for each other.
 //!
-//! Locking: the list is locked for one look, never across an await. A task holds at most one range.
+//! Locking: the list is locked for one look, never across an await. A task holds one range, or two that it
+//! took in the order of data sets and offsets (`clone`).
 //!
 //! Source: OpenZFS's `zfs_rlock.c` serves the same purpose; the mechanism is our own.
 

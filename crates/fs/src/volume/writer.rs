@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, Mos};
+use cenote_dataset::{Dataset, FeatureState, Mos};
 use cenote_engine::{Engine, Handle, OpenDataset};
 use cenote_format::dnode::ObjectType;
 use cenote_format::zil::record::Operation;
@@ -35,11 +35,13 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 512..=16 << 20;
 /// A volume opened for changes.
 #[derive(Debug)]
 pub struct VolumeWriter {
-    dataset: OpenDataset,
+    pub(super) dataset: OpenDataset,
     block_bytes: u64,
     size_bytes: RwLock<u64>,
+    /// Whether its blocks may be others', too: the pool has the feature.
+    pub(super) clones: bool,
     /// What is being changed.
-    ranges: Ranges,
+    pub(super) ranges: Ranges,
 }
 
 impl Handle for VolumeWriter {
@@ -80,7 +82,7 @@ impl VolumeWriter {
     pub async fn open(dataset: OpenDataset) -> Result<VolumeWriter> {
         let volume = Volume::open(dataset.view()).await?;
         let (block_bytes, size_bytes) = (volume.block_bytes(), RwLock::new(volume.size_bytes()));
-        Ok(VolumeWriter { dataset, block_bytes, size_bytes, ranges: Ranges::default() })
+        Ok(VolumeWriter { dataset, block_bytes, size_bytes, clones: false, ranges: Ranges::default() })
     }
 
     /// The volume of this name, opened once for all who change it.
@@ -89,8 +91,15 @@ impl VolumeWriter {
     /// As [`VolumeWriter::open`]; there is no such dataset, or it can't be changed.
     #[boxed]
     pub async fn shared(engine: &Engine, name: &str) -> Result<Arc<VolumeWriter>> {
-        let id = engine.mos().await?.dataset(name).await?.id();
-        let open = async || Ok(Arc::new(VolumeWriter::open(engine.dataset(name).await?).await?));
+        let mos = engine.mos().await?;
+        let id = mos.dataset(name).await?.id();
+        let open = async || {
+            let volume = VolumeWriter::open(engine.dataset(name).await?).await?;
+            let mut features = mos.features().await?.into_iter();
+            let clones = features
+                .any(|(feature, state)| feature.name == "block_cloning" && state != FeatureState::Disabled);
+            Ok(Arc::new(VolumeWriter { clones, ..volume }))
+        };
         engine.handle(id, open).await
     }
 
@@ -198,7 +207,7 @@ impl VolumeWriter {
     }
 
     /// Takes a range to change it: beside others if it is of whole blocks.
-    async fn take(&self, range: Range<u64>) -> Taken<'_> {
+    pub(super) async fn take(&self, range: Range<u64>) -> Taken<'_> {
         let start = range.start / self.block_bytes * self.block_bytes;
         let end = range.end.next_multiple_of(self.block_bytes);
         let share = if (start..end) == range { Share::Side } else { Share::Alone };
@@ -213,7 +222,7 @@ impl VolumeWriter {
     }
 
     /// Checks a range and returns its end.
-    fn check_range(&self, offset: u64, len: u64) -> Result<u64> {
+    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<u64> {
         let end = offset.checked_add(len).filter(|&end| end <= self.size_bytes());
         end.ok_or_else(|| Refusal::NoSpace.of(ZVOL_OBJECT))
     }

@@ -40,9 +40,9 @@ impl Request<'_> {
             return Ok(Bytes::new());
         }
         if self.is_fua() {
-            self.unit.flush().await?;
+            self.unit().flush().await?;
         }
-        Ok(self.unit.read(span).await?)
+        Ok(self.unit().read(span).await?)
     }
 
     /// WRITE and WRITE AND VERIFY. What was written can be read again as soon as it is in memory: the pool
@@ -59,8 +59,8 @@ impl Request<'_> {
         let whole = self.data.len() - self.data.len() % BLOCK_BYTES as usize;
         let data = self.data.slice(..whole.min((span.end - span.start) as usize));
         if !data.is_empty() {
-            let _shared = self.lun.alone.read().await;
-            written(self.unit.write(span.start, data).await)?;
+            let _shared = self.lun().alone.read().await;
+            written(self.unit().write(span.start, data).await)?;
         }
         if self.is_fua() || is_verified {
             self.flush().await?;
@@ -69,7 +69,7 @@ impl Request<'_> {
     }
 
     async fn flush(&self) -> Outcome<()> {
-        written(self.unit.flush().await)
+        written(self.unit().flush().await)
     }
 
     pub(super) async fn verify(&self) -> Outcome {
@@ -88,7 +88,7 @@ impl Request<'_> {
         let mut at = span.start;
         while at < span.end {
             let end = span.end.min(at + COMPARE_BYTES);
-            let is = self.unit.read(at..end).await?;
+            let is = self.unit().read(at..end).await?;
             let done = (at - span.start) as usize;
             match bytchk {
                 0 => {}
@@ -124,10 +124,10 @@ impl Request<'_> {
             return Err(Sense::INVALID_FIELD.into());
         }
         {
-            let _alone = self.lun.alone.write().await;
-            let is = self.unit.read(span.clone()).await?;
+            let _alone = self.lun().alone.write().await;
+            let is = self.unit().read(span.clone()).await?;
             self.compare(&is, &self.data[..len], 0)?;
-            written(self.unit.write(span.start, self.data.slice(len..2 * len)).await)?;
+            written(self.unit().write(span.start, self.data.slice(len..2 * len)).await)?;
         }
         if self.is_fua() {
             self.flush().await?;
@@ -141,10 +141,10 @@ impl Request<'_> {
             return Err(Sense::INVALID_FIELD.into());
         }
         if !span.is_empty() {
-            let _alone = self.lun.alone.write().await;
-            let mut whole = BytesMut::from(self.unit.read(span.clone()).await?);
+            let _alone = self.lun().alone.write().await;
+            let mut whole = BytesMut::from(self.unit().read(span.clone()).await?);
             whole.iter_mut().zip(&self.data[..]).for_each(|(is, with)| *is |= with);
-            written(self.unit.write(span.start, whole.freeze()).await)?;
+            written(self.unit().write(span.start, whole.freeze()).await)?;
         }
         if self.is_fua() {
             self.flush().await?;
@@ -166,7 +166,7 @@ impl Request<'_> {
         let span = self.span(lba, count)?;
         let end = span.end.min(span.start + TRANSFER_BYTES_MAX);
         if span.start < end {
-            self.unit.prefetch(span.start..end).await?;
+            self.unit().prefetch(span.start..end).await?;
         }
         Ok(Bytes::new())
     }

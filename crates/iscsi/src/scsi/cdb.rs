@@ -36,6 +36,8 @@ pub mod op {
     pub const MODE_SENSE_10: u8 = 0x5a;
     pub const PERSISTENT_RESERVE_IN: u8 = 0x5e;
     pub const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
+    pub const EXTENDED_COPY: u8 = 0x83;
+    pub const RECEIVE_COPY_RESULTS: u8 = 0x84;
     pub const READ_16: u8 = 0x88;
     pub const COMPARE_AND_WRITE: u8 = 0x89;
     pub const WRITE_16: u8 = 0x8a;
@@ -58,6 +60,10 @@ pub mod op {
 pub const READ_CAPACITY_16: u8 = 0x10;
 /// Of `SERVICE ACTION IN (16)`.
 pub const GET_LBA_STATUS: u8 = 0x12;
+/// Of `EXTENDED COPY`: with list identifiers of one byte.
+pub const EXTENDED_COPY_LID1: u8 = 0x00;
+/// Of `RECEIVE COPY RESULTS`.
+pub const COPY_OPERATING_PARAMETERS: u8 = 0x03;
 /// Of `MAINTENANCE IN`.
 pub const REPORT_TARGET_PORT_GROUPS: u8 = 0x0a;
 /// Of `MAINTENANCE IN`.
@@ -130,6 +136,7 @@ const VERIFY_12: &[u8] = &[0xf6, F, F, F, F, F, F, F, F, 0x3f, 7];
 const VERIFY_16: &[u8] = &[0xf6, F, F, F, F, F, F, F, F, F, F, F, F, 0x3f, 7];
 const RANGE_10: &[u8] = &[0x06, F, F, F, F, 0x3f, F, F, 7];
 const RANGE_16: &[u8] = &[0x06, F, F, F, F, F, F, F, F, F, F, F, F, 0x3f, 7];
+const COPY_16: &[u8] = &[0x1f, 0, 0, 0, 0, 0, 0, 0, 0, F, F, F, F, 0, 7];
 const ACTION_16: &[u8] = &[0x1f, F, F, F, F, F, F, F, F, F, F, F, F, 0x01, 7];
 
 use Access::{Free, Looks, Read, Write};
@@ -171,6 +178,8 @@ pub const KNOWN: &[Known] = &[
     action(op::PERSISTENT_RESERVE_OUT, 4, Free, Out::List, PR_OUT),
     action(op::PERSISTENT_RESERVE_OUT, 5, Free, Out::List, PR_OUT),
     action(op::PERSISTENT_RESERVE_OUT, 6, Free, Out::List, PR_OUT),
+    action(op::EXTENDED_COPY, EXTENDED_COPY_LID1, Write, Out::List, COPY_16),
+    action(op::RECEIVE_COPY_RESULTS, COPY_OPERATING_PARAMETERS, Free, Out::None, COPY_16),
     known(op::READ_16, Read, Out::None, READ_16),
     known(op::COMPARE_AND_WRITE, Write, Out::Twice, &[0xf8, F, F, F, F, F, F, F, F, 0, 0, 0, F, 0x3f, 7]),
     known(op::WRITE_16, Write, Out::Blocks, READ_16),
@@ -275,7 +284,9 @@ impl Cdb {
         match (self.opcode(), self.len()) {
             (op::INQUIRY, _) => self.number(3, 2),
             (op::PERSISTENT_RESERVE_OUT, _) => self.number(5, 4),
-            (op::SERVICE_ACTION_IN_16, _) => self.number(10, 4),
+            (op::SERVICE_ACTION_IN_16 | op::EXTENDED_COPY | op::RECEIVE_COPY_RESULTS, _) => {
+                self.number(10, 4)
+            }
             (_, 6) => self.number(4, 1),
             (_, 10) => self.number(7, 2),
             _ => self.number(6, 4),

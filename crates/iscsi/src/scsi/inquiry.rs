@@ -30,8 +30,8 @@ pub(super) fn of_nothing(cdb: &Cdb) -> Outcome {
 }
 
 fn standard(device: u8) -> Vec<u8> {
-    let mut data = vec![device, 0, 6, 0x12, 0, 0x10, 0, 0x02];
-    // Byte 5: TPGS, implicit; byte 7: command queueing.
+    let mut data = vec![device, 0, 6, 0x12, 0, 0x18, 0, 0x02];
+    // Byte 5: TPGS, implicit; 3PC; byte 7: command queueing.
     data.extend(VENDOR);
     data.extend(PRODUCT);
     data.extend(REVISION);
@@ -53,8 +53,8 @@ impl Request<'_> {
         }
         let content = match page {
             0x00 => PAGES.to_vec(),
-            0x80 => self.lun.identity.serial.clone().into_bytes(),
-            0x83 => designators(&self.lun.identity),
+            0x80 => self.lun().identity.serial.clone().into_bytes(),
+            0x83 => designators(&self.lun().identity),
             0x86 => extended(),
             0xb0 => self.limits(),
             0xb1 => characteristics(),
@@ -69,7 +69,7 @@ impl Request<'_> {
 
     /// Block limits.
     fn limits(&self) -> Vec<u8> {
-        let block = (u64::from(self.unit.block_bytes()) / BLOCK_BYTES).max(1) as u32;
+        let block = (u64::from(self.unit().block_bytes()) / BLOCK_BYTES).max(1) as u32;
         let most = (TRANSFER_BYTES_MAX / BLOCK_BYTES) as u32;
         // WSNZ: a length of 0 does not mean everything.
         let mut data = vec![1, COMPARE_BLOCKS_MAX];
@@ -97,7 +97,7 @@ fn designators(identity: &Identity) -> Vec<u8> {
     };
     const BINARY: u8 = 1;
     const ASCII: u8 = 2;
-    put(BINARY, 3, &(3 << 60 | identity.id >> 4).to_be_bytes());
+    put(BINARY, 3, &identity.naa().to_be_bytes());
     put(ASCII, 1, &[VENDOR, identity.serial.as_bytes()].concat());
     // Of the target port: PIV, association 1; protocol identifier 5 is iSCSI.
     put(5 << 4 | BINARY, 0x94, &[0, 0, 0, 1]);

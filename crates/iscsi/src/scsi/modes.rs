@@ -70,7 +70,7 @@ impl Request<'_> {
             (INFORMATIONAL, 0) => &[INFORMATIONAL],
             _ => return Err(Sense::INVALID_FIELD.into()),
         };
-        let modes = *self.lun.modes.lock();
+        let modes = *self.lun().modes.lock();
         let pages: Vec<u8> = codes.iter().flat_map(|&code| page(code, values, modes)).collect();
         // DBD: no block descriptor.
         let descriptor = if cdb.byte(1) & 8 != 0 { Vec::new() } else { self.descriptor() };
@@ -118,7 +118,7 @@ impl Request<'_> {
             return Err(Sense::LIST_LENGTH.into());
         }
         list.advance(header + descriptor);
-        let before = *self.lun.modes.lock();
+        let before = *self.lun().modes.lock();
         let mut modes = before;
         while !list.is_empty() {
             let len = list.get(1).map_or(usize::MAX, |&len| usize::from(len) + 2);
@@ -142,10 +142,10 @@ impl Request<'_> {
             }
             list = rest;
         }
-        *self.lun.modes.lock() = modes;
+        *self.lun().modes.lock() = modes;
         if modes != before {
             let changed = attention::MODE_PARAMETERS_CHANGED;
-            self.lun.attend(changed, |initiator| *initiator != self.guest.initiator);
+            self.lun().attend(changed, |initiator| initiator != self.guest.initiator());
         }
         Ok(Bytes::new())
     }

@@ -20,22 +20,22 @@ type News = Vec<(Initiator, u16)>;
 impl Request<'_> {
     /// RESERVE of SPC-2.
     pub(super) fn reserve_unit(&self) -> Outcome {
-        self.lun.reserve(|all| {
-            let is_others = all.old_holder.as_ref().is_some_and(|holder| *holder != self.guest.initiator);
+        self.lun().reserve(|all| {
+            let is_others = all.old_holder.as_ref().is_some_and(|holder| holder != self.guest.initiator());
             // Beside registrations it means nothing.
             if is_others || !all.registrations.is_empty() {
                 return Err(CONFLICT);
             }
-            all.old_holder = Some(self.guest.initiator.clone());
+            all.old_holder = Some(self.guest.initiator().clone());
             Ok(Bytes::new())
         })
     }
 
     /// RELEASE of SPC-2. Who has not reserved is not told.
     pub(super) fn release_unit(&self) -> Outcome {
-        self.lun.reserve(|all| match all.registrations.is_empty() {
+        self.lun().reserve(|all| match all.registrations.is_empty() {
             true => {
-                all.leave(&self.guest.initiator);
+                all.leave(self.guest.initiator());
                 Ok(Bytes::new())
             }
             false => Err(CONFLICT),
@@ -43,7 +43,7 @@ impl Request<'_> {
     }
 
     pub(super) fn persistent_reserve_in(&self) -> Outcome {
-        let all = self.lun.reserve(|all| all.clone());
+        let all = self.lun().reserve(|all| all.clone());
         let mut list = Vec::new();
         match self.cdb.action() {
             0 => all.registrations.iter().for_each(|registration| list.put_u64(registration.key)),
@@ -79,8 +79,8 @@ impl Request<'_> {
         }
         let number = |at: usize| self.data[at..at + 8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
         let (key, action_key) = (number(0), number(8));
-        let _keeping = self.lun.keeping.lock().await;
-        let before = self.lun.reserve(|all| all.clone());
+        let _keeping = self.lun().keeping.lock().await;
+        let before = self.lun().reserve(|all| all.clone());
         if before.old_holder.is_some() {
             return Err(CONFLICT);
         }
@@ -92,7 +92,7 @@ impl Request<'_> {
                 self.register(&mut all, key, action_key, action == 6, &mut news)?;
                 all.is_kept = self.data[20] & APTPL != 0;
             }
-            _ if all.key_of(&self.guest.initiator) != Some(key) => return Err(CONFLICT),
+            _ if all.key_of(self.guest.initiator()) != Some(key) => return Err(CONFLICT),
             1 => self.hold(&mut all)?,
             2 => self.release(&mut all, &mut news)?,
             3 => {
@@ -112,14 +112,15 @@ impl Request<'_> {
             }
         }
         self.keep(&before, &all).await?;
-        self.lun.reserve(|current| *current = Reservations { old_holder: current.old_holder.take(), ..all });
-        let guests = self.lun.guests();
+        self.lun()
+            .reserve(|current| *current = Reservations { old_holder: current.old_holder.take(), ..all });
+        let guests = self.lun().guests();
         for (whom, what) in news {
-            guests.iter().filter(|guest| guest.initiator == whom).for_each(|guest| guest.attend(what));
+            guests.iter().filter(|guest| *guest.initiator() == whom).for_each(|guest| guest.attend(what));
         }
         if action == 5 {
-            for guest in guests.iter().filter(|guest| gone.contains(&guest.initiator)) {
-                guest.tasks.abort(|_| true).await;
+            for guest in guests.iter().filter(|guest| gone.contains(guest.initiator())) {
+                guest.abort().await;
             }
         }
         Ok(Bytes::new())
@@ -135,11 +136,11 @@ impl Request<'_> {
         if after.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
             return Err(Sense::NO_REGISTRATIONS_LEFT.into());
         }
-        written(self.unit.keep(after).await)
+        written(self.unit().keep(after).await)
     }
 
     fn tell_others(&self, all: &Reservations, what: u16, news: &mut News) {
-        let others = all.registrations.iter().filter(|it| it.initiator != self.guest.initiator);
+        let others = all.registrations.iter().filter(|it| it.initiator != *self.guest.initiator());
         news.extend(others.map(|it| (it.initiator.clone(), what)));
     }
 
@@ -151,7 +152,7 @@ impl Request<'_> {
         ignores: bool,
         news: &mut News,
     ) -> Outcome<()> {
-        let me = &self.guest.initiator;
+        let me = self.guest.initiator();
         match all.key_of(me) {
             Some(is) if !ignores && is != key => return Err(CONFLICT),
             None if !ignores && key != 0 => return Err(CONFLICT),
@@ -182,7 +183,7 @@ impl Request<'_> {
 
     fn hold(&self, all: &mut Reservations) -> Outcome<()> {
         let kind = self.kind()?;
-        let me = &self.guest.initiator;
+        let me = self.guest.initiator();
         match &all.held {
             None => all.held = Some(Held { holder: me.clone(), kind }),
             Some(held) if held.kind == kind && all.is_holder(me) => {}
@@ -192,7 +193,7 @@ impl Request<'_> {
     }
 
     fn release(&self, all: &mut Reservations, news: &mut News) -> Outcome<()> {
-        if !all.is_holder(&self.guest.initiator) {
+        if !all.is_holder(self.guest.initiator()) {
             return Ok(());
         }
         let Some(held) = all.held.take() else { return Ok(()) };
@@ -206,7 +207,7 @@ impl Request<'_> {
     }
 
     fn preempt(&self, all: &mut Reservations, victims: u64, news: &mut News) -> Outcome<()> {
-        let me = &self.guest.initiator;
+        let me = self.guest.initiator();
         let is_mine = |it: &Registration| it.initiator == *me;
         let takes_all = all.held.as_ref().is_some_and(|held| held.kind.is_of_all()) && victims == 0;
         let takes_held = takes_all

@@ -5,19 +5,21 @@ use bytes::BufMut;
 use super::cdb::{Cdb, KNOWN, Known};
 use super::{BLOCK_BYTES, Outcome, Request, Sense};
 
-/// REPORT LUNS: number 0 is all there is.
-pub(super) fn luns(cdb: &Cdb) -> Outcome {
+/// REPORT LUNS.
+pub(super) fn luns(cdb: &Cdb, numbers: &[u8]) -> Outcome {
     if cdb.list_bytes() < 16 {
         return Err(Sense::INVALID_FIELD.into());
     }
-    let mut answer = Vec::with_capacity(16);
-    // SELECT REPORT 1: well-known units only, of which there is none.
-    match cdb.byte(2) {
-        0 | 2 => answer.extend([0, 0, 0, 8]),
-        1 => answer.extend([0, 0, 0, 0]),
+    let numbers = match cdb.byte(2) {
+        0 | 2 => numbers,
+        // Well-known units only, of which there is none.
+        1 => &[],
         _ => return Err(Sense::INVALID_FIELD.into()),
-    }
-    answer.resize(8 + usize::from(answer[3]), 0);
+    };
+    let mut answer = Vec::with_capacity(8 + 8 * numbers.len());
+    answer.put_u64((8 * numbers.len() as u64) << 32);
+    // Peripheral addressing.
+    numbers.iter().for_each(|&number| answer.put_u64(u64::from(number) << 48));
     Ok(cdb.cut(answer))
 }
 
@@ -34,7 +36,7 @@ impl Request<'_> {
     }
 
     pub(super) fn read_capacity_16(&self) -> Outcome {
-        let physical = (u64::from(self.unit.block_bytes()) / BLOCK_BYTES).max(1).ilog2() as u8;
+        let physical = (u64::from(self.unit().block_bytes()) / BLOCK_BYTES).max(1).ilog2() as u8;
         let mut answer = Vec::with_capacity(32);
         answer.put_u64(self.blocks().saturating_sub(1));
         answer.put_u32(BLOCK_BYTES as u32);

@@ -45,9 +45,9 @@ impl Request<'_> {
             }
         }
         self.may_write()?;
-        let _shared = self.lun.alone.read().await;
+        let _shared = self.lun().alone.read().await;
         for span in spans {
-            written(self.unit.zero(span).await)?;
+            written(self.unit().zero(span).await)?;
         }
         Ok(Bytes::new())
     }
@@ -67,11 +67,11 @@ impl Request<'_> {
         if !has_no_data && self.data.len() as u64 != BLOCK_BYTES {
             return Err(Sense::INVALID_FIELD.into());
         }
-        let _shared = self.lun.alone.read().await;
+        let _shared = self.lun().alone.read().await;
         let is_zero = self.data.iter().all(|&byte| byte == 0);
         // Zeros give space back, with UNMAP or without; other data must be written in any case.
         if is_zero {
-            written(self.unit.zero(span).await)?;
+            written(self.unit().zero(span).await)?;
             return Ok(Bytes::new());
         }
         let most = (span.end - span.start).min(PATTERN_BYTES);
@@ -81,7 +81,7 @@ impl Request<'_> {
         let mut at = span.start;
         while at < span.end {
             let len = (span.end - at).min(most);
-            written(self.unit.write(at, pattern.slice(..len as usize)).await)?;
+            written(self.unit().write(at, pattern.slice(..len as usize)).await)?;
             at += len;
         }
         Ok(Bytes::new())
@@ -95,7 +95,7 @@ impl Request<'_> {
         let most = (self.cdb.list_bytes().saturating_sub(8) / 16).clamp(1, EXTENTS_MAX as u64) as usize;
         let mut at = span.start;
         while at < end && extents.len() < most {
-            let (is_data, to) = self.unit.extent(at..end).await?;
+            let (is_data, to) = self.unit().extent(at..end).await?;
             // A count has 32 bits.
             let to = to.min(at + (u64::from(u32::MAX) & !7) * BLOCK_BYTES).max(at + BLOCK_BYTES);
             extents.push((at / BLOCK_BYTES, (to - at) / BLOCK_BYTES, is_data));

@@ -69,7 +69,7 @@ impl Session {
             return Err(Ended::Protocol("data follows a command that nobody asked for"));
         }
         // From here on it is answered, and struck off then.
-        used.guest.tasks.begin(itt)?;
+        used.nexus.tasks.begin(itt, bhs.lun())?;
         let want_bytes = match cdb.out_bytes() {
             // The command will say that this is too much.
             wanted if wanted > TRANSFER_BYTES_MAX => 0,
@@ -85,7 +85,7 @@ impl Session {
             // If there is no memory, what comes is taken, and forgotten.
             let want_bytes = if is_full { 0 } else { want_bytes };
             let unasked_end = comes_unasked.then_some(first_bytes);
-            let coming = used.guest.tasks.expect(itt, Coming { immediate: data, want_bytes, unasked_end });
+            let coming = used.nexus.tasks.expect(itt, Coming { immediate: data, want_bytes, unasked_end });
             Payload::Coming(coming, want_bytes, permits)
         } else {
             Payload::Here(data.slice(..data.len().min(want_bytes)), permits)
@@ -123,7 +123,7 @@ impl Session {
                 permits.extend(held);
                 permits.extend(self.limits.take(&self.memory, want_bytes as u32).await);
                 let burst_bytes = self.params.burst_bytes as usize;
-                self.after(used.guest.tasks.grant(bhs.itt(), burst_bytes));
+                self.after(used.nexus.tasks.grant(bhs.itt(), burst_bytes));
                 coming.await.ok()
             }
         };
@@ -141,7 +141,7 @@ impl Session {
                 running.await.unwrap_or(Err(Trouble::Sense(scsi::SERVER_FAILED)))
             }
         };
-        if used.guest.tasks.end(bhs.itt()) {
+        if used.nexus.tasks.end(bhs.itt()) {
             // It leaves the window without a word.
             return self.window.answered(answers(&bhs));
         }
@@ -149,13 +149,12 @@ impl Session {
     }
 
     async fn run(&self, used: &Used, bhs: &Bhs, cdb: Cdb, data: Bytes) -> scsi::Outcome {
-        // Number 0, by peripheral or flat addressing.
-        if bhs.lun() & !(0x40 << 56) != 0 {
-            return scsi::without_lun(&cdb);
-        }
-        let (lun, guest, unit) = (&*used.lun, &*used.guest, &*used.unit);
+        let Some(guest) = bhs.lun().and_then(|number| used.guests.get(&number)) else {
+            return scsi::without_lun(&cdb, &used.numbers);
+        };
         let sent_bytes = if bhs.flags() & WRITES != 0 { bhs.word(at::EXPECTED_BYTES).into() } else { 0 };
-        Request { lun, guest, unit, cdb, data, sent_bytes }.run().await
+        let (numbers, luns) = (&*used.numbers, &self.luns);
+        Request { guest, numbers, luns, cdb, data, sent_bytes }.run().await
     }
 
     /// Sends data and status of a command.
@@ -173,7 +172,8 @@ impl Session {
             Ok(data) => (status::GOOD, data, Bytes::new()),
             Err(Trouble::Status(code)) => (code, Bytes::new(), Bytes::new()),
             Err(Trouble::Sense(sense)) => {
-                let modes = self.used.as_ref().map(|used| *used.lun.modes.lock()).unwrap_or_default();
+                let guest = command.lun().and_then(|number| self.used.as_ref()?.guests.get(&number));
+                let modes = guest.map(|guest| *guest.lun.modes.lock()).unwrap_or_default();
                 let sense = sense.encode(modes.has_descriptor_sense);
                 let len = (sense.len() as u16).to_be_bytes();
                 (status::CHECK_CONDITION, Bytes::new(), [&len[..], &sense].concat().into())

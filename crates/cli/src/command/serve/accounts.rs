@@ -4,6 +4,7 @@
 //!   [[initiator]]           hosts that may log in
 //!   user = "host1"
 //!   secret = "..."          12 characters at least
+//!   names = ["iqn..."]      the iSCSI names under which it may come; any, if it does not say
 //!   [target]                who the server says it is, to hosts that ask (mutual CHAP)
 //!   user = "storage"
 //!   secret = "..."          another one
@@ -35,6 +36,8 @@ struct File {
 struct Entry {
     user: String,
     secret: String,
+    #[serde(default)]
+    names: Vec<String>,
 }
 
 /// Reads a file.
@@ -55,7 +58,7 @@ fn parse(text: &str) -> Result<Accounts, String> {
     // The library's message would show the line, which may have a secret.
     let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let account = |entry: Entry| match entry.secret.len() {
-        SECRET_BYTES_MIN.. => Ok(Account { user: entry.user, secret: entry.secret }),
+        SECRET_BYTES_MIN.. => Ok(Account { user: entry.user, secret: entry.secret, names: entry.names }),
         _ => Err(format!("the secret of '{}' has fewer than {SECRET_BYTES_MIN} characters", entry.user)),
     };
     let initiators: Vec<Account> = file.initiator.into_iter().map(account).collect::<Result<_, _>>()?;

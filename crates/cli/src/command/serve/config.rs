@@ -34,6 +34,8 @@ pub struct Config {
     pub agent: Option<PathBuf>,
     pub tls: Option<PathBuf>,
     pub iscsi: Option<Vec<String>>,
+    pub iscsi_name: Option<String>,
+    pub iscsi_lun: Option<Vec<String>>,
     pub iscsi_accounts: Option<PathBuf>,
     pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
@@ -80,6 +82,10 @@ impl Config {
         serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
         serve.tls = serve.tls.take().or(self.tls);
+        serve.iscsi_name = serve.iscsi_name.take().or(self.iscsi_name);
+        if serve.iscsi_lun.is_empty() {
+            serve.iscsi_lun = self.iscsi_lun.unwrap_or_default();
+        }
         serve.iscsi_accounts = serve.iscsi_accounts.take().or(self.iscsi_accounts);
         if serve.iscsi.is_empty() {
             serve.iscsi = self.iscsi.unwrap_or_default();
@@ -143,6 +149,8 @@ mod tests {
             agent: Some(_),
             tls: Some(_),
             iscsi: Some(_),
+            iscsi_name: Some(_),
+            iscsi_lun: Some(_),
             iscsi_accounts: Some(_),
             insecure: Some(_),
             log_format: Some(_),

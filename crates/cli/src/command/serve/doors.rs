@@ -11,7 +11,7 @@ use cenote_http::server::Client;
 use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
-use cenote_serve::iscsi::IscsiServer;
+use cenote_serve::iscsi::{IscsiServer, LunMap, Names};
 use cenote_serve::listen::{self, CONNECTIONS_MAX, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::NbdServer;
 use cenote_serve::pools::Pools;
@@ -40,6 +40,8 @@ pub struct Doors {
     nbd: Vec<Door>,
     tls: Option<Tls>,
     iscsi: Vec<Door>,
+    names: Names,
+    map: LunMap,
     accounts: Accounts,
     http: Vec<Door>,
     tokens: Tokens,
@@ -63,6 +65,10 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         );
     }
     let tokens = tokens(serve, runtime, socket, &http)?;
+    let names = serve.iscsi_name.as_deref().map(Names::parse).transpose();
+    let names = names.map_err(|why| CliError::Usage(format!("--iscsi-name: {why}")))?.unwrap_or_default();
+    let map = LunMap::parse(&serve.iscsi_lun);
+    let map = map.map_err(|why| CliError::Usage(format!("--iscsi-lun: {why}")))?;
     let mut iscsi = Vec::new();
     for typed in &serve.iscsi {
         if typed.starts_with("unix:") {
@@ -72,7 +78,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let instead = "--iscsi-accounts FILE with names and secrets";
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
     }
-    Ok(Doors { nbd, tls, iscsi, accounts, http, tokens })
+    Ok(Doors { nbd, tls, iscsi, names, map, accounts, http, tokens })
 }
 
 /// What others could do at an open door.
@@ -136,9 +142,15 @@ impl Doors {
             let server = nbd.clone();
             async move { server.serve(&runtime, visitor.stream, &visitor.who).await }.boxed()
         });
-        let (limits, accounts) = (Limits::new(MEMORY_BYTES), self.accounts);
-        let luns = Luns::default();
-        let iscsi = Arc::new(IscsiServer { pools: pools.clone(), limits, accounts, places, luns });
+        let iscsi = Arc::new(IscsiServer {
+            pools: pools.clone(),
+            names: self.names,
+            map: Arc::new(self.map),
+            limits: Limits::new(MEMORY_BYTES),
+            accounts: self.accounts,
+            places,
+            luns: Luns::default(),
+        });
         let iscsi: Arc<Serves> = Arc::new(move |runtime, visitor| {
             let server = iscsi.clone();
             async move { server.serve(&runtime, visitor).await }.boxed()

@@ -18,6 +18,8 @@ const TEXT: u8 = 0x04;
 struct Initiator {
     stream: TcpStream,
     number: u32,
+    /// The unit that commands are for.
+    lun: u8,
 }
 
 impl Initiator {
@@ -27,6 +29,7 @@ impl Initiator {
         bhs[..2].copy_from_slice(&head);
         bhs[4..8].copy_from_slice(&(data.len() as u32).to_be_bytes());
         bhs[8] = if head[0] == LOGIN { 0x80 } else { 0 };
+        bhs[9] = self.lun;
         bhs[16..20].copy_from_slice(&self.number.to_be_bytes());
         bhs[20..24].copy_from_slice(&word.to_be_bytes());
         bhs[24..28].copy_from_slice(&self.number.to_be_bytes());
@@ -47,7 +50,7 @@ impl Initiator {
     /// Logs in; the status if it is refused.
     fn login(port: u16, keys: &str) -> Result<Initiator, u16> {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let mut initiator = Initiator { stream, number: 1 };
+        let mut initiator = Initiator { stream, number: 1, lun: 0 };
         // The first name counts.
         let keys = format!("{keys}\0InitiatorName=iqn.host\0");
         let (reply, _) = initiator.ask([LOGIN, 0x87], 0, b"", keys.as_bytes());
@@ -88,7 +91,7 @@ fn targets(port: u16) -> Vec<String> {
 /// A daemon with a pool that has two volumes, and the port at which it serves them.
 fn bench() -> (Bench, u16) {
     let mut bench = Bench::new(&["a"]);
-    bench.done("zpool create -m none tank a");
+    bench.done("zpool create -m none -o compatibility=off tank a");
     bench.done("zfs create -V 32M -b 16k tank/v");
     bench.done("zfs create -s -V 64M -b 16k tank/Other_1");
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
@@ -148,6 +151,60 @@ fn a_session_keeps_the_pool_and_others_see_what_they_may() {
 }
 
 #[test]
+fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
+    let (mut bench, port) = bench();
+    bench.done("zfs create -V 16M -b 16k tank/data");
+    bench.done("zfs set org.cenote:iscsi.lun=cluster:1 tank/data");
+    bench.signal(Signal::TERM);
+    let (iscsi, name) = (format!("--iscsi=127.0.0.1:{port}"), "iqn.2026-11.com.example:one");
+    bench.start(&[&iscsi, "--iscsi-name", name, "--iscsi-lun=cluster:0=tank/v"]);
+    assert_eq!(targets(port), [format!("{name}:cluster"), format!("{name}:tank:.4fther.5f1")]);
+    assert_eq!(Initiator::login(port, &format!("TargetName={name}:tank:data")).err(), Some(0x0203));
+    let mut initiator = Initiator::login(port, &format!("TargetName={name}:cluster")).ok().unwrap();
+    let (_, units) = initiator.ask([COMMAND, 0xc0], 64, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0], b"");
+    assert_eq!((units.len(), units[9], units[17]), (24, 0, 1));
+
+    // 30 KiB that are not aligned, within blocks of 16 KiB: the block in the middle is shared.
+    let mut noise = 1u64;
+    let data: Vec<u8> = (0..64 << 10)
+        .map(|_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (noise >> 56) as u8
+        })
+        .collect();
+    assert_eq!(initiator.send(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 128, 0], &data), 0);
+    let mut ids = Vec::new();
+    for lun in [0, 1] {
+        initiator.lun = lun;
+        let (_, page) = initiator.ask([COMMAND, 0xc0], 255, &[0x12, 1, 0x83, 0, 255, 0], b"");
+        assert_eq!(page[4..8], [1, 3, 0, 8]);
+        ids.push(page[8..16].to_vec());
+    }
+    let mut list = vec![0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
+    for id in &ids {
+        list.extend([&[0xe4, 0, 0, 0, 1, 3, 0, 8], &id[..], &[0; 12], &[0, 0, 2, 0]].concat());
+    }
+    list.extend([2, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 60]);
+    list.extend([[0, 0, 0, 0, 0, 0, 0, 17], [0, 0, 0, 0, 0, 0, 0, 81]].concat());
+    assert_eq!(initiator.send(&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, list.len() as u8, 0, 0], &list), 0);
+    let copied: Vec<u8> = (81..141).flat_map(|lba| initiator.read(lba)).collect();
+    assert!(copied == data[17 * 512..77 * 512], "what was copied");
+    // What was copied and synchronized outlives the daemon.
+    assert_eq!(initiator.ask([COMMAND, 0x80], 0, &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"").0[3], 0);
+    assert_eq!(bench.done("zpool get -H -o value bcloneused tank").trim(), "16K");
+    bench.signal(Signal::KILL);
+    bench.start(&[&iscsi, "--iscsi-name", name]);
+    assert_eq!(targets(port).len(), 3, "without the daemon's map");
+    let mut initiator = Initiator::login(port, &format!("TargetName={name}:cluster")).ok().unwrap();
+    initiator.lun = 1;
+    let copied: Vec<u8> = (81..141).flat_map(|lba| initiator.read(lba)).collect();
+    assert!(copied == data[17 * 512..77 * 512], "what was synchronized");
+    drop(initiator);
+    bench.signal(Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}
+
+#[test]
 fn other_machines_are_served_with_accounts_only() {
     let bench = Bench::new(&[]);
     let refused = |options: &[&str]| {
@@ -159,6 +216,8 @@ fn other_machines_are_served_with_accounts_only() {
     };
     assert!(refused(&["--iscsi", "0.0.0.0:0"]).contains("--iscsi-accounts"));
     assert!(refused(&["--iscsi", "unix:/x"]).contains("TCP"));
+    assert!(refused(&["--iscsi-name", "storage"]).contains("iqn."));
+    assert!(refused(&["--iscsi-lun", "one=tank/v"]).contains("TARGET:NUMBER=VOLUME"));
     let file = bench.path("accounts");
     fs::write(&file, "[[initiator]]\nuser = \"host\"\nsecret = \"short\"").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();

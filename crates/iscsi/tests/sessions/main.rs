@@ -2,271 +2,15 @@
 //! `proof/iscsi` has clients that are not ours.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod client;
+mod hosts;
 
-use bytes::Bytes;
-use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
-use cenote_iscsi::pdu::{Bhs, Digests, FINAL, at, opcode, put_pdu};
-use cenote_iscsi::{Account, Accounts, Identity, Luns, Portal, Targets, Unit, chap};
-use cenote_runtime::{Runtime, SimConfig};
-use futures::FutureExt;
-use futures::future::{BoxFuture, join, ready};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use cenote_disk::Ended;
+use cenote_iscsi::pdu::{Bhs, Digests, FINAL, at, opcode};
+use cenote_iscsi::{Account, Accounts, Luns, chap};
+use tokio::io::AsyncWriteExt;
 
-const DISK_BYTES: usize = 1 << 20;
-const TARGET: &str = "iqn.2026-11.org.cenote:ram";
-const IMMEDIATE: u8 = 0x40;
-const READS: u8 = 0x40;
-const WRITES: u8 = 0x20;
-
-/// A disk in memory.
-#[derive(Default)]
-struct Ram {
-    content: Mutex<Vec<u8>>,
-    flushes: Mutex<usize>,
-    kept: Mutex<Option<String>>,
-}
-
-type Done<T> = Result<T, Failure>;
-
-impl Disk for Ram {
-    fn size_bytes(&self) -> u64 {
-        DISK_BYTES as u64
-    }
-    fn block_bytes(&self) -> u32 {
-        4096
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read(&self, range: Range<u64>) -> BoxFuture<'_, Done<Bytes>> {
-        let content = self.content.lock().unwrap();
-        let read = Bytes::copy_from_slice(&content[range.start as usize..range.end as usize]);
-        let bad = Failure::new(Errno::Io, "block 13 is bad");
-        ready(if range.start == 13 * 512 { Err(bad) } else { Ok(read) }).boxed()
-    }
-    fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Done<()>> {
-        self.content.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(&data);
-        ready(Ok(())).boxed()
-    }
-    fn zero(&self, range: Range<u64>) -> BoxFuture<'_, Done<()>> {
-        self.content.lock().unwrap()[range.start as usize..range.end as usize].fill(0);
-        ready(Ok(())).boxed()
-    }
-    fn trim(&self, range: Range<u64>) -> BoxFuture<'_, Done<()>> {
-        self.zero(range)
-    }
-    fn flush(&self) -> BoxFuture<'_, Done<()>> {
-        *self.flushes.lock().unwrap() += 1;
-        ready(Ok(())).boxed()
-    }
-    fn prefetch(&self, _: Range<u64>) -> BoxFuture<'_, Done<()>> {
-        ready(Ok(())).boxed()
-    }
-    fn extent(&self, range: Range<u64>) -> BoxFuture<'_, Done<(bool, u64)>> {
-        ready(Ok((true, range.end))).boxed()
-    }
-}
-
-impl Unit for Ram {
-    fn identity(&self) -> Identity {
-        Identity::new(1, 2, "ram")
-    }
-    fn kept(&self) -> BoxFuture<'_, Done<Option<String>>> {
-        ready(Ok(self.kept.lock().unwrap().clone())).boxed()
-    }
-    fn keep(&self, text: Option<String>) -> BoxFuture<'_, Done<()>> {
-        *self.kept.lock().unwrap() = text;
-        ready(Ok(())).boxed()
-    }
-}
-
-/// A server with one disk.
-#[derive(Default)]
-struct Server {
-    disk: Arc<Ram>,
-    accounts: Accounts,
-    luns: Luns,
-}
-
-impl Targets for Server {
-    fn list(&self) -> BoxFuture<'_, Vec<String>> {
-        ready(vec![TARGET.into()]).boxed()
-    }
-    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Done<Arc<dyn Unit>>> {
-        let found = (name == TARGET).then(|| self.disk.clone() as Arc<dyn Unit>);
-        ready(found.ok_or_else(|| Failure::new(Errno::Invalid, "no such target"))).boxed()
-    }
-}
-
-impl Server {
-    fn new(accounts: Accounts) -> Server {
-        let server = Server { accounts, ..Server::default() };
-        *server.disk.content.lock().unwrap() = vec![0; DISK_BYTES];
-        server
-    }
-}
-
-/// What a client does with a server; how the connection ended.
-fn session(server: &Server, talk: impl AsyncFnOnce(Client)) -> Result<(), Ended> {
-    let work = |runtime: Runtime| async move {
-        let (here, there) = tokio::io::duplex(1 << 20);
-        let portal = Portal { here: "192.0.2.1:3260".into(), all: vec!["192.0.2.2:3260".into()] };
-        let mut limits = Limits::new(64 << 20);
-        limits.patience = Duration::from_secs(60);
-        let (accounts, luns) = (&server.accounts, &server.luns);
-        let there = Box::new(there);
-        let serving = cenote_iscsi::serve(there, &runtime, &limits, server, accounts, &portal, luns);
-        let client = Client { stream: here, digests: Digests::default(), cmd_sn: 1, itt: 0 };
-        join(serving, talk(client)).await.0
-    };
-    Runtime::simulate(SimConfig::default(), work).0
-}
-
-/// The initiator's end.
-struct Client {
-    stream: DuplexStream,
-    digests: Digests,
-    cmd_sn: u32,
-    itt: u32,
-}
-
-/// What a command was told: its status, data, sense key and code, and residual count.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
-    status: u8,
-    data: Vec<u8>,
-    sense: Option<(u8, u16)>,
-    residual: u32,
-}
-
-impl Client {
-    async fn send(&mut self, bhs: Bhs, data: &[u8]) {
-        let (mut pieces, mut arena) = (Vec::new(), bytes::BytesMut::new());
-        let data = Bytes::copy_from_slice(data);
-        put_pdu(&mut pieces, &mut arena, &bhs.with_data_bytes(data.len()), &data, self.digests);
-        // The server may have gone already.
-        self.stream.write_all(&pieces.concat()).await.ok();
-    }
-
-    /// The next PDU; none if the connection has ended.
-    async fn next(&mut self) -> Option<(Bhs, Vec<u8>)> {
-        let mut bhs = Bhs([0; 48]);
-        self.stream.read_exact(&mut bhs.0).await.ok()?;
-        let digest = |has: bool| vec![0; if has { 4 } else { 0 }];
-        let mut sum = digest(self.digests.header);
-        self.stream.read_exact(&mut sum).await.unwrap();
-        if self.digests.header {
-            assert_eq!(sum, crc32c::crc32c(&bhs.0).to_le_bytes());
-        }
-        let mut data = vec![0; bhs.data_bytes().next_multiple_of(4)];
-        self.stream.read_exact(&mut data).await.unwrap();
-        if !data.is_empty() && self.digests.data {
-            let mut sum = digest(true);
-            self.stream.read_exact(&mut sum).await.unwrap();
-            assert_eq!(sum, crc32c::crc32c(&data).to_le_bytes());
-        }
-        data.truncate(bhs.data_bytes());
-        Some((bhs, data))
-    }
-
-    /// A login request for a stage, which asks for the next one; status and text of the response.
-    async fn login(&mut self, stage: u8, next: Option<u8>, text: &[&str]) -> Option<(u16, Vec<String>)> {
-        let transit = next.map_or(0, |next| FINAL | next);
-        let mut bhs = Bhs::new(opcode::LOGIN | IMMEDIATE, transit | stage << 2).with(at::CMD_SN, self.cmd_sn);
-        bhs.0[8..14].copy_from_slice(&[0x80, 0, 0, 0, 0, 1]);
-        let text: String = text.iter().map(|pair| format!("{pair}\0")).collect();
-        self.send(bhs, text.as_bytes()).await;
-        let (reply, data) = self.next().await?;
-        assert_eq!(reply.opcode(), opcode::LOGIN_RESPONSE);
-        let pairs = String::from_utf8(data).unwrap();
-        let pairs = pairs.split('\0').filter(|pair| !pair.is_empty()).map(str::to_owned).collect();
-        Some((u16::from_be_bytes([reply.0[36], reply.0[37]]), pairs))
-    }
-
-    /// Logs in to the target, with more of what has to be agreed on.
-    async fn enter(&mut self, more: &[&str]) -> Vec<String> {
-        let target = format!("TargetName={TARGET}");
-        let text = [&["InitiatorName=iqn.host", &*target, "SessionType=Normal"][..], more].concat();
-        let (status, answer) = self.login(1, Some(3), &text).await.unwrap();
-        assert_eq!(status, 0);
-        answer
-    }
-
-    /// Sends a command with immediate data, and serves R2Ts with the rest of its data.
-    async fn ask(&mut self, cdb: &[u8], expects: u32, data: &[u8], immediate: usize) -> Told {
-        self.itt += 1;
-        let flags = if !data.is_empty() {
-            WRITES
-        } else if expects > 0 {
-            READS
-        } else {
-            0
-        };
-        let len = if data.is_empty() { expects } else { data.len() as u32 };
-        let mut bhs = Bhs::new(opcode::SCSI_COMMAND, FINAL | flags)
-            .with(at::ITT, self.itt)
-            .with(at::EXPECTED_BYTES, len)
-            .with(at::CMD_SN, self.cmd_sn);
-        bhs.0[at::CDB..][..cdb.len()].copy_from_slice(cdb);
-        self.cmd_sn += 1;
-        self.send(bhs, &data[..immediate]).await;
-        let mut told = Told::default();
-        loop {
-            let (reply, came) = self.next().await.unwrap();
-            assert_eq!(reply.itt(), self.itt);
-            match reply.opcode() {
-                opcode::R2T => {
-                    let (start, len) = (reply.word(at::OFFSET) as usize, reply.word(at::LEN) as usize);
-                    let parts = data[start..start + len].chunks(8192).enumerate();
-                    for (number, part) in parts {
-                        let end = (number + 1) * 8192 >= len;
-                        let bhs = Bhs::new(opcode::DATA_OUT, if end { FINAL } else { 0 })
-                            .with(at::ITT, self.itt)
-                            .with(at::TTT, reply.word(at::TTT))
-                            .with(at::DATA_SN, number as u32)
-                            .with(at::OFFSET, (start + number * 8192) as u32);
-                        self.send(bhs, part).await;
-                    }
-                    continue;
-                }
-                opcode::DATA_IN => told.data.extend(came),
-                opcode::SCSI_RESPONSE => {
-                    told.sense = came.get(2..).map(|it| (it[2] & 15, u16::from_be_bytes([it[12], it[13]])));
-                }
-                other => panic!("opcode {other:x}"),
-            }
-            if reply.opcode() == opcode::SCSI_RESPONSE || reply.flags() & 1 != 0 {
-                (told.status, told.residual) = (reply.0[3], reply.word(at::RESIDUAL));
-                return told;
-            }
-        }
-    }
-
-    async fn read(&mut self, lba: u8, blocks: u8) -> Told {
-        self.ask(&[0x28, 0, 0, 0, 0, lba, 0, 0, blocks, 0], u32::from(blocks) * 512, b"", 0).await
-    }
-
-    async fn write(&mut self, lba: u8, data: &[u8], immediate: usize) -> Told {
-        let blocks = (data.len() / 512) as u16;
-        let [high, low] = blocks.to_be_bytes();
-        self.ask(&[0x2a, 0, 0, 0, 0, lba, 0, high, low, 0], 0, data, immediate).await
-    }
-}
-
-fn good(data: &[u8]) -> Told {
-    Told { data: data.to_vec(), ..Told::default() }
-}
-
-fn sense(key: u8, code: u16) -> Option<(u8, u16)> {
-    Some((key, code))
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at / 7) as u8 | 1).collect()
-}
+use client::{Client, IMMEDIATE, Server, TARGET, WRITES, good, pattern, sense, session, sessions};
 
 #[test]
 fn targets_are_found_with_the_addresses_to_reach_them() {
@@ -352,9 +96,16 @@ fn digests_are_checked_both_ways() {
 }
 
 fn accounts() -> Accounts {
-    let account = |user: &str, secret: &str| Account { user: user.into(), secret: secret.into() };
-    let initiators = vec![account("host", "a secret of hosts")];
-    Accounts { initiators, target: Some(account("storage", "a secret of ours")) }
+    let account = |user: &str, secret: &str, names: &[&str]| {
+        let names = names.iter().map(|&name| name.into()).collect();
+        Account { user: user.into(), secret: secret.into(), names }
+    };
+    let initiators = vec![
+        account("host", "a secret of hosts", &[]),
+        account("another", "another host's secret", &[]),
+        account("narrow", "a secret of one name", &["iqn.narrow"]),
+    ];
+    Accounts { initiators, target: Some(account("storage", "a secret of ours", &[])) }
 }
 
 /// Logs in with CHAP; the status, and whether the target has shown that it knows its own secret.
@@ -409,6 +160,67 @@ fn who_does_not_know_the_secret_is_not_let_in() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn a_session_is_taken_over_by_its_own_account_only() {
+    let server = Server::new(accounts());
+    let ended = sessions(&server, async |[mut first, mut other, mut narrow, mut again]| {
+        assert_eq!(chap_login(&mut first, "host", "a secret of hosts").await, (0, true));
+        assert_eq!(chap_login(&mut other, "another", "another host's secret").await, (0x0202, false));
+        assert_eq!(chap_login(&mut narrow, "narrow", "a secret of one name").await, (0x0202, false));
+        assert_eq!(first.read(0, 1).await.status, 0, "it goes on");
+        // The host has lost its connection, and comes again.
+        assert_eq!(chap_login(&mut again, "host", "a secret of hosts").await, (0, true));
+        assert!(first.next().await.is_none());
+        assert_eq!(again.read(0, 1).await.status, 0);
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
+#[test]
+fn a_target_has_several_units() {
+    let server = Server::new(Accounts::default());
+    session(&server, async |mut client| {
+        client.enter(&[]).await;
+        let report = [0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+        let wanted = [0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0];
+        for lun in [0, 7, 5] {
+            client.lun = lun;
+            assert_eq!(client.ask(&report, 256, b"", 0).await.data, wanted, "as seen by unit {lun}");
+        }
+        assert_eq!(client.read(0, 1).await.sense, sense(5, 0x2500), "there is no unit 5");
+        for (lun, disk) in [(0, &server.disk), (7, &server.other)] {
+            client.lun = lun;
+            let data = vec![lun + 1; 512];
+            assert_eq!(client.write(0, &data, 512).await, good(b""));
+            assert_eq!(disk.content.lock().unwrap()[..512], data);
+        }
+        // A unit is reset: of the other one nobody hears anything.
+        let reset = Bhs::new(opcode::TASK_MANAGEMENT | IMMEDIATE, FINAL | 5).with(at::CMD_SN, client.cmd_sn);
+        client.send(reset.with(at::LUN, 7 << 16), b"").await;
+        assert_eq!(client.next().await.unwrap().0.0[2], 0);
+        assert_eq!(client.read(0, 1).await.sense, sense(6, 0x2903));
+        client.lun = 0;
+        assert_eq!(client.read(0, 1).await, good(&[1; 512]));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_cold_reset_is_answered_before_all_sessions_end() {
+    let server = Server::new(Accounts::default());
+    let ended = sessions(&server, async |[mut other, mut client]| {
+        let target = format!("TargetName={TARGET}");
+        other.login(1, Some(3), &["InitiatorName=iqn.other", &target]).await.unwrap();
+        client.enter(&[]).await;
+        let reset = Bhs::new(opcode::TASK_MANAGEMENT | IMMEDIATE, FINAL | 7).with(at::CMD_SN, client.cmd_sn);
+        client.send(reset, b"").await;
+        let (reply, _) = client.next().await.unwrap();
+        assert_eq!((reply.opcode(), reply.0[2]), (opcode::TASK_MANAGEMENT_RESPONSE, 0));
+        assert!(client.next().await.is_none() && other.next().await.is_none());
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
 #[test]
