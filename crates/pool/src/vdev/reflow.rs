@@ -16,8 +16,8 @@
 //! there.
 //!
 //! Locking: I/O enters the range of its block; whoever copies a range, or moves `synced` or `next` over it,
-//! is alone there. It waits for those inside, and only while it works must others wait: so those who hold some
-//! ranges may enter more. One works alone at a time. A mutex guards the table, never across an await.
+//! is alone there. It waits for those inside, and only while it works must others wait: so those who hold
+//! some ranges may enter more. One works alone at a time. A mutex guards the table, never across an await.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (theory comment, `vre_rangelock`), `uberblock_impl.h` (`RRSS_*`).
 
