@@ -10,7 +10,8 @@
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
-//!              sparing, mend, errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade, checkpoint
+//!              sparing, mend, errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade,
+//!              checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs

@@ -10,8 +10,8 @@
 //!
 //! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
 //! or once per metaslab. That of the footprint may be taken while it is held, for one look; no other one.
-//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge by
-//! the size before the vdev grew.
+//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge
+//! by the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).

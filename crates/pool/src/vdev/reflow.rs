@@ -12,11 +12,12 @@
 //! that is not wholly before `synced` is read at its old place.
 //!
 //! At its very beginning an expansion would overwrite what it has not copied. So the first rows go to the
-//! scratch area, the boot area of each child; while the uberblock says that this is valid, they are read there.
+//! scratch area, the boot area of each child; while the uberblock says that this is valid, they are read
+//! there.
 //!
-//! Locking: I/O enters the range of its block; whoever copies a range, or moves `synced` or `next` over it, is
-//! alone there. It waits for those inside, and only while it works must others wait: so those who hold some
-//! ranges may enter more. One works alone at a time. A mutex guards the table, never across an await.
+//! Locking: I/O enters the range of its block; whoever copies a range, or moves `synced` or `next` over it,
+//! is alone there. It waits for those inside, and only while it works must others wait: so those who hold
+//! some ranges may enter more. One works alone at a time. A mutex guards the table, never across an await.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (theory comment, `vre_rangelock`), `uberblock_impl.h` (`RRSS_*`).
 

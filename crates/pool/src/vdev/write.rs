@@ -122,7 +122,7 @@ impl VdevTree {
             errors.entry(leaf.guid).or_insert_with(|| "a device does not answer".into());
         }
         for (_, top) in tops.iter().filter(|(_, top)| top.is_being_copied()) {
-            // What it was copied is older than the txg, and nobody can tell from births of blocks what that is.
+            // What was copied there is older than the txg; nobody can tell from births of blocks what it is.
             let leaves = top.slots().iter().flat_map(|slot| &slot.leaves);
             let failed = leaves.filter(|leaf| leaf.is_out_of_use() || errors.contains_key(&leaf.guid));
             failed.for_each(|leaf| missed.note_all(leaf.guid, (TXG_INITIAL, txg)));

@@ -8,13 +8,13 @@
 //!   end       all is copied: new blocks are wider, there is more room; a scrub follows     (end)
 //! ```
 //!
-//! Idea: how far it has come is in the uberblock, which says where everything lies (pool/vdev/reflow). What is
-//! copied in a txg must not lie where anything is read by the uberblock on disk, so each slice goes a part of
-//! the way that is done already, and a txg ends it. It goes on after an export or a power cut, here or in
+//! Idea: how far it has come is in the uberblock, which says where everything lies (pool/vdev/reflow). What
+//! is copied in a txg must not lie where anything is read by the uberblock on disk, so each slice goes a part
+//! of the way that is done already, and a txg ends it. It goes on after an export or a power cut, here or in
 //! OpenZFS, and goes on here if OpenZFS began it. It can't be undone.
 //!
-//! Nothing is verified while it is copied. If a disk of the vdev is missing, or lacks something, it waits until
-//! that has been resilvered.
+//! Nothing is verified while it is copied. If a disk of the vdev is missing, or lacks something, it waits
+//! until that has been resilvered.
 //!
 //! Locking: one runner a pool ([`Engine::expansion_turn`]). It may be dropped at any await: a slice that has
 //! begun goes on to its end.
@@ -95,8 +95,8 @@ pub async fn run_expansion(
             return Ok(Expanded::Suspended);
         }
         if !std::mem::replace(&mut is_begun, true) {
-            // From now on nothing is held back from the devices, all have the last uberblock, and all I/O knows
-            // of the expansion.
+            // From now on nothing is held back from the devices, all have the last uberblock, and all I/O
+            // knows of the expansion.
             engine.force_sync().await?;
             pool.earlier_trees_ended().await;
             continue;

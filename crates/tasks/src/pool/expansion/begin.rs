@@ -26,9 +26,9 @@ use crate::pool::tree::number;
 /// there.
 ///
 /// # Errors
-/// Another expansion is in progress, or a removal; there is a checkpoint; the feature `raidz_expansion` is not
-/// enabled; a child is not in use, is being replaced or lacks data; the disk is too small, has larger sectors,
-/// or fails.
+/// Another expansion is in progress, or a removal; there is a checkpoint; the feature `raidz_expansion` is
+/// not enabled; a child is not in use, is being replaced or lacks data; the disk is too small, has larger
+/// sectors, or fails.
 #[boxed]
 pub async fn attach_to_raidz(engine: &Engine, vdev: VdevId, device: NewDevice) -> Result<()> {
     let attach = move |engine: Engine| async move {
