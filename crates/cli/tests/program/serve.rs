@@ -25,6 +25,7 @@ mod removal;
 mod replace;
 mod snapshots;
 mod tuning;
+mod vhost;
 mod watched;
 
 use std::fs;
