@@ -148,7 +148,8 @@ impl VhostServer {
 /// A socket that tells when a client waits, whom the library accepts.
 struct Bell {
     listener: UnixListener,
-    /// The same socket. The runtime waits for streams without taking anything from them; nobody reads this one.
+    /// The same socket. The runtime waits for streams without taking anything from them; nobody reads this
+    /// one.
     watched: UnixStream,
 }
 
