@@ -4,8 +4,8 @@
 //!   session: Nexus --- a Guest at each unit of the target --- Lun, of all sessions of that disk
 //! ```
 //!
-//! Idea: a guest is an initiator port at a disk. Who logs in with the name and identifier of a session that is
-//! there takes its place, as the protocol demands: a host that lost its connection gets in again. But only
+//! Idea: a guest is an initiator port at a disk. Who logs in with the name and identifier of a session that
+//! is there takes its place, as the protocol demands: a host that lost its connection gets in again. But only
 //! the account that the session has may do so.
 //!
 //! Locking: `guests`, `reservations` and a guest's attentions are locked for one look or change, in that

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Read in this order: [`cdb`] (what commands look like), `blocks` (reading and writing), `space` (unmapping
-//! and zeroing), `copy`, `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (the commands on them).
+//! and zeroing), `copy`, `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (the commands on
+//! them).
 //!
 //! Source: SAM-5, SPC-4, SBC-3.
 

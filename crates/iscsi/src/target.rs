@@ -45,8 +45,8 @@ pub trait Unit: Disk + Any {
     /// Keeps a text with it, durably; none: forgets it.
     fn keep(&self, text: Option<String>) -> BoxFuture<'_, Result<(), Failure>>;
 
-    /// Takes what a range of another disk, or of this one, has without copying it. Answers how many bytes from
-    /// the range's start; 0: they must be copied.
+    /// Takes what a range of another disk, or of this one, has without copying it. Answers how many bytes
+    /// from the range's start; 0: they must be copied.
     fn share<'a>(
         &'a self,
         _offset: u64,

@@ -1,5 +1,5 @@
-//! Volumes served by iSCSI: every volume is a target, with the volume as logical unit 0; or several volumes are
-//! units of one target (`map`). What targets are called: `names`.
+//! Volumes served by iSCSI: every volume is a target, with the volume as logical unit 0; or several volumes
+//! are units of one target (`map`). What targets are called: `names`.
 //!
 //! Persistent reservations that are to be kept are a user property of the volume, [`KEPT_PROPERTY`]: they go
 //! where the pool goes. So is a volume's place in a target, [`LUN_PROPERTY`](crate::volumes::LUN_PROPERTY).

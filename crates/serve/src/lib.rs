@@ -8,7 +8,7 @@
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
 //! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
-//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`listen`], [`tls`].
+//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
@@ -27,6 +27,7 @@ pub mod run;
 pub mod socket;
 pub mod tls;
 pub mod tuning;
+pub mod vhost;
 pub mod volumes;
 
 pub use files::{Atime, Files, FilesOptions};

@@ -188,6 +188,13 @@ impl Door {
 /// Takes the socket of a place in the file system away when it is dropped.
 pub struct SocketFile(Place);
 
+impl SocketFile {
+    /// That of a place.
+    pub(crate) fn of(place: Place) -> SocketFile {
+        SocketFile(place)
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Place::Unix(path) = &self.0 {
@@ -197,7 +204,7 @@ impl Drop for SocketFile {
 }
 
 /// Takes away a socket at which nobody listens.
-fn remove_dead(path: &Path) {
+pub(crate) fn remove_dead(path: &Path) {
     if matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
         std::fs::remove_file(path).ok();
     }

@@ -94,6 +94,9 @@ pub struct Serve {
     /// Serve volumes by NBD at HOST:PORT or unix:PATH; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
+    /// Serve volumes to virtual machines (vhost-user-blk): a socket for each in this folder, DIR/POOL/VOLUME
+    #[arg(long, value_name = "DIR")]
+    pub vhost_user: Option<PathBuf>,
     /// Serve the page, the API and metrics by HTTP at HOST:PORT or unix:PATH; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,

@@ -6,8 +6,8 @@
 //!   target  [a][b][ ]             pointers to the same blocks, born in this txg; holes stay holes
 //! ```
 //!
-//! Both have blocks of one size, and the same key if they are encrypted. References are counted when the txg is
-//! synced. No log record says what was cloned: what must be durable waits for the txg.
+//! Both have blocks of one size, and the same key if they are encrypted. References are counted when the txg
+//! is synced. No log record says what was cloned: what must be durable waits for the txg.
 //!
 //! Locking: source and target are taken for the whole operation, in the order of data sets and offsets.
 

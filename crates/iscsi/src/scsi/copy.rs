@@ -1,13 +1,13 @@
-//! EXTENDED COPY: a host has blocks copied between disks of this server without reading them. Hypervisors clone
-//! and move their guests' disks so.
+//! EXTENDED COPY: a host has blocks copied between disks of this server without reading them. Hypervisors
+//! clone and move their guests' disks so.
 //!
 //! ```text
 //!   header, 16 bytes | CSCDs: which disks, 32 bytes each | segments: which blocks, 28 bytes each
 //! ```
 //!
 //! Idea: only the oldest form, with list identifiers of one byte (LID1), disks named by NAA designators, and
-//! segments from block device to block device: what VMware, QEMU and Linux use. A host copies between disks to
-//! which it has sessions. Blocks are shared where the pool can do that, and copied otherwise. A command is
+//! segments from block device to block device: what VMware, QEMU and Linux use. A host copies between disks
+//! to which it has sessions. Blocks are shared where the pool can do that, and copied otherwise. A command is
 //! answered when all is done, so that no results are held.
 //!
 //! Source: SPC-4, sections 6.4 and 6.18 (revision 37).

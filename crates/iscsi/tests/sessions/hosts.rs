@@ -1,10 +1,10 @@
-//! What hosts ask before they use a disk, and what they use of it, as public documents have it; `proof/iscsi-md`
-//! has Linux's own initiator.
+//! What hosts ask before they use a disk, and what they use of it, as public documents have it;
+//! `proof/iscsi-md` has Linux's own initiator.
 //!
 //! - Linux: `scsi_scan.c`, `sd.c`, `scsi_dh_alua.c`.
 //! - ESXi: logs in spdk/spdk issues 405 and 1414, SCST-project/scst issue 41; the primitives of VAAI.
-//! - Windows: `DEVICE_LB_PROVISIONING_DESCRIPTOR` and what fills it (VPD 00, b0, b2); the cluster validation's
-//!   persistent reservations (KB 2488012, askcore 2009-04-15).
+//! - Windows: `DEVICE_LB_PROVISIONING_DESCRIPTOR` and what fills it (VPD 00, b0, b2); the cluster
+//!   validation's persistent reservations (KB 2488012, askcore 2009-04-15).
 
 use crate::client::{Client, Server, good, pattern, sense, session};
 use cenote_iscsi::Accounts;

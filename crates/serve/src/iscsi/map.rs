@@ -5,8 +5,8 @@
 //!   zfs set org.cenote:iscsi.lun=cluster:1 tank/data  kept with the volume, wherever its pool is
 //! ```
 //!
-//! A place has one volume: the daemon's own map comes first, then volumes in the order of their names. A volume
-//! whose place is taken stays a target of its own.
+//! A place has one volume: the daemon's own map comes first, then volumes in the order of their names. A
+//! volume whose place is taken stays a target of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 

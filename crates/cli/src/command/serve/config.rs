@@ -28,6 +28,7 @@ pub struct Config {
     pub writeback: Option<bool>,
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
+    pub vhost_user: Option<PathBuf>,
     pub http: Option<Vec<String>>,
     pub http_tokens: Option<PathBuf>,
     pub kstat: Option<PathBuf>,
@@ -94,6 +95,7 @@ impl Config {
         if serve.nbd.is_empty() {
             serve.nbd = self.nbd.unwrap_or_default();
         }
+        serve.vhost_user = serve.vhost_user.take().or(self.vhost_user);
         if serve.http.is_empty() {
             serve.http = self.http.unwrap_or_default();
         }
@@ -143,6 +145,7 @@ mod tests {
             writeback: Some(_),
             memory: Some(_),
             nbd: Some(_),
+            vhost_user: Some(_),
             http: Some(_),
             http_tokens: Some(_),
             kstat: Some(_),

@@ -17,6 +17,7 @@ use cenote_serve::nbd::NbdServer;
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
+use cenote_serve::vhost::VhostServer;
 use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -43,6 +44,7 @@ pub struct Doors {
     names: Names,
     map: LunMap,
     accounts: Accounts,
+    vhost_user: Option<PathBuf>,
     http: Vec<Door>,
     tokens: Tokens,
 }
@@ -67,6 +69,10 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     let tokens = tokens(serve, runtime, socket, &http)?;
     let names = serve.iscsi_name.as_deref().map(Names::parse).transpose();
     let names = names.map_err(|why| CliError::Usage(format!("--iscsi-name: {why}")))?.unwrap_or_default();
+    let vhost_user = serve.vhost_user.clone();
+    if let Some(dir) = &vhost_user {
+        std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
+    }
     let map = LunMap::parse(&serve.iscsi_lun);
     let map = map.map_err(|why| CliError::Usage(format!("--iscsi-lun: {why}")))?;
     let mut iscsi = Vec::new();
@@ -78,7 +84,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let instead = "--iscsi-accounts FILE with names and secrets";
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
     }
-    Ok(Doors { nbd, tls, iscsi, names, map, accounts, http, tokens })
+    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, http, tokens })
 }
 
 /// What others could do at an open door.
@@ -121,7 +127,7 @@ async fn open_one(
 }
 
 /// What keeps doors open; dropped, they are shut.
-pub type Open = Vec<(AbortOnDrop<()>, SocketFile)>;
+pub type Open = Vec<(AbortOnDrop<()>, Option<SocketFile>)>;
 
 /// A protocol: serves a client.
 type Serves = dyn Fn(Runtime, Visitor) -> BoxFuture<'static, Result<(), Ended>> + Send + Sync;
@@ -157,6 +163,12 @@ impl Doors {
         });
         let mut open = let_in(("NBD", "volumes"), self.nbd, runtime, &nbd);
         open.extend(let_in(("iSCSI", "volumes"), self.iscsi, runtime, &iscsi));
+        if let Some(dir) = self.vhost_user {
+            say!("volumes are in {} by vhost-user", dir.display());
+            let tell = Box::new(|what: String| say!("{what}"));
+            let server = VhostServer { pools: pools.clone(), dir, limits: Limits::new(MEMORY_BYTES), tell };
+            open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
+        }
         if self.http.is_empty() {
             return open;
         }
@@ -203,7 +215,7 @@ fn let_in(
         });
         let socket = door.socket_file();
         let letting_in = door.let_in(runtime.clone(), connections.clone(), serve);
-        (runtime.spawn(letting_in).abort_on_drop(), socket)
+        (runtime.spawn(letting_in).abort_on_drop(), Some(socket))
     };
     doors.into_iter().map(let_in).collect()
 }

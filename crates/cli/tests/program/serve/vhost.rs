@@ -1,0 +1,38 @@
+//! Sockets of volumes for virtual machines. `proof/vhost-user` has QEMU as their client.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::serve::bench::{Bench, PATIENCE};
+
+/// Waits until a socket is there, or is not.
+fn until(path: &Path, is_there: bool) {
+    let begun = Instant::now();
+    while path.exists() != is_there {
+        assert!(begun.elapsed() < PATIENCE, "{}: {}", path.display(), !is_there);
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn every_volume_has_a_socket_as_long_as_it_is_served() {
+    let mut bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    bench.done("zfs create -V 16M tank/v");
+    bench.signal(Signal::TERM);
+    let sockets = bench.path("sockets");
+    bench.start(&["--vhost-user", &bench.text("sockets")]);
+    until(&sockets.join("tank/v"), true);
+    bench.done("zfs snapshot tank/v@one");
+    bench.done("zfs set snapdev=visible tank/v");
+    until(&sockets.join("tank/v@one"), true);
+    bench.done("zfs set org.cenote:serve=off tank/v");
+    until(&sockets.join("tank/v"), false);
+    bench.done("zfs set org.cenote:serve=on tank/v");
+    until(&sockets.join("tank/v"), true);
+    bench.signal(Signal::TERM);
+    assert!(!sockets.join("tank/v").exists(), "the daemon has ended");
+}

@@ -1,0 +1,183 @@
+//! Volumes served to virtual machines by vhost-user-blk: a socket for each, at `DIR/POOL/VOLUME`, snapshots
+//! that are visible at `DIR/POOL/VOLUME@SNAPSHOT`.
+//!
+//! ```text
+//!   volumes listed, from time to time --> a socket each --> one machine at a time: ServedVolume
+//! ```
+//!
+//! Sockets are for the daemon's user and root, as all that lies in the folder.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_disk::Limits;
+use cenote_iscsi::{Identity, Unit};
+use cenote_runtime::{AbortOnDrop, Runtime};
+use cenote_vhost::{Connection, Disconnect};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+
+use crate::cancel::Cancel;
+use crate::listen::{Place, SocketFile, remove_dead};
+use crate::pools::Pools;
+use crate::volumes::{ServedVolume, list};
+
+/// How soon a new volume has its socket.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How volumes are served to virtual machines.
+pub struct VhostServer {
+    /// The pools.
+    pub pools: Arc<Pools>,
+    /// The folder of sockets.
+    pub dir: PathBuf,
+    /// What machines may take.
+    pub limits: Limits,
+    /// Tells the administrator of what does not work.
+    pub tell: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// Ends a connection when it is dropped.
+struct Ends(Disconnect);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.disconnect();
+    }
+}
+
+impl VhostServer {
+    /// Keeps a socket for each volume until it is dropped.
+    pub async fn keep(self: Arc<VhostServer>, runtime: Runtime) {
+        let mut sockets: BTreeMap<String, Option<AbortOnDrop<()>>> = BTreeMap::new();
+        loop {
+            // What can't be read now may be so the next time.
+            if let Ok(all) = list(&self.pools).await {
+                let names: BTreeSet<String> = all.into_iter().map(|volume| volume.name).collect();
+                sockets.retain(|name, _| names.contains(name));
+                for name in names {
+                    if let Entry::Vacant(place) = sockets.entry(name) {
+                        let socket = self.open(&runtime, place.key());
+                        place.insert(socket);
+                    }
+                }
+            }
+            runtime.sleep(LOOK).await;
+        }
+    }
+
+    /// Serves a volume; none, if it can't have a socket.
+    fn open(self: &Arc<VhostServer>, runtime: &Runtime, name: &str) -> Option<AbortOnDrop<()>> {
+        match self.listen(name) {
+            Ok((listener, file)) => {
+                let (server, serving, name) = (self.clone(), runtime.clone(), name.to_owned());
+                let serve = async move { server.serve(&serving, &name, listener, file).await };
+                Some(runtime.spawn(serve).abort_on_drop())
+            }
+            Err(error) => {
+                (self.tell)(format!("no socket for {name}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The socket of a volume.
+    fn listen(&self, name: &str) -> io::Result<(Bell, SocketFile)> {
+        let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let path = self.dir.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        remove_dead(&path);
+        let listener = UnixListener::bind(&path)?;
+        let file = SocketFile::of(Place::Unix(path.clone()));
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        Ok((Bell::of(listener)?, file))
+    }
+
+    /// Serves one machine after the other.
+    async fn serve(&self, runtime: &Runtime, name: &str, bell: Bell, _file: SocketFile) {
+        while bell.rings().await.is_ok() {
+            if let Err(why) = self.serve_one(runtime, name, &bell.listener).await {
+                (self.tell)(format!("vhost-user {name}: {why}"));
+                // It is not to wait.
+                drop(bell.listener.accept());
+            }
+        }
+    }
+
+    async fn serve_one(&self, runtime: &Runtime, name: &str, listener: &UnixListener) -> Result<(), String> {
+        let cancel = Cancel::default();
+        let volume = ServedVolume::open(&self.pools, name, "a virtual machine (vhost-user)", &cancel).await;
+        let volume = Arc::new(volume.map_err(|error| error.to_string())?);
+        let Identity { serial, .. } = volume.identity();
+        let listener = listener.try_clone().map_err(|error| error.to_string())?;
+        let connection = Connection::accept(listener, volume, &serial, runtime, &self.limits);
+        let connection = connection.map_err(|error| error.to_string())?;
+        let ends = Ends(connection.disconnect());
+        let (ended, mut end) = oneshot::channel::<()>();
+        let waiting = std::thread::Builder::new().name("vhost-user".into()).spawn(move || {
+            connection.wait();
+            drop(ended);
+        });
+        waiting.map_err(|error| error.to_string())?;
+        tokio::select! {
+            () = cancel.cancelled() => {
+                drop(ends);
+                (&mut end).await.ok();
+            }
+            _ = &mut end => {}
+        }
+        Ok(())
+    }
+}
+
+/// A socket that tells when a client waits, whom the library accepts.
+struct Bell {
+    listener: UnixListener,
+    /// The same socket. The runtime waits for streams without taking anything from them; nobody reads this
+    /// one.
+    watched: UnixStream,
+}
+
+impl Bell {
+    fn of(listener: UnixListener) -> io::Result<Bell> {
+        listener.set_nonblocking(true)?;
+        let watched = OwnedFd::from(listener.try_clone()?);
+        Ok(Bell { listener, watched: UnixStream::from_std(watched.into())? })
+    }
+
+    /// Returns when a client waits.
+    async fn rings(&self) -> io::Result<()> {
+        loop {
+            self.watched.readable().await?;
+            let look = || match is_waiting(&self.listener) {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            match self.watched.try_io(Interest::READABLE, look) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                rings => return rings,
+            }
+        }
+    }
+}
+
+/// Whether a client waits at a socket.
+fn is_waiting(listener: &UnixListener) -> bool {
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}

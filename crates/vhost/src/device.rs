@@ -1,0 +1,308 @@
+//! A connection: a virtual machine uses a disk.
+//!
+//! Threads: the library has one for the socket and one for all queues. The latter calls `handle_event`, which
+//! only takes requests from a ring. `stop_vring` waits until all that were taken are answered: afterwards the
+//! rings are the guest's alone.
+//!
+//! Locking: a ring is locked to take requests from it or to put an answer into it, never across a wait.
+
+use std::io::{self, Read, Write};
+use std::ops::Deref;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cenote_disk::{Disk, Failure, Limits};
+use cenote_runtime::Runtime;
+use futures::FutureExt;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Semaphore;
+use vhost::vhost_user::Listener;
+use vhost::vhost_user::message::VhostUserProtocolFeatures;
+use vhost_user_backend::{ShutdownHandle, VhostUserBackend, VhostUserDaemon, VringMutex, VringT};
+use virtio_queue::{DescriptorChain, QueueT};
+use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier};
+
+use crate::request::{
+    DATA_BYTES_MAX, HEADER_BYTES, QUEUE_SIZE, QUEUES, Request, Status, config, features, range, segments,
+};
+
+/// Bytes of a serial number.
+const ID_BYTES: usize = 20;
+
+type Memory = Arc<GuestMemoryMmap>;
+type Chain = DescriptorChain<Memory>;
+type Ring = VringMutex<GuestMemoryAtomic<GuestMemoryMmap>>;
+
+/// A virtual machine that has connected.
+pub struct Connection(VhostUserDaemon<Shared>);
+
+/// Ends a connection.
+pub struct Disconnect(Option<ShutdownHandle>);
+
+impl Disconnect {
+    /// Ends it.
+    pub fn disconnect(&self) {
+        if let Some(handle) = &self.0 {
+            handle.shutdown();
+        }
+    }
+}
+
+impl Connection {
+    /// Accepts a client that waits at a socket, and lets it use a disk. `serial`: ASCII, 20 characters count.
+    ///
+    /// # Errors
+    /// The system has no descriptors or threads left.
+    pub fn accept(
+        listener: UnixListener,
+        disk: Arc<dyn Disk>,
+        serial: &str,
+        runtime: &Runtime,
+        limits: &Limits,
+    ) -> io::Result<Connection> {
+        let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+        let mut id = [0; ID_BYTES];
+        id.iter_mut().zip(serial.bytes()).for_each(|(to, byte)| *to = byte);
+        let device = Device {
+            disk,
+            id,
+            memory: memory.clone(),
+            runtime: runtime.clone(),
+            limits: limits.clone(),
+            share: Limits::connection(),
+            under_way: Mutex::new([0; QUEUES as usize]),
+            answered: Condvar::new(),
+        };
+        let daemon = VhostUserDaemon::new("vhost-user".into(), Shared(Arc::new(device)), memory);
+        let mut daemon = daemon.map_err(|error| io::Error::other(error.to_string()))?;
+        let started = daemon.start(&mut Listener::from(listener));
+        started.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Connection(daemon))
+    }
+
+    /// What ends it.
+    pub fn disconnect(&self) -> Disconnect {
+        Disconnect(self.0.shutdown_handle())
+    }
+
+    /// Waits for its end. Blocks.
+    pub fn wait(mut self) {
+        // However the client went: it has gone.
+        self.0.wait().ok();
+    }
+}
+
+/// A disk as a device of a virtual machine.
+struct Device {
+    disk: Arc<dyn Disk>,
+    id: [u8; ID_BYTES],
+    memory: GuestMemoryAtomic<GuestMemoryMmap>,
+    runtime: Runtime,
+    limits: Limits,
+    share: Arc<Semaphore>,
+    /// Requests that were taken from each queue and are not answered.
+    under_way: Mutex<[usize; QUEUES as usize]>,
+    answered: Condvar,
+}
+
+/// A request is under way as long as this is there.
+struct UnderWay(Arc<Device>, usize);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.lock()[self.1] -= 1;
+        self.0.answered.notify_all();
+    }
+}
+
+/// The device, as the library holds it.
+#[derive(Clone)]
+struct Shared(Arc<Device>);
+
+impl Deref for Shared {
+    type Target = Device;
+    fn deref(&self) -> &Device {
+        &self.0
+    }
+}
+
+impl VhostUserBackend for Shared {
+    type Bitmap = ();
+    type Vring = Ring;
+
+    fn num_queues(&self) -> usize {
+        QUEUES.into()
+    }
+
+    fn max_queue_size(&self) -> usize {
+        QUEUE_SIZE.into()
+    }
+
+    fn features(&self) -> u64 {
+        features(&*self.disk)
+    }
+
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::REPLY_ACK
+    }
+
+    fn set_event_idx(&self, _: bool) {}
+
+    fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
+        let mut config = config(&*self.disk);
+        let end = (offset as usize).saturating_add(size as usize);
+        // What it does not know of is zero.
+        config.resize(config.len().max(end.min(4096)), 0);
+        config.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
+    fn update_memory(&self, _: GuestMemoryAtomic<GuestMemoryMmap>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn exit_event(&self, _: usize) -> Option<(EventConsumer, EventNotifier)> {
+        new_event_consumer_and_notifier(EventFlag::NONBLOCK | EventFlag::CLOEXEC).ok()
+    }
+
+    fn stop_vring(&self, queue: u32) -> io::Result<()> {
+        let mut under_way = self.under_way.lock();
+        while under_way.get(queue as usize).is_some_and(|count| *count > 0) {
+            self.answered.wait(&mut under_way);
+        }
+        Ok(())
+    }
+
+    fn handle_event(&self, queue: u16, _: EventSet, rings: &[Ring], _: usize) -> io::Result<()> {
+        let Some(ring) = rings.get(usize::from(queue)) else { return Ok(()) };
+        // What the guest did wrong to a ring is its own loss.
+        loop {
+            ring.disable_notification().ok();
+            self.take(queue.into(), ring);
+            if !ring.enable_notification().unwrap_or(false) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Takes what waits in a ring.
+    fn take(&self, queue: usize, ring: &Ring) {
+        let memory: Memory = self.memory.memory().into_inner();
+        loop {
+            let Some(chain) = ring.get_mut().get_queue_mut().pop_descriptor_chain(memory.clone()) else {
+                return;
+            };
+            self.under_way.lock()[queue] += 1;
+            let under_way = UnderWay(self.0.clone(), queue);
+            let ring = ring.clone();
+            let answering = async move {
+                let device = &under_way.0;
+                let written = device.answer(&chain).await;
+                if ring.add_used(chain.head_index(), written).is_ok()
+                    && ring.needs_notification().unwrap_or(true)
+                {
+                    ring.signal_used_queue().ok();
+                }
+            };
+            self.runtime.spawn(answering).detach();
+        }
+    }
+}
+
+impl Device {
+    /// Carries a request out; how many bytes of guest memory it wrote.
+    async fn answer(&self, chain: &Chain) -> u32 {
+        let Ok((request, brings, takes)) = outline(chain) else { return 0 };
+        let permits = self.limits.take(&self.share, (brings + takes).min(DATA_BYTES_MAX) as u32).await;
+        let (data, status) = match permits {
+            Some(_) if brings.max(takes) <= DATA_BYTES_MAX => {
+                // A panic in the engine must not leave the guest without an answer.
+                let work =
+                    std::panic::AssertUnwindSafe(self.work(chain, request, brings, takes)).catch_unwind();
+                match work.await.unwrap_or(Err(Status::IoError)) {
+                    Ok(data) => (data, Status::Ok),
+                    Err(status) => (Bytes::new(), status),
+                }
+            }
+            _ => (Bytes::new(), Status::IoError),
+        };
+        reply(chain, takes, &data, status).unwrap_or(0)
+    }
+
+    async fn work(
+        &self,
+        chain: &Chain,
+        request: Request,
+        brings: usize,
+        takes: usize,
+    ) -> Result<Bytes, Status> {
+        let disk = &*self.disk;
+        let within = |offset, len: usize| range(disk, offset, len as u64).ok_or(Status::IoError);
+        let told = |_: Failure| Status::IoError;
+        let is_change = matches!(request, Request::Write(_) | Request::Discard | Request::Zero);
+        if is_change && disk.is_read_only() {
+            return Err(Status::IoError);
+        }
+        match request {
+            Request::Read(offset) => match within(offset, takes)? {
+                range if range.is_empty() => Ok(Bytes::new()),
+                range => disk.read(range).await.map_err(told),
+            },
+            Request::Write(offset) => {
+                let range = within(offset, brings)?;
+                if !range.is_empty() {
+                    disk.write(range.start, payload(chain, brings)?).await.map_err(told)?;
+                }
+                Ok(Bytes::new())
+            }
+            Request::Flush => disk.flush().await.map(|()| Bytes::new()).map_err(told),
+            Request::Id => Ok(Bytes::copy_from_slice(&self.id[..takes.min(ID_BYTES)])),
+            Request::Discard | Request::Zero => {
+                let all = segments(disk, &payload(chain, brings)?).ok_or(Status::IoError)?;
+                for range in all.into_iter().filter(|range| !range.is_empty()) {
+                    match request {
+                        Request::Zero => disk.zero(range).await.map_err(told)?,
+                        _ => disk.trim(range).await.map_err(told)?,
+                    }
+                }
+                Ok(Bytes::new())
+            }
+            Request::Unknown => Err(Status::Unsupported),
+        }
+    }
+}
+
+/// A request, how many bytes it brings, and for how many it has room besides the status.
+fn outline(chain: &Chain) -> io::Result<(Request, usize, usize)> {
+    let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
+    let mut reader = chain.clone().reader(chain.memory()).map_err(wrong)?;
+    let writer = chain.clone().writer(chain.memory()).map_err(wrong)?;
+    let mut header = [0; HEADER_BYTES];
+    reader.read_exact(&mut header)?;
+    let takes = writer.available_bytes().checked_sub(1).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((Request::parse(&header), reader.available_bytes(), takes))
+}
+
+/// What a request brings.
+fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
+    let mut reader = chain.clone().reader(chain.memory()).map_err(|_| Status::IoError)?;
+    let mut data = vec![0; HEADER_BYTES + bytes];
+    reader.read_exact(&mut data).map_err(|_| Status::IoError)?;
+    Ok(Bytes::from(data).slice(HEADER_BYTES..))
+}
+
+/// Writes data and status; how many bytes.
+fn reply(chain: &Chain, takes: usize, data: &[u8], status: Status) -> io::Result<u32> {
+    let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
+    let mut writer = chain.clone().writer(chain.memory()).map_err(wrong)?;
+    let mut last = writer.split_at(takes).map_err(wrong)?;
+    writer.write_all(data)?;
+    last.write_all(&[status as u8])?;
+    Ok(data.len() as u32 + 1)
+}

@@ -1,0 +1,25 @@
+//! Disks for virtual machines by vhost-user-blk: the machine's virtio-blk device is served from its own
+//! memory, without its emulator in between.
+//!
+//! ```text
+//!   QEMU --socket--> memory, queues, features  (vhost-user-backend, a thread)
+//!   guest --kick--> queue's thread --> a task each: request, disk, status in guest memory --> used ring
+//! ```
+//!
+//! Idea: the protocol, the rings and the mapped memory are rust-vmm's, and all `unsafe` with them; here is
+//! what requests mean ([`request`]) and how they run ([`device`]). A queue's thread only takes requests;
+//! tasks of the runtime answer them, in whatever order they are done.
+//!
+//! Offered: reading, writing, flush, discard, write zeroes, four queues, event indexes, indirect descriptors.
+//! Not offered: reconnecting with requests in flight, migration, a new size while connected.
+//!
+//! Bounds: requests of 32 MiB; what requests carry, by [`Limits`](cenote_disk::Limits). Guest memory is the
+//! guest's: whatever it does to it meanwhile, it does to itself.
+//!
+//! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.2; QEMU's `docs/interop/vhost-user.rst`.
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod request;
+
+pub use device::{Connection, Disconnect};
