@@ -3,7 +3,8 @@
 //! Idea: blocks of a log are allocated in the txg that was open when the power went, so no space map on
 //! disk knows of those that are younger than the last txg. The first txg after the import notes them, and
 //! in the head that the log was claimed and how far it goes: even if devices come back later, nothing beyond
-//! is ever taken for a part of it.
+//! is ever taken for a part of it. So a log whose first block can't be read is claimed, too: that block may lead
+//! to others, which nobody keeps from being written over.
 //!
 //! A claimed log owns what its records share of other files: else it might be freed before they are replayed,
 //! by a record before them.
@@ -29,6 +30,8 @@ pub(crate) struct FoundLog {
     pub(crate) needs_replay: bool,
     /// It goes on where it can't be read.
     is_cut: bool,
+    /// It had not been claimed.
+    is_new: bool,
     /// The txg that changes it: the open one, if there is anything to change.
     pub(crate) touched: Txg,
     /// The txg that its blocks are claimed in, if they are: it is on disk before any is freed.
@@ -47,6 +50,7 @@ impl FoundLog {
             to_share,
             needs_replay: false,
             is_cut: false,
+            is_new: false,
             touched: Txg(0),
             claimed: Txg(0),
         }
@@ -60,7 +64,8 @@ impl FoundLog {
         let unclaimed: Vec<Blkptr> =
             log.chain.iter().chain(&log.data).filter(is_unclaimed).copied().collect();
         let (mut data, mut to_share) = (log.data, Vec::new());
-        if !header.is_claimed() && (needs_replay || !unclaimed.is_empty()) {
+        let is_new = !header.is_claimed() && !header.log.is_hole();
+        if is_new {
             to_share.clone_from(&log.clones);
             header.claim_txg = open;
             header.claim_blk_seq = log.last_block;
@@ -78,6 +83,7 @@ impl FoundLog {
             to_share,
             needs_replay,
             is_cut,
+            is_new,
             touched: open,
             claimed: Txg(0),
         }
@@ -97,7 +103,7 @@ impl FoundLog {
 
     /// Whether the next txg has to know of it, even if nobody opens the dataset.
     pub(crate) fn is_pressing(&self) -> bool {
-        self.needs_replay || self.is_cut || !self.unclaimed.is_empty()
+        self.is_new || self.needs_replay || self.is_cut || !self.unclaimed.is_empty()
     }
 
     /// Allocates, in txg `first`, what is younger than the last txg on disk.
