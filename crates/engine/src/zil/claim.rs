@@ -1,10 +1,10 @@
 //! Logs that an import finds: their blocks are claimed before anything else is allocated.
 //!
-//! Idea: blocks of a log are allocated in the txg that was open when the power went, so no space map on
-//! disk knows of those that are younger than the last txg. The first txg after the import notes them, and
-//! in the head that the log was claimed and how far it goes: even if devices come back later, nothing beyond
-//! is ever taken for a part of it. So a log whose first block can't be read is claimed, too: that block may lead
-//! to others, which nobody keeps from being written over.
+//! Idea: blocks of a log are allocated in the txg that was open when the power went, so no space map on disk
+//! knows of those that are younger than the last txg. The first txg after the import notes them, and in the
+//! head that the log was claimed and how far it goes: even if devices come back later, nothing beyond is ever
+//! taken for a part of it. So a log whose first block can't be read is claimed, too: that block may lead to
+//! others, which nobody keeps from being written over.
 //!
 //! A claimed log owns what its records share of other files: else it might be freed before they are replayed,
 //! by a record before them.

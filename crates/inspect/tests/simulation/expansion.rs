@@ -192,8 +192,7 @@ async fn survive(
             recover(rt, disks.devices()).await.map_err(|why| format!("{lost:?} is back: {why}"))?.engine;
         expected.compare(&engine).await.map_err(|why| format!("{lost:?} is back: {why}"))?;
         engine.force_sync().await.map_err(text)?;
-        let disks = Disks::new(rt, layout.shape(), disks.images());
-        let mos = open(rt, disks.devices()).await?;
+        let mos = engine.mos().await.map_err(text)?;
         return check_sound(&mos).await.map_err(|why| format!("{lost:?} is back: {why}"));
     }
     let pool = recover(rt, disks.devices()).await?;
