@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_disk::Limits;
+use cenote_format::units::{Guid, Txg};
 use cenote_iscsi::{Identity, Unit};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_vhost::{Connection, Disconnect};
@@ -29,7 +30,7 @@ use tokio::sync::oneshot;
 
 use crate::cancel::Cancel;
 use crate::listen::{Place, SocketFile, remove_dead};
-use crate::pools::Pools;
+use crate::pools::{OpenPool, Pools};
 use crate::volumes::{ServedVolume, list};
 
 /// How soon a new volume has its socket.
@@ -60,9 +61,14 @@ impl VhostServer {
     /// Keeps a socket for each volume until it is dropped.
     pub async fn keep(self: Arc<VhostServer>, runtime: Runtime) {
         let mut sockets: BTreeMap<String, Option<AbortOnDrop<()>>> = BTreeMap::new();
+        let mut seen = None;
         loop {
+            let state = Some(self.state());
             // What can't be read now may be so the next time.
-            if let Ok(all) = list(&self.pools).await {
+            if seen != state
+                && let Ok(all) = list(&self.pools).await
+            {
+                seen = state;
                 let names: BTreeSet<String> = all.into_iter().map(|volume| volume.name).collect();
                 sockets.retain(|name, _| names.contains(name));
                 for name in names {
@@ -74,6 +80,12 @@ impl VhostServer {
             }
             runtime.sleep(LOOK).await;
         }
+    }
+
+    /// The pools and their last txgs: as long as these are the same, so are the volumes.
+    fn state(&self) -> Vec<(Guid, Txg)> {
+        let of = |pool: Arc<OpenPool>| (pool.guid(), pool.engine.pool().uberblock().txg);
+        self.pools.all().into_iter().map(of).collect()
     }
 
     /// Serves a volume; none, if it can't have a socket.
