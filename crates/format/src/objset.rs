@@ -131,6 +131,11 @@ impl ZilHeader {
         self.claim_txg != Txg(0)
     }
 
+    /// Whether a claimed log has records that are not in the tree. One without has only blocks to be freed.
+    pub fn needs_replay(&self) -> bool {
+        self.is_claimed() && self.flags & ZIL_REPLAY_NEEDED != 0
+    }
+
     /// Sequence number of the last block that can belong to the log.
     pub fn last_block(&self) -> u64 {
         if self.is_claimed() { self.claim_blk_seq } else { u64::MAX }

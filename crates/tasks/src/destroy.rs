@@ -113,7 +113,7 @@ async fn free_clone(context: &mut SyncContext, clone: &Dataset, livelist: Object
 
 /// What a log holds must be in the tree first.
 fn refuse_log(objset: &Objset, name: &str) -> Result<()> {
-    match objset.phys().zil_header.is_claimed() {
+    match objset.phys().zil_header.needs_replay() {
         true => Err(DatasetError::busy(name, "its intent log has to be replayed first")),
         false => Ok(()),
     }
