@@ -135,8 +135,8 @@ async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl 
 
     let (_, back) = reopen(&rt, layout, &images, &[], &world).await;
     let gone_since = missed(&back);
-    // Each dataset's log had preallocated its next block, in the txg in which it was found. The dataset may be
-    // gone since.
+    // Each dataset's log had preallocated its next block, in the txg in which it was found. The dataset may
+    // be gone since.
     let before = gone_since.range(..=sound_until).count();
     assert!(before <= logs, "it missed {gone_since:?}, {sound_until}");
     assert!(!gone_since.is_empty());
