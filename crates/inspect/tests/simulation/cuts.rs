@@ -213,6 +213,19 @@ pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// Runs a test on each of these pools so often, each time with another seed, or with that of `CENOTE_SEED`.
+pub fn on_pools(test: &str, pools: &[&[Vdev]], runs: usize, run: impl Fn(u64, &Layout)) {
+    let seeds = Runtime::real(Some(1));
+    for vdevs in pools {
+        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+        for _ in 0..runs {
+            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
+            let _replay = Replay { test, seed };
+            run(seed, &layout);
+        }
+    }
+}
+
 fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
     let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes };
     if let Some(seed) = number("CENOTE_SEED") {

@@ -17,8 +17,8 @@ use cenote_tasks::{Away, Back, Expanded, attach_to_raidz, bring_back, run_expans
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, number, simulate, survives_cuts};
-use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::cuts::{self, number, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, open};
 use crate::run::{Run, recover};
 use crate::work::Worker;
 
@@ -35,27 +35,12 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 1, 2, Normal)],
         &[(Raidz, 1, 4, Normal), (Mirror, 0, 2, Normal)],
     ];
-    for vdevs in pools {
-        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
-        let seeds = Runtime::real(Some(1));
-        for _ in 0..RUNS {
-            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
-            let _replay = Replay { test, seed };
-            run(seed, &layout);
-        }
-    }
+    cuts::on_pools(test, &pools, RUNS, run);
 }
 
 /// The pool on disks of which the last is not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
-    let mut images = layout.blank();
-    images.push(Image::new(layout.shape().size_bytes));
-    let disks = Disks::new(rt, layout.shape(), images);
-    let engine = create(rt, layout, &disks.devices_but(&[layout.disk_count()])).await;
-    let world = Worker::new_world(&engine).await;
-    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
-    worker.run(STEPS).await;
-    (disks, engine, worker)
+    Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
 
 async fn attach_last(disks: &Disks, engine: &Engine) {

@@ -14,8 +14,8 @@ use cenote_tasks::{
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, number, simulate, survives_cuts};
-use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::cuts::{self, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, open};
 use crate::run::{Run, recover};
 use crate::work::Worker;
 
@@ -32,24 +32,11 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
         &[(Disk, 0, 1, Special), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
     ];
-    for vdevs in pools {
-        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
-        let seeds = Runtime::real(Some(1));
-        for _ in 0..RUNS {
-            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
-            let _replay = Replay { test, seed };
-            run(seed, &layout);
-        }
-    }
+    cuts::on_pools(test, &pools, RUNS, run);
 }
 
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
-    let disks = Disks::new(rt, layout.shape(), layout.blank());
-    let engine = create(rt, layout, &disks.devices()).await;
-    let world = Worker::new_world(&engine).await;
-    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
-    worker.run(STEPS).await;
-    (disks, engine, worker)
+    Worker::on_new_pool(rt, layout, 0, STEPS).await
 }
 
 /// The first vdev leaves while the work goes on, a little in each txg.

@@ -16,8 +16,8 @@ use cenote_tasks::{Away, Resilver, detach, rebuilding, replace, run_rebuild, run
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, number, simulate, survives_cuts};
-use crate::pools::{Disks, Layout, Vdev, create, open};
+use crate::cuts::{self, Replay, number, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, open};
 use crate::run::{Run, recover};
 use crate::work::Worker;
 
@@ -36,7 +36,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 2, 5, Normal)],
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log)],
     ];
-    on(test, &pools, run);
+    cuts::on_pools(test, &pools, RUNS, run);
 }
 
 /// Pools whose first vdev can be rebuilt in the order of the disk.
@@ -47,31 +47,12 @@ fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Draid, 1, 4, Normal)],
         &[(Draid, 2, 6, Normal)],
     ];
-    on(test, &pools, run);
-}
-
-fn on(test: &str, pools: &[&[Vdev]], run: impl Fn(u64, &Layout)) {
-    for vdevs in pools {
-        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
-        let seeds = Runtime::real(Some(1));
-        for _ in 0..RUNS {
-            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
-            let _replay = Replay { test, seed };
-            run(seed, &layout);
-        }
-    }
+    cuts::on_pools(test, &pools, RUNS, run);
 }
 
 /// The pool on disks of which the last is not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
-    let mut images = layout.blank();
-    images.push(Image::new(layout.shape().size_bytes));
-    let disks = Disks::new(rt, layout.shape(), images);
-    let engine = create(rt, layout, &disks.devices_but(&[layout.disk_count()])).await;
-    let world = Worker::new_world(&engine).await;
-    let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
-    worker.run(STEPS).await;
-    (disks, engine, worker)
+    Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
 
 fn leaf_at(engine: &Engine, path: &str) -> Option<Guid> {
@@ -157,12 +138,7 @@ fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
     let seed = number("CENOTE_SEED").unwrap_or(1);
     let _replay = Replay { test: "what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one", seed };
     simulate(seed, |rt| async move {
-        let images = vec![Image::new(layout.shape().size_bytes); layout.disk_count() + 2];
-        let disks = Disks::new(&rt, layout.shape(), images);
-        let engine = create(&rt, &layout, &disks.devices_but(&[5, 6])).await;
-        let world = Worker::new_world(&engine).await;
-        let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
-        worker.run(STEPS * 10).await;
+        let (disks, engine, mut worker) = Worker::on_new_pool(&rt, &layout, 2, STEPS * 10).await;
         worker.sync().await;
         engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
         let join = async |disk: usize, old: usize| {

@@ -16,9 +16,9 @@ use cenote_tasks::{cancel_scrub, pause_scrub, run_scan, start_scrub};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{Replay, number, simulate, survives_cuts};
+use crate::cuts::{self, number, simulate, survives_cuts};
 use crate::model::World;
-use crate::pools::{Disks, Layout, create, open};
+use crate::pools::{Disks, Layout, Vdev, open};
 use crate::run::{Run, recover_damaged};
 use crate::work::Worker;
 
@@ -33,23 +33,13 @@ const SLOW: Latency =
 const BLOCK_BYTES: usize = 4096;
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
-    for vdev in [(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal), (Raidz, 2, 5, Normal)] {
-        let layout = Layout { vdevs: vec![vdev], sector_bytes: 512 };
-        let seeds = Runtime::real(Some(1));
-        for _ in 0..RUNS {
-            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
-            let _replay = Replay { test, seed };
-            run(seed, &layout);
-        }
-    }
+    let pools: [&[Vdev]; 3] = [&[(Mirror, 0, 2, Normal)], &[(Raidz, 1, 3, Normal)], &[(Raidz, 2, 5, Normal)]];
+    cuts::on_pools(test, &pools, RUNS, run);
 }
 
 /// A pool on disks whose first one was partly overwritten.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Worker) {
-    let disks = Disks::new(rt, layout.shape(), layout.blank());
-    let engine = create(rt, layout, &disks.devices()).await;
-    let mut worker = Worker::begin(rt, engine.clone(), &disks, Worker::new_world(&engine).await).await;
-    worker.run(STEPS).await;
+    let (disks, engine, mut worker) = Worker::on_new_pool(rt, layout, 0, STEPS).await;
     worker.sync().await;
     let world = worker.world().clone();
     drop((worker, engine));

@@ -15,8 +15,8 @@ use cenote_tasks::{SplitOff, split};
 use cenote_testkit::image::Image;
 
 use crate::check::check_sound;
-use crate::cuts::{Replay, number, simulate, survives_cuts};
-use crate::pools::{Disks, Layout, POOL, create, open};
+use crate::cuts::{self, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, POOL, Vdev, open};
 use crate::run::{Run, recover};
 use crate::work::Worker;
 
@@ -82,33 +82,22 @@ fn is_there(layout: &Layout, old: &FoundPool, new: &FoundPool) -> bool {
 
 #[test]
 fn power_cuts_while_a_pool_is_split() {
-    let pools = [
-        vec![(Mirror, 0, 2, Normal)],
-        vec![(Mirror, 0, 3, Normal), (Mirror, 0, 2, Normal)],
-        vec![(Mirror, 0, 2, Normal), (Disk, 0, 1, Log), (Mirror, 0, 2, Normal)],
+    let pools: [&[Vdev]; 3] = [
+        &[(Mirror, 0, 2, Normal)],
+        &[(Mirror, 0, 3, Normal), (Mirror, 0, 2, Normal)],
+        &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log), (Mirror, 0, 2, Normal)],
     ];
-    for vdevs in pools {
-        let layout = Layout { vdevs, sector_bytes: 512 };
-        let seeds = Runtime::real(Some(1));
-        for _ in 0..RUNS {
-            let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
-            let _replay = Replay { test: "power_cuts_while_a_pool_is_split", seed };
-            let layout = &layout;
-            let run = simulate(seed, |rt| async move {
-                let disks = Disks::new(&rt, layout.shape(), layout.blank());
-                let engine = create(&rt, layout, &disks.devices()).await;
-                let world = Worker::new_world(&engine).await;
-                let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
-                worker.run(STEPS).await;
-                worker.sync().await;
-                let (world, before) = (worker.world().clone(), disks.images());
-                disks.take_journal();
-                drop(worker);
-                let worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
-                halve(&engine).await.unwrap();
-                worker.into_run(before)
-            });
-            survives_cuts(seed, layout, &run, CUTS, survive);
-        }
-    }
+    cuts::on_pools("power_cuts_while_a_pool_is_split", &pools, RUNS, |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
+            worker.sync().await;
+            let (world, before) = (worker.world().clone(), disks.images());
+            disks.take_journal();
+            drop(worker);
+            let worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
+            halve(&engine).await.unwrap();
+            worker.into_run(before)
+        });
+        survives_cuts(seed, layout, &run, CUTS, survive);
+    });
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::journal::Moment;
 use crate::model::{Content, History, Node, World};
-use crate::pools::{Disks, POOL, fill, now};
+use crate::pools::{Disks, Layout, POOL, create, fill, now};
 use crate::run::{Commit, Run};
 
 mod datasets;
@@ -80,6 +80,23 @@ impl Worker {
         disks.take_journal();
         drop(self);
         (Worker::begin(&rt, engine, &disks, world).await, before)
+    }
+
+    /// A new pool, worked on for so many steps; `spares` more disks, the last ones, are not part of it.
+    pub async fn on_new_pool(
+        rt: &Runtime,
+        layout: &Layout,
+        spares: usize,
+        steps: usize,
+    ) -> (Disks, Engine, Worker) {
+        let (shape, count) = (layout.shape(), layout.disk_count());
+        let disks = Disks::new(rt, shape, vec![Image::new(shape.size_bytes); count + spares]);
+        let apart: Vec<usize> = (count..count + spares).collect();
+        let engine = create(rt, layout, &disks.devices_but(&apart)).await;
+        let world = Worker::new_world(&engine).await;
+        let mut worker = Worker::begin(rt, engine.clone(), &disks, world).await;
+        worker.run(steps).await;
+        (disks, engine, worker)
     }
 
     /// A new pool with an empty file system.
