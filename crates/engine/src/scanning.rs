@@ -106,51 +106,47 @@ impl ScanSettings {
     }
 }
 
-/// What those who scan, start scans and look at them share.
-pub(crate) struct Scanning {
+/// One kind of work in the background: one does it at a time, and hears when there is something else to do.
+struct Work {
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Counts orders: scans that begin, pause, go on, end; devices that come back.
+    /// Counts orders.
     orders: watch::Sender<u64>,
-    /// The same of passes over free space.
-    pass_orders: watch::Sender<u64>,
-    /// One copies off a vdev that is being removed.
-    removal_turn: Arc<tokio::sync::Mutex<()>>,
-    /// The same of removals.
-    removal_orders: watch::Sender<u64>,
-    /// One expands a RAID-Z.
-    expansion_turn: Arc<tokio::sync::Mutex<()>>,
-    /// The same of expansions.
-    expansion_orders: watch::Sender<u64>,
-    /// One rebuilds.
-    rebuild_turn: Arc<tokio::sync::Mutex<()>>,
-    /// The same of rebuilds.
-    rebuild_orders: watch::Sender<u64>,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work { turn: Arc::default(), orders: watch::Sender::new(0) }
+    }
+}
+
+impl Work {
+    async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.turn.clone().lock_owned().await
+    }
+
+    fn order(&self) {
+        self.orders.send_modify(|orders| *orders += 1);
+    }
+
+    fn orders(&self) -> watch::Receiver<u64> {
+        self.orders.subscribe()
+    }
+}
+
+/// What those who scan, start scans and look at them share.
+#[derive(Default)]
+pub(crate) struct Scanning {
+    /// Orders: scans that begin, pause, go on, end; devices that come back.
+    scans: Work,
+    /// Passes over free space; nobody takes turns.
+    passes: Work,
+    removals: Work,
+    expansions: Work,
+    rebuilds: Work,
     /// Shared by those who walk over what the tree on disk refers to, a slice at a time.
     walking: Arc<tokio::sync::RwLock<()>>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
-}
-
-impl Default for Scanning {
-    fn default() -> Scanning {
-        let (turn, removal_turn, expansion_turn, rebuild_turn, walking, pass, settings) = Default::default();
-        let [orders, pass_orders, removal_orders, expansion_orders, rebuild_orders] =
-            std::array::from_fn(|_| watch::Sender::new(0));
-        Scanning {
-            turn,
-            orders,
-            pass_orders,
-            removal_turn,
-            removal_orders,
-            expansion_turn,
-            expansion_orders,
-            rebuild_turn,
-            rebuild_orders,
-            walking,
-            pass,
-            settings,
-        }
-    }
 }
 
 impl Scanning {
@@ -176,72 +172,72 @@ impl Engine {
 
     /// Waits until nobody else scans, and lets nobody else until this is dropped.
     pub async fn scan_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.turn.clone().lock_owned().await
+        self.0.scanning.scans.turn().await
     }
 
     /// There is something else to scan, or nothing any more: whoever scans looks again.
     pub fn order_scan(&self) {
-        self.0.scanning.orders.send_modify(|orders| *orders += 1);
+        self.0.scanning.scans.order();
     }
 
     /// Hears of orders. It ends with the engine.
     pub fn scan_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.orders.subscribe()
+        self.0.scanning.scans.orders()
     }
 
     /// There is something else to initialize or trim, or nothing any more.
     pub fn order_pass(&self) {
-        self.0.scanning.pass_orders.send_modify(|orders| *orders += 1);
+        self.0.scanning.passes.order();
     }
 
     /// Hears of that. It ends with the engine.
     pub fn pass_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.pass_orders.subscribe()
+        self.0.scanning.passes.orders()
     }
 
     /// Waits until nobody else copies off a vdev, and lets nobody else until this is dropped.
     pub async fn removal_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.removal_turn.clone().lock_owned().await
+        self.0.scanning.removals.turn().await
     }
 
     /// There is a vdev to be removed, or none any more.
     pub fn order_removal(&self) {
-        self.0.scanning.removal_orders.send_modify(|orders| *orders += 1);
+        self.0.scanning.removals.order();
     }
 
     /// Hears of that. It ends with the engine.
     pub fn removal_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.removal_orders.subscribe()
+        self.0.scanning.removals.orders()
     }
 
     /// Waits until nobody else expands a RAID-Z, and lets nobody else until this is dropped.
     pub async fn expansion_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.expansion_turn.clone().lock_owned().await
+        self.0.scanning.expansions.turn().await
     }
 
     /// There is a RAID-Z to be expanded, or it may go on.
     pub fn order_expansion(&self) {
-        self.0.scanning.expansion_orders.send_modify(|orders| *orders += 1);
+        self.0.scanning.expansions.order();
     }
 
     /// Hears of that. It ends with the engine.
     pub fn expansion_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.expansion_orders.subscribe()
+        self.0.scanning.expansions.orders()
     }
 
     /// Waits until nobody else rebuilds, and lets nobody else until this is dropped.
     pub async fn rebuild_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.rebuild_turn.clone().lock_owned().await
+        self.0.scanning.rebuilds.turn().await
     }
 
     /// There is something to rebuild, or nothing any more.
     pub fn order_rebuild(&self) {
-        self.0.scanning.rebuild_orders.send_modify(|orders| *orders += 1);
+        self.0.scanning.rebuilds.order();
     }
 
     /// Hears of that. It ends with the engine.
     pub fn rebuild_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.rebuild_orders.subscribe()
+        self.0.scanning.rebuilds.orders()
     }
 
     /// For a slice of a walk over what the tree on disk refers to. Who waits for [`Engine::no_walks`] comes
