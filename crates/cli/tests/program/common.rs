@@ -3,9 +3,20 @@
 pub mod disks;
 pub mod verbs;
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use cenote_testkit::Golden;
+
+/// Whether anything can be mounted; if not, says so (`CENOTE_REQUIRE_FUSE=1`: fails).
+pub fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !can {
+        assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no /dev/fuse, or not root");
+        println!("skipped: needs root and /dev/fuse");
+    }
+    can
+}
 
 /// Runs `cenote COMMAND TARGETS --disks IMAGES` (the command is split at spaces) with these keys.
 pub fn run(pool: &Golden, command: &str, targets: &[&str], keys: &[String]) -> Output {

@@ -79,7 +79,7 @@ fn recovery_without_openzfs_is_refused_at_once_and_a_link_to_cenote_is_not_openz
 
 #[test]
 fn recovery_of_cenotes_own_pools_repairs_all_that_was_injured_and_leaves_nothing() {
-    if !crate::mount::mounted::can_mount() {
+    if !crate::common::can_mount() {
         return;
     }
     let dir = place();

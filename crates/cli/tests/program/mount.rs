@@ -4,7 +4,7 @@
 
 mod aio;
 mod mapped;
-pub mod mounted;
+mod mounted;
 mod names;
 mod trouble;
 mod writing;

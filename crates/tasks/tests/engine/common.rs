@@ -174,6 +174,13 @@ pub(crate) async fn work(engine: &Engine, name: &str, model: &mut Model, rng: &m
     }
 }
 
+/// The pool is as `zdb` wants it, and holds what the model says.
+pub(crate) async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {
+    assert_zdb_is_content(folder, name);
+    let mos = reopen(rt, folder).await;
+    assert_equal(&mos, POOL, model, name).await;
+}
+
 /// A dataset or snapshot holds what the model says.
 pub(crate) async fn assert_equal(mos: &Mos, dataset: &str, model: &Model, name: &str) {
     let objset = mos.dataset(dataset).await.unwrap().objset().await.unwrap();

@@ -1,7 +1,5 @@
 //! RAID-Zs that get one more disk, while others work on them; expansions that stop half-way.
 
-use std::path::Path;
-
 use cenote_engine::Engine;
 use cenote_format::units::VdevId;
 use cenote_pool::VdevKind;
@@ -11,8 +9,7 @@ use cenote_tasks::{
 };
 
 use crate::common::{
-    Load, Model, POOL, assert_equal, assert_zdb_is_content, create, device, reopen, reopen_to_write, seed,
-    work,
+    Load, Model, POOL, assert_equal, assert_is_sound, create, device, reopen, reopen_to_write, seed, work,
 };
 
 const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
@@ -28,12 +25,6 @@ async fn expand_some(engine: &Engine, bytes: u64) -> ExpansionProgress {
     assert_eq!(expand(engine).await, Expanded::Suspended);
     engine.scan_settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
     expansion(engine, &engine.mos().await.unwrap()).await.unwrap().expect("it is not done")
-}
-
-async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {
-    assert_zdb_is_content(folder, name);
-    let mos = reopen(rt, folder).await;
-    assert_equal(&mos, POOL, model, name).await;
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::{Removed, add_vdevs, cancel_removal, removing_vdev, run_removal, snapshot, start_removal};
 
 use crate::common::{
-    Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed, vdev, work,
+    Load, Model, POOL, assert_equal, assert_is_sound, create, reopen, reopen_to_write, seed, vdev, work,
 };
 
 const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
@@ -33,12 +33,6 @@ async fn copy_some(engine: &Engine) {
     };
     assert_eq!(run_removal(engine, &stop_when_begun).await.unwrap(), Removed::Suspended);
     engine.scan_settings().set("zfs_removal_suspend_progress", 0).unwrap();
-}
-
-async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {
-    assert_zdb_is_content(folder, name);
-    let mos = reopen(rt, folder).await;
-    assert_equal(&mos, POOL, model, name).await;
 }
 
 #[test]

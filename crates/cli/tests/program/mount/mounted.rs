@@ -5,6 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::common::can_mount;
 use crate::common::disks::Disks;
 
 /// How long any test may take: then its file system is aborted, and what waits for it fails.
@@ -15,16 +16,6 @@ pub struct Pool {
     pub disks: Disks,
     folder: tempfile::TempDir,
     _watchdog: mpsc::Sender<()>,
-}
-
-/// Whether anything can be mounted; if not, says so.
-pub fn can_mount() -> bool {
-    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
-    if !can {
-        assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no /dev/fuse, or not root");
-        eprintln!("skipped: needs /dev/fuse and root");
-    }
-    can
 }
 
 impl Pool {

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+pub use crate::common::can_mount;
 pub use crate::common::disks::zdb_finds_nothing;
 
 /// How long anything may take on a busy machine.
@@ -18,14 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bench {
     pub folder: TempDir,
     pub daemon: Option<Child>,
-}
-
-pub fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !can {
-        println!("skipped: needs root and /dev/fuse");
-    }
-    can
 }
 
 impl Bench {
@@ -84,6 +77,14 @@ impl Bench {
 
     /// The value of a property.
     #[track_caller]
+    /// Copies a file of 3 MB, of the name and the content that the seed says, into the pool `tank`.
+    pub fn fill(&self, seed: u8) {
+        let content: Vec<u8> =
+            (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed).collect();
+        fs::write(self.path("d/file"), content).unwrap();
+        self.done(&format!("cp file tank:/{seed}"));
+    }
+
     pub fn get(&self, property: &str, dataset: &str) -> String {
         self.done(&format!("zfs get -H -o value {property} {dataset}")).trim().into()
     }

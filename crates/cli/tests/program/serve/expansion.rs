@@ -4,18 +4,11 @@ use std::fs;
 
 use crate::serve::bench::{Bench, zdb_finds_nothing};
 
-fn fill(bench: &Bench, seed: u8) {
-    let content: Vec<u8> =
-        (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed).collect();
-    fs::write(bench.path("d/file"), content).unwrap();
-    bench.done(&format!("cp file tank:/{seed}"));
-}
-
 #[test]
 fn an_expansion_goes_on_in_the_background_waits_for_disks_and_is_waited_for() {
     let mut bench = Bench::new(&["a", "b", "c", "e", "f"]);
     bench.done("zpool create -m none -o compatibility=off tank raidz a b c");
-    (1..4).for_each(|seed| fill(&bench, seed));
+    (1..4).for_each(|seed| bench.fill(seed));
     bench.done("tunable raidz_expand_max_reflow_bytes=1");
     bench.done("zpool attach tank raidz1-0 e");
     let in_progress = "expand: expansion of raidz1-0 in progress since ";
@@ -27,10 +20,10 @@ fn an_expansion_goes_on_in_the_background_waits_for_disks_and_is_waited_for() {
     assert!(bench.fails("zpool attach tank raidz1-0 f").contains("raidz expansion in progress"));
     assert!(bench.fails("zpool checkpoint tank").contains("raidz expansion in progress"));
     assert!(bench.fails("zpool trim tank").contains("RAID-Z"));
-    fill(&bench, 4);
+    bench.fill(4);
     bench.done("zpool offline tank b");
     bench.done("tunable raidz_expand_max_reflow_bytes=0");
-    fill(&bench, 5);
+    bench.fill(5);
     let status = bench.done("zpool status tank");
     assert!(status.contains(in_progress) && status.contains("paused for resilver or clear"), "{status}");
     bench.done("zpool online tank b");
@@ -41,7 +34,7 @@ fn an_expansion_goes_on_in_the_background_waits_for_disks_and_is_waited_for() {
     assert!(bench.done("zpool status tank").contains("with 0 errors"));
     bench.done("zpool attach -w tank raidz1-0 f");
     bench.done("zpool wait tank");
-    fill(&bench, 6);
+    bench.fill(6);
     bench.signal(rustix::process::Signal::TERM);
     fs::remove_file(bench.path("d/file")).unwrap();
     zdb_finds_nothing(&bench.path("d"), "tank");
