@@ -83,7 +83,7 @@ struct Group {
     aged_at: u64,
     /// The first position of what was used since.
     young_from: usize,
-    /// Look-ups since the threshold last changed.
+    /// Look-ups of the sample since it was last cut in half.
     noted: usize,
 }
 

@@ -92,11 +92,12 @@ impl Ring {
         let ring = Arc::new(Ring { kernel, submission: Mutex::default(), completion: Mutex::default() });
         let of_task = ring.clone();
         // It does not hold the runtime, whose end is its own.
-        drop(runtime.spawn(async move {
+        let reaper = async move {
             while watch.readable().await.is_ok() {
                 of_task.reap();
             }
-        }));
+        };
+        runtime.spawn(reaper).detach();
         Ok(ring)
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct FoundLog {
     pub(crate) header: ZilHeader,
     pub(crate) blocks: Vec<Blkptr>,
     pub(crate) data: Vec<Blkptr>,
-    /// Blocks that no space map has.
+    /// Blocks that no space map has: none, if it is not new.
     unclaimed: Vec<Blkptr>,
     /// Blocks of other files that it is to become an owner of; `data` has them, too.
     pub(crate) to_share: Vec<Blkptr>,
@@ -103,7 +103,7 @@ impl FoundLog {
 
     /// Whether the next txg has to know of it, even if nobody opens the dataset.
     pub(crate) fn is_pressing(&self) -> bool {
-        self.is_new || self.needs_replay || self.is_cut || !self.unclaimed.is_empty()
+        self.is_new || self.needs_replay || self.is_cut
     }
 
     /// Allocates, in txg `first`, what is younger than the last txg on disk.

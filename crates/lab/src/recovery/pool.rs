@@ -109,7 +109,7 @@ impl<'a> TestPool<'a> {
         let mut command = self.guarded(&["replace", "-s", "-f", &self.name])?;
         command.arg(disk);
         let elapsed_ns = self.waited(command, "resilver", control)?;
-        self.waited(self.holder.zpool(&["status", &self.name])?, "scrub", control)?;
+        self.wait("scrub", control)?;
         Ok(elapsed_ns)
     }
 
@@ -124,9 +124,13 @@ impl<'a> TestPool<'a> {
     fn waited(&self, command: Command, activity: &str, control: &Control) -> Result<u64> {
         let began = Instant::now();
         finish(command)?;
-        let mut wait = self.holder.zpool(&["wait", "-t", activity, &self.name])?;
-        program::run(&mut wait, Path::new("/dev/null"), control)?.well("zpool wait")?;
+        self.wait(activity, control)?;
         Ok(began.elapsed().as_nanos() as u64)
+    }
+
+    fn wait(&self, activity: &str, control: &Control) -> Result<()> {
+        let mut wait = self.holder.zpool(&["wait", "-t", activity, &self.name])?;
+        program::run(&mut wait, Path::new("/dev/null"), control)?.well("zpool wait").map(drop)
     }
 
     fn timed(&self, command: Command, activity: &str, control: &Control) -> Result<Repair> {
