@@ -313,13 +313,25 @@ impl SyncContext {
         self.dead.push(bp);
     }
 
-    /// Frees a block in this txg. Nothing may refer to it when the txg is on disk.
+    /// Of blocks that are freed, those whose entries in tables are read at once.
+    pub const FREES_AT_ONCE: usize = 256;
+
+    /// Frees blocks in this txg. Nothing may refer to them when the txg is on disk.
+    ///
+    /// # Errors
+    /// A table of shared blocks, or the header of a gang block, can't be read.
     #[boxed]
-    pub async fn free_now(&self, bp: &Blkptr) -> Result<()> {
-        match self.engine.shared.lock().await.release(&self.edit(), &self.syncing.pool, bp).await? {
-            true => self.free_unshared(bp).await,
-            false => Ok(()),
+    pub async fn free_all(&self, blocks: &[Blkptr]) -> Result<()> {
+        let (pool, tables, mos) = (&self.syncing.pool, &self.engine.tables, self.edit());
+        for some in blocks.chunks(Self::FREES_AT_ONCE) {
+            tables.fetch(pool, some).await?;
+            for bp in some {
+                if tables.lock().await.release(&mos, pool, bp).await? {
+                    self.free_unshared(bp).await?;
+                }
+            }
         }
+        Ok(())
     }
 
     pub(crate) async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {

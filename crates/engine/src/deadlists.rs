@@ -117,15 +117,12 @@ impl SyncContext {
         for list in opened.lists_from(from).await? {
             let mut entries = list.entries();
             while let Some(batch) = entries.next_batch().await {
-                for entry in batch? {
-                    self.free_now(&entry.bp).await?;
-                }
+                let blocks: Vec<_> = batch?.into_iter().map(|entry| entry.bp).collect();
+                self.free_all(&blocks).await?;
             }
         }
         opened.drop_from(from).await?;
-        for bp in opened.take_from_plain(from).await? {
-            self.free_now(&bp).await?;
-        }
+        self.free_all(&opened.take_from_plain(from).await?).await?;
         self.close_deadlist(opened).await
     }
 

@@ -25,7 +25,7 @@ use crate::kstat::Kstats;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
 use crate::scanning::Scanning;
-use crate::sharing::release::SharedBlocks;
+use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     /// Changed only by whoever writes a txg.
     pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
-    pub(crate) shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
+    pub(crate) tables: Tables,
     /// What devices have missed, as their logs say.
     pub(crate) missed: Mutex<Missed>,
     /// What writing the MOS took and its directory has not been charged for.

@@ -122,11 +122,9 @@ pub(crate) async fn free_pending(context: &mut SyncContext) -> Result<()> {
 }
 
 async fn free_list(context: &mut SyncContext, list: ObjectId) -> Result<()> {
-    let mut freed = SpaceDelta::default();
-    for bp in context.take_list(list).await? {
-        freed = freed + context.space_of(&bp);
-        context.free_now(&bp).await?;
-    }
+    let blocks = context.take_list(list).await?;
+    let freed = blocks.iter().fold(SpaceDelta::default(), |sum, bp| sum + context.space_of(bp));
+    context.free_all(&blocks).await?;
     leave_free_dir(context, freed).await
 }
 
@@ -174,19 +172,25 @@ async fn free_tree(
     freed: &mut SpaceDelta,
 ) -> Result<Option<[u64; 4]>> {
     let mut tree = DeadTree::new(&context.syncing.pool, ZB_DESTROYED_OBJSET, entry);
-    loop {
+    let mut batch = Vec::new();
+    let left = loop {
         let bp = match tree.next().await {
             Ok(Some(bp)) => bp,
-            Ok(None) => return Ok(None),
-            Err(_) => return Ok(Some(tree.resume())),
+            Ok(None) => break None,
+            Err(_) => break Some(tree.resume()),
         };
         if *budget == 0 && tree.may_stop() {
-            return Ok(Some(tree.resume()));
+            break Some(tree.resume());
         }
         *freed = *freed + context.space_of(&bp);
-        context.free_now(&bp).await?;
+        batch.push(bp);
+        if batch.len() == SyncContext::FREES_AT_ONCE {
+            context.free_all(&std::mem::take(&mut batch)).await?;
+        }
         *budget = budget.saturating_sub(1);
-    }
+    };
+    context.free_all(&batch).await?;
+    Ok(left)
 }
 
 async fn leave_free_dir(context: &mut SyncContext, freed: SpaceDelta) -> Result<()> {

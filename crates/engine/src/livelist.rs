@@ -122,9 +122,7 @@ pub async fn free_livelist(context: &mut SyncContext, livelist: ObjectId) -> Res
     let (edit, dsize) = (context.edit(), context.dsize());
     let opened = DeadlistEdit::open(BlockLists::new(&edit, &dsize), livelist).await?;
     for list in opened.lists_from(Txg(0)).await? {
-        for bp in list.live_blocks().await? {
-            context.free_now(&bp).await?;
-        }
+        context.free_all(&list.live_blocks().await?).await?;
     }
     opened.free().await?;
     context.use_feature(FEATURE, -1).await

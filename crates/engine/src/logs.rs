@@ -21,7 +21,7 @@ use cenote_pool::{IoClass, VdevClass};
 use crate::context::SyncContext;
 use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
 use crate::store::policy::StoragePolicy;
-use crate::store::txg::SyncingTxg;
+use crate::store::txg::{InFlight, SyncingTxg};
 use crate::txgs::Hold;
 use crate::zil::claim::FoundLog;
 use crate::zil::log::Log;
@@ -120,7 +120,7 @@ impl Engine {
     /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
     async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
         let (mos, pool) = (self.0.mos.edit(), self.pool());
-        let mut shared = self.0.shared.lock().await;
+        let mut shared = self.0.tables.lock().await;
         for bp in blocks {
             shared.share_clone(&mos, &pool, bp).await?;
         }
@@ -193,6 +193,7 @@ impl Engine {
             embed: false,
             compression: self.0.features.compression,
             tables: None,
+            in_flight: InFlight::default(),
         }
     }
 }
@@ -232,10 +233,7 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset) -> Result<()> {
             FoundLog::of(objset.intent_log().await, &objset.phys().zil_header, context.txg()).into_blocks()
         }
     };
-    for bp in blocks {
-        context.free_now(&bp).await?;
-    }
-    Ok(())
+    context.free_all(&blocks).await
 }
 
 /// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that

@@ -24,6 +24,7 @@ use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
 use crate::scanning::Scanning;
 use crate::sharing::release::SharedBlocks;
+use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
 use crate::space::{checkpoint, removed};
 use crate::store::policy::StoragePolicy;
@@ -127,23 +128,26 @@ impl Engine {
     fn begin(from: Beginning) -> Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
+        let mos_on_disk = from.mos.clone().into();
+        let mos = LiveObjset::new(from.mos, Txg(synced.0 + 1));
+        let tables = Tables::new(from.shared, mos.clone());
         Engine::of(Arc::new(Shared {
             cache_devices: CacheDevices::new(&runtime, from.pool.guid()),
             cache: from.cache,
             allocator: Arc::new(from.allocator),
             keys: from.keys,
             txgs: Arc::new(Txgs::after(synced)),
-            mos_on_disk: from.mos.clone().into(),
+            mos_on_disk,
             room: Arc::default(),
             freeing: from.freeing,
             throttle: Throttle::new(&runtime),
             kstats: Kstats::default(),
-            mos: LiveObjset::new(from.mos, Txg(synced.0 + 1)),
+            mos,
             mos_policy: Arc::new(StoragePolicy::of_mos()),
             features: from.features,
             config: from.config.into(),
             space_maps: from.space_maps.into(),
-            shared: Arc::new(from.shared.into()),
+            tables,
             missed: from.pool.missed().into(),
             uncharged: SpaceDelta::default().into(),
             datasets: BTreeMap::new().into(),

@@ -4,3 +4,4 @@
 mod clones;
 pub(crate) mod dedup;
 pub(crate) mod release;
+pub(crate) mod tables;

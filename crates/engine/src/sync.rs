@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   close the txg; freeze the layers of all object sets
-//!   datasets     settle the intent log, write each frozen layer, settle births and deaths in the MOS
+//!   datasets     settle the intent logs, write the frozen layers side by side, settle births and deaths in
+//!                the MOS one after the other
 //!   tasks        change the MOS, may make new datasets: write those, too
 //!   freeing      some of what was destroyed
 //!   pass 1..     write the MOS, free what died, write space maps: these are objects of the MOS, so it has
@@ -23,11 +24,12 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::objset::ZilHeader;
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
+use cenote_format::units::{ObjectId, Txg, VdevId};
 use cenote_object::live::Layer;
 use cenote_object::write::write_objset;
-use cenote_object::{DatasetError, Objset, Result};
+use cenote_object::{DatasetError, Result};
 use cenote_pool::label::LabelUpdate;
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 
 use crate::account::Account;
@@ -41,12 +43,15 @@ use crate::space::missed::{has_missed, write_missed};
 use crate::space::write::write_space_maps;
 use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
-use crate::store::txg::{SyncingTxg, Tables};
+use crate::store::txg::{InFlight, SyncingTxg};
 
 /// `zfs_sync_pass_deferred_free`: from this pass on, blocks that die are freed in the next txg.
 const SYNC_PASS_DEFERRED_FREE: u32 = 2;
 /// Passes after which something must be wrong; a handful is usual.
 const MAX_PASSES: u32 = 64;
+
+/// Datasets that are written at once; their blocks in flight are bounded together (`store/txg`).
+const DATASETS_AT_ONCE: usize = 32;
 
 /// What a txg leaves to be written.
 struct Frozen {
@@ -127,7 +132,8 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         hole_birth: engine.features.hole_birth,
         embed: engine.features.embedded_data,
         compression: engine.features.compression,
-        tables: Some(Tables { shared: engine.shared.clone(), mos: engine.mos.clone() }),
+        tables: Some(engine.tables.clone()),
+        in_flight: InFlight::default(),
     };
     SyncContext {
         engine: engine.clone(),
@@ -150,9 +156,7 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
     if !frozen.datasets.is_empty() {
         context.begin_writing().await?;
     }
-    for (dataset, layer) in frozen.datasets {
-        write_dataset(context, &dataset, &layer).await?;
-    }
+    write_datasets(context, frozen.datasets).await?;
     for task in frozen.tasks {
         run(context, task).await?;
         write_born(context).await?;
@@ -179,26 +183,41 @@ async fn write_born(context: &mut SyncContext) -> Result<()> {
     if !context.born_objsets.is_empty() {
         context.begin_writing().await?;
     }
-    for dataset in std::mem::take(&mut context.born_objsets) {
-        let layer = dataset.objset.freeze(Txg(context.syncing.txg.0 + 1));
-        write_dataset(context, &dataset, &layer).await?;
-        context.engine.datasets.lock().insert(dataset.objset.dataset_id(), dataset);
-    }
+    let next = Txg(context.syncing.txg.0 + 1);
+    let born = std::mem::take(&mut context.born_objsets);
+    let frozen = born.iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
+    write_datasets(context, frozen).await?;
+    let mut open = context.engine.datasets.lock();
+    open.extend(born.into_iter().map(|dataset| (dataset.objset.dataset_id(), dataset)));
     Ok(())
 }
 
-async fn write_dataset(context: &mut SyncContext, dataset: &LiveDataset, layer: &Layer) -> Result<()> {
-    let log = settle_log(context, dataset).await?;
-    let id = dataset.objset.dataset_id();
-    let dir = context.dataset_phys(ObjectId(id.0)).await?.dir;
-    let has_livelist = livelist(context, dir).await?.is_some();
-    let sink = PoolSink::new(&context.syncing, &dataset.policy).listing_births(has_livelist);
-    let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
-    let bp = *on_disk.bp();
-    dataset.objset.synced(on_disk);
-    let ledger = sink.take_ledger();
-    context.activate_of_blocks(id, &ledger.features).await?;
-    context.settle(id, bp, ledger, dataset.policy.reserved_bytes).await
+/// Writes what has changed in datasets: their trees at once, so that one disk's wait is not another's. The
+/// MOS is changed before and afterwards only, because deduplication changes it meanwhile.
+async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc<Layer>)>) -> Result<()> {
+    let mut prepared = Vec::with_capacity(frozen.len());
+    for (dataset, layer) in frozen {
+        let log = settle_log(context, &dataset).await?;
+        let dir = context.dataset_phys(ObjectId(dataset.objset.dataset_id().0)).await?.dir;
+        let has_livelist = livelist(context, dir).await?.is_some();
+        let sink = PoolSink::new(&context.syncing, &dataset.policy).listing_births(has_livelist);
+        prepared.push((dataset, layer, sink, log));
+    }
+    let write = |(dataset, layer, sink, log): (LiveDataset, Arc<Layer>, PoolSink, ZilHeader)| async move {
+        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
+        let bp = *on_disk.bp();
+        // Its changes need not wait in memory for the other datasets.
+        dataset.objset.synced(on_disk);
+        Ok::<_, DatasetError>((dataset, bp, sink.take_ledger()))
+    };
+    let runtime = context.engine.runtime.clone();
+    let written: Vec<_> = runtime.map_bounded(DATASETS_AT_ONCE, prepared, write).try_collect().await?;
+    for (dataset, bp, ledger) in written {
+        let id = dataset.objset.dataset_id();
+        context.activate_of_blocks(id, &ledger.features).await?;
+        context.settle(id, bp, ledger, dataset.policy.reserved_bytes).await?;
+    }
+    Ok(())
 }
 
 /// Writes the MOS and space maps until writing them changes nothing more.
@@ -273,24 +292,19 @@ async fn free_dead(context: &mut SyncContext) -> Result<()> {
         let list = context.directory_object(names::SYNC_BPOBJ).await?;
         return context.append_to_list(list, &dead).await;
     }
-    for bp in dead {
-        context.free_now(&bp).await?;
-    }
-    Ok(())
+    context.free_all(&dead).await
 }
 
 /// Frees what the last txg has left over.
 async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
-    for bp in context.take_list(list).await? {
-        context.free_now(&bp).await?;
-    }
-    Ok(())
+    let left = context.take_list(list).await?;
+    context.free_all(&left).await
 }
 
 /// Brings the tables of shared blocks up to date, and frees what nobody has any more.
 async fn write_shared(context: &SyncContext) -> Result<()> {
-    let free = context.engine.shared.lock().await.write(&context.edit(), &context.syncing.pool).await?;
+    let free = context.engine.tables.lock().await.write(&context.edit(), &context.syncing.pool).await?;
     for bp in free {
         context.free_unshared(&bp).await?;
     }
@@ -312,8 +326,7 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let dirty = if context.config_changed { &all[..] } else { &[] };
     pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
     let pool = pool.at(&uberblock);
-    let (cache, root) = (&context.engine.cache, uberblock.rootbp);
-    *context.engine.mos_on_disk.write() = Objset::open(&pool, cache, DatasetId(0), root, None).await?;
+    *context.engine.mos_on_disk.write() = context.engine.mos.on_disk().in_view(&pool);
     *context.engine.pool.write() = pool;
     Ok(())
 }

@@ -107,11 +107,23 @@ impl Objset {
             object: META_DNODE_OBJECT,
             source,
         })?;
+        Ok(Objset::of(pool, cache, dataset, bp, key, phys))
+    }
+
+    /// The set with this head, which lies at `bp`.
+    fn of(
+        pool: &Pool,
+        cache: &Arc<BlockCache>,
+        dataset: DatasetId,
+        bp: Blkptr,
+        key: Option<Arc<DatasetKey>>,
+        phys: ObjsetPhys,
+    ) -> Objset {
         let meta = phys.meta_dnode.clone();
         let (pool, cache) = (pool.clone(), cache.clone());
         let (caching, prefetcher, traffic) = Default::default();
         let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
-        Ok(Objset { tree: Arc::new(tree), layers: Layers::default() })
+        Objset { tree: Arc::new(tree), layers: Layers::default() }
     }
 
     /// A set that has nothing on disk yet.
@@ -122,11 +134,22 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
         phys: ObjsetPhys,
     ) -> Objset {
-        let (pool, cache) = (pool.clone(), cache.clone());
-        let (caching, prefetcher, traffic) = Default::default();
-        let (bp, meta) = (Blkptr::HOLE, None);
-        let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
+        let phys = ObjsetPhys { meta_dnode: None, ..phys };
+        Objset::of(pool, cache, dataset, Blkptr::HOLE, key, phys)
+    }
+
+    /// The same set with a head that was just written: a later state, cached and read ahead as this one is.
+    pub(crate) fn with_head(&self, pool: &Pool, bp: Blkptr, phys: ObjsetPhys) -> Objset {
+        let (pool, meta) = (pool.clone(), phys.meta_dnode.clone());
+        let tree = ObjsetTree { pool, bp, phys, meta, ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: Layers::default() }
+    }
+
+    /// The same set in a later view of its pool.
+    #[must_use]
+    pub fn in_view(&self, pool: &Pool) -> Objset {
+        let tree = ObjsetTree { pool: pool.clone(), ..(*self.tree).clone() };
+        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
     }
 
     /// The same set, just opened, of which so much is cached. (Its head is in memory anyway.)
@@ -142,14 +165,6 @@ impl Objset {
         let caching = Arc::new(CachingCell::new(none));
         let tree = ObjsetTree { caching, ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: self.layers.clone() }
-    }
-
-    /// The same set as a later state of `earlier`: it is cached and read ahead as that is.
-    pub(crate) fn after(self, earlier: &Objset) -> Objset {
-        let ObjsetTree { caching, prefetcher, traffic, .. } = &*earlier.tree;
-        let (caching, prefetcher, traffic) = (caching.clone(), prefetcher.clone(), traffic.clone());
-        let tree = ObjsetTree { caching, prefetcher, traffic, ..Arc::unwrap_or_clone(self.tree) };
-        Objset { tree: Arc::new(tree), layers: self.layers }
     }
 
     /// The same set for a task that reads ahead, which must not keep the prefetcher.

@@ -133,10 +133,14 @@ pub(crate) async fn survey_blocks(context: &SyncContext, head: &Dataset, born_af
 /// Frees all blocks of a head born after a txg.
 pub(crate) async fn free_blocks(context: &SyncContext, head: &Dataset, born_after: Txg) -> Result<()> {
     let mut tree = tree_since(context, head, born_after);
+    let mut batch = Vec::new();
     while let Some(bp) = tree.next().await? {
-        context.free_now(&bp).await?;
+        batch.push(bp);
+        if batch.len() == SyncContext::FREES_AT_ONCE {
+            context.free_all(&std::mem::take(&mut batch)).await?;
+        }
     }
-    Ok(())
+    context.free_all(&batch).await
 }
 
 fn tree_since(context: &SyncContext, head: &Dataset, birth_txg: Txg) -> DeadTree {

@@ -94,6 +94,14 @@ impl Clones {
         Ok(())
     }
 
+    /// Where the entry of a block is, if it may have one.
+    pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
+        let dva = bp.dvas().next()?;
+        let table = self.0.get(&dva.vdev)?;
+        let count = table.counts.get(table.phys.range_of(dva.offset_bytes)? as usize)?;
+        (*count > 0).then_some(Lookup { zap: table.phys.entries_zap, offset_bytes: dva.offset_bytes })
+    }
+
     /// One reference less to a block. Answers whether that was the last.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         let Some(dva) = bp.dvas().next() else { return Ok(true) };
@@ -146,6 +154,21 @@ impl Clones {
             FeatureCounts::of(mos).change(FEATURE, -1).await?;
         }
         Ok(())
+    }
+}
+
+/// An entry that has to be looked for.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    zap: ObjectId,
+    offset_bytes: u64,
+}
+
+impl Lookup {
+    /// Brings the part of the ZAP where the entry is into the cache; no lock is needed. If that fails,
+    /// whoever needs it will say so.
+    pub(crate) async fn read_ahead(self, mos: &Edit) {
+        let _ = ZapEdit::new(mos, self.zap).get(&[self.offset_bytes][..]).await;
     }
 }
 

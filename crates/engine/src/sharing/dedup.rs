@@ -12,7 +12,10 @@
 //! Tables of feature `fast_dedup` collect changes in a log before they go to the ZAPs. Here logs that are
 //! found are worked off with the first change, as at an import long after, and none is begun.
 //!
-//! An entry that is missing was pruned: its block has one owner.
+//! An entry that is missing was pruned: its block has one owner. One that is not there stands in memory
+//! without references, so that nobody looks for it twice, and is left out when the pass is written.
+//!
+//! ZAPs change in `write` only. So what was read of them before ([`Lookup`]) is true until then.
 //!
 //! Memory: the entries of a pass; what the logs hold.
 //!
@@ -114,6 +117,18 @@ impl DedupTables {
         Ok(DedupTables(tables))
     }
 
+    /// What has to be read before anything is known of a block; `None`: nothing.
+    pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
+        self.0.get(&bp.checksum_id())?.lookup(DdtKey::of(bp))
+    }
+
+    /// What was read of a block's entry is known from now on.
+    pub(crate) fn admit(&mut self, pool: &Pool, found: Found) {
+        if let Some(table) = self.0.get_mut(&found.checksum_id) {
+            table.admit(pool, found.key, found.stored);
+        }
+    }
+
     /// A block like `bp`, which has no addresses yet, in as many copies.
     pub(crate) async fn find_alike(
         &mut self,
@@ -124,7 +139,7 @@ impl DedupTables {
     ) -> Result<Alike> {
         let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(Alike::None) };
         let number = table.set_for(copies.into());
-        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(Alike::None) };
+        let live = table.find(mos, pool, DdtKey::of(bp)).await?;
         let Some(set) = live.value.sets().get(number).copied() else { return Ok(Alike::None) };
         if set.phys_birth.0 == 0 {
             return Ok(Alike::None);
@@ -148,14 +163,11 @@ impl DedupTables {
             place.insert(table);
         }
         let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(()) };
-        let (key, number) = (DdtKey::of(bp), table.set_for(bp.dvas().count()));
+        let number = table.set_for(bp.dvas().count());
         let mut dvas = [Dva::default(); SPA_DVAS_PER_BP];
         dvas.iter_mut().zip(bp.dvas()).for_each(|(place, dva)| *place = dva);
         let set = DdtPhys { dvas, refcount: 1, phys_birth: bp.physical_birth() };
-        let new_value = DdtValue::empty(table.flat, pool.runtime().unix_time_ns() / 1_000_000_000);
-        table.find(mos, pool, key).await?;
-        let new = || Live { key, value: new_value, stored: None };
-        table.live.entry(key.to_words()).or_insert_with(new).value.put_set(number, set);
+        table.find(mos, pool, DdtKey::of(bp)).await?.value.put_set(number, set);
         table.is_changed = true;
         Ok(())
     }
@@ -168,7 +180,7 @@ impl DedupTables {
     /// Counts references to a block; `false`: no table knows it.
     async fn count(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr, delta: i64) -> Result<bool> {
         let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(false) };
-        let Some(live) = table.find(mos, pool, DdtKey::of(bp)).await? else { return Ok(false) };
+        let live = table.find(mos, pool, DdtKey::of(bp)).await?;
         let first = bp.dvas().next();
         let is_of = |set: &DdtPhys| first == Some(set.dvas[0]) && set.phys_birth == bp.physical_birth();
         let sets = live.value.sets();
@@ -189,6 +201,40 @@ impl DedupTables {
         }
         self.0.retain(|_, table| table.zaps.iter().any(Option::is_some) || !table.live.is_empty());
         Ok(free)
+    }
+}
+
+/// An entry that has to be looked for in ZAPs.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    checksum_id: u8,
+    key: DdtKey,
+    zaps: [Option<ObjectId>; DdtClass::ALL.len()],
+    flat: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    checksum_id: u8,
+    key: DdtKey,
+    stored: Option<(DdtClass, DdtValue)>,
+}
+
+impl Lookup {
+    /// Looks for it; no lock is needed.
+    pub(crate) async fn read(self, mos: &Edit) -> Result<Found> {
+        let Lookup { checksum_id, key, zaps, flat } = self;
+        let words = key.to_words();
+        for class in DdtClass::ALL {
+            let Some(zap) = zaps[class as usize] else { continue };
+            if let Some(value) = ZapEdit::new(mos, zap).get(&words[..]).await? {
+                let value = unpack(&value, flat);
+                let value = value.ok_or_else(|| mos.damaged(zap, "has an entry that is none of a block"))?;
+                return Ok(Found { checksum_id, key, stored: Some((class, value)) });
+            }
+        }
+        Ok(Found { checksum_id, key, stored: None })
     }
 }
 
@@ -247,30 +293,36 @@ impl Table {
     }
 
     /// The entry of a block, in memory.
-    async fn find(&mut self, mos: &Edit, pool: &Pool, key: DdtKey) -> Result<Option<&mut Live>> {
-        let words = key.to_words();
-        if !self.live.contains_key(&words) {
-            let Some((class, value)) = self.stored(mos, &words).await? else { return Ok(None) };
-            let entry = statistics(pool, &key, &value);
-            if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
-                *bucket -= &entry;
-            }
-            self.is_changed = true;
-            self.live.insert(words.clone(), Live { key, value, stored: Some(class) });
-        }
-        Ok(self.live.get_mut(&words))
+    async fn find(&mut self, mos: &Edit, pool: &Pool, key: DdtKey) -> Result<&mut Live> {
+        let stored = match self.lookup(key) {
+            Some(lookup) => lookup.read(mos).await?.stored,
+            None => None,
+        };
+        Ok(self.admit(pool, key, stored))
     }
 
-    async fn stored(&self, mos: &Edit, words: &[u64]) -> Result<Option<(DdtClass, DdtValue)>> {
-        for class in DdtClass::ALL {
-            let Some(zap) = self.zaps[class as usize] else { continue };
-            if let Some(value) = ZapEdit::new(mos, zap).get(words).await? {
-                let value = unpack(&value, self.flat);
-                let value = value.ok_or_else(|| mos.damaged(zap, "has an entry that is none of a block"))?;
-                return Ok(Some((class, value)));
-            }
+    fn lookup(&self, key: DdtKey) -> Option<Lookup> {
+        let is_known = self.live.contains_key(&key.to_words());
+        let Table { checksum_id, zaps, flat, .. } = *self;
+        (!is_known).then_some(Lookup { checksum_id, key, zaps, flat })
+    }
+
+    /// Takes an entry into memory, unless it is there.
+    fn admit(&mut self, pool: &Pool, key: DdtKey, stored: Option<(DdtClass, DdtValue)>) -> &mut Live {
+        let place = match self.live.entry(key.to_words()) {
+            Entry::Occupied(known) => return known.into_mut(),
+            Entry::Vacant(place) => place,
+        };
+        self.is_changed = true;
+        let Some((class, value)) = stored else {
+            let value = DdtValue::empty(self.flat, pool.runtime().unix_time_ns() / 1_000_000_000);
+            return place.insert(Live { key, value, stored: None });
+        };
+        let entry = statistics(pool, &key, &value);
+        if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
+            *bucket -= &entry;
         }
-        Ok(None)
+        place.insert(Live { key, value, stored: Some(class) })
     }
 
     async fn write(&mut self, mos: &Edit, pool: &Pool, free: &mut Vec<Blkptr>) -> Result<()> {

@@ -12,8 +12,8 @@ use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_object::{Edit, Result};
 use cenote_pool::Pool;
 
-use crate::sharing::clones::Clones;
-use crate::sharing::dedup::{Alike, DedupTables};
+use crate::sharing::clones::{self, Clones};
+use crate::sharing::dedup::{self, Alike, DedupTables};
 
 /// Who else has a block.
 #[derive(Debug, Default)]
@@ -26,6 +26,23 @@ impl SharedBlocks {
     /// As the tables of a pool have it.
     pub(crate) async fn load(mos: &Mos) -> Result<SharedBlocks> {
         Ok(SharedBlocks { clones: Clones::load(mos).await?, deduplicated: DedupTables::load(mos).await? })
+    }
+
+    /// What has to be read before anything can be said of a block, if anything.
+    pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
+        match bp.is_dedup() {
+            _ if bp.kind() != BlkptrKind::Normal => None,
+            true => self.deduplicated.lookup(bp).map(Lookup::Deduplicated),
+            false if bp.level() > 0 || bp.object_type().is_metadata() => None,
+            false => self.clones.lookup(bp).map(Lookup::Cloned),
+        }
+    }
+
+    /// What was read.
+    pub(crate) fn admit(&mut self, pool: &Pool, found: Option<dedup::Found>) {
+        if let Some(found) = found {
+            self.deduplicated.admit(pool, found);
+        }
     }
 
     /// An owner of a block has it no longer. Answers whether its space is free with that.
@@ -75,5 +92,25 @@ impl SharedBlocks {
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         self.clones.write(mos).await?;
         self.deduplicated.write(mos, pool).await
+    }
+}
+
+/// An entry of a table that is not in memory.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    Deduplicated(dedup::Lookup),
+    Cloned(clones::Lookup),
+}
+
+impl Lookup {
+    /// Reads it, without any lock.
+    pub(crate) async fn read(self, mos: &Edit) -> Result<Option<dedup::Found>> {
+        match self {
+            Lookup::Deduplicated(lookup) => lookup.read(mos).await.map(Some),
+            Lookup::Cloned(lookup) => {
+                lookup.read_ahead(mos).await;
+                Ok(None)
+            }
+        }
     }
 }

@@ -27,9 +27,10 @@ use parking_lot::Mutex;
 
 use crate::features::features_of_block;
 use crate::sharing::dedup::Alike;
+use crate::sharing::tables::Tables;
 use crate::store::policy::{Dedup, StoragePolicy};
 use crate::store::space_delta::SpaceDelta;
-use crate::store::txg::{SyncingTxg, Tables};
+use crate::store::txg::SyncingTxg;
 
 /// What became of blocks while a set was written.
 #[derive(Debug, Default)]
@@ -86,8 +87,6 @@ impl PoolSink {
     }
 
     /// Writes a block unless there is one like it; then that gets one more owner.
-    ///
-    /// One at a time: of two alike, the second must find the first.
     async fn write_once(
         &self,
         tables: &Tables,
@@ -95,26 +94,28 @@ impl PoolSink {
         data: Bytes,
         props: WriteProps,
     ) -> Result<Written> {
-        let syncing = &self.syncing;
+        let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
         let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
-        let (bp, stored) = match syncing.pool.prepare(data.clone(), &props, syncing.txg).await? {
+        let (bp, stored) = match pool.prepare(data.clone(), &props, *txg).await? {
             Prepared::Written(written) => return Ok(written),
-            Prepared::Block { bp, stored } => (bp, stored),
+            Prepared::Block { bp, stored } => (bp.with_dedup(true), stored),
         };
-        let (mut shared, mos) = (tables.shared.lock().await, tables.mos.edit());
-        let alike = shared.find_alike(&mos, &syncing.pool, &bp, props.copies).await?;
+        let _alone = tables.alike(&bp).await;
+        tables.fetch(pool, &[bp]).await?;
+        let mos = tables.mos();
+        let alike = tables.lock().await.find_alike(&mos, pool, &bp, props.copies).await?;
         if let Alike::Block(found) = alike {
             let context = ReadContext::new(props.place);
-            if !dedup.verify || syncing.pool.read(&found, &context).await.is_ok_and(|known| known == data) {
-                shared.share(&mos, &syncing.pool, &found).await?;
+            if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == data) {
+                tables.lock().await.share(&mos, pool, &found).await?;
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
-        let written = syncing.pool.store(&syncing.allocator, bp, &stored, &props, syncing.txg).await?;
+        let written = pool.store(allocator, bp.with_dedup(false), &stored, &props, *txg).await?;
         if !matches!(alike, Alike::None) {
             return Ok(written);
         }
-        shared.enter(&mos, &syncing.pool, &written.bp).await?;
+        tables.lock().await.enter(&mos, pool, &written.bp).await?;
         Ok(Written { bp: written.bp.with_dedup(true), ..written })
     }
 
@@ -199,6 +200,7 @@ impl BlockSink for PoolSink {
     async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (syncing, old) = (&self.syncing, new.old);
         let props = self.props(&new);
+        let _room = syncing.in_flight.enter(new.data.len()).await;
         let (data, place) = (new.data.clone(), props.place);
         let written = match (self.dedup(&new), &syncing.tables) {
             (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
@@ -219,8 +221,8 @@ impl BlockSink for PoolSink {
     async fn share(&self, bp: &Blkptr, old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
         if let Some(tables) = syncing.tables.as_ref().filter(|_| !bp.is_embedded()) {
-            let mut shared = tables.shared.lock().await;
-            shared.share_clone(&tables.mos.edit(), &syncing.pool, bp).await?;
+            tables.fetch(&syncing.pool, &[*bp]).await?;
+            tables.lock().await.share_clone(&tables.mos(), &syncing.pool, bp).await?;
         }
         let shared = bp.shared_in(syncing.txg);
         self.ledger.lock().features.extend(features_of_block(&shared));

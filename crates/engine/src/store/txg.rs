@@ -5,11 +5,11 @@ use std::sync::Arc;
 use cenote_cache::BlockCache;
 use cenote_codec::compress::Compression;
 use cenote_format::units::Txg;
-use cenote_object::LiveObjset;
 use cenote_pool::Pool;
 use cenote_pool::alloc::Allocator;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::sharing::release::SharedBlocks;
+use crate::sharing::tables::Tables;
 
 /// A transaction group that is being written.
 #[derive(Clone)]
@@ -29,11 +29,29 @@ pub(crate) struct SyncingTxg {
     pub(crate) compression: Compression,
     /// Where blocks that are alike are found, if any are to be.
     pub(crate) tables: Option<Tables>,
+    pub(crate) in_flight: InFlight,
 }
 
-/// Deduplication tables, and the MOS that they are in.
+/// Of blocks on their way to the disks, bytes at once: with their compressed forms, twice that in memory,
+/// whatever the number of datasets. Enough for every disk's queue.
+const IN_FLIGHT_BYTES: u32 = 32 << 20;
+
+/// Blocks on their way to the disks, of all datasets together. Cloning it is cheap.
 #[derive(Clone)]
-pub(crate) struct Tables {
-    pub(crate) shared: Arc<tokio::sync::Mutex<SharedBlocks>>,
-    pub(crate) mos: LiveObjset,
+pub(crate) struct InFlight(Arc<Semaphore>);
+
+impl Default for InFlight {
+    fn default() -> InFlight {
+        InFlight(Arc::new(Semaphore::new(IN_FLIGHT_BYTES as usize)))
+    }
+}
+
+impl InFlight {
+    /// Waits until there is room for a block of this length; it has it until what this answers is dropped. A
+    /// task must not ask again before.
+    pub(crate) async fn enter(&self, len: usize) -> Option<SemaphorePermit<'_>> {
+        let bytes = u32::try_from(len).unwrap_or(u32::MAX).min(IN_FLIGHT_BYTES);
+        // `Err`: the semaphore is closed, which nobody does.
+        self.0.acquire_many(bytes).await.ok()
+    }
 }

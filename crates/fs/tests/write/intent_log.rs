@@ -45,7 +45,7 @@ pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: 
     create_on(rt, layout, device).await
 }
 
-async fn create_on(
+pub async fn create_on(
     rt: &Runtime,
     layout: &[Layout],
     device: impl Fn(usize, usize) -> Arc<dyn Device>,
@@ -68,7 +68,7 @@ async fn create_on(
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
-        cache: CacheOptions::metadata(16 << 20),
+        cache: CacheOptions::metadata(64 << 20),
     };
     cenote_tasks::create_pool(rt, new, empty_filesystem()).await.unwrap()
 }

@@ -17,6 +17,7 @@ mod operations;
 mod quotas;
 mod random;
 mod scratch;
+mod slow_disks;
 mod together;
 mod touched;
 mod volume;

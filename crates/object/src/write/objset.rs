@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
-use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{
     DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
@@ -75,9 +74,7 @@ pub async fn write_objset(
     let meta = write_meta_dnode(sink, old, blocks).await?;
     let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
     phys.meta_dnode = Some(meta);
-    let bp = write_head(sink, old, &phys, fill).await?;
-    let written = Objset::open(sink.pool(), old.cache(), old.dataset_id(), bp, old.key().cloned()).await?;
-    Ok(written.after(old))
+    write_head(sink, old, &phys, fill).await
 }
 
 /// An object whose tree is written.
@@ -189,21 +186,26 @@ fn new_meta_head() -> DnodeHead {
     }
 }
 
-async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Blkptr> {
+/// Writes the head; answers the set as whoever reads it will find it.
+async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Objset> {
     let has_accounts = sink.pool().has(Since::Userspace);
     let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
+    let data = Bytes::from(phys.encode(head_bytes));
+    let as_written = ObjsetPhys::decode(&data, Endian::NATIVE);
+    let as_written = as_written.map_err(|e| old.format(META_DNODE_OBJECT, e))?;
     let new = NewBlock {
         object: META_DNODE_OBJECT,
         object_type: ObjectType::OBJSET,
         level: 0,
         block: BlockId(0),
-        data: phys.encode(head_bytes).into(),
+        data,
         old: *old.bp(),
         fill,
         checksum_id: 0,
         compression_id: 0,
     };
-    sink.for_object().write(new).await
+    let bp = sink.for_object().write(new).await?;
+    Ok(old.with_head(sink.pool(), bp, as_written))
 }
 
 /// Where the head keeps the dnode of an accounting object.

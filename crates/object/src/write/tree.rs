@@ -15,8 +15,12 @@
 //!
 //! Source: OpenZFS `dnode_sync.c`, `dbuf.c` (`dbuf_sync_list`, `dbuf_write_ready`); levels here follow from
 //! the last block's number when the tree is written, not when it is changed.
+//!
+//! All blocks of a level are on their way at once, with the reads that come before their writes: a disk is
+//! waited for once a level, not once a block.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlockIdentity};
@@ -34,6 +38,8 @@ use crate::write::sink::{BlockSink, NewBlock};
 
 /// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
 const BLOCKS_PER_TASK: usize = 16;
+/// Indirect blocks that a task reads, patches and writes: each is 32 times as large in memory as on disk.
+const INDIRECTS_PER_TASK: usize = 8;
 /// Pointers of a freed range that are looked up at once.
 const FREE_WINDOW_BLOCKS: u64 = 1 << 14;
 
@@ -48,13 +54,15 @@ pub(super) async fn write_tree(
     least_levels: u8,
 ) -> Result<DnodeTree> {
     let old_tree = old.map(|old| old.dnode().tree()).unwrap_or_default();
-    let writer = TreeWriter { sink, object, head, old, old_tree: &old_tree };
+    let (sink, head, old) = (sink.clone(), head.clone(), old.cloned());
+    let writer = Arc::new(TreeWriter { sink, object, head, old, old_tree });
     let mut updates = Updates::new();
     for (&start, &end) in &changed.punched {
         writer.free_range(start, end, &changed, &mut updates).await?;
     }
     writer.share(changed.clones, &mut updates).await?;
     writer.write_data(changed.blocks, &mut updates).await?;
+    let (sink, head, old_tree) = (&writer.sink, &writer.head, &writer.old_tree);
     let levels = old_tree.levels.max(levels_needed(head)).max(least_levels);
     for level in 1..levels {
         updates = writer.write_level(level, updates).await?;
@@ -79,17 +87,17 @@ fn levels_needed(head: &DnodeHead) -> u8 {
     (1..=u8::MAX).find(|&levels| reach(levels) > head.max_block_id.0).unwrap_or(u8::MAX)
 }
 
-struct TreeWriter<'a, S> {
-    sink: &'a S,
+struct TreeWriter<S> {
+    sink: S,
     object: ObjectId,
-    head: &'a DnodeHead,
-    old: Option<&'a Object>,
-    old_tree: &'a DnodeTree,
+    head: DnodeHead,
+    old: Option<Object>,
+    old_tree: DnodeTree,
 }
 
 type Updates = BTreeMap<u64, Blkptr>;
 
-impl<S: BlockSink> TreeWriter<'_, S> {
+impl<S: BlockSink> TreeWriter<S> {
     fn fanout_shift(&self) -> u32 {
         u32::from(self.head.indirect_block_shift) - BLKPTR_BYTES.ilog2()
     }
@@ -102,7 +110,7 @@ impl<S: BlockSink> TreeWriter<'_, S> {
     }
 
     async fn old_pointer(&self, level: u8, block: u64) -> Result<Blkptr> {
-        match self.old {
+        match &self.old {
             Some(old) => old.blkptr(level, BlockId(block)).await,
             None => Ok(Blkptr::HOLE),
         }
@@ -111,7 +119,7 @@ impl<S: BlockSink> TreeWriter<'_, S> {
     /// Frees what a range has on disk, but for blocks that get new content: those are freed when that is
     /// done.
     async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
-        let Some(old) = self.old else { return Ok(()) };
+        let Some(old) = &self.old else { return Ok(()) };
         let mut next = start;
         while let Some(BlockId(first)) = old.next_data_block(BlockId(next)).await?.filter(|b| b.0 < end) {
             next = end.min(first.saturating_add(FREE_WINDOW_BLOCKS));
@@ -129,32 +137,39 @@ impl<S: BlockSink> TreeWriter<'_, S> {
     }
 
     /// Puts pointers in place to blocks that the object shares from now on.
-    async fn share(&self, clones: BTreeMap<BlockId, Blkptr>, updates: &mut Updates) -> Result<()> {
-        for (BlockId(block), bp) in clones {
-            let old = self.old_pointer(0, block).await?;
-            updates.insert(block, self.sink.share(&bp, &old).await?);
-        }
+    async fn share(self: &Arc<Self>, clones: BTreeMap<BlockId, Blkptr>, updates: &mut Updates) -> Result<()> {
+        let share = |(BlockId(block), bp): (BlockId, Blkptr)| {
+            let writer = self.clone();
+            async move {
+                let old = writer.old_pointer(0, block).await?;
+                Ok((block, writer.sink.share(&bp, &old).await?))
+            }
+        };
+        let shared = in_batches(self.sink.pool().runtime(), clones, BLOCKS_PER_TASK, share);
+        updates.extend(shared.try_concat().await?);
         Ok(())
     }
 
-    async fn write_data(&self, blocks: BTreeMap<BlockId, Bytes>, updates: &mut Updates) -> Result<()> {
-        let mut orders = Vec::with_capacity(blocks.len());
-        for (BlockId(block), data) in blocks {
-            let old = self.old_pointer(0, block).await?;
-            let fill = data_fill(self.head.object_type, &data);
-            orders.push(self.block(0, block, data, old, fill));
-        }
-        let write = |order: NewBlock| {
-            let sink = self.sink.clone();
-            async move { Ok((order.block.0, sink.write(order).await?)) }
+    async fn write_data(
+        self: &Arc<Self>,
+        blocks: BTreeMap<BlockId, Bytes>,
+        updates: &mut Updates,
+    ) -> Result<()> {
+        let write = |(BlockId(block), data): (BlockId, Bytes)| {
+            let writer = self.clone();
+            async move {
+                let old = writer.old_pointer(0, block).await?;
+                let fill = data_fill(writer.head.object_type, &data);
+                Ok((block, writer.sink.write(writer.block(0, block, data, old, fill)).await?))
+            }
         };
-        let written = in_batches(self.sink.pool().runtime(), orders, BLOCKS_PER_TASK, write);
+        let written = in_batches(self.sink.pool().runtime(), blocks, BLOCKS_PER_TASK, write);
         updates.extend(written.try_concat().await?);
         Ok(())
     }
 
     /// Writes the indirect blocks of `level` above `updates`; answers their pointers.
-    async fn write_level(&self, level: u8, updates: Updates) -> Result<Updates> {
+    async fn write_level(self: &Arc<Self>, level: u8, updates: Updates) -> Result<Updates> {
         let shift = self.fanout_shift();
         let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
         if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(|bp| !bp.is_hole()) {
@@ -164,22 +179,26 @@ impl<S: BlockSink> TreeWriter<'_, S> {
         for (child, bp) in updates {
             parents.entry(child >> shift).or_default().push(((child & ((1 << shift) - 1)) as usize, bp));
         }
-        let mut written = Updates::new();
-        for (parent, children) in parents {
-            let (old_bp, mut block) = self.old_indirect(level, parent).await?;
-            for (index, bp) in children {
-                put_pointer(&mut block, index, &bp);
-            }
-            let fill = pointers(&block).map(|bp| bp.fill()).sum::<u64>();
-            let bp = if pointers(&block).all(|bp| bp.is_hole()) {
-                self.sink.kill(&old_bp);
-                self.sink.hole(&old_bp)
-            } else {
-                self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await?
-            };
-            written.insert(parent, bp);
+        let write = |(parent, children): (u64, Vec<(usize, Blkptr)>)| {
+            let writer = self.clone();
+            async move { Ok((parent, writer.write_indirect(level, parent, children).await?)) }
+        };
+        let written = in_batches(self.sink.pool().runtime(), parents, INDIRECTS_PER_TASK, write);
+        Ok(written.try_concat().await?.into_iter().collect())
+    }
+
+    /// Writes one indirect block, in which some pointers are new.
+    async fn write_indirect(&self, level: u8, parent: u64, children: Vec<(usize, Blkptr)>) -> Result<Blkptr> {
+        let (old_bp, mut block) = self.old_indirect(level, parent).await?;
+        for (index, bp) in children {
+            put_pointer(&mut block, index, &bp);
         }
-        Ok(written)
+        if pointers(&block).all(|bp| bp.is_hole()) {
+            self.sink.kill(&old_bp);
+            return Ok(self.sink.hole(&old_bp));
+        }
+        let fill = pointers(&block).map(|bp| bp.fill()).sum::<u64>();
+        self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await
     }
 
     /// An indirect block as it was, in this machine's byte order, and the pointer to it.
@@ -194,7 +213,7 @@ impl<S: BlockSink> TreeWriter<'_, S> {
             return Ok((Blkptr::HOLE, block));
         }
         let bp = self.old_pointer(level, parent).await?;
-        match self.old {
+        match &self.old {
             Some(old) if !bp.is_hole() => {
                 let bytes = old.read_metadata(level, BlockId(parent), &bp).await?;
                 if bp.endian() == Endian::NATIVE && bytes.len() == block.len() {
