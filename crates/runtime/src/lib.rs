@@ -282,6 +282,15 @@ impl Runtime {
         }
     }
 
+    /// Bytes of memory that this program has of its own, what its allocator keeps included. In the simulator:
+    /// 0.
+    pub fn own_memory_bytes(&self) -> u64 {
+        match &*self.backend {
+            Backend::Real(_) => memory::own_bytes(),
+            Backend::Simulated(_) => 0,
+        }
+    }
+
     /// The simulator's report so far; `None` in the real back end.
     pub fn sim_report(&self) -> Option<SimReport> {
         match &*self.backend {

@@ -1,8 +1,8 @@
 //! How much memory a program may use on this host, and how much of it is left: the machine's, or its control
 //! group's if that is less.
 //!
-//! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (version 2: `memory.max`,
-//! `memory.high`, `memory.current`, `memory.stat` of the group and of all groups above it).
+//! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (both
+//! versions), `proc_pid_status(5)`.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) fn host_bytes() -> u64 {
     // Some fields are one machine word wide.
     #[allow(clippy::useless_conversion, reason = "only where words have 64 bits")]
     let bytes = u64::from(system.totalram).saturating_mul(system.mem_unit.into());
-    let limits = own_groups().into_iter().filter_map(|group| limit_of(&group));
+    let limits = own_groups().into_iter().filter_map(|group| group.limit());
     limits.fold(bytes, u64::min)
 }
 
@@ -21,33 +21,83 @@ pub(crate) fn host_bytes() -> u64 {
 pub(crate) fn host_available_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
     let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
-    let groups = own_groups().into_iter().filter_map(|group| left_in(&group));
+    let groups = own_groups().into_iter().filter_map(|group| group.left());
     groups.fold(machine, u64::min)
 }
 
-/// The control group that this process is in, and all above it.
-fn own_groups() -> Vec<PathBuf> {
+/// What this process has of its own, in bytes: not the pages of files that it shares with others.
+pub(crate) fn own_bytes() -> u64 {
+    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "RssAnon:").unwrap_or(0).saturating_mul(1024)
+}
+
+/// A control group that bounds memory, by the names of its version.
+struct Group {
+    folder: PathBuf,
+    names: &'static Names,
+}
+
+/// Names of files, and of a line in one of them.
+struct Names {
+    limits: &'static [&'static str],
+    used: &'static str,
+    /// Pages in `memory.stat` that the kernel would give up.
+    given_up: &'static str,
+}
+
+const V2: Names = Names {
+    // Above `memory.high` it is slowed down.
+    limits: &["memory.max", "memory.high"],
+    used: "memory.current",
+    given_up: "inactive_file",
+};
+/// Where there is no limit, a huge number stands.
+const V1: Names = Names {
+    limits: &["memory.limit_in_bytes"],
+    used: "memory.usage_in_bytes",
+    given_up: "total_inactive_file",
+};
+
+/// The control groups that this process is in, and all above them.
+fn own_groups() -> Vec<Group> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(own) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
-    let root = Path::new("/sys/fs/cgroup");
-    let chain = std::iter::successors(Some(root.join(own)), |group| group.parent().map(PathBuf::from));
-    chain.take_while(|group| group.starts_with(root)).collect()
+    groups.lines().flat_map(|line| groups_of(line, Path::new("/sys/fs/cgroup"))).collect()
 }
 
-/// What a group may use; above `memory.high` it is slowed down.
-fn limit_of(group: &Path) -> Option<u64> {
-    // "max" if there is no limit.
-    let limit = |name: &str| read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-    [limit("memory.max"), limit("memory.high")].into_iter().flatten().min()
+/// Those of a line `HIERARCHY:CONTROLLERS:PATH`. Within a container the path may not be there, but the root
+/// is its own.
+fn groups_of(line: &str, root: &Path) -> Vec<Group> {
+    let mut words = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (root, names) = match controllers {
+        "" => (root.to_path_buf(), &V2),
+        some if some.split(',').any(|name| name == "memory") => (root.join("memory"), &V1),
+        _ => return Vec::new(),
+    };
+    let own = root.join(path.trim_start_matches('/'));
+    let chain = std::iter::successors(Some(own), |group| group.parent().map(PathBuf::from));
+    let chain = chain.take_while(|group| group.starts_with(&root));
+    chain.map(|folder| Group { folder, names }).collect()
 }
 
-/// What is left of a group's limit.
-fn left_in(group: &Path) -> Option<u64> {
-    let limit = limit_of(group)?;
-    let used: u64 = read_to_string(group.join("memory.current")).ok()?.trim().parse().ok()?;
-    let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let given_up = field(&stat, "inactive_file").unwrap_or(0);
-    Some(limit.saturating_sub(used.saturating_sub(given_up)))
+impl Group {
+    fn number(&self, name: &str) -> Option<u64> {
+        // "max" if there is no limit.
+        read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
+    }
+
+    /// What it may use.
+    fn limit(&self) -> Option<u64> {
+        self.names.limits.iter().filter_map(|name| self.number(name)).min()
+    }
+
+    /// What is left of its limit.
+    fn left(&self) -> Option<u64> {
+        let (limit, used) = (self.limit()?, self.number(self.names.used)?);
+        let stat = read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        let given_up = field(&stat, self.names.given_up).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(given_up)))
+    }
 }
 
 /// The number behind a name at the beginning of a line.
@@ -69,21 +119,49 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_used_is_this_process_s_own() {
+        let before = own_bytes();
+        let used = vec![1_u8; 64 << 20];
+        assert!(own_bytes() >= before + (60 << 20), "{before} bytes, then {}", own_bytes());
+        drop(used);
+    }
+
+    /// A group in a folder of its own, with these files.
+    fn group(root: &Path, line: &str, files: &[(&str, &str)]) -> Group {
+        let group = groups_of(line, root).swap_remove(0);
+        std::fs::create_dir_all(&group.folder).expect("a folder");
+        for (name, text) in files {
+            write(group.folder.join(name), text).expect("a file");
+        }
+        group
+    }
+
+    #[test]
     fn a_group_leaves_what_its_limit_does_and_pages_of_files_are_given_up() {
-        let group = std::env::temp_dir().join(format!("cenote-group-{}", std::process::id()));
-        std::fs::create_dir_all(&group).expect("a folder");
-        let say = |name: &str, text: &str| write(group.join(name), text).expect("a file");
-        say("memory.max", "max\n");
-        say("memory.current", "700\n");
-        assert_eq!((limit_of(&group), left_in(&group)), (None, None));
-        say("memory.max", "1000\n");
-        assert_eq!((limit_of(&group), left_in(&group)), (Some(1000), Some(300)));
-        say("memory.stat", "anon 500\nfile 200\ninactive_file 150\nactive_file 50\n");
-        assert_eq!(left_in(&group), Some(450));
-        say("memory.high", "600\n");
-        assert_eq!((limit_of(&group), left_in(&group)), (Some(600), Some(50)));
-        say("memory.current", "900\n");
-        assert_eq!(left_in(&group), Some(0));
-        std::fs::remove_dir_all(&group).expect("it was made here");
+        let root = std::env::temp_dir().join(format!("cenote-group-{}", std::process::id()));
+        let say = |files| group(&root, "0::/a/b", files);
+        let new = say(&[("memory.max", "max\n"), ("memory.current", "700\n")]);
+        assert_eq!((new.limit(), new.left()), (None, None));
+        let of_1000 = say(&[("memory.max", "1000\n")]);
+        assert_eq!((of_1000.limit(), of_1000.left()), (Some(1000), Some(300)));
+        say(&[("memory.stat", "anon 500\nfile 200\ninactive_file 150\nactive_file 50\n")]);
+        assert_eq!(of_1000.left(), Some(450));
+        say(&[("memory.high", "600\n")]);
+        assert_eq!((of_1000.limit(), of_1000.left()), (Some(600), Some(50)));
+        say(&[("memory.current", "900\n")]);
+        assert_eq!(of_1000.left(), Some(0));
+
+        let old = group(
+            &root,
+            "4:cpu,memory:/c",
+            &[
+                ("memory.limit_in_bytes", "2000\n"),
+                ("memory.usage_in_bytes", "1500\n"),
+                ("memory.stat", "inactive_file 1\ntotal_inactive_file 300\n"),
+            ],
+        );
+        assert_eq!((old.limit(), old.left()), (Some(2000), Some(800)));
+        assert!(groups_of("3:cpuset:/c", &root).is_empty());
+        std::fs::remove_dir_all(&root).expect("it was made here");
     }
 }

@@ -3,24 +3,34 @@
 //! Idea: one target for cached blocks and for changes that are not on disk yet. It falls when the machine, or
 //! the control group, has less left than is to be kept free, and rises again when there is more. What changes
 //! take, or took in the last seconds, is taken from the caches, each of which gets an equal part of the rest.
+//! So is what the program takes beside both: requests under way, and what the allocator can't give back
+//! because there is a block in use between two free ones. Thus the memory of the whole process is bounded.
 //!
 //! ```text
 //!   least (zfs_arc_min) <= target <= most (zfs_arc_max, --memory)
-//!   each cache: (target - changes in memory) / pools
+//!   each cache: (target - changes in memory - what is taken beside, but for 64 MiB) / pools
 //! ```
+//!
+//! Memory that is freed stays with the allocator for a few milliseconds, because most of it is used again.
+//! While the process has more than it may, it is given back at once, which costs processor time.
 //!
 //! Source: OpenZFS `arc.c` (`arc_reap_cb`, `arc_reduce_target_size`), `arc_os.c` of Linux
 //! (`arc_default_max`, `arc_available_memory`), zfs(4).
 
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_runtime::Runtime;
 
 use crate::pools::Pools;
 
-/// How often the memory that is left is looked at.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How often memory is looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Of the room that was taken lately, this part is given back each time.
+const FADES: u64 = 64;
+/// What the program may take beside what pools hold: code, threads, requests under way.
+const BESIDE_BYTES: u64 = 64 << 20;
 /// A part of the target that goes whenever there is too little left (`zfs_arc_shrink_shift`).
 const SHRINK_SHIFT: u32 = 7;
 
@@ -62,10 +72,51 @@ impl Bounds {
     }
 }
 
-/// Keeps what open pools hold within the memory that there is, as long as there are pools.
-pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>) {
+/// The most that was taken of late: it comes back as quickly as it went, and goes slowly.
+#[derive(Debug, Default)]
+pub(crate) struct Lately(AtomicU64);
+
+impl Lately {
+    /// So much is taken now. Called by one task at a time.
+    pub(crate) fn note(&self, bytes: u64) -> u64 {
+        let lately = self.0.load(Ordering::Relaxed);
+        let lately = bytes.max(lately - lately.div_ceil(FADES));
+        self.0.store(lately, Ordering::Relaxed);
+        lately
+    }
+}
+
+/// What of a target the caches can't have, because so much was taken beside what pools hold: half of it at
+/// most, because smaller caches don't make the rest small.
+pub(crate) fn held_back(target_bytes: u64, beside_bytes: u64) -> u64 {
+    beside_bytes.saturating_sub(BESIDE_BYTES).min(target_bytes / 2)
+}
+
+/// Memory of this process, and what is left beside it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) own_bytes: u64,
+    pub(crate) left_bytes: u64,
+}
+
+impl Memory {
+    /// Whether the process has more than pools may hold and is allowed beside it.
+    pub(crate) fn is_over(&self, target_bytes: u64) -> bool {
+        self.own_bytes > target_bytes.saturating_add(BESIDE_BYTES)
+    }
+}
+
+/// Keeps what open pools hold within the memory that there is, as long as there are pools. `give_back` says
+/// how the allocator goes on: with `true` it gives freed memory back at once.
+pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, give_back: impl Fn(bool) + Send) {
+    let mut was_over = false;
     while let Some(pools) = pools.upgrade() {
-        pools.balance(runtime.available_memory_bytes());
+        let (own_bytes, left_bytes) = (runtime.own_memory_bytes(), runtime.available_memory_bytes());
+        let is_over = pools.balance(Memory { own_bytes, left_bytes });
+        if is_over != was_over {
+            give_back(is_over);
+            was_over = is_over;
+        }
         drop(pools);
         runtime.sleep(INTERVAL).await;
     }
@@ -110,6 +161,23 @@ mod tests {
         assert!(left >= 100 * MIB, "{} MiB left", left / MIB);
         // A target that nobody has used up falls, too.
         assert!(BOUNDS.next(1000 * MIB, 300 * MIB, 20 * MIB) < 220 * MIB);
+    }
+
+    #[test]
+    fn what_is_taken_beside_is_held_back_from_caches() {
+        let held_back = |beside| held_back(1000 * MIB, beside * MIB) / MIB;
+        assert_eq!([10, 64, 164, 2000].map(held_back), [0, 0, 100, 500]);
+        let lately = Lately::default();
+        assert_eq!(
+            [lately.note(6400), lately.note(0), lately.note(6350), lately.note(7000)],
+            [6400, 6300, 6350, 7000]
+        );
+        for _ in 0..2000 {
+            lately.note(5);
+        }
+        assert_eq!(lately.note(0), 4);
+        let over = |own| Memory { own_bytes: own * MIB, left_bytes: 0 }.is_over(500 * MIB);
+        assert_eq!([500, 564, 565].map(over), [false, false, true]);
     }
 
     #[test]

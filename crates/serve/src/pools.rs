@@ -14,7 +14,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
@@ -32,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::Watched;
 use crate::events::Events;
+use crate::memory::{Lately, Memory, held_back};
 use crate::mounts::{Mounts, MountsError};
 use crate::tuning::Tuning;
 use crate::volumes::Clients;
@@ -81,8 +81,10 @@ pub struct Pools {
     pub tuning: Tuning,
     /// What has happened to them.
     pub events: Events,
-    /// Bytes that changes took at most, of late.
-    dirty_lately: AtomicU64,
+    /// What changes took of late.
+    dirty: Lately,
+    /// What this process took beside what pools hold.
+    beside: Lately,
     /// Where it is noted which pools are open.
     state: PathBuf,
 }
@@ -190,8 +192,6 @@ const REMOVAL_FAILED: &str = "ereport.org.cenote.removal_failed";
 
 /// The least that all caches together get, however much has changed.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
-/// Of the room that changes took, this part is given back each second.
-const DIRTY_FADES: u64 = 16;
 
 /// Why a pool is still open.
 #[derive(Debug, thiserror::Error)]
@@ -214,17 +214,8 @@ impl Pools {
         tuning: Tuning,
         state: PathBuf,
     ) -> Pools {
-        let (table, turn) = Default::default();
-        Pools {
-            table,
-            turn,
-            search,
-            session,
-            tuning,
-            events: Events::new(runtime),
-            dirty_lately: AtomicU64::new(0),
-            state,
-        }
+        let (table, turn, dirty, beside) = Default::default();
+        Pools { table, turn, search, session, tuning, events: Events::new(runtime), dirty, beside, state }
     }
 
     /// The pools that were open when the last daemon ended, however it ended.
@@ -280,27 +271,29 @@ impl Pools {
     pub fn tune(&self) {
         let pools = self.all();
         pools.iter().for_each(|pool| self.tuning.apply(&pool.engine));
-        self.share(&pools, self.tuning.target_bytes());
+        self.share(&pools, self.tuning.target_bytes(), 0);
     }
 
-    /// Brings what all pools hold in line with the memory that is left.
-    pub(crate) fn balance(&self, left_bytes: u64) {
+    /// Brings what all pools hold in line with the memory that is left. Answers whether this process has more
+    /// than it may.
+    pub(crate) fn balance(&self, memory: Memory) -> bool {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
             let engine = &pool.engine;
             engine.cache().bytes() + engine.dirty_bytes() + engine.cache_devices().memory_bytes()
         });
-        self.share(&pools, self.tuning.balance(held.sum(), left_bytes));
+        let held_bytes: u64 = held.sum();
+        let target_bytes = self.tuning.balance(held_bytes, memory.left_bytes);
+        self.share(&pools, target_bytes, memory.own_bytes.saturating_sub(held_bytes));
+        memory.is_over(target_bytes)
     }
 
     /// Shares what pools may hold among their caches. Changes in memory come first, and come back: the room
-    /// that they took is left free for a while.
-    fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64) {
+    /// that they took is left free for a while. So is what the process takes beside them.
+    fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64, beside_bytes: u64) {
         let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
-        let lately = self.dirty_lately.load(Ordering::Relaxed);
-        let lately = dirty_bytes.max(lately - lately / DIRTY_FADES);
-        self.dirty_lately.store(lately, Ordering::Relaxed);
-        let each = target_bytes.saturating_sub(lately).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
+        let taken = self.dirty.note(dirty_bytes) + held_back(target_bytes, self.beside.note(beside_bytes));
+        let each = target_bytes.saturating_sub(taken).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
         for pool in pools {
             // `l2arc_meta_percent`: what knows where blocks are on cache devices counts, too.
             let devices = pool.engine.cache_devices();

@@ -33,6 +33,7 @@ use cenote_serve::tuning::Tuning;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use crate::allocator::give_back_at_once;
 use crate::args::common::Common;
 use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
@@ -170,7 +171,7 @@ impl Serve {
         };
         let tuning = Tuning::new(session.runtime(), session.cache_of_daemon(memory));
         let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, tuning, state));
-        let memory = keep_memory(session.runtime().clone(), Arc::downgrade(&pools));
+        let memory = keep_memory(session.runtime().clone(), Arc::downgrade(&pools), give_back_at_once);
         let _memory = session.runtime().spawn(memory).abort_on_drop();
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
