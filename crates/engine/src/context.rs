@@ -146,7 +146,7 @@ impl SyncContext {
                 open.log.as_ref().inspect(|log| log.set_policy(policy.log));
                 open.policy = policy;
             }
-            if let Some(handle) = self.engine.handles.of(id) {
+            if let Some(handle) = self.engine.handles.to_follow(id) {
                 handle.follow_settings(&mos, &dataset).await?;
             }
         }

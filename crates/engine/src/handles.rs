@@ -4,8 +4,10 @@
 //! each have their own. So whoever opens one asks here first. The engine holds a handle weakly, and it is
 //! closed with its last user. All that the engine tells it is that settings have changed.
 //!
-//! Locking: `opening` is held while a handle is opened, so that a dataset is opened once; opening may wait
-//! for a txg. Tasks in a txg look at `known`, which is locked for one look or change.
+//! Locking: who opens a dataset holds its lock in `opening` meanwhile, so that it is opened once; opening may
+//! wait for a txg, and datasets wait for the same one. `table` is locked for one look or change, by tasks in a
+//! txg, too. A task that changes settings of a dataset that is being opened leaves a mark, because whoever
+//! opens it may have read them before.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -28,14 +30,84 @@ pub trait Handle: Any + Send + Sync {
 /// All handles that are open.
 #[derive(Default)]
 pub(crate) struct Handles {
-    opening: tokio::sync::Mutex<()>,
-    known: Mutex<BTreeMap<DatasetId, Weak<dyn Handle>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    open: BTreeMap<DatasetId, Weak<dyn Handle>>,
+    opening: BTreeMap<DatasetId, Opening>,
+}
+
+/// A dataset that is being opened.
+#[derive(Default)]
+struct Opening {
+    alone: Arc<tokio::sync::Mutex<()>>,
+    /// How many want to open it.
+    users: usize,
+    /// Whether settings have changed since the one who opens it began.
+    has_changed: bool,
+}
+
+impl Table {
+    fn of(&self, dataset: DatasetId) -> Option<Arc<dyn Handle>> {
+        self.open.get(&dataset).and_then(Weak::upgrade)
+    }
 }
 
 impl Handles {
-    /// The handle on a dataset, if it is open.
-    pub(crate) fn of(&self, dataset: DatasetId) -> Option<Arc<dyn Handle>> {
-        self.known.lock().get(&dataset).and_then(Weak::upgrade)
+    /// The handle on a dataset whose settings have changed, if it is open.
+    pub(crate) fn to_follow(&self, dataset: DatasetId) -> Option<Arc<dyn Handle>> {
+        let mut table = self.table.lock();
+        if let Some(opening) = table.opening.get_mut(&dataset) {
+            opening.has_changed = true;
+        }
+        table.of(dataset)
+    }
+
+    fn wants(&self, dataset: DatasetId) -> Wants<'_> {
+        let mut table = self.table.lock();
+        let opening = table.opening.entry(dataset).or_default();
+        opening.users += 1;
+        Wants { handles: self, dataset, alone: opening.alone.clone() }
+    }
+}
+
+/// Somebody who wants to open a dataset, until dropped.
+struct Wants<'a> {
+    handles: &'a Handles,
+    dataset: DatasetId,
+    alone: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Wants<'_> {
+    /// The handle, if it is open by now; else changes of settings are noted from now on.
+    fn known(&self) -> Option<Arc<dyn Handle>> {
+        let mut table = self.handles.table.lock();
+        if let Some(opening) = table.opening.get_mut(&self.dataset) {
+            opening.has_changed = false;
+        }
+        table.of(self.dataset)
+    }
+
+    /// It is open. Answers whether settings have changed meanwhile.
+    fn opened(&self, handle: &Arc<dyn Handle>) -> bool {
+        let mut table = self.handles.table.lock();
+        table.open.retain(|_, handle| handle.strong_count() > 0);
+        table.open.insert(self.dataset, Arc::downgrade(handle));
+        table.opening.get(&self.dataset).is_some_and(|opening| opening.has_changed)
+    }
+}
+
+impl Drop for Wants<'_> {
+    fn drop(&mut self) {
+        let mut table = self.handles.table.lock();
+        if let std::collections::btree_map::Entry::Occupied(mut opening) = table.opening.entry(self.dataset) {
+            opening.get_mut().users -= 1;
+            if opening.get().users == 0 {
+                opening.remove();
+            }
+        }
     }
 }
 
@@ -49,23 +121,20 @@ impl Engine {
         dataset: DatasetId,
         open: impl AsyncFnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, E> {
-        let handles = &self.0.handles;
-        let _alone = handles.opening.lock().await;
-        let known = handles.of(dataset).map(|known| known as Arc<dyn Any + Send + Sync>);
+        let wants = self.0.handles.wants(dataset);
+        let _alone = wants.alone.lock().await;
+        let known = wants.known().map(|known| known as Arc<dyn Any + Send + Sync>);
         if let Some(known) = known.and_then(|known| known.downcast::<T>().ok()) {
             return Ok(known);
         }
         let opened = open().await?;
-        {
-            let mut known = handles.known.lock();
-            known.retain(|_, handle| handle.strong_count() > 0);
-            let shared: Arc<dyn Handle> = opened.clone();
-            known.insert(dataset, Arc::downgrade(&shared));
+        let shared: Arc<dyn Handle> = opened.clone();
+        if wants.opened(&shared) {
+            // No task runs while this is held.
+            let _names = self.0.names.read().await;
+            let mos = self.mos().await?;
+            opened.follow_settings(&mos, &mos.dataset_by_id(dataset).await?).await?;
         }
-        // A task that has changed settings meanwhile did not find it yet. No task runs while this is held.
-        let _names = self.0.names.read().await;
-        let mos = self.mos().await?;
-        opened.follow_settings(&mos, &mos.dataset_by_id(dataset).await?).await?;
         Ok(opened)
     }
 }
