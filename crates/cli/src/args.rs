@@ -107,6 +107,21 @@ pub enum Command {
     Complete(Deferred<command::complete::Complete>),
 }
 
+impl Command {
+    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the history.
+    /// Datasets and pools are those of the last txg.
+    pub fn sees_all(&self) -> bool {
+        use command::zfs::Zfs;
+        match self {
+            Command::Zfs(Deferred(zfs)) => {
+                matches!(zfs, Zfs::Diff(_) | Zfs::Userspace(_) | Zfs::Groupspace(_) | Zfs::Projectspace(_))
+            }
+            Command::Zpool(Deferred(zpool)) => matches!(zpool, command::zpool::Zpool::History(_)),
+            _ => true,
+        }
+    }
+}
+
 /// Whether a command line that can't be parsed seems to ask for JSON.
 pub fn asks_for_json(argv: &[OsString]) -> bool {
     argv.iter().take_while(|word| *word != "--").any(|word| word == "--json" || word == "-j")

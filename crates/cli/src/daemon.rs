@@ -183,8 +183,9 @@ impl Commands {
         if cli.common.json {
             message::use_json();
         }
+        let sees_all = cli.command.sees_all();
         let done = check_keys(&cli.common).and_then(|()| {
-            let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command)?;
+            let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command, sees_all)?;
             self.runtime.block_on(until_cancelled(async {
                 check_user(&cli.command, &session).await?;
                 crate::run(cli.command, &session).await

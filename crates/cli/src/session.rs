@@ -70,6 +70,8 @@ pub struct Session {
     told: Mutex<BTreeSet<String>>,
     /// The open pools of the daemon that runs this command.
     pools: Option<Arc<Pools>>,
+    /// Whether the command is to see what was done until now, though no txg on disk has it yet.
+    sees_all: bool,
 }
 
 /// Problems met during a search, one per line.
@@ -108,15 +110,18 @@ impl Session {
             command,
             told: Mutex::default(),
             pools: None,
+            sees_all: true,
         })
     }
 
-    /// The session of a command that a daemon runs.
+    /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool
+    /// that it finds; else what the last txg has.
     pub fn in_daemon(
         runtime: &Runtime,
         pools: &Arc<Pools>,
         common: Common,
         command: String,
+        sees_all: bool,
     ) -> Result<Session, CliError> {
         let disks = common.disks.iter().map(|disk| local(disk)).collect();
         let keys = keys::GivenKeys::parse(&common.keys)?;
@@ -130,6 +135,7 @@ impl Session {
             command,
             told: Mutex::default(),
             pools: Some(pools.clone()),
+            sees_all,
         })
     }
 
@@ -167,8 +173,8 @@ impl Session {
     pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
         let (runtime, common, command) = (self.runtime.clone(), self.common.clone(), self.command.clone());
         let (keys, told) = (self.keys.clone(), Mutex::default());
-        let pools = self.pools.clone();
-        Session { runtime, common, disks, cache: self.cache, keys, command, told, pools }
+        let (pools, sees_all) = (self.pools.clone(), self.sees_all);
+        Session { runtime, common, disks, cache: self.cache, keys, command, told, pools, sees_all }
     }
 
     /// Looks for pools among the disks.

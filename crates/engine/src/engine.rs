@@ -1,6 +1,7 @@
 //! The engine: an opened pool that takes changes, and what all its parts share.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use cenote_boxed::boxed;
@@ -36,11 +37,19 @@ use crate::zil::log::Log;
 
 /// An opened pool that takes changes, and for whom it does. Cloning it costs one atomic increment.
 #[derive(Clone)]
-pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Uid);
+pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 
 /// A user; root unless said otherwise.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uid(pub(crate) u32);
+
+/// For whom changes are made.
+#[derive(Default, Clone)]
+pub(crate) struct Actor {
+    pub(crate) uid: Uid,
+    /// The last txg with a change of theirs; of nobody in particular it is not known.
+    last_txg: Option<Arc<AtomicU64>>,
+}
 
 pub(crate) struct Shared {
     pub(crate) runtime: Runtime,
@@ -126,7 +135,7 @@ pub(crate) type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<
 
 impl Engine {
     pub(crate) fn of(shared: Arc<Shared>) -> Engine {
-        Engine(shared, Uid::default())
+        Engine(shared, Actor::default())
     }
 
     /// Takes a hold on the open txg without asking for room. For the engine itself, and for tests: whatever
@@ -137,7 +146,24 @@ impl Engine {
     /// [`DatasetError::Stopped`]: a txg could not be written.
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
-        self.0.txgs.hold().await
+        let hold = self.0.txgs.hold().await?;
+        if let Some(last_txg) = &self.1.last_txg {
+            last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
+        }
+        Ok(hold)
+    }
+
+    /// Waits until all that was changed through this handle of [`Engine::acting_for`], and its clones, is on
+    /// disk.
+    ///
+    /// # Errors
+    /// A txg could not be written.
+    #[boxed]
+    pub async fn sync_own(&self) -> Result<()> {
+        match &self.1.last_txg {
+            Some(last_txg) => self.sync(Txg(last_txg.load(Ordering::Acquire))).await,
+            None => self.sync_all().await,
+        }
     }
 
     /// Takes steps that belong together: if this future is dropped once they have begun, they go on without
@@ -174,7 +200,7 @@ impl Engine {
     /// The same pool; what tasks make through this handle is made by user `uid`, who is given what `zfs allow
     /// -c` promises. Whether the user may is for the caller to know.
     pub fn acting_for(&self, uid: u32) -> Engine {
-        Engine(self.0.clone(), Uid(uid))
+        Engine(self.0.clone(), Actor { uid: Uid(uid), last_txg: Some(Arc::default()) })
     }
 
     /// Time, tasks and randomness.

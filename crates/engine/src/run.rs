@@ -87,7 +87,7 @@ impl Engine {
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let (txg, actor) = (hold.txg(), self.1);
+        let (txg, actor) = (hold.txg(), self.1.uid);
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();

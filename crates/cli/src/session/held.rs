@@ -43,8 +43,10 @@ impl Session {
 
     /// An open pool as its labels now show it.
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
-        // What is said below is about the txg on disk: all that was done before is to be in it.
-        pool.engine.sync_all().await?;
+        // What is said below is about the txg on disk.
+        if self.sees_all {
+            pool.engine.sync_all().await?;
+        }
         // Devices may have joined since it was opened.
         let mut places = pool.devices.clone();
         let now = pool.engine.pool().found();
@@ -96,18 +98,24 @@ impl Session {
     ) -> Result<Outcome, CliError> {
         let engine = pool.engine.acting_for(uid());
         let work = async { work(&engine).await.map(T::into) };
-        self.followed(pool, &mut std::pin::pin!(work)).await
+        self.followed(pool, &engine, &mut std::pin::pin!(work)).await
     }
 
-    /// Does some work; the mounts follow whatever it changed.
-    async fn followed(&self, pool: &OpenPool, work: &mut Work<'_>) -> Result<Outcome, CliError> {
+    /// Does some work with an engine; the mounts follow whatever it changed.
+    async fn followed(
+        &self,
+        pool: &OpenPool,
+        engine: &Engine,
+        work: &mut Work<'_>,
+    ) -> Result<Outcome, CliError> {
         whole(async {
             let before = ids(&pool.engine.mos().await?).await?;
             let done = until_cancelled(work).await;
             if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
+                // The next txg will have it.
                 self.note_command(&pool.engine);
             }
-            pool.engine.sync_all().await?;
+            engine.sync_own().await?;
             let failures = pool.mounts.follow(&before, is_admin()).await.map_err(refused)?;
             for failure in &failures {
                 say_bare(failure);
