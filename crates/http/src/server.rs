@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Tokens};
 use crate::answer::{self, Body, Form, refusal, whole};
 use crate::catalogue::{Catalogue, Verb};
+use crate::metrics::Format;
 use crate::{call, metrics, openapi, page};
 
 /// How long a client may take for the head of a request, or for its fields.
@@ -123,8 +124,13 @@ impl HttpServer {
             return refused;
         };
         if path == "/metrics" && is_get {
-            let text = metrics::text(&self.pools, &self.commands).await;
-            return whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text);
+            let format = Format::accepted(header(ACCEPT).unwrap_or_default());
+            let all = metrics::all(&self.pools, &self.commands, format).await;
+            return whole(StatusCode::OK, format.content_type(), all);
+        }
+        if path == "/metrics/influx" && is_get {
+            let lines = metrics::influx(&self.pools, runtime.unix_time_ns()).await;
+            return whole(StatusCode::OK, "text/plain; charset=utf-8", lines);
         }
         let words = path.strip_prefix("/v1/").map(|words| words.split('/'));
         let Some(verb) = words.and_then(|words| self.catalogue.get(words)) else {

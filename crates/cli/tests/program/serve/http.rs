@@ -28,13 +28,7 @@ impl Answer {
 }
 
 /// Sends a request and reads its answer to the end.
-fn ask(
-    mut stream: impl Read + Write,
-    method: &str,
-    target: &str,
-    headers: &[&str],
-    content: &[u8],
-) -> Answer {
+fn ask(stream: impl Read + Write, method: &str, target: &str, headers: &[&str], content: &[u8]) -> Answer {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = content.len();
     let head = format!("{method} {target} HTTP/1.1\r\nHost: cenote\r\nConnection: close\r\n");
@@ -217,11 +211,24 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
         "zfs_pool_readonly{pool=\"tank\"} 0\n",
         "zfs_dataset_volume_size_bytes{name=\"tank/vol\",pool=\"tank\",type=\"volume\"} 16777216\n",
         "# TYPE cenote_vdev_latency_seconds histogram\n",
+        "# TYPE zpool_latency_disk_write histogram\n",
+        "zpool_vdev_queue_sync_w_pend{name=\"tank\",vdev=\"root/mirror-0\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
     let size = bench.done("zpool list -Hp -o size").trim().to_owned();
     assert!(metrics.contains(&format!("zfs_pool_size_bytes{{pool=\"tank\"}} {size}\n")), "{size}: {metrics}");
+
+    let accept =
+        "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    let protobuf = bench.http("GET", "/metrics", &[accept], b"");
+    assert!(protobuf.content.windows(22).any(|found| found == b"zpool_latency_disk_read"[..22].as_ref()));
+    let lines = bench.look("/metrics/influx").text();
+    for begin in
+        ["zpool_stats,name=tank,state=ONLINE,vdev=root alloc=", "zpool_latency,le=0.000001,name=tank,"]
+    {
+        assert!(lines.lines().any(|line| line.starts_with(begin)), "{begin}: {lines}");
+    }
 
     let folder = bench.path("proc/spl/kstat/zfs");
     let begun = std::time::Instant::now();
@@ -231,9 +238,47 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
     }
     assert_eq!(std::fs::read_to_string(folder.join("tank/state")).unwrap(), "ONLINE\n");
     assert!(std::fs::read_to_string(folder.join("arcstats")).unwrap().contains("c_max"));
+    let limit = std::fs::read_to_string(bench.path("proc/sys/module/zfs/parameters/zfs_arc_max")).unwrap();
+    assert!(limit.trim().parse::<u64>().is_ok(), "{limit}");
     bench.signal(rustix::process::Signal::TERM);
     assert!(
-        !folder.join("arcstats").exists() && !folder.join("tank").exists(),
+        !bench.path("proc/spl").exists() && !bench.path("proc/sys").exists(),
         "files of a daemon that ended"
     );
+}
+
+/// `dist/grafana/cenote.json`, which is in the package.
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    fn queries(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| queries(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| queries(value, found)),
+            _ => {}
+        }
+    }
+    let bench = bench();
+    bench.done("zfs create tank/fs");
+    std::fs::write(bench.path("file"), vec![7; 1 << 20]).unwrap();
+    bench.done(&format!("cp {} tank/fs:/file", bench.text("file")));
+    bench.done("zpool scrub -w tank");
+    let metrics = bench.look("/metrics").text();
+    let names: Vec<&str> = metrics.lines().map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    let mut all = Vec::new();
+    queries(
+        &serde_json::from_str(include_str!("../../../../../dist/grafana/cenote.json")).unwrap(),
+        &mut all,
+    );
+    assert!(all.len() > 20);
+    for query in all {
+        let words = query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        let ours =
+            |word: &&str| ["node_zfs_", "zfs_", "zpool_", "cenote_"].iter().any(|it| word.starts_with(it));
+        for name in words.filter(ours) {
+            assert!(names.contains(&name), "{name}: {query}");
+        }
+    }
 }
