@@ -29,9 +29,21 @@ impl Answer {
 
 /// Sends a request and reads its answer to the end.
 fn ask(stream: impl Read + Write, method: &str, target: &str, headers: &[&str], content: &[u8]) -> Answer {
+    ask_of(stream, "cenote", method, target, headers, content)
+}
+
+/// The same of a server by this name.
+fn ask_of(
+    mut stream: impl Read + Write,
+    host: &str,
+    method: &str,
+    target: &str,
+    headers: &[&str],
+    content: &[u8],
+) -> Answer {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = content.len();
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: cenote\r\nConnection: close\r\n");
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     let head = format!("{head}Content-Length: {length}\r\n{headers}\r\n");
     stream.write_all(&[head.as_bytes(), content].concat()).unwrap();
     let mut reader = BufReader::new(stream);
@@ -196,6 +208,66 @@ fn clients_of_the_network_need_a_token() {
     );
     assert_eq!([ask("GET", "/", ""), ask("GET", "/v1/openapi.json", "")], [200, 200]);
     assert!(bench.done("zfs list -H -t snapshot -o name").contains("tank@a"));
+}
+
+#[test]
+fn a_browser_can_do_nothing_for_a_page_of_another_site() {
+    let mut bench = bench();
+    bench.signal(rustix::process::Signal::TERM);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    bench.start(&["--http", &format!("127.0.0.1:{port}"), "--http", &format!("unix:{}", bench.text("http"))]);
+    let token = std::fs::read_to_string(bench.path("http-token")).unwrap();
+    let token = token.split_whitespace().nth(1).unwrap();
+    let at_port = |method: &str, target: &str, headers: &[&str]| {
+        ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), method, target, headers, b"").status
+    };
+    let destroy = "/v1/zpool/destroy?pool=tank";
+    // A form is sent without asking, with whatever the browser keeps for the server; here that is nothing.
+    let cookie = format!("Cookie: token={token}; Authorization=Bearer {token}");
+    let form = ["Content-Type: text/plain", "Origin: http://elsewhere.example", &cookie];
+    assert_eq!(at_port("POST", destroy, &form), 401);
+    assert_eq!(at_port("POST", &format!("{destroy}&token={token}"), &form), 401);
+    // Before anything else, it asks whether it may; nothing but the two hundred it waits for would let it.
+    let asks = ["Origin: http://elsewhere.example", "Access-Control-Request-Headers: authorization"];
+    assert_eq!(at_port("OPTIONS", destroy, &asks), 401);
+    // A name that resolves to this machine gets as far as one that does not.
+    assert_eq!(at_port("GET", "/v1/zfs/list", &["Host: elsewhere.example"]), 401);
+
+    // Programs of the owner need no token at the socket; what a browser sends by a proxy there does.
+    let at_socket = |headers: &[&str]| bench.http("GET", "/v1/zfs/list", headers, b"").status;
+    assert_eq!(at_socket(&[]), 200);
+    for of_browser in ["Origin: http://localhost", "Sec-Fetch-Site: none"] {
+        assert_eq!(at_socket(&[of_browser]), 401, "{of_browser}");
+    }
+    let stream = UnixStream::connect(bench.path("http")).unwrap();
+    assert_eq!(ask_of(stream, "rebound.example", "GET", "/v1/zfs/list", &[], b"").status, 401);
+}
+
+#[test]
+fn who_finds_no_room_is_told_so() {
+    let mut bench = bench();
+    bench.signal(rustix::process::Signal::TERM);
+    let (http, nbd) = (format!("unix:{}", bench.text("http")), format!("unix:{}", bench.text("nbd")));
+    bench.start(&["--http", &http, "--nbd", &nbd, "--connections", "1"]);
+    let held = [bench.path("http"), bench.path("nbd")].map(|path| UnixStream::connect(path).unwrap());
+    let told = bench.look("/v1/zfs/list");
+    assert!(told.status == 503 && told.text().contains("too many clients"), "{told:?}");
+
+    let mut second = UnixStream::connect(bench.path("nbd")).unwrap();
+    second.read_exact(&mut [0; 18]).unwrap();
+    let name = [&[0, 0, 0, 3][..], b"x/y", &[0, 0]].concat();
+    let go = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 7, 0, 0, 0, name.len() as u8], &name].concat();
+    second.write_all(&go).unwrap();
+    let mut head = [0; 20];
+    second.read_exact(&mut head).unwrap();
+    let mut why = vec![0; head[19].into()];
+    second.read_exact(&mut why).unwrap();
+    assert!(head[12..16] == [0x80, 0, 0, 2] && why.starts_with(b"too many clients"), "{head:?}");
+
+    drop(held);
+    while bench.look("/v1/zfs/list").status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]
