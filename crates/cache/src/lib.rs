@@ -267,6 +267,10 @@ impl BlockCache {
     /// A block is not wanted any more: freed, or read for the last time.
     pub fn forget(&self, bp: &Blkptr) {
         let Some(block) = Identity::of(bp) else { return };
+        // Most of what is freed was never read, and need not wait for the policy.
+        if self.shard(block.id).lock().marks(&block).is_none() {
+            return;
+        }
         let mut keeper = self.keeper.lock();
         keeper.policy.remove(block.id);
         self.shard(block.id).lock().remove(block.id);

@@ -7,7 +7,7 @@
 mod limits;
 pub mod stream;
 
-pub use limits::{Limits, Permits};
+pub use limits::{Limits, Permits, Share};
 pub use stream::{Ended, Result, Stream};
 
 use std::ops::Range;

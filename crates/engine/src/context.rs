@@ -336,6 +336,7 @@ impl SyncContext {
 
     pub(crate) async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {
         let (pool, allocator) = (&self.syncing.pool, &self.syncing.allocator);
+        self.syncing.cache.forget(bp);
         Ok(pool.free(allocator, bp, &ReadContext::new(Zbookmark::default())).await?)
     }
 

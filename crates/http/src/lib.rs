@@ -23,6 +23,7 @@ mod documents;
 pub mod metrics;
 pub mod openapi;
 mod page;
+mod patient;
 pub mod server;
 
 pub use access::{Access, Tokens};

@@ -4,16 +4,18 @@
 //!   node_zfs_*        as node_exporter makes them of /proc/spl/kstat/zfs
 //!   zfs_pool_*        as zfs_exporter makes them of `zpool list`
 //!   zfs_dataset_*     as zfs_exporter makes them of `zfs list`: file systems and volumes
+//!   zpool_*           as zpool_influxdb makes them of `zpool iostat`; also as lines for Telegraf
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
-//! Prometheus's text format 0.0.4.
+//! OpenZFS `zpool_influxdb.c`; Prometheus's text format 0.0.4, and its protobuf format.
 
 mod families;
 mod kstats;
 mod properties;
 mod vdevs;
+mod zpool;
 
 use std::sync::Arc;
 
@@ -22,14 +24,23 @@ use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 
 use families::Families;
+pub use families::Format;
+use zpool::Figures;
 
 /// All of them now.
 #[boxed]
-pub async fn text(pools: &Pools, commands: &Arc<dyn Serving>) -> String {
-    let mut families = Families::default();
+pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> Vec<u8> {
+    let mut families = Families::new(format);
     kstats::add(pools, &mut families).await;
     vdevs::add(pools, &mut families);
+    Figures::of(pools).await.add(&mut families);
     properties::add_pools(commands, &mut families).await;
     properties::add_datasets(commands, &mut families).await;
-    families.text()
+    families.written()
+}
+
+/// What `zpool_influxdb` prints, now: nanoseconds since 1970.
+#[boxed]
+pub async fn influx(pools: &Pools, now_ns: u64) -> String {
+    Figures::of(pools).await.lines(now_ns)
 }

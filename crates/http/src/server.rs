@@ -2,27 +2,31 @@
 //!
 //! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
 //! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together. A client
-//! that reads slowly holds one pipe's worth of its command's output.
+//! that reads slowly holds one pipe's worth of its command's output; one that does not read is left
+//! ([`Patient`]).
 
 use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_disk::Stream;
 use cenote_runtime::Runtime;
+use cenote_serve::listen::NO_ROOM;
 use cenote_serve::pools::Pools;
 use cenote_serve::run;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::Semaphore;
@@ -30,6 +34,8 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Tokens};
 use crate::answer::{self, Body, Form, refusal, whole};
 use crate::catalogue::{Catalogue, Verb};
+use crate::metrics::Format;
+use crate::patient::Patient;
 use crate::{call, metrics, openapi, page};
 
 /// How long a client may take for the head of a request, or for its fields.
@@ -99,6 +105,7 @@ impl HttpServer {
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES_MAX);
+        let stream = Patient::new(stream, runtime);
         http.serve_connection(TokioIo::new(stream), answer).await.map_err(|error| error.to_string())
     }
 
@@ -113,8 +120,8 @@ impl HttpServer {
         }
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
         let access = match client {
-            Client::Owner => Some(Access::Change),
-            Client::Anybody => header(AUTHORIZATION).and_then(|header| self.tokens.access(header)),
+            Client::Owner if !is_of_a_browser(request.headers()) => Some(Access::Change),
+            _ => header(AUTHORIZATION).and_then(|header| self.tokens.access(header)),
         };
         let Some(access) = access else {
             let mut refused =
@@ -123,8 +130,15 @@ impl HttpServer {
             return refused;
         };
         if path == "/metrics" && is_get {
-            let text = metrics::text(&self.pools, &self.commands).await;
-            return whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text);
+            let Ok(_permit) = self.running.clone().try_acquire_owned() else { return too_many() };
+            let format = Format::accepted(header(ACCEPT).unwrap_or_default());
+            let all = metrics::all(&self.pools, &self.commands, format).await;
+            return whole(StatusCode::OK, format.content_type(), all);
+        }
+        if path == "/metrics/influx" && is_get {
+            let Ok(_permit) = self.running.clone().try_acquire_owned() else { return too_many() };
+            let lines = metrics::influx(&self.pools, runtime.unix_time_ns()).await;
+            return whole(StatusCode::OK, "text/plain; charset=utf-8", lines);
         }
         let words = path.strip_prefix("/v1/").map(|words| words.split('/'));
         let Some(verb) = words.and_then(|words| self.catalogue.get(words)) else {
@@ -163,9 +177,7 @@ impl HttpServer {
             Ok(words) => words,
             Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        let Ok(permit) = self.running.clone().try_acquire_owned() else {
-            return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many commands are under way");
-        };
+        let Ok(permit) = self.running.clone().try_acquire_owned() else { return too_many() };
         let started = run::start(&self.commands, words, body.is_some(), permit);
         let (running, stdin) = match started {
             Ok(started) => started,
@@ -176,6 +188,33 @@ impl HttpServer {
         }
         answer::of_command(running, form).await
     }
+}
+
+/// Tells a client that there is no room for it.
+///
+/// # Errors
+/// It has gone.
+pub async fn turn_away(mut stream: Box<dyn Stream>) -> io::Result<()> {
+    let content = json!({ "error": NO_ROOM }).to_string();
+    let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 10\r\n";
+    let answer = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    // A request that is not read would have the system throw the answer away.
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
+}
+
+fn too_many() -> Response<Body> {
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "too many commands are under way")
+}
+
+/// Whether a request comes from a browser, or may: then the socket's owner has put a proxy in front of it,
+/// and any page that the browser shows could have sent this. Names that resolve to this machine have a dot.
+fn is_of_a_browser(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_address = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
+    let has = |name: &str| headers.contains_key(name);
+    has("origin") || has("sec-fetch-site") || host.contains('.') && !is_address
 }
 
 /// The fields of a query: `name=value`, repeated for lists.
@@ -216,8 +255,6 @@ async fn feed(mut body: Incoming, mut stdin: Sender) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

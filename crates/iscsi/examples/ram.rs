@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Errno, Failure, Limits};
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units, Visit};
 use cenote_runtime::Runtime;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -112,7 +112,7 @@ fn main() {
     let size_bytes = mib << 20;
     let content = RwLock::new(vec![0; if is_null { 0 } else { size_bytes as usize }]);
     let one = Arc::new(One(Arc::new(Ram { content, size_bytes, kept: Mutex::default() })));
-    let (luns, limits) = (Arc::new(Luns::default()), Limits::new(256 << 20));
+    let (luns, limits) = (Arc::new(Luns::default()), Limits::new(256 << 20, 64));
     let runtime = Runtime::real(None);
     runtime.clone().block_on(async move {
         let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
@@ -125,8 +125,10 @@ fn main() {
             let serve = async move {
                 let accounts = Accounts::default();
                 let stream = Box::new(stream);
+                let (share, leaving) = (limits.share(None), futures::future::pending().boxed());
+                let visit = Visit { stream, share, leaving };
                 let ended =
-                    cenote_iscsi::serve(stream, &serving, &limits, &*one, &accounts, &portal, &luns).await;
+                    cenote_iscsi::serve(visit, &serving, &limits, &*one, &accounts, &portal, &luns).await;
                 if let Err(error) = ended {
                     std::io::Write::write_all(&mut std::io::stderr(), format!("{error}\n").as_bytes()).ok();
                 }

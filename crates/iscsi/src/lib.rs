@@ -30,6 +30,7 @@ pub mod target;
 pub mod tasks;
 pub mod text;
 
+pub use login::turn_away;
 pub use lun::Luns;
-pub use session::serve;
+pub use session::{Visit, serve};
 pub use target::{Account, Accounts, Identity, Portal, Targets, Unit, Units};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cenote_disk::stream::write_pieces;
-use cenote_disk::{Ended, Errno, Failure, Result};
+use cenote_disk::{Ended, Errno, Failure, Result, Stream};
 use cenote_runtime::Runtime;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -44,6 +44,7 @@ const MISSING_PARAMETER: Status = 0x0207;
 const UNSUPPORTED_SESSION_TYPE: Status = 0x0209;
 const NO_SUCH_SESSION: Status = 0x020a;
 const TARGET_ERROR: Status = 0x0300;
+const OUT_OF_RESOURCES: Status = 0x0302;
 
 /// An initiator port: its name, and the session identifier that it chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,13 +134,7 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         }
         reader.data_to(&mut text, bhs.data_bytes()).await?;
         let number = stat_sn.get_or_insert(bhs.word(at::EXP_CMD_SN));
-        let mut reply = Bhs::new(opcode::LOGIN_RESPONSE, bhs.flags() & 0x0c);
-        reply.0[8..14].copy_from_slice(&bhs.0[8..14]);
-        let mut reply = reply
-            .with(at::ITT, bhs.itt())
-            .with(at::STAT_SN, *number)
-            .with(at::EXP_CMD_SN, bhs.word(at::CMD_SN))
-            .with(at::MAX_CMD_SN, bhs.word(at::CMD_SN));
+        let mut reply = reply_to(&bhs, *number);
         *number = number.wrapping_add(1);
         if bhs.flags() & CONTINUES != 0 {
             send(writer, reply, Bytes::new()).await?;
@@ -153,8 +148,7 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let (answer, next, purpose) = match answered {
             Ok(answered) => answered,
             Err(status) => {
-                reply.0[36..38].copy_from_slice(&status.to_be_bytes());
-                send(writer, reply, Bytes::new()).await?;
+                refuse(writer, reply, status).await?;
                 return Ok(None);
             }
         };
@@ -173,6 +167,34 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         }
     }
     Err(Ended::Protocol("its login has no end"))
+}
+
+/// Tells a client that there is no room for it.
+///
+/// # Errors
+/// It does not speak the protocol, or has gone.
+pub async fn turn_away(stream: Box<dyn Stream>) -> Result<()> {
+    let (reader, mut writer) = tokio::io::split(stream);
+    let Some(bhs) = PduReader::new(reader).head().await? else { return Ok(()) };
+    if bhs.opcode() != opcode::LOGIN {
+        return Err(Ended::Protocol("it does not log in"));
+    }
+    refuse(&mut writer, reply_to(&bhs, bhs.word(at::EXP_CMD_SN)), OUT_OF_RESOURCES).await
+}
+
+fn reply_to(bhs: &Bhs, stat_sn: u32) -> Bhs {
+    let mut reply = Bhs::new(opcode::LOGIN_RESPONSE, bhs.flags() & 0x0c);
+    reply.0[8..14].copy_from_slice(&bhs.0[8..14]);
+    reply
+        .with(at::ITT, bhs.itt())
+        .with(at::STAT_SN, stat_sn)
+        .with(at::EXP_CMD_SN, bhs.word(at::CMD_SN))
+        .with(at::MAX_CMD_SN, bhs.word(at::CMD_SN))
+}
+
+async fn refuse(writer: &mut (impl AsyncWrite + Unpin), mut reply: Bhs, status: Status) -> Result<()> {
+    reply.0[36..38].copy_from_slice(&status.to_be_bytes());
+    send(writer, reply, Bytes::new()).await
 }
 
 async fn send(writer: &mut (impl AsyncWrite + Unpin), bhs: Bhs, data: Bytes) -> Result<()> {

@@ -175,6 +175,14 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
         PduReader { reader, buffer, digests: Digests::default() }
     }
 
+    /// Waits for the next message to begin; false if the connection ended before it.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub async fn has_begun(&mut self) -> Result<bool> {
+        self.fill(1).await
+    }
+
     /// The next header; none if the connection ended before it.
     ///
     /// # Errors

@@ -154,8 +154,7 @@ pub async fn send(
             let bhs = bhs.with_data_bytes(outgoing.data.len());
             put_pdu(&mut pieces, &mut arena, &bhs, &outgoing.data, digests);
         }
-        let sending = write_pieces(writer, &mut pieces);
-        runtime.timeout(limits.patience, sending).await.unwrap_or(Err(Ended::Stalled))?;
+        limits.patiently(runtime, write_pieces(writer, &mut pieces)).await?;
         batch.clear();
     }
     writer.shutdown().await.ok();

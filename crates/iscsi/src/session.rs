@@ -14,12 +14,15 @@ mod command;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_disk::{Ended, Limits, Result, Stream};
+use cenote_disk::{Ended, Limits, Result, Share, Stream};
 use cenote_runtime::Runtime;
+use futures::future::BoxFuture;
 use tokio::io::ReadHalf;
-use tokio::sync::{Notify, RwLock, Semaphore, mpsc};
+use tokio::sync::{Notify, RwLock, mpsc};
 
 use crate::login::{LoggedIn, Purpose, login};
 use crate::lun::{Guest, Luns, Nexus};
@@ -28,6 +31,9 @@ use crate::send::{Answers, Number, Outgoing, Window, send};
 use crate::target::{Accounts, Portal, Targets};
 use crate::tasks::After;
 use crate::text::{self, Params, RECEIVE_BYTES, TEXT_BYTES_MAX};
+
+/// How long an initiator that has to go may take to log out.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Functions of task management.
 const TARGET_WARM_RESET: u8 = 6;
@@ -43,7 +49,7 @@ struct Session {
     window: Arc<Window>,
     queue: mpsc::UnboundedSender<Outgoing>,
     order: Arc<RwLock<()>>,
-    memory: Arc<Semaphore>,
+    memory: Share,
     limits: Limits,
     luns: Luns,
     runtime: Runtime,
@@ -56,8 +62,20 @@ struct Used {
     /// Its units, by number.
     guests: BTreeMap<u8, Arc<Guest>>,
     numbers: Vec<u8>,
-    /// All sessions of the target end, this one when it has answered.
+    /// The session is to end when it has answered.
     ending: Notify,
+    /// Because data that it was asked for does not come.
+    has_stalled: AtomicBool,
+}
+
+/// A client that has come.
+pub struct Visit {
+    /// What it talks through.
+    pub stream: Box<dyn Stream>,
+    /// What it may take.
+    pub share: Share,
+    /// Resolves when it has to go: it is asked to log out, and has a moment to do so.
+    pub leaving: BoxFuture<'static, ()>,
 }
 
 /// Serves a client to the end of its connection.
@@ -65,7 +83,7 @@ struct Used {
 /// # Errors
 /// It does not speak the protocol, stalls, or has gone without a word.
 pub async fn serve(
-    stream: Box<dyn Stream>,
+    Visit { stream, share, mut leaving }: Visit,
     runtime: &Runtime,
     limits: &Limits,
     targets: &dyn Targets,
@@ -76,7 +94,10 @@ pub async fn serve(
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = PduReader::new(reader);
     let logging_in = login(&mut reader, &mut writer, runtime, targets, accounts, luns);
-    let logged_in = runtime.timeout(limits.patience, logging_in).await.unwrap_or(Err(Ended::Stalled))?;
+    let logged_in = tokio::select! {
+        () = &mut leaving => return Ok(()),
+        logged_in = runtime.timeout(limits.patience, logging_in) => logged_in.unwrap_or(Err(Ended::Stalled))?,
+    };
     let Some(LoggedIn { purpose, params, exp_cmd_sn, stat_sn }) = logged_in else { return Ok(()) };
     let mut stay = None;
     let used = match purpose {
@@ -85,20 +106,20 @@ pub async fn serve(
             let guests: BTreeMap<u8, _> = stays.iter().map(|(at, stay)| (*at, stay.guest.clone())).collect();
             let numbers = guests.keys().copied().collect();
             stay = Some((nexus.clone(), stays));
-            Some(Used { name, nexus, guests, numbers, ending: Notify::new() })
+            Some(Used { name, nexus, guests, numbers, ending: Notify::new(), has_stalled: false.into() })
         }
     };
     reader.digests = params.digests;
     let window = Arc::new(Window::new(exp_cmd_sn));
     let (queue, waiting) = mpsc::unbounded_channel();
-    let digests = params.digests;
+    let (digests, farewell) = (params.digests, queue.downgrade());
     let session = Arc::new(Session {
         used,
         params,
         window: window.clone(),
         queue,
         order: Arc::default(),
-        memory: Limits::connection(),
+        memory: share,
         limits: limits.clone(),
         luns: luns.clone(),
         runtime: runtime.clone(),
@@ -127,15 +148,31 @@ pub async fn serve(
             sent = &mut sending => sent,
         }
     };
+    let mut talking = std::pin::pin!(talking);
     let ended = tokio::select! {
         () = sent_away => Ok(()),
-        ended = talking => ended,
+        ended = &mut talking => ended,
+        () = leaving => {
+            if let (Some(queue), Some(_)) = (farewell.upgrade(), &stay) {
+                queue.send(logout_request()).ok();
+            }
+            runtime.timeout(FAREWELL, talking).await.unwrap_or(Ok(()))
+        }
     };
     // What it still does must not come after what its next session does.
     if let Some((nexus, _)) = &stay {
         nexus.tasks.abort(|_, _| true).await;
     }
     ended
+}
+
+/// Asks the initiator to log out.
+fn logout_request() -> Outgoing {
+    const LOGOUT_REQUESTED: u8 = 1;
+    let mut bhs = Bhs::new(opcode::ASYNC, FINAL).with(at::ITT, RESERVED_TAG);
+    bhs.0[36] = LOGOUT_REQUESTED;
+    bhs.0[42..44].copy_from_slice(&(FAREWELL.as_secs() as u16).to_be_bytes());
+    Outgoing::response(bhs, Bytes::new(), Answers::Nothing)
 }
 
 /// Reads PDUs until the initiator logs out or leaves.
@@ -145,13 +182,16 @@ async fn receive(
     targets: &dyn Targets,
     portal: &Portal,
 ) -> Result<()> {
-    let patience = session.limits.patience;
+    let limits = &session.limits;
     let mut rest_of_text = Bytes::new();
     loop {
         let head = tokio::select! {
             biased;
-            () = session.ending() => return Ok(()),
-            head = reader.head() => head?,
+            ended = session.ending() => return ended,
+            has_begun = reader.has_begun() => match has_begun? {
+                true => limits.patiently(&session.runtime, reader.head()).await?,
+                false => None,
+            },
         };
         let Some(bhs) = head else { return Ok(()) };
         if bhs.data_bytes() > RECEIVE_BYTES as usize {
@@ -159,11 +199,11 @@ async fn receive(
         }
         if bhs.opcode() == opcode::DATA_OUT {
             let taking = session.take_data(reader, &bhs);
-            session.runtime.timeout(patience, taking).await.unwrap_or(Err(Ended::Stalled))?;
+            limits.patiently(&session.runtime, taking).await?;
             continue;
         }
         let data = reader.data(bhs.data_bytes());
-        let data = session.runtime.timeout(patience, data).await.unwrap_or(Err(Ended::Stalled))?;
+        let data = limits.patiently(&session.runtime, data).await?;
         let answers = answers(&bhs);
         match answers {
             Answers::Immediate => session.window.admit_immediate()?,
@@ -218,6 +258,14 @@ async fn receive(
     }
 }
 
+impl Used {
+    /// The session ends when it has answered.
+    fn end(&self, has_stalled: bool) {
+        self.has_stalled.fetch_or(has_stalled, Ordering::Relaxed);
+        self.ending.notify_one();
+    }
+}
+
 /// What a reply to a request answers.
 fn answers(bhs: &Bhs) -> Answers {
     if bhs.is_immediate() { Answers::Immediate } else { Answers::Numbered }
@@ -225,10 +273,12 @@ fn answers(bhs: &Bhs) -> Answers {
 
 impl Session {
     /// Returns when it is to end, after what is to be said yet.
-    async fn ending(&self) {
-        match &self.used {
-            Some(used) => used.ending.notified().await,
-            None => std::future::pending().await,
+    async fn ending(&self) -> Result<()> {
+        let Some(used) = &self.used else { return std::future::pending().await };
+        used.ending.notified().await;
+        match used.has_stalled.load(Ordering::Relaxed) {
+            true => Err(Ended::Stalled),
+            false => Ok(()),
         }
     }
 
@@ -267,7 +317,7 @@ impl Session {
             reply.0[2] = response;
             session.say(Outgoing::response(reply, Bytes::new(), answers));
             if let (Some(used), TARGET_COLD_RESET) = (&session.used, bhs.flags() & 0x7f) {
-                used.ending.notify_one();
+                used.end(false);
             }
         };
         self.runtime.spawn(work).detach();

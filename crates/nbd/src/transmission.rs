@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use cenote_disk::stream::{PIECES, payload, write_pieces};
-use cenote_disk::{Ended, Errno, Failure, Limits, Permits, Result, Stream};
+use cenote_disk::{Ended, Errno, Failure, Limits, Permits, Result, Share, Stream};
 use cenote_runtime::Runtime;
 use futures::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -45,7 +45,7 @@ struct Session {
     contexts: Vec<String>,
 }
 
-/// Serves an export until the client ends the connection.
+/// Serves an export until the client ends the connection. `share`: what it may take.
 ///
 /// # Errors
 /// The client does not speak the protocol, stalls, or has gone without a word.
@@ -54,6 +54,7 @@ pub async fn transmit(
     chosen: Chosen,
     runtime: &Runtime,
     limits: &Limits,
+    share: Share,
 ) -> Result<()> {
     let Chosen { export, form, contexts, .. } = chosen;
     let session = Arc::new(Session { export, form, contexts });
@@ -61,7 +62,7 @@ pub async fn transmit(
     let (queue, waiting) = mpsc::unbounded_channel();
     let sending = send(writer, waiting, runtime, limits);
     // The queue closes when the last answer is in it: then the writer ends, too.
-    let receiving = receive(reader, session, queue, runtime, limits);
+    let receiving = receive(reader, session, queue, runtime, (limits, share));
     let mut receiving = std::pin::pin!(receiving);
     let mut sending = std::pin::pin!(sending);
     tokio::select! {
@@ -78,20 +79,17 @@ async fn receive(
     session: Arc<Session>,
     queue: mpsc::UnboundedSender<Waiting>,
     runtime: &Runtime,
-    limits: &Limits,
+    (limits, share): (&Limits, Share),
 ) -> Result<()> {
-    let connection = Limits::connection();
     let is_extended = session.form == ReplyForm::Extended;
     let header_bytes = if is_extended { Request::EXTENDED_BYTES } else { Request::BYTES };
     let mut buffer = BytesMut::with_capacity(64 << 10);
     loop {
-        while buffer.len() < header_bytes {
-            if reader.read_buf(&mut buffer).await? == 0 {
-                return match buffer.is_empty() {
-                    true => Ok(()),
-                    false => Err(Ended::Protocol("a request is cut short")),
-                };
-            }
+        if buffer.is_empty() && reader.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+        if buffer.len() < header_bytes {
+            limits.patiently(runtime, fill(&mut reader, &mut buffer, header_bytes)).await?;
         }
         let request = Request::decode(&buffer[..header_bytes], is_extended);
         let request = request.ok_or(Ended::Protocol("a request has the wrong magic"))?;
@@ -107,9 +105,9 @@ async fn receive(
             Command::Read => request.len.min(MAX_PAYLOAD_BYTES.into()),
             _ => payload_bytes,
         };
-        let Some(permits) = limits.take(&connection, carried as u32).await else { return Ok(()) };
-        let payload = async { payload(&mut reader, &mut buffer, payload_bytes as usize).await };
-        let payload = runtime.timeout(limits.patience, payload).await.unwrap_or(Err(Ended::Stalled))?;
+        let Some(permits) = limits.take(&share, carried as u32).await else { return Ok(()) };
+        let payload = payload(&mut reader, &mut buffer, payload_bytes as usize);
+        let payload = limits.patiently(runtime, payload).await?;
         let (session, queue) = (session.clone(), queue.clone());
         let mut answering = Box::pin(async move {
             let pieces = session.answer(&request, payload).await;
@@ -123,6 +121,16 @@ async fn receive(
     }
 }
 
+/// Reads until so many bytes are there.
+async fn fill(reader: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut, len: usize) -> Result<()> {
+    while buffer.len() < len {
+        if reader.read_buf(buffer).await? == 0 {
+            return Err(Ended::Protocol("a request is cut short"));
+        }
+    }
+    Ok(())
+}
+
 async fn send(
     mut writer: WriteHalf<Box<dyn Stream>>,
     mut waiting: mpsc::UnboundedReceiver<Waiting>,
@@ -132,8 +140,7 @@ async fn send(
     let mut replies = Vec::with_capacity(PIECES);
     while waiting.recv_many(&mut replies, PIECES).await > 0 {
         let mut pieces: Vec<Bytes> = replies.iter_mut().flat_map(|reply| reply.pieces.drain(..)).collect();
-        let sending = write_pieces(&mut writer, &mut pieces);
-        runtime.timeout(limits.patience, sending).await.unwrap_or(Err(Ended::Stalled))?;
+        limits.patiently(runtime, write_pieces(&mut writer, &mut pieces)).await?;
         replies.clear();
     }
     writer.shutdown().await.ok();

@@ -256,11 +256,13 @@ fn session<F: Future<Output = ()>>(
     let (here, there) = tokio::io::duplex(64 << 10);
     let disks = Disks(vec![("rw", rw.clone()), ("ro", Ram::new(true))]);
     let (ended, _) = Runtime::simulate(SimConfig::default(), |runtime| async move {
-        let limits = Limits::new(64 << 20);
+        let limits = Limits::new(64 << 20, 1);
         let server = async {
             let mut stream: Box<dyn cenote_disk::Stream> = Box::new(there);
             match Handshake::new(&mut *stream, &disks, offer).run(&runtime, &limits).await? {
-                Outcome::Chosen(chosen) => transmit(stream, chosen, &runtime, &limits).await,
+                Outcome::Chosen(chosen) => {
+                    transmit(stream, chosen, &runtime, &limits, limits.share(None)).await
+                }
                 Outcome::StartTls | Outcome::Left => Ok(()),
             }
         };
@@ -469,5 +471,5 @@ fn a_client_that_does_not_read_is_let_go() {
 fn commands_have_the_numbers_of_the_protocol() {
     assert_eq!(Command::from(7), Command::BlockStatus);
     assert_eq!(Command::from(8), Command::Unknown);
-    assert!(Limits::new(0).patience >= Duration::from_secs(1));
+    assert!(Limits::new(0, 1).patience >= Duration::from_secs(1));
 }

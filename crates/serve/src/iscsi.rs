@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cenote_dataset::{Source, Value};
 use cenote_disk::{Ended, Errno, Failure, Limits};
 use cenote_fs::FsError;
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units, Visit};
 use cenote_object::DatasetError;
 use cenote_runtime::Runtime;
 use cenote_tasks::{Instead, inherit, set_property};
@@ -63,14 +63,11 @@ impl IscsiServer {
         let (pools, names, map) = (self.pools.clone(), self.names.clone(), self.map.clone());
         let served = Served { pools, names, map, who, cancel: cancel.clone() };
         let portal = self.portal(&visitor.here);
-        let stream = visitor.stream;
-        let work =
-            cenote_iscsi::serve(stream, runtime, &self.limits, &served, &self.accounts, &portal, &self.luns);
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Ok(()),
-            done = work => done,
-        }
+        let (stream, share) = (visitor.stream, self.limits.share(visitor.from));
+        let leaving = async move { cancel.cancelled().await }.boxed();
+        let visit = Visit { stream, share, leaving };
+        let (limits, accounts, luns) = (&self.limits, &self.accounts, &self.luns);
+        cenote_iscsi::serve(visit, runtime, limits, &served, accounts, &portal, luns).await
     }
 
     /// The addresses that a client is told: the one that it used, and others that it may reach.

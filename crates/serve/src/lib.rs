@@ -26,6 +26,7 @@ pub mod pools;
 pub mod run;
 pub mod socket;
 pub mod tls;
+pub mod traffic;
 pub mod tuning;
 pub mod vhost;
 pub mod volumes;

@@ -7,7 +7,12 @@
 //! A place beyond this machine is bound only if what is served there is safe, which the caller says. Sockets
 //! in the file system are for the daemon's user and root.
 //!
-//! Memory: connections are counted; those beyond the most are closed at once.
+//! Memory: connections are counted ([`Crowd`]). Those beyond the most are told so, a few at a time, and the
+//! rest are closed at once.
+
+mod crowd;
+
+pub use crowd::{CONNECTIONS_MAX, Crowd};
 
 use std::fs::Permissions;
 use std::io;
@@ -22,17 +27,21 @@ use std::time::Duration;
 use cenote_disk::Stream;
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 
-/// Connections at a time, at all doors of a protocol together.
-pub const CONNECTIONS_MAX: usize = 1_024;
 /// Wait after an accept that failed: this process may have too many files open.
 const BREATHER: Duration = Duration::from_millis(100);
 
 /// How long a client may be silent before it is asked whether it is there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// When one that does not answer, not even that it has got what was sent, is taken for gone.
+const GONE: Duration = Duration::from_secs(180);
+/// How long it may take to tell a client that there is no room.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What a client is told for whom there is no room.
+pub const NO_ROOM: &str = "too many clients are connected; try again later";
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +117,8 @@ pub struct Visitor {
     pub stream: Box<dyn Stream>,
     /// Who and where it is, for people.
     pub who: String,
+    /// The address that it comes from; none: it is a process of this machine.
+    pub from: Option<IpAddr>,
     /// Where it came in.
     pub here: Place,
 }
@@ -141,8 +152,9 @@ impl Door {
         SocketFile(self.place.clone())
     }
 
-    /// Lets clients in until this is dropped; those who are in stay.
-    pub async fn let_in(self, runtime: Runtime, connections: Arc<Semaphore>, serve: Arc<Serve>) {
+    /// Lets clients in until this is dropped; those who are in stay. Who finds no room is given to
+    /// `turn_away`, for a short time.
+    pub async fn let_in(self, runtime: Runtime, crowd: Arc<Crowd>, serve: Arc<Serve>, turn_away: Arc<Serve>) {
         loop {
             let visitor = match self.accept().await {
                 Ok(come) => come,
@@ -151,15 +163,15 @@ impl Door {
                     continue;
                 }
             };
-            // Beyond the most, the door is shut in the client's face.
-            let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-            let serving = serve(visitor);
-            runtime
-                .spawn(async move {
-                    serving.await;
-                    drop(permit);
-                })
-                .detach();
+            if let Some(room) = crowd.enter(visitor.from) {
+                let serving = serve(visitor);
+                runtime.spawn(async move { (serving.await, drop(room)) }).detach();
+            } else if let Some(room) = crowd.be_turned_away() {
+                let (farewell, timer) = (turn_away(visitor), runtime.clone());
+                let farewell = async move { (timer.timeout(FAREWELL, farewell).await.ok(), drop(room)) };
+                runtime.spawn(farewell).detach();
+            }
+            // Otherwise the door is shut in the client's face.
         }
     }
 
@@ -172,14 +184,20 @@ impl Door {
                 set_socket_keepalive(&stream, true)?;
                 set_tcp_keepidle(&stream, KEEPALIVE)?;
                 set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
+                set_tcp_user_timeout(&stream, GONE.as_millis() as u32)?;
                 let here = Place::Tcp(stream.local_addr()?);
-                Ok(Visitor { stream: Box::new(stream), who: address.to_string(), here })
+                Ok(Visitor {
+                    stream: Box::new(stream),
+                    who: address.to_string(),
+                    from: Some(address.ip()),
+                    here,
+                })
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
                 let who = process.map_or_else(|| "a local process".into(), |pid| format!("process {pid}"));
-                Ok(Visitor { stream: Box::new(stream), who, here: self.place.clone() })
+                Ok(Visitor { stream: Box::new(stream), who, from: None, here: self.place.clone() })
             }
         }
     }

@@ -26,6 +26,7 @@ use futures::future::BoxFuture;
 
 use crate::cancel::Cancel;
 use crate::disk::{failure, refused};
+use crate::listen::{NO_ROOM, Visitor};
 use crate::pools::Pools;
 use crate::tls::Tls;
 use crate::volumes::{ServedVolume, list};
@@ -44,16 +45,12 @@ pub struct NbdServer {
 }
 
 impl NbdServer {
-    /// Serves one client to the end of its connection. `who` says where it is.
+    /// Serves one client to the end of its connection.
     ///
     /// # Errors
     /// It does not speak the protocol, stalls, or has gone without a word.
-    pub async fn serve(
-        &self,
-        runtime: &Runtime,
-        mut stream: Box<dyn Stream>,
-        who: &str,
-    ) -> Result<(), Ended> {
+    pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
+        let Visitor { mut stream, who, from, .. } = visitor;
         let cancel = Cancel::default();
         let exports = Served { pools: self.pools.clone(), who: format!("NBD {who}"), cancel: cancel.clone() };
         let work = async {
@@ -62,7 +59,8 @@ impl NbdServer {
                 match Handshake::new(&mut *stream, &exports, offer).run(runtime, &self.limits).await? {
                     handshake::Outcome::Left => return Ok(()),
                     handshake::Outcome::Chosen(chosen) => {
-                        return transmit(stream, chosen, runtime, &self.limits).await;
+                        let share = self.limits.share(from);
+                        return transmit(stream, chosen, runtime, &self.limits, share).await;
                     }
                     handshake::Outcome::StartTls => {
                         let Some(tls) = &self.tls else { return Ok(()) };
@@ -78,6 +76,27 @@ impl NbdServer {
             () = cancel.cancelled() => Ok(()),
             done = work => done,
         }
+    }
+}
+
+/// Tells a client that there is no room for it.
+///
+/// # Errors
+/// It does not speak the protocol, or has gone.
+pub async fn turn_away(runtime: &Runtime, mut stream: Box<dyn Stream>, limits: &Limits) -> Result<(), Ended> {
+    Handshake::new(&mut *stream, &NoRoom, Offer::Plain).run(runtime, limits).await.map(drop)
+}
+
+/// What those see for whom there is no room.
+struct NoRoom;
+
+impl Exports for NoRoom {
+    fn list(&self) -> BoxFuture<'_, Vec<Listed>> {
+        async { Vec::new() }.boxed()
+    }
+
+    fn open<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Export>, Failure>> {
+        async { Err(Failure::new(Errno::Perm, NO_ROOM)) }.boxed()
     }
 }
 

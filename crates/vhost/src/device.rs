@@ -12,11 +12,10 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_disk::{Disk, Failure, Limits};
+use cenote_disk::{Disk, Failure, Limits, Share};
 use cenote_runtime::Runtime;
 use futures::FutureExt;
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::Semaphore;
 use vhost::vhost_user::Listener;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::{ShutdownHandle, VhostUserBackend, VhostUserDaemon, VringMutex, VringT};
@@ -72,7 +71,7 @@ impl Connection {
             memory: memory.clone(),
             runtime: runtime.clone(),
             limits: limits.clone(),
-            share: Limits::connection(),
+            share: limits.share(None),
             under_way: Mutex::new([0; QUEUES as usize]),
             answered: Condvar::new(),
         };
@@ -102,7 +101,7 @@ struct Device {
     memory: GuestMemoryAtomic<GuestMemoryMmap>,
     runtime: Runtime,
     limits: Limits,
-    share: Arc<Semaphore>,
+    share: Share,
     /// Requests that were taken from each queue and are not answered.
     under_way: Mutex<[usize; QUEUES as usize]>,
     answered: Condvar,

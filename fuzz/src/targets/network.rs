@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Failure, Limits, Stream};
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units, Visit};
 use cenote_nbd::handshake::Outcome;
 use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer, transmit};
 use cenote_runtime::{Runtime, SimConfig};
@@ -135,12 +135,12 @@ pub fn nbd(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let (here, there) = tokio::io::duplex(64 << 10);
-        let limits = Limits::new(MEMORY_BYTES);
+        let limits = Limits::new(MEMORY_BYTES, 1);
         let server = async {
             let mut stream: Box<dyn Stream> = Box::new(there);
             let chosen = Handshake::new(&mut *stream, &ram, Offer::Plain).run(&runtime, &limits).await;
             if let Ok(Outcome::Chosen(chosen)) = chosen {
-                transmit(stream, chosen, &runtime, &limits).await.ok();
+                transmit(stream, chosen, &runtime, &limits, limits.share(None)).await.ok();
             }
         };
         futures::join!(server, client(here, data));
@@ -152,10 +152,12 @@ pub fn iscsi(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let (here, there) = tokio::io::duplex(64 << 10);
-        let limits = Limits::new(MEMORY_BYTES);
+        let limits = Limits::new(MEMORY_BYTES, 1);
         let portal = Portal { here: "192.0.2.1:3260".into(), all: Vec::new() };
         let (accounts, luns) = (Accounts::default(), Luns::default());
-        let served = cenote_iscsi::serve(Box::new(there), &runtime, &limits, &ram, &accounts, &portal, &luns);
+        let (stream, leaving) = (Box::new(there), futures::future::pending().boxed());
+        let visit = Visit { stream, share: limits.share(None), leaving };
+        let served = cenote_iscsi::serve(visit, &runtime, &limits, &ram, &accounts, &portal, &luns);
         futures::join!(served, client(here, data)).0.ok();
     });
 }

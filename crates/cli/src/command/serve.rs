@@ -128,6 +128,10 @@ pub struct Serve {
     /// File with names and secrets (CHAP) of those who may log in by iSCSI
     #[arg(long, value_name = "FILE")]
     pub iscsi_accounts: Option<PathBuf>,
+    /// Connections at a time of each network protocol, half of them from one address [default: 1024]
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: Option<u32>,
     /// Serve other machines without TLS (NBD), or without accounts (iSCSI)
     #[arg(long)]
     pub insecure: bool,

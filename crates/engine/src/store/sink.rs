@@ -213,6 +213,8 @@ impl BlockSink for PoolSink {
         if !written.keeps_place {
             self.bear(&written.bp);
             self.kill(&old);
+        } else if written.bp != old {
+            syncing.cache.forget(&old);
         }
         Ok(written.bp)
     }
@@ -247,6 +249,7 @@ impl BlockSink for PoolSink {
         let (dead, mut freed) = (std::mem::take(&mut self.ledger.lock().dead), SpaceDelta::default());
         for bp in dead {
             freed = freed + self.space_of(&bp);
+            self.syncing.cache.forget(&bp);
             pool.free(allocator, &bp, &ReadContext::new(Zbookmark::default())).await?;
         }
         let mut ledger = self.ledger.lock();

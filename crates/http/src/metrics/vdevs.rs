@@ -1,14 +1,9 @@
 //! `cenote_vdev_*`: what passes to and from each device, from its counters.
 
-use cenote_device::{Counts, Op, TIME_BUCKETS};
+use cenote_device::Op;
 use cenote_serve::pools::Pools;
 
-use super::families::{Families, Kind};
-
-/// The first bucket that is shown, of those below it too: 2^13 ns, 8 microseconds.
-const TIME_FIRST: usize = 13;
-/// The last: 2^34 ns, 17 seconds.
-const TIME_LAST: usize = 34;
+use super::families::{Families, Histogram, Kind};
 
 const OPERATIONS: [(Op, &str); 3] = [(Op::Read, "read"), (Op::Write, "write"), (Op::Discard, "discard")];
 
@@ -42,23 +37,10 @@ pub fn add(pools: &Pools, families: &mut Families) {
                     let family = (Kind::Counter, "Bytes moved.");
                     families.add("cenote_vdev_bytes_total", family, &labels, counts.bytes as f64);
                     let (name, help) = ("cenote_vdev_latency_seconds", "How long operations took.");
-                    let sum = counts.busy_ns as f64 / 1e9;
-                    families.add_histogram(name, help, &labels, buckets(&counts), sum);
+                    let times = Histogram::of_times(&counts.times, counts.busy_ns as f64 / 1e9);
+                    families.add_histogram(name, help, &labels, &times);
                 }
             }
         });
     }
-}
-
-/// Upper bounds in seconds, and what was counted below each. Bucket `n` has times from 2^n ns.
-fn buckets(counts: &Counts) -> impl Iterator<Item = (f64, u64)> {
-    let shown = (TIME_FIRST..=TIME_LAST).map(|bucket| {
-        let count = match bucket {
-            TIME_FIRST => counts.times[..=TIME_FIRST].iter().sum(),
-            _ => counts.times[bucket],
-        };
-        ((1u64 << (bucket + 1)) as f64 / 1e9, count)
-    });
-    let above = counts.times[(TIME_LAST + 1).min(TIME_BUCKETS)..].iter().sum();
-    shown.chain([(f64::INFINITY, above)])
 }

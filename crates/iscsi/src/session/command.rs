@@ -124,7 +124,11 @@ impl Session {
                 permits.extend(self.limits.take(&self.memory, want_bytes as u32).await);
                 let burst_bytes = self.params.burst_bytes as usize;
                 self.after(used.nexus.tasks.grant(bhs.itt(), burst_bytes));
-                coming.await.ok()
+                let data = async { Ok(coming.await.ok()) };
+                self.limits.patiently(&self.runtime, data).await.unwrap_or_else(|_| {
+                    used.end(true);
+                    None
+                })
             }
         };
         let outcome = match data {

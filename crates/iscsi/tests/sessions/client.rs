@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
 use cenote_iscsi::pdu::{Bhs, Digests, FINAL, at, opcode, put_pdu};
-use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units};
+use cenote_iscsi::{Accounts, Identity, Luns, Portal, Targets, Unit, Units, Visit};
 use cenote_runtime::{Runtime, SimConfig};
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all, ready};
+use futures::future::{BoxFuture, join_all, pending, ready};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 pub const DISK_BYTES: usize = 1 << 20;
@@ -89,6 +89,8 @@ pub struct Server {
     pub other: Arc<Ram>,
     pub accounts: Accounts,
     pub luns: Luns,
+    /// When clients have to go.
+    pub leaves_after: Option<Duration>,
 }
 
 impl Targets for Server {
@@ -108,8 +110,14 @@ impl Server {
             let content = Mutex::new(vec![0; DISK_BYTES]);
             Arc::new(Ram { number, content, ..Ram::default() })
         };
-        Server { disk: disk(0), other: disk(7), accounts, luns: Luns::default() }
+        let (luns, leaves_after) = Default::default();
+        Server { disk: disk(0), other: disk(7), accounts, luns, leaves_after }
     }
+}
+
+fn sleep(runtime: &Runtime, time: Duration) -> BoxFuture<'static, ()> {
+    let runtime = runtime.clone();
+    async move { runtime.sleep(time).await }.boxed()
 }
 
 /// What a client does with a server; how the connection ended.
@@ -125,14 +133,18 @@ pub fn sessions<const N: usize>(
 ) -> [Result<(), Ended>; N] {
     let work = |runtime: Runtime| async move {
         let portal = Portal { here: "192.0.2.1:3260".into(), all: vec!["192.0.2.2:3260".into()] };
-        let mut limits = Limits::new(64 << 20);
+        let mut limits = Limits::new(64 << 20, 1);
         limits.patience = Duration::from_secs(60);
         let (accounts, luns) = (&server.accounts, &server.luns);
         let mut serving = Vec::new();
         let clients = std::array::from_fn(|_| {
             let (here, there) = tokio::io::duplex(1 << 20);
-            let there = Box::new(there);
-            serving.push(cenote_iscsi::serve(there, &runtime, &limits, server, accounts, &portal, luns));
+            let leaving = match server.leaves_after {
+                Some(time) => sleep(&runtime, time),
+                None => pending().boxed(),
+            };
+            let visit = Visit { stream: Box::new(there), share: limits.share(None), leaving };
+            serving.push(cenote_iscsi::serve(visit, &runtime, &limits, server, accounts, &portal, luns));
             Client { stream: here, digests: Digests::default(), cmd_sn: 1, itt: 0, lun: 0 }
         });
         let (ended, ()) = futures::join!(join_all(serving), talk(clients));

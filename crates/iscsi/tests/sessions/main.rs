@@ -5,9 +5,12 @@
 mod client;
 mod hosts;
 
+use std::time::Duration;
+
 use cenote_disk::Ended;
 use cenote_iscsi::pdu::{Bhs, Digests, FINAL, at, opcode};
 use cenote_iscsi::{Account, Accounts, Luns, chap};
+use cenote_runtime::{Runtime, SimConfig};
 use tokio::io::AsyncWriteExt;
 
 use client::{Client, IMMEDIATE, Server, TARGET, WRITES, good, pattern, sense, session, sessions};
@@ -160,6 +163,79 @@ fn who_does_not_know_the_secret_is_not_let_in() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn an_answer_to_a_challenge_is_good_once() {
+    let ended = sessions(&Server::new(accounts()), async |clients: [Client; 2]| {
+        let mut answers = Vec::new();
+        for mut client in clients {
+            let first = ["InitiatorName=iqn.host", &format!("TargetName={TARGET}"), "AuthMethod=CHAP"];
+            client.login(0, None, &first).await.unwrap();
+            let (_, asked) = client.login(0, None, &["CHAP_A=7"]).await.unwrap();
+            let value = |key: &str| asked.iter().find_map(|pair| pair.strip_prefix(key)).unwrap().to_owned();
+            let challenge = chap::binary(&value("CHAP_C=")).unwrap();
+            let id = value("CHAP_I=").parse().unwrap();
+            answers.push(chap::Algorithm::Sha256.response(id, "a secret of hosts", &challenge));
+            // What somebody has heard of the first login is said again in the second.
+            let response = format!("CHAP_R={}", chap::hex(&answers[0]));
+            let (status, _) = client.login(0, Some(3), &["CHAP_N=host", &response]).await.unwrap();
+            assert_eq!(status, if answers.len() == 1 { 0 } else { 0x0201 });
+        }
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
+#[test]
+fn who_does_not_send_data_that_was_asked_for_is_disconnected() {
+    let ended = session(&Server::new(Accounts::default()), async |mut client| {
+        client.enter(&["InitialR2T=Yes", "ImmediateData=No"]).await;
+        let mut write = Bhs::new(opcode::SCSI_COMMAND, FINAL | WRITES)
+            .with(at::ITT, 1)
+            .with(at::EXPECTED_BYTES, 4096)
+            .with(at::CMD_SN, client.cmd_sn);
+        write.0[at::CDB..][..10].copy_from_slice(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 8, 0]);
+        client.send(write, b"").await;
+        assert_eq!(client.next().await.unwrap().0.opcode(), opcode::R2T);
+        while client.next().await.is_some() {}
+    });
+    assert!(matches!(ended, Err(Ended::Stalled)), "{ended:?}");
+}
+
+#[test]
+fn who_has_to_go_is_asked_to_log_out() {
+    let mut server = Server::new(Accounts::default());
+    server.leaves_after = Some(Duration::from_secs(9));
+    for logs_out in [true, false] {
+        session(&server, async |mut client| {
+            client.enter(&[]).await;
+            let (asked, _) = client.next().await.unwrap();
+            assert_eq!((asked.opcode(), asked.0[36], asked.0[43]), (opcode::ASYNC, 1, 3));
+            assert_eq!(client.read(0, 1).await.status, 0, "it is served until then");
+            if logs_out {
+                let logout = Bhs::new(opcode::LOGOUT | IMMEDIATE, FINAL).with(at::CMD_SN, client.cmd_sn);
+                client.send(logout, b"").await;
+                assert_eq!(client.next().await.unwrap().0.opcode(), opcode::LOGOUT_RESPONSE);
+            }
+            assert!(client.next().await.is_none());
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn who_finds_no_room_is_told_so() {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let mut client = Client { stream: here, digests: Digests::default(), cmd_sn: 1, itt: 0, lun: 0 };
+    let work = |_| async move {
+        futures::join!(cenote_iscsi::turn_away(Box::new(there)), async {
+            let (status, _) = client.login(0, Some(1), &["InitiatorName=iqn.host"]).await.unwrap();
+            assert_eq!(status, 0x0302, "out of resources");
+            assert!(client.next().await.is_none());
+        })
+        .0
+    };
+    Runtime::simulate(SimConfig::default(), work).0.unwrap();
 }
 
 #[test]

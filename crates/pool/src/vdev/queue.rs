@@ -399,7 +399,7 @@ impl Line {
 
     fn take(&mut self, place: Place, now: Instant) -> Option<Waiter> {
         let waiter = self.waiting.remove(&place)?;
-        self.counts.waited_ns += u64::try_from(now.since(waiter.since).as_nanos()).unwrap_or(u64::MAX);
+        self.counts.has_waited(u64::try_from(now.since(waiter.since).as_nanos()).unwrap_or(u64::MAX));
         Some(waiter)
     }
 }

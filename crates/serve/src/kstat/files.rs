@@ -1,10 +1,12 @@
-//! Kstats as files, laid out as below `/proc`: `spl/kstat/zfs/arcstats`, `spl/kstat/zfs/POOL/state`...
+//! Kstats as files, laid out as below `/proc`: `spl/kstat/zfs/arcstats`, `spl/kstat/zfs/POOL/state`... Beside
+//! them, below `sys/`, is what such programs read of the module: its version and parameters, the tunables.
 //!
 //! Idea: programs that read `/proc/spl/kstat/zfs` are given another root (`node_exporter --path.procfs`), or
-//! see this folder as `/proc` in a mount namespace of their own. Each file is replaced whole, so a reader
-//! never sees a half. Files of pools and datasets that are gone are removed; all are when the daemon ends.
+//! see this folder as `/proc` in a mount namespace of their own. Each file is replaced whole, when it has
+//! changed, so a reader never sees a half. Files of pools and datasets that are gone are removed; all are
+//! when the daemon ends.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
@@ -22,30 +24,46 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The files that are there.
 struct Files {
     root: PathBuf,
-    written: BTreeSet<String>,
+    /// Their names and texts.
+    written: BTreeMap<String, String>,
 }
 
 /// Writes them below `dir` until `stop`, and then removes them.
 pub async fn keep_kstats(runtime: Runtime, pools: Weak<Pools>, dir: PathBuf, stop: Cancel) {
-    let mut files = Files { root: dir.join("spl/kstat/zfs"), written: BTreeSet::new() };
+    let mut files = Files { root: dir, written: BTreeMap::new() };
+    // Programs list this folder, too.
+    std::fs::create_dir_all(files.root.join("sys/module/spl/parameters")).ok();
     loop {
         {
             let Some(pools) = pools.upgrade() else { return };
-            let mut now = BTreeSet::new();
-            for (name, text) in texts(&pools).await {
+            let kstats = texts(&pools).await.into_iter();
+            let kstats = kstats.map(|(name, text)| (format!("spl/kstat/zfs/{name}"), text));
+            let now: BTreeMap<String, String> = kstats.chain(of_module(&pools)).collect();
+            let is_gone = |name: &&String| !now.contains_key(*name);
+            let gone: Vec<String> = files.written.keys().filter(is_gone).cloned().collect();
+            gone.iter().for_each(|name| files.remove(name));
+            for (name, text) in now {
                 // One that can't be written now is tried again.
-                if replace(&files.root.join(&name), &text).is_ok() {
-                    now.insert(name);
+                if files.written.get(&name) != Some(&text) && replace(&files.root.join(&name), &text).is_ok()
+                {
+                    files.written.insert(name, text);
                 }
             }
-            let gone: Vec<String> = files.written.difference(&now).cloned().collect();
-            gone.iter().for_each(|name| files.remove(name));
-            files.written.extend(now);
         }
         if runtime.timeout(INTERVAL, stop.cancelled()).await.is_ok() {
             return;
         }
     }
+}
+
+/// What programs read below `/sys/module`.
+fn of_module(pools: &Pools) -> Vec<(String, String)> {
+    let tunables = pools.tuning.list().into_iter();
+    let parameters = tunables.map(|tunable| {
+        (format!("sys/module/zfs/parameters/{}", tunable.name), format!("{}\n", tunable.value))
+    });
+    let version = concat!("cenote-", env!("CARGO_PKG_VERSION"), "\n");
+    parameters.chain([("sys/module/zfs/version".into(), version.into())]).collect()
 }
 
 impl Files {
@@ -60,8 +78,12 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        for name in std::mem::take(&mut self.written) {
+        for name in std::mem::take(&mut self.written).into_keys() {
             self.remove(&name);
+        }
+        for folder in ["sys/module/spl/parameters", "sys/module/spl", "sys/module", "sys", "spl/kstat", "spl"]
+        {
+            std::fs::remove_dir(self.root.join(folder)).ok();
         }
     }
 }

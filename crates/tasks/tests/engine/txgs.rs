@@ -49,6 +49,25 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
     }
 }
 
+/// Every txg writes metadata anew; what it takes the place of is nobody's any more.
+#[test]
+fn freed_blocks_leave_the_cache() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(seed(&rt, "cached")));
+        let mut bytes = Vec::new();
+        for _ in 0..60 {
+            let small = Load { steps: 1, max_offset: 4096, max_len: 4096 };
+            work(&engine, POOL, &mut model, &mut rng, small).await;
+            engine.sync_all().await.unwrap();
+            bytes.push(engine.cache().bytes());
+        }
+        assert!(bytes[59] < 2 * bytes[19], "{bytes:?}");
+    });
+}
+
 /// A block stays in the cache for long, and is counted there by its own size.
 #[test]
 fn blocks_that_were_written_at_once_do_not_keep_each_other() {

@@ -38,6 +38,7 @@ pub struct Config {
     pub iscsi_name: Option<String>,
     pub iscsi_lun: Option<Vec<String>>,
     pub iscsi_accounts: Option<PathBuf>,
+    pub connections: Option<u32>,
     pub insecure: Option<bool>,
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
@@ -66,6 +67,9 @@ impl Config {
             Some(readers) if !(1..=64).contains(&readers) => return Err("readers: from 1 to 64".into()),
             _ => {}
         }
+        if config.connections.is_some_and(|most| !(1..=1_000_000).contains(&most)) {
+            return Err("connections: from 1 to 1000000".into());
+        }
         if let Some(Err(error)) = config.cache_policy.as_deref().map(PolicyName::living) {
             return Err(format!("cache-policy: {error}"));
         }
@@ -91,6 +95,7 @@ impl Config {
         if serve.iscsi.is_empty() {
             serve.iscsi = self.iscsi.unwrap_or_default();
         }
+        serve.connections = serve.connections.or(self.connections);
         serve.insecure |= self.insecure.unwrap_or(false);
         if serve.nbd.is_empty() {
             serve.nbd = self.nbd.unwrap_or_default();
@@ -155,6 +160,7 @@ mod tests {
             iscsi_name: Some(_),
             iscsi_lun: Some(_),
             iscsi_accounts: Some(_),
+            connections: Some(_),
             insecure: Some(_),
             log_format: Some(_),
             cache: Some(_),

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_disk::{Ended, Limits};
-use cenote_http::server::Client;
+use cenote_http::server::{self, Client};
 use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::iscsi::{IscsiServer, LunMap, Names};
-use cenote_serve::listen::{self, CONNECTIONS_MAX, Door, Place, SocketFile, Visitor};
-use cenote_serve::nbd::NbdServer;
+use cenote_serve::listen::{self, CONNECTIONS_MAX, Crowd, Door, Place, SocketFile, Visitor};
+use cenote_serve::nbd::{self, NbdServer};
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
@@ -21,7 +21,6 @@ use cenote_serve::vhost::VhostServer;
 use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
 
 use super::{Serve, accounts, api};
 use crate::message::say;
@@ -47,6 +46,8 @@ pub struct Doors {
     vhost_user: Option<PathBuf>,
     http: Vec<Door>,
     tokens: Tokens,
+    /// Connections at a time of each protocol.
+    connections: usize,
 }
 
 /// Opens the doors that were asked for. `socket`: the daemon's own.
@@ -84,7 +85,8 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let instead = "--iscsi-accounts FILE with names and secrets";
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
     }
-    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, http, tokens })
+    let connections = serve.connections.map_or(CONNECTIONS_MAX, |most| most as usize);
+    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, http, tokens, connections })
 }
 
 /// What others could do at an open door.
@@ -129,8 +131,19 @@ async fn open_one(
 /// What keeps doors open; dropped, they are shut.
 pub type Open = Vec<(AbortOnDrop<()>, Option<SocketFile>)>;
 
-/// A protocol: serves a client.
+/// Serves a client to its end.
 type Serves = dyn Fn(Runtime, Visitor) -> BoxFuture<'static, Result<(), Ended>> + Send + Sync;
+
+/// A protocol.
+struct Protocol {
+    name: &'static str,
+    /// What clients get by it.
+    what: &'static str,
+    serves: Box<Serves>,
+    /// Tells a client that there is no room.
+    turns_away: Box<Serves>,
+    crowd: Arc<Crowd>,
+}
 
 impl Doors {
     /// Lets clients in until what this returns is dropped. `all`: the description of every command.
@@ -142,79 +155,113 @@ impl Doors {
         all: Command,
     ) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
-        let limits = Limits::new(MEMORY_BYTES);
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: self.tls.clone() });
-        let nbd: Arc<Serves> = Arc::new(move |runtime, visitor| {
-            let server = nbd.clone();
-            async move { server.serve(&runtime, visitor.stream, &visitor.who).await }.boxed()
-        });
+        let (crowd, limits) =
+            (|| Crowd::new(self.connections), || Limits::new(MEMORY_BYTES, self.connections));
+        let farewell = limits();
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits: limits(), tls: self.tls.clone() });
+        let nbd = Protocol {
+            name: "NBD",
+            what: "volumes",
+            serves: Box::new(move |runtime, visitor| {
+                let server = nbd.clone();
+                async move { server.serve(&runtime, visitor).await }.boxed()
+            }),
+            turns_away: Box::new(move |runtime, visitor| {
+                let limits = farewell.clone();
+                async move { nbd::turn_away(&runtime, visitor.stream, &limits).await }.boxed()
+            }),
+            crowd: crowd(),
+        };
         let iscsi = Arc::new(IscsiServer {
             pools: pools.clone(),
             names: self.names,
             map: Arc::new(self.map),
-            limits: Limits::new(MEMORY_BYTES),
+            limits: limits(),
             accounts: self.accounts,
             places,
             luns: Luns::default(),
         });
-        let iscsi: Arc<Serves> = Arc::new(move |runtime, visitor| {
-            let server = iscsi.clone();
-            async move { server.serve(&runtime, visitor).await }.boxed()
-        });
-        let mut open = let_in(("NBD", "volumes"), self.nbd, runtime, &nbd);
-        open.extend(let_in(("iSCSI", "volumes"), self.iscsi, runtime, &iscsi));
+        let iscsi = Protocol {
+            name: "iSCSI",
+            what: "volumes",
+            serves: Box::new(move |runtime, visitor| {
+                let server = iscsi.clone();
+                async move { server.serve(&runtime, visitor).await }.boxed()
+            }),
+            turns_away: Box::new(|_, visitor| cenote_iscsi::turn_away(visitor.stream).boxed()),
+            crowd: crowd(),
+        };
+        let mut open = let_in(Arc::new(nbd), self.nbd, runtime);
+        open.extend(let_in(Arc::new(iscsi), self.iscsi, runtime));
         if let Some(dir) = self.vhost_user {
             say!("volumes are in {} by vhost-user", dir.display());
             let tell = Box::new(|what: String| say!("{what}"));
-            let server = VhostServer { pools: pools.clone(), dir, limits: Limits::new(MEMORY_BYTES), tell };
+            let server = VhostServer { pools: pools.clone(), dir, limits: limits(), tell };
             open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
         }
         if self.http.is_empty() {
             return open;
         }
+        let (crowd, has_tls) = (crowd(), self.tls.is_some());
         let http = HttpServer::new(commands, pools.clone(), api::catalogue(all), self.tokens, self.tls);
         let http = Arc::new(http);
         // Only root and the daemon's user can open a socket in the file system.
         let (owner, anybody) = self.http.into_iter().partition(|door| matches!(door.place, Place::Unix(_)));
         for (doors, client) in [(owner, Client::Owner), (anybody, Client::Anybody)] {
             let server = http.clone();
-            let serves: Arc<Serves> = Arc::new(move |runtime, visitor| {
-                let server = server.clone();
-                async move {
-                    // Browsers break connections off all the time: not worth a word.
-                    server.serve(&runtime, visitor.stream, client).await.ok();
-                    Ok(())
-                }
-                .boxed()
-            });
-            open.extend(let_in(("HTTP", "the page, the API and metrics"), doors, runtime, &serves));
+            let is_silent = has_tls && client == Client::Anybody;
+            let http = Protocol {
+                name: "HTTP",
+                what: "the page, the API and metrics",
+                serves: Box::new(move |runtime, visitor| {
+                    let server = server.clone();
+                    async move {
+                        // Browsers break connections off all the time: not worth a word.
+                        server.serve(&runtime, visitor.stream, client).await.ok();
+                        Ok(())
+                    }
+                    .boxed()
+                }),
+                turns_away: Box::new(move |_, visitor| {
+                    async move {
+                        // Without TLS nothing can be said to those who wait for it.
+                        if !is_silent {
+                            server::turn_away(visitor.stream).await.ok();
+                        }
+                        Ok(())
+                    }
+                    .boxed()
+                }),
+                crowd: crowd.clone(),
+            };
+            open.extend(let_in(Arc::new(http), doors, runtime));
         }
         open
     }
 }
 
-fn let_in(
-    (protocol, what): (&'static str, &str),
-    doors: Vec<Door>,
-    runtime: &Runtime,
-    serves: &Arc<Serves>,
-) -> Open {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+fn let_in(protocol: Arc<Protocol>, doors: Vec<Door>, runtime: &Runtime) -> Open {
     let let_in = |door: Door| {
-        say!("{what} are at {} by {protocol}", door.place);
-        let (serves, serving) = (serves.clone(), runtime.clone());
-        let serve: Arc<listen::Serve> = Arc::new(move |visitor: Visitor| {
-            let who = visitor.who.clone();
-            let served = serves(serving.clone(), visitor);
-            async move {
-                if let Err(error) = served.await {
-                    say!("{protocol} {who}: {error}");
+        say!("{} are at {} by {}", protocol.what, door.place, protocol.name);
+        let serve: Arc<listen::Serve> = {
+            let (protocol, runtime) = (protocol.clone(), runtime.clone());
+            Arc::new(move |visitor: Visitor| {
+                let (name, who) = (protocol.name, visitor.who.clone());
+                let served = (protocol.serves)(runtime.clone(), visitor);
+                async move {
+                    if let Err(error) = served.await {
+                        say!("{name} {who}: {error}");
+                    }
                 }
-            }
-            .boxed()
-        });
+                .boxed()
+            })
+        };
+        let turn_away: Arc<listen::Serve> = {
+            let (protocol, runtime) = (protocol.clone(), runtime.clone());
+            Arc::new(move |visitor| (protocol.turns_away)(runtime.clone(), visitor).map(drop).boxed())
+        };
         let socket = door.socket_file();
-        let letting_in = door.let_in(runtime.clone(), connections.clone(), serve);
+        let letting_in = door.let_in(runtime.clone(), protocol.crowd.clone(), serve, turn_away);
         (runtime.spawn(letting_in).abort_on_drop(), Some(socket))
     };
     doors.into_iter().map(let_in).collect()

@@ -5,7 +5,9 @@ use cenote_device::Counts;
 use cenote_pool::IoClass;
 
 use super::look::{Look, PoolLook, percentile_ns};
-use crate::command::zpool::iostat::sample::{Line, Traffic};
+use cenote_serve::traffic::Traffic;
+
+use crate::command::zpool::iostat::sample::Line;
 use crate::render::{Align, Table, date, nice_bytes, nice_number, time_span, visible};
 
 /// A look as lines of text.

@@ -26,7 +26,8 @@ use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{nice_number, time_span};
 use crate::session::{Session, print, print_json};
-use sample::{Line, Sample, Traffic};
+use cenote_serve::traffic::Traffic;
+use sample::{Line, Sample};
 
 /// `zpool iostat`
 #[derive(Debug, Args)]

@@ -28,8 +28,14 @@ impl Answer {
 }
 
 /// Sends a request and reads its answer to the end.
-fn ask(
+fn ask(stream: impl Read + Write, method: &str, target: &str, headers: &[&str], content: &[u8]) -> Answer {
+    ask_of(stream, "cenote", method, target, headers, content)
+}
+
+/// The same of a server by this name.
+fn ask_of(
     mut stream: impl Read + Write,
+    host: &str,
     method: &str,
     target: &str,
     headers: &[&str],
@@ -37,7 +43,7 @@ fn ask(
 ) -> Answer {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = content.len();
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: cenote\r\nConnection: close\r\n");
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     let head = format!("{head}Content-Length: {length}\r\n{headers}\r\n");
     stream.write_all(&[head.as_bytes(), content].concat()).unwrap();
     let mut reader = BufReader::new(stream);
@@ -205,6 +211,66 @@ fn clients_of_the_network_need_a_token() {
 }
 
 #[test]
+fn a_browser_can_do_nothing_for_a_page_of_another_site() {
+    let mut bench = bench();
+    bench.signal(rustix::process::Signal::TERM);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    bench.start(&["--http", &format!("127.0.0.1:{port}"), "--http", &format!("unix:{}", bench.text("http"))]);
+    let token = std::fs::read_to_string(bench.path("http-token")).unwrap();
+    let token = token.split_whitespace().nth(1).unwrap();
+    let at_port = |method: &str, target: &str, headers: &[&str]| {
+        ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), method, target, headers, b"").status
+    };
+    let destroy = "/v1/zpool/destroy?pool=tank";
+    // A form is sent without asking, with whatever the browser keeps for the server; here that is nothing.
+    let cookie = format!("Cookie: token={token}; Authorization=Bearer {token}");
+    let form = ["Content-Type: text/plain", "Origin: http://elsewhere.example", &cookie];
+    assert_eq!(at_port("POST", destroy, &form), 401);
+    assert_eq!(at_port("POST", &format!("{destroy}&token={token}"), &form), 401);
+    // Before anything else, it asks whether it may; nothing but the two hundred it waits for would let it.
+    let asks = ["Origin: http://elsewhere.example", "Access-Control-Request-Headers: authorization"];
+    assert_eq!(at_port("OPTIONS", destroy, &asks), 401);
+    // A name that resolves to this machine gets as far as one that does not.
+    assert_eq!(at_port("GET", "/v1/zfs/list", &["Host: elsewhere.example"]), 401);
+
+    // Programs of the owner need no token at the socket; what a browser sends by a proxy there does.
+    let at_socket = |headers: &[&str]| bench.http("GET", "/v1/zfs/list", headers, b"").status;
+    assert_eq!(at_socket(&[]), 200);
+    for of_browser in ["Origin: http://localhost", "Sec-Fetch-Site: none"] {
+        assert_eq!(at_socket(&[of_browser]), 401, "{of_browser}");
+    }
+    let stream = UnixStream::connect(bench.path("http")).unwrap();
+    assert_eq!(ask_of(stream, "rebound.example", "GET", "/v1/zfs/list", &[], b"").status, 401);
+}
+
+#[test]
+fn who_finds_no_room_is_told_so() {
+    let mut bench = bench();
+    bench.signal(rustix::process::Signal::TERM);
+    let (http, nbd) = (format!("unix:{}", bench.text("http")), format!("unix:{}", bench.text("nbd")));
+    bench.start(&["--http", &http, "--nbd", &nbd, "--connections", "1"]);
+    let held = [bench.path("http"), bench.path("nbd")].map(|path| UnixStream::connect(path).unwrap());
+    let told = bench.look("/v1/zfs/list");
+    assert!(told.status == 503 && told.text().contains("too many clients"), "{told:?}");
+
+    let mut second = UnixStream::connect(bench.path("nbd")).unwrap();
+    second.read_exact(&mut [0; 18]).unwrap();
+    let name = [&[0, 0, 0, 3][..], b"x/y", &[0, 0]].concat();
+    let go = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 7, 0, 0, 0, name.len() as u8], &name].concat();
+    second.write_all(&go).unwrap();
+    let mut head = [0; 20];
+    second.read_exact(&mut head).unwrap();
+    let mut why = vec![0; head[19].into()];
+    second.read_exact(&mut why).unwrap();
+    assert!(head[12..16] == [0x80, 0, 0, 2] && why.starts_with(b"too many clients"), "{head:?}");
+
+    drop(held);
+    while bench.look("/v1/zfs/list").status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
     let mut bench = bench();
     bench.done("zfs create -V 16M tank/vol");
@@ -217,11 +283,24 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
         "zfs_pool_readonly{pool=\"tank\"} 0\n",
         "zfs_dataset_volume_size_bytes{name=\"tank/vol\",pool=\"tank\",type=\"volume\"} 16777216\n",
         "# TYPE cenote_vdev_latency_seconds histogram\n",
+        "# TYPE zpool_latency_disk_write histogram\n",
+        "zpool_vdev_queue_sync_w_pend{name=\"tank\",vdev=\"root/mirror-0\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
     let size = bench.done("zpool list -Hp -o size").trim().to_owned();
     assert!(metrics.contains(&format!("zfs_pool_size_bytes{{pool=\"tank\"}} {size}\n")), "{size}: {metrics}");
+
+    let accept =
+        "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    let protobuf = bench.http("GET", "/metrics", &[accept], b"");
+    assert!(protobuf.content.windows(22).any(|found| found == b"zpool_latency_disk_read"[..22].as_ref()));
+    let lines = bench.look("/metrics/influx").text();
+    for begin in
+        ["zpool_stats,name=tank,state=ONLINE,vdev=root alloc=", "zpool_latency,le=0.000001,name=tank,"]
+    {
+        assert!(lines.lines().any(|line| line.starts_with(begin)), "{begin}: {lines}");
+    }
 
     let folder = bench.path("proc/spl/kstat/zfs");
     let begun = std::time::Instant::now();
@@ -231,9 +310,47 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
     }
     assert_eq!(std::fs::read_to_string(folder.join("tank/state")).unwrap(), "ONLINE\n");
     assert!(std::fs::read_to_string(folder.join("arcstats")).unwrap().contains("c_max"));
+    let limit = std::fs::read_to_string(bench.path("proc/sys/module/zfs/parameters/zfs_arc_max")).unwrap();
+    assert!(limit.trim().parse::<u64>().is_ok(), "{limit}");
     bench.signal(rustix::process::Signal::TERM);
     assert!(
-        !folder.join("arcstats").exists() && !folder.join("tank").exists(),
+        !bench.path("proc/spl").exists() && !bench.path("proc/sys").exists(),
         "files of a daemon that ended"
     );
+}
+
+/// `dist/grafana/cenote.json`, which is in the package.
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    fn queries(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| queries(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| queries(value, found)),
+            _ => {}
+        }
+    }
+    let bench = bench();
+    bench.done("zfs create tank/fs");
+    std::fs::write(bench.path("file"), vec![7; 1 << 20]).unwrap();
+    bench.done(&format!("cp {} tank/fs:/file", bench.text("file")));
+    bench.done("zpool scrub -w tank");
+    let metrics = bench.look("/metrics").text();
+    let names: Vec<&str> = metrics.lines().map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    let mut all = Vec::new();
+    queries(
+        &serde_json::from_str(include_str!("../../../../../dist/grafana/cenote.json")).unwrap(),
+        &mut all,
+    );
+    assert!(all.len() > 20);
+    for query in all {
+        let words = query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        let ours =
+            |word: &&str| ["node_zfs_", "zfs_", "zpool_", "cenote_"].iter().any(|it| word.starts_with(it));
+        for name in words.filter(ours) {
+            assert!(names.contains(&name), "{name}: {query}");
+        }
+    }
 }

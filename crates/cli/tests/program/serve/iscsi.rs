@@ -147,6 +147,9 @@ fn a_session_keeps_the_pool_and_others_see_what_they_may() {
     let (_, capacity) = initiator.ask([COMMAND, 0xc0], 8, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"");
     assert_eq!(capacity[..4], (40u32 * 2048 - 1).to_be_bytes());
     bench.done("zpool export -f tank");
+    let mut asked = [0; 48];
+    initiator.stream.read_exact(&mut asked).unwrap();
+    assert_eq!((asked[0], asked[36]), (0x32, 1), "it is asked to log out, and does not");
     assert_eq!(initiator.stream.read(&mut [0]).unwrap(), 0);
 }
 

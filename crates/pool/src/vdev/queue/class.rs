@@ -1,6 +1,6 @@
 //! What operations are for, and how many there are of each kind.
 
-use cenote_device::SIZE_BUCKETS;
+use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
 
 /// What an operation is for (`zio_priority_t`), the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,7 +86,7 @@ impl Moved {
 }
 
 /// How many operations of a class wait and are under way, and what waiting cost so far.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassLoad {
     /// Operations that wait.
     pub waiting: u64,
@@ -96,10 +96,19 @@ pub struct ClassLoad {
     pub begun: u64,
     /// How long all of them together have waited, ns.
     pub waited_ns: u64,
+    /// Those that had to wait, by how long: bucket `n` at least 2^n ns.
+    pub(super) waits: [u64; TIME_BUCKETS],
     /// What the device was sent: single operations by size, bucket `n` those of at least 2^n bytes.
     pub alone: [u64; SIZE_BUCKETS],
     /// The same of those that consist of several.
     pub joined: [u64; SIZE_BUCKETS],
+}
+
+impl Default for ClassLoad {
+    fn default() -> ClassLoad {
+        let (waits, alone, joined) = ([0; TIME_BUCKETS], [0; SIZE_BUCKETS], [0; SIZE_BUCKETS]);
+        ClassLoad { waiting: 0, active: 0, begun: 0, waited_ns: 0, waits, alone, joined }
+    }
 }
 
 impl ClassLoad {
@@ -109,6 +118,7 @@ impl ClassLoad {
         self.active += other.active;
         self.begun += other.begun;
         self.waited_ns += other.waited_ns;
+        self.waits.iter_mut().zip(other.waits).for_each(|(sum, count)| *sum += count);
         self.alone.iter_mut().zip(other.alone).for_each(|(sum, count)| *sum += count);
         self.joined.iter_mut().zip(other.joined).for_each(|(sum, count)| *sum += count);
     }
@@ -118,10 +128,25 @@ impl ClassLoad {
         ClassLoad {
             begun: self.begun.saturating_sub(before.begun),
             waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+            waits: std::array::from_fn(|time| self.waits[time].saturating_sub(before.waits[time])),
             alone: std::array::from_fn(|size| self.alone[size].saturating_sub(before.alone[size])),
             joined: std::array::from_fn(|size| self.joined[size].saturating_sub(before.joined[size])),
             ..*self
         }
+    }
+
+    /// How long those waited that began, in buckets that double: bucket `n` at least 2^n ns. What began at
+    /// once is in the first.
+    pub fn wait_times(&self) -> [u64; TIME_BUCKETS] {
+        let mut times = self.waits;
+        times[0] += self.begun.saturating_sub(times.iter().sum());
+        times
+    }
+
+    /// Notes that one that had to wait begins.
+    pub(super) fn has_waited(&mut self, ns: u64) {
+        self.waited_ns += ns;
+        self.waits[(ns.max(1).ilog2() as usize).min(TIME_BUCKETS - 1)] += 1;
     }
 
     /// How long one waited on average.

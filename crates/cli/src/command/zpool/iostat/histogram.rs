@@ -17,16 +17,21 @@ type Column = (&'static str, &'static str, fn(&Traffic, usize) -> u64);
 /// Nothing is ever counted there.
 const NONE: fn(&Traffic, usize) -> u64 = |_, _| 0;
 
+/// Operations of a class that waited so long before they began.
+fn waited(traffic: &Traffic, class: IoClass, bucket: usize) -> u64 {
+    traffic.queue(class).wait_times()[bucket]
+}
+
 const TIMES: [Column; 10] = [
     ("total_wait", "read", |traffic, bucket| traffic.read.times[bucket]),
     ("total_wait", "write", |traffic, bucket| traffic.write.times[bucket]),
     ("disk_wait", "read", |traffic, bucket| traffic.read.times[bucket]),
     ("disk_wait", "write", |traffic, bucket| traffic.write.times[bucket]),
-    ("syncq_wait", "read", NONE),
-    ("syncq_wait", "write", NONE),
-    ("asyncq_wait", "read", NONE),
-    ("asyncq_wait", "write", NONE),
-    ("", "scrub", NONE),
+    ("syncq_wait", "read", |traffic, bucket| waited(traffic, IoClass::SyncRead, bucket)),
+    ("syncq_wait", "write", |traffic, bucket| waited(traffic, IoClass::SyncWrite, bucket)),
+    ("asyncq_wait", "read", |traffic, bucket| waited(traffic, IoClass::AsyncRead, bucket)),
+    ("asyncq_wait", "write", |traffic, bucket| waited(traffic, IoClass::AsyncWrite, bucket)),
+    ("", "scrub", |traffic, bucket| waited(traffic, IoClass::Scrub, bucket)),
     ("", "trim", |traffic, bucket| traffic.discard.times[bucket]),
 ];
 

@@ -1,12 +1,10 @@
 //! A look at the counters of a pool's vdevs.
 
-use std::collections::BTreeMap;
-
 use cenote_dataset::usage::VdevUsage;
-use cenote_device::{Counters, Counts, Op};
-use cenote_format::units::{Guid, VdevId};
-use cenote_pool::{ClassLoad, IoClass, VdevClass, VdevKind, VdevStatus};
+use cenote_format::units::VdevId;
+use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 use cenote_serve::pools::OpenPool;
+use cenote_serve::traffic::{Loads, Traffic, loads};
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
 use crate::outcome::CliError;
@@ -31,63 +29,6 @@ pub struct Line {
     pub traffic: Option<Traffic>,
 }
 
-/// What passes to and from a vdev.
-#[derive(Clone, Default)]
-pub struct Traffic {
-    pub read: Counts,
-    pub write: Counts,
-    pub discard: Counts,
-    /// By class, in the order of [`IoClass::ALL`].
-    pub queues: [ClassLoad; IoClass::ALL.len()],
-}
-
-/// What waits and is under way at leaves, by guid.
-type Loads = BTreeMap<Guid, [ClassLoad; IoClass::ALL.len()]>;
-
-impl Traffic {
-    /// Operations of a class, waiting and under way.
-    pub fn queue(&self, class: IoClass) -> &ClassLoad {
-        &self.queues[class as usize]
-    }
-
-    /// How long operations of some classes waited on average before they began.
-    pub fn queued_ns(&self, classes: &[IoClass]) -> Option<u64> {
-        let mut sum = ClassLoad::default();
-        classes.iter().for_each(|class| sum.add(self.queue(*class)));
-        sum.average_wait_ns()
-    }
-
-    fn of_device(counters: &Counters) -> Traffic {
-        let [read, write, discard] = [Op::Read, Op::Write, Op::Discard].map(|op| counters.of(op));
-        Traffic { read, write, discard, queues: Default::default() }
-    }
-
-    fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
-        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().taps());
-        vdev.walk(&mut |vdev| {
-            if let Some(taps) = &taps {
-                let Traffic { read, write, discard, .. } = Traffic::of_device(&taps.of(vdev.guid).counters);
-                sum.read.add(&read);
-                sum.write.add(&write);
-                sum.discard.add(&discard);
-            }
-            if let Some(load) = loads.get(&vdev.guid) {
-                sum.queues.iter_mut().zip(load).for_each(|(sum, load)| sum.add(load));
-            }
-        });
-        sum
-    }
-
-    fn since(&self, before: &Traffic) -> Traffic {
-        Traffic {
-            read: self.read.since(&before.read),
-            write: self.write.since(&before.write),
-            discard: self.discard.since(&before.discard),
-            queues: std::array::from_fn(|class| self.queues[class].since(&before.queues[class])),
-        }
-    }
-}
-
 impl Line {
     /// The name as it is indented.
     pub fn shown(&self) -> String {
@@ -109,7 +50,7 @@ impl Sample {
         let in_pool =
             usage.iter().filter(|usage| class_of(usage).is_none_or(|top| top.class != VdevClass::Log));
         let total = in_pool.map(space).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let loads: Loads = mos.pool().queue_loads().into_iter().collect();
+        let loads = loads(pool);
         let traffic = Some(Traffic::of(pool, &loads, &health.root));
         let mut lines = vec![Line { name: pool.name.clone(), depth: 0, space: Some(total), traffic }];
         let of_top = |top: &VdevStatus| usage.iter().find(|usage| usage.vdev == VdevId(top.id)).map(space);
