@@ -34,7 +34,6 @@ impl Session {
     ) -> Result<Outcome, CliError> {
         // What the labels of an open pool say is not needed.
         if let Some(pool) = self.held_by_name(name) {
-            pool.engine.sync_all().await?;
             return self.change_held(&pool, work).await;
         }
         self.change_unused(&self.find_pool(name).await?, work).await
