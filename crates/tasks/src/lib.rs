@@ -75,7 +75,7 @@ pub use pool::removal::{
 };
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{
-    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
+    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub, start_scrub,
 };
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::split::{SplitOff, split};
