@@ -55,6 +55,7 @@ pub use hold::{hold_snapshots, release_snapshots};
 pub use mark::{bookmark, destroy_bookmark};
 pub use new_dataset::{Fill, Settings};
 pub use pool::attach::{attach, evacuate, replace, spare_in};
+pub use pool::autotrim::keep_autotrimming;
 pub use pool::auxiliary::{add_cache, add_spares, remove_beside};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
