@@ -15,7 +15,7 @@ use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::dsl::names::{self, pool as directory_names};
 use cenote_format::features::{Feature, SPA_FEATURES};
 use cenote_format::nvlist::Nvlist;
-use cenote_format::scan::ScanPhys;
+use cenote_format::scan::{ErrorScrubPhys, ScanFunc, ScanPhys};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_format::words::{Phys, Words};
@@ -204,6 +204,15 @@ impl Mos {
     #[boxed]
     pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
         scan_in(self.directory()?).await
+    }
+
+    /// The same of the last scrub of known errors. It is forgotten when a scan begins.
+    ///
+    /// # Errors
+    /// What is noted makes no sense.
+    #[boxed]
+    pub async fn error_scrub_status(&self) -> Result<Option<ErrorScrubPhys>> {
+        error_scrub_in(self.directory()?).await
     }
 
     /// Blocks that are free for users and not yet on the vdevs: lists that the next txgs work off
@@ -423,9 +432,23 @@ impl Mos {
 /// What is noted makes no sense.
 #[boxed]
 pub async fn scan_in(directory: &Zap) -> Result<Option<ScanPhys>> {
-    let Some(value) = directory.lookup(directory_names::SCAN.as_bytes()).await? else { return Ok(None) };
+    words_in(directory, directory_names::SCAN).await
+}
+
+/// [`Mos::error_scrub_status`], likewise.
+///
+/// # Errors
+/// What is noted makes no sense.
+#[boxed]
+pub async fn error_scrub_in(directory: &Zap) -> Result<Option<ErrorScrubPhys>> {
+    let noted = words_in(directory, directory_names::ERRORSCRUB).await?;
+    Ok(noted.filter(|scrub: &ErrorScrubPhys| ScanFunc::from(scrub.func) == ScanFunc::ErrorScrub))
+}
+
+async fn words_in<T: Phys>(directory: &Zap, name: &str) -> Result<Option<T>> {
+    let Some(value) = directory.lookup(name.as_bytes()).await? else { return Ok(None) };
     let words: Vec<u64> = value.words().collect();
-    ScanPhys::from_words(&words).map(Some).map_err(|e| directory.object().format(e))
+    T::from_words(&words).map(Some).map_err(|e| directory.object().format(e))
 }
 
 /// Bytes of `uberblock_t` that a checkpoint keeps, at most.

@@ -254,6 +254,11 @@ impl Engine {
         self.0.allocator.borrow_free(vdev, metaslab, from, most_bytes)
     }
 
+    /// The same of what was freed lately: see [`Allocator::borrow_untrimmed`].
+    pub fn borrow_untrimmed(&self, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
+        self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
+    }
+
     /// What of the pool is allocated.
     pub fn allocator(&self) -> &Allocator {
         &self.0.allocator

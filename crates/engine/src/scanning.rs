@@ -15,7 +15,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 13] = [
+const TABLE: [Tunable; 14] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -29,6 +29,7 @@ const TABLE: [Tunable; 13] = [
     ("zfs_scan_suspend_progress", 0, 0, 1),
     ("zfs_scrub_after_expand", 1, 0, 1),
     ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
+    ("zfs_trim_txg_batch", 32, 1, 1 << 20),
 ];
 
 /// The tunables of scans, removals and expansions, which may be changed at any time.
@@ -98,6 +99,11 @@ impl ScanSettings {
     /// The longest range that is copied off a vdev as a whole.
     pub fn removal_segment_bytes(&self) -> u64 {
         self.0.get(8)
+    }
+
+    /// Automatic trim visits a metaslab each so many rounds.
+    pub fn trim_batch(&self) -> u64 {
+        self.0.get(13)
     }
 
     /// Scans stand still.

@@ -235,6 +235,18 @@ word_struct! {
     }
 }
 
+impl ErrorScrubPhys {
+    /// In progress, or paused.
+    pub fn is_running(&self) -> bool {
+        ScanState::from(self.state) == ScanState::ErrorScrubbing
+    }
+
+    /// Paused by `zpool scrub -p`.
+    pub fn is_paused(&self) -> bool {
+        self.paused != 0
+    }
+}
+
 /// Stands for "no vdev" in a `RemovingPhys`.
 pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 

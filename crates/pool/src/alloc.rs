@@ -50,10 +50,11 @@ use moved::Moved;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
+use metaslab::Metaslab;
 pub use metaslab::TXG_DEFER_SIZE;
 pub use space::Space;
 
@@ -70,6 +71,8 @@ pub struct Allocator {
     checkpoint_txg: AtomicU64,
     /// How many want to keep what is freed.
     keepers: AtomicUsize,
+    /// Automatic trim is on.
+    trims: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -425,8 +428,8 @@ impl Allocator {
     /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
     /// allocatable, unless somebody keeps it.
     pub fn finish(&self, txg: Txg) {
-        let kept = self.is_kept();
-        self.each_group(|group| group.finish(txg, kept));
+        let (kept, trims) = (self.is_kept(), self.trims());
+        self.each_group(|group| group.finish(txg, kept, trims));
     }
 
     /// Nothing that is freed from now on becomes allocatable until this is dropped: the tree of the last txg
@@ -450,10 +453,35 @@ impl Allocator {
         from: u64,
         most_bytes: u64,
     ) -> BorrowedSpace {
+        self.borrow(vdev, metaslab, |metaslab| metaslab.borrow(from, most_bytes))
+    }
+
+    /// The same of what was freed lately and is still to be trimmed ([`Allocator::set_trims`]). From now on
+    /// it counts as trimmed.
+    pub fn borrow_untrimmed(self: &Arc<Self>, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
+        self.borrow(vdev, metaslab, |metaslab| metaslab.borrow_untrimmed(most_bytes))
+    }
+
+    fn borrow(
+        self: &Arc<Self>,
+        vdev: VdevId,
+        index: u64,
+        ranges: impl Fn(&mut Metaslab) -> Vec<(u64, u64)>,
+    ) -> BorrowedSpace {
         let vdevs = self.vdevs.read();
         let mut groups = vdevs.groups.get(&vdev).into_iter().flatten();
-        let ranges = groups.find_map(|group| group.borrow(metaslab, from, most_bytes)).unwrap_or_default();
-        BorrowedSpace { allocator: self.clone(), vdev, metaslab, ranges }
+        let ranges = groups.find_map(|group| group.borrow(index, &ranges)).unwrap_or_default();
+        BorrowedSpace { allocator: self.clone(), vdev, metaslab: index, ranges }
+    }
+
+    /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
+    pub fn set_trims(&self, trims: bool) {
+        self.trims.store(trims, Ordering::Release);
+    }
+
+    /// Whether it is.
+    pub fn trims(&self) -> bool {
+        self.trims.load(Ordering::Acquire)
     }
 
     /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that

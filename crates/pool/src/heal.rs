@@ -122,8 +122,12 @@ impl Pool {
     /// Writes what should be where it is not.
     pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>) -> Healed {
         let mut healed = Healed::default();
-        for ColumnFault { leaf, offset_bytes, truth, .. } in faults {
+        for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
             let bytes = truth.len() as u64;
+            for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
+                // What fails shows in the counters.
+                leaf.write(self.writes(), offset_bytes, truth.clone()).await.ok();
+            }
             match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
                 true => healed.unhealed.extend(leaf.names()),
                 false => healed.written_bytes += bytes,

@@ -6,16 +6,19 @@
 //! others. The block's checksum judges. The most likely choice is tried first, then all that differ from it
 //! in one unit, in two, up to three (parity can't make up for more), so the fewest faults win.
 //!
+//! On a RAID-Z that was expanded, what one child had spoilt before is now on all of them. So the children of
+//! that time ([`Former`]) are doubted like units: whatever was on one is rebuilt.
+//!
 //! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is
 //! blamed.
 //!
-//! Source: OpenZFS `vdev_raidz_combrec`, `vdev_indirect_reconstruct`.
+//! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
 use crate::check::Check;
 use crate::pool::Pool;
 use crate::read::preferred;
 use crate::vdev::leaf::Leaf;
-use crate::vdev::map::{BlockMap, Column, MapError, Row};
+use crate::vdev::map::{BlockMap, Column, Former, MapError, Row};
 use crate::vdev::queue::IoClass;
 use crate::vdev::{Layout, VdevTree};
 use bytes::{Bytes, BytesMut};
@@ -84,6 +87,8 @@ pub(crate) struct ColumnFault {
     pub(crate) kind: FaultKind,
     /// What should be there; in a dRAID with the zeros that fill its row.
     pub(crate) truth: Bytes,
+    /// Where an expansion has copied it.
+    pub(crate) also_at: Vec<(Arc<Leaf>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +108,8 @@ struct Version {
 struct Gathered<'a> {
     map: &'a BlockMap,
     versions: Vec<Vec<Vec<Version>>>,
+    /// They come after the units where something is chosen for each.
+    formers: Vec<Former>,
     last_error: Option<String>,
 }
 
@@ -111,6 +118,8 @@ struct Gathered<'a> {
 enum Choice {
     Version(usize),
     Rebuilt,
+    /// For a former child: what was chosen for the units.
+    AsItIs,
 }
 
 /// Reads everything and finds the combination with the right checksum.
@@ -189,7 +198,7 @@ pub(crate) async fn recover_unchecked(
 
 /// Reads as little as should do; what leaves lack is taken for unread. `None` if a read fails.
 async fn gather_least<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Option<Gathered<'a>> {
-    let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
+    let mut gathered = Gathered { map, versions: Vec::new(), formers: Vec::new(), last_error: None };
     for row in &map.rows {
         let sources = row.columns.iter().map(|column| source(vdevs, map, row, column));
         let mut sources: Vec<Option<Arc<Leaf>>> = sources.collect();
@@ -245,7 +254,8 @@ async fn gather<'a>(
     class: IoClass,
     nothing_tells: bool,
 ) -> Gathered<'a> {
-    let mut gathered = Gathered { map, versions: Vec::new(), last_error: None };
+    let formers = vdevs.formers(map);
+    let mut gathered = Gathered { map, versions: Vec::new(), formers, last_error: None };
     for row in &map.rows {
         let mut reads = Vec::new();
         let mut counts = Vec::new();
@@ -296,8 +306,8 @@ struct Search<'a> {
 impl Search<'_> {
     /// The block, in whole sectors.
     fn run(&mut self) -> Option<Vec<u8>> {
-        let likely: Vec<Choice> =
-            (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit)).collect();
+        let units = (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit));
+        let likely: Vec<Choice> = units.chain(self.gathered.formers.iter().map(|_| Choice::AsItIs)).collect();
         let mut found = None;
         for deviations in 0..=MAX_DEVIATIONS.min(likely.len()) {
             let mut choices = likely.clone();
@@ -372,7 +382,11 @@ impl Gathered<'_> {
 
     /// The other possibilities for a unit: versions that differ, or rebuilding if there is parity.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
-        let Choice::Version(first) = likely else { return Vec::new() };
+        let first = match likely {
+            Choice::Version(first) => first,
+            Choice::Rebuilt => return Vec::new(),
+            Choice::AsItIs => return vec![Choice::Rebuilt],
+        };
         let same = |a: usize, b: usize| self.unit(unit).all(|(.., v)| v[a].bytes == v[b].bytes);
         let others = self.complete_versions(unit).filter(|&v| v != first && !same(v, first));
         let mut found: Vec<Choice> = others.map(Choice::Version).collect();
@@ -384,11 +398,15 @@ impl Gathered<'_> {
 
     /// The block by these choices; `None` if too much would have to be rebuilt.
     fn assemble(&self, choices: &[Choice]) -> Option<Vec<u8>> {
+        let (units, formers) = choices.split_at(self.map.units);
+        let formers = self.formers.iter().zip(formers).filter(|(_, choice)| **choice == Choice::Rebuilt);
+        let doubted: Vec<Former> = formers.map(|(former, _)| *former).collect();
         let mut block = vec![0; self.map.data_bytes];
         for (row, versions) in self.map.rows.iter().zip(&self.versions) {
-            let chosen = |index: usize| match choices[row.columns[index].unit] {
+            let chosen = |index: usize| match units[row.columns[index].unit] {
+                _ if doubted.iter().any(|former| former.had(row, &row.columns[index])) => None,
                 Choice::Version(v) => versions[index].get(v)?.bytes.as_ref(),
-                Choice::Rebuilt => None,
+                Choice::Rebuilt | Choice::AsItIs => None,
             };
             let mut rebuilt: Vec<(usize, Vec<u8>)> = Vec::new();
             for (index, column) in row.columns.iter().enumerate().skip(row.parity) {
@@ -429,6 +447,14 @@ impl Gathered<'_> {
                 vdevs.layout_of(row.top).is_some_and(|top| matches!(top.layout, Layout::Draid(..)));
             let row_bytes = if is_draid { row.columns.first().map_or(0, |column| column.len) } else { 0 };
             for (index, (column, versions)) in row.columns.iter().zip(versions).enumerate() {
+                let copied = |(slot, offset_bytes)| {
+                    let copy = Column { slot, offset_bytes, ..*column };
+                    vdevs
+                        .leaves_of(row, &copy, self.map.birth)
+                        .into_iter()
+                        .map(move |leaf| (leaf, offset_bytes))
+                };
+                let also_at: Vec<_> = column.also_at.into_iter().flat_map(copied).collect();
                 let (truth, wrong) = match parity.get(index) {
                     Some(parity) => (parity.as_slice(), FaultKind::WrongParity),
                     None => (&block[column.data_at..column.data_at + column.len], FaultKind::WrongData),
@@ -441,7 +467,8 @@ impl Gathered<'_> {
                     };
                     let (leaf, offset_bytes) = (version.leaf.clone(), column.offset_bytes);
                     let truth = padded(truth, row_bytes);
-                    faults.push(ColumnFault { leaf, offset_bytes, len: column.len, kind, truth });
+                    let (len, also_at) = (column.len, also_at.clone());
+                    faults.push(ColumnFault { leaf, offset_bytes, len, kind, truth, also_at });
                 }
             }
         }

@@ -24,7 +24,8 @@ use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use cenote_tasks::{
-    keep_expanding, keep_healthy, keep_passing, keep_rebuilding, keep_removing, keep_scanning, mend,
+    keep_autotrimming, keep_expanding, keep_healthy, keep_passing, keep_rebuilding, keep_removing,
+    keep_scanning, mend,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct OpenPool {
     pub since: Instant,
     /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
     /// are fed, while these are there.
-    at_work: Mutex<Option<[AbortOnDrop<()>; 7]>>,
+    at_work: Mutex<Option<[AbortOnDrop<()>; 8]>>,
     /// Txgs are written, and states of devices become events, while these are there.
     _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
 }
@@ -128,6 +129,7 @@ impl OpenPool {
         let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
         let passing = engine.runtime().spawn(keep_passing(engine.weak())).abort_on_drop();
+        let trimming = engine.runtime().spawn(keep_autotrimming(engine.weak())).abort_on_drop();
         let (events, pool) = (pools.events.clone(), name.to_owned());
         let failed = move |_: DatasetError| events.post(REMOVAL_FAILED, &pool, guid, Nvlist::new());
         let removing = engine.runtime().spawn(keep_removing(engine.weak(), failed)).abort_on_drop();
@@ -137,7 +139,8 @@ impl OpenPool {
         let (events, pool) = (pools.events.clone(), name.to_owned());
         let failed = move |_: DatasetError| events.post(EXPANSION_FAILED, &pool, guid, Nvlist::new());
         let expanding = engine.runtime().spawn(keep_expanding(engine.weak(), failed)).abort_on_drop();
-        let at_work = Some([scanning, health, feeding, passing, removing, rebuilding, expanding]).into();
+        let at_work =
+            Some([scanning, health, feeding, passing, trimming, removing, rebuilding, expanding]).into();
         let clients = Clients::default();
         OpenPool { name: name.into(), engine, mounts, clients, devices, since, at_work, _background }
     }

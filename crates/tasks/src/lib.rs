@@ -55,6 +55,7 @@ pub use hold::{hold_snapshots, release_snapshots};
 pub use mark::{bookmark, destroy_bookmark};
 pub use new_dataset::{Fill, Settings};
 pub use pool::attach::{attach, evacuate, replace, spare_in};
+pub use pool::autotrim::keep_autotrimming;
 pub use pool::auxiliary::{add_cache, add_spares, remove_beside};
 pub use pool::checkpoint::{discard_checkpoint, take_checkpoint};
 pub use pool::create::{NewPool, create_pool};
@@ -75,7 +76,7 @@ pub use pool::removal::{
 };
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{
-    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_scrub,
+    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub, start_scrub,
 };
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::split::{SplitOff, split};

@@ -1,6 +1,7 @@
 //! Sync tasks on the pool as a whole: its vdevs, properties, features and checkpoint; and the first of all.
 
 pub(crate) mod attach;
+pub(crate) mod autotrim;
 pub(crate) mod auxiliary;
 pub(crate) mod checkpoint;
 pub(crate) mod create;

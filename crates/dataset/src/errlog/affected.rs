@@ -11,8 +11,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_object::{Objset, Result};
+use cenote_object::{DatasetError, Objset, Result};
 
 use crate::dataset::Dataset;
 use crate::errlog::{LoggedError, pointer};
@@ -27,18 +28,73 @@ impl Mos {
     #[boxed]
     pub async fn damaged_objects(&self) -> Result<BTreeSet<(DatasetId, ObjectId)>> {
         let mut objects = BTreeSet::new();
-        let mut families = Families { mos: self, opened: HashMap::new(), origins: HashMap::new() };
+        let mut families = Families::of(self);
         for error in self.error_log().await? {
             let owners = match error.birth {
                 Some(birth) => families.owners(&error, birth).await,
-                None => Ok(vec![error.place.dataset]),
+                None => Ok(Owners { all: vec![error.place.dataset], ..Owners::default() }),
             };
             // What can't be followed is listed as it was logged.
-            let owners = owners.unwrap_or_else(|_| vec![error.place.dataset]);
+            let owners = owners.map_or_else(|_| vec![error.place.dataset], |owners| owners.all);
             objects.extend(owners.into_iter().map(|dataset| (dataset, error.place.object)));
         }
         Ok(objects)
     }
+
+    /// The block of each of these errors, and a dataset that has it; `None`: nobody has it any more. Where
+    /// the log does not say when it was born, it is what is at its place now. An error: what leads there
+    /// can't be read.
+    #[boxed]
+    pub async fn logged_blocks(&self, errors: &[LoggedError]) -> Vec<Result<Option<(DatasetId, Blkptr)>>> {
+        let (mut blocks, mut families) = (Vec::new(), Families::of(self));
+        for error in errors {
+            let block = match error.birth {
+                Some(birth) if error.place.dataset != DatasetId(0) => families.block(error, birth).await,
+                birth => self.block_now(error, birth).await,
+            };
+            blocks.push(block);
+        }
+        blocks
+    }
+
+    async fn block_now(
+        &self,
+        error: &LoggedError,
+        birth: Option<Txg>,
+    ) -> Result<Option<(DatasetId, Blkptr)>> {
+        let dataset = error.place.dataset;
+        if dataset != DatasetId(0) && !self.is_dataset(dataset).await? {
+            return Ok(None);
+        }
+        let bp = there(self.pointer_at(&error.place).await)?;
+        let is_it = |bp: &Blkptr| birth.is_none_or(|birth| bp.logical_birth() == birth);
+        Ok(bp.filter(is_it).map(|bp| (dataset, bp)))
+    }
+
+    async fn is_dataset(&self, id: DatasetId) -> Result<bool> {
+        match self.dataset_phys(id).await {
+            // Its number may have become another one's.
+            Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => Ok(false),
+            phys => phys.map(|_| true),
+        }
+    }
+}
+
+/// What is at a place, unless it is a hole or the object is gone.
+fn there(found: Result<Blkptr>) -> Result<Option<Blkptr>> {
+    match found {
+        Err(DatasetError::NoObject { .. }) => Ok(None),
+        found => found.map(|bp| (!bp.is_hole()).then_some(bp)),
+    }
+}
+
+/// Who has a block that was logged.
+#[derive(Default)]
+struct Owners {
+    all: Vec<DatasetId>,
+    block: Option<Blkptr>,
+    /// Of some it is not known whether they have it.
+    doubt: Option<DatasetError>,
 }
 
 /// A live dataset or one of its snapshots.
@@ -56,9 +112,25 @@ struct Families<'a> {
     origins: HashMap<DatasetId, Option<(Txg, DatasetId)>>,
 }
 
-impl Families<'_> {
+impl<'a> Families<'a> {
+    fn of(mos: &'a Mos) -> Families<'a> {
+        Families { mos, opened: HashMap::new(), origins: HashMap::new() }
+    }
+
+    /// The block itself, and one that has it.
+    async fn block(&mut self, error: &LoggedError, birth: Txg) -> Result<Option<(DatasetId, Blkptr)>> {
+        if !self.mos.is_dataset(error.place.dataset).await? {
+            return Ok(None);
+        }
+        let owners = self.owners(error, birth).await?;
+        match (owners.all.first().copied().zip(owners.block), owners.doubt) {
+            (None, Some(doubt)) => Err(doubt),
+            (found, _) => Ok(found),
+        }
+    }
+
     /// All that have a block which was logged.
-    async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Vec<DatasetId>> {
+    async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Owners> {
         let mut head = error.place.dataset;
         let mut seen = HashSet::from([head]);
         // A clone has from its origin what is older than itself.
@@ -68,15 +140,23 @@ impl Families<'_> {
                 break;
             }
         }
-        let mut owners = Vec::new();
+        let mut owners = Owners::default();
         let mut pending = vec![head];
         seen = HashSet::from([head]);
         while let Some(head) = pending.pop() {
             for version in self.family(head).await?.iter() {
                 let is_old_enough = !version.dataset.is_snapshot() || version.dataset.creation_txg() >= birth;
-                if is_old_enough && version.has(error, birth).await {
-                    owners.push(version.dataset.id());
-                    pending.extend(version.clones.iter().filter(|&&clone| seen.insert(clone)));
+                if !is_old_enough {
+                    continue;
+                }
+                match there(pointer(&version.objset, &error.place).await) {
+                    Ok(Some(bp)) if bp.logical_birth() == birth => {
+                        owners.all.push(version.dataset.id());
+                        owners.block = Some(bp);
+                        pending.extend(version.clones.iter().filter(|&&clone| seen.insert(clone)));
+                    }
+                    Ok(_) => {}
+                    Err(doubt) => owners.doubt = Some(doubt),
                 }
             }
         }
@@ -111,11 +191,5 @@ impl Families<'_> {
         let family = Arc::new(family);
         self.opened.insert(head.id(), family.clone());
         Ok(family)
-    }
-}
-
-impl Version {
-    async fn has(&self, error: &LoggedError, birth: Txg) -> bool {
-        pointer(&self.objset, &error.place).await.is_ok_and(|bp| !bp.is_hole() && bp.logical_birth() == birth)
     }
 }

@@ -234,19 +234,23 @@ impl MetaslabGroup {
         }
     }
 
-    pub(super) fn finish(&self, txg: Txg, kept: bool) {
-        self.each(|metaslab| metaslab.finish(txg, kept));
+    pub(super) fn finish(&self, txg: Txg, kept: bool, trims: bool) {
+        self.each(|metaslab| metaslab.finish(txg, kept, trims));
     }
 
     pub(super) fn release(&self) {
         self.each(Metaslab::release);
     }
 
-    /// Borrows free ranges of a metaslab (see [`Metaslab::borrow`]); `None` if it is another group's.
-    pub(super) fn borrow(&self, index: u64, from: u64, most_bytes: u64) -> Option<Vec<(u64, u64)>> {
+    /// Borrows free ranges of a metaslab; `None` if it is another group's.
+    pub(super) fn borrow(
+        &self,
+        index: u64,
+        ranges: impl FnOnce(&mut Metaslab) -> Vec<(u64, u64)>,
+    ) -> Option<Vec<(u64, u64)>> {
         let mut slabs = self.slabs.lock();
         let at = slabs.all.iter().position(|metaslab| metaslab.index == index)?;
-        Some(slabs.change(at, |metaslab| metaslab.borrow(from, most_bytes)))
+        Some(slabs.change(at, ranges))
     }
 
     pub(super) fn give_back(&self, index: u64, ranges: &[(u64, u64)]) {

@@ -9,7 +9,8 @@
 //!   deferred[2] <--finish-- freed <--take_changes-- freeing <---------+
 //! ```
 //!
-//! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim).
+//! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim). With
+//! automatic trim, what has lately become free, and was not allocated since, is known apart (`ms_trim`).
 //!
 //! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: nothing
 //! that those txgs refer to has been overwritten.
@@ -79,6 +80,8 @@ pub(super) struct Metaslab {
     deferred: [Ranges; TXG_DEFER_SIZE],
     /// Free, but somebody works on what lies there.
     borrowed: Ranges,
+    /// A part of what is free or borrowed: not trimmed yet.
+    untrimmed: Ranges,
     /// For each power of two in a size: where the last block of that kind ended.
     cursors: [u64; 64],
 }
@@ -114,6 +117,7 @@ impl Metaslab {
             freed: Ranges::default(),
             deferred: Default::default(),
             borrowed: Ranges::default(),
+            untrimmed: Ranges::default(),
             cursors: [0; 64],
         }
     }
@@ -167,6 +171,9 @@ impl Metaslab {
     fn take(&mut self, offset: u64, len: u64, txg: Txg) {
         debug_assert!(offset >= self.start_bytes && offset + len <= self.end_bytes(), "{offset:x} + {len:x}");
         self.free.remove(offset, len);
+        if !self.untrimmed.is_empty() {
+            self.untrimmed.remove(offset, len);
+        }
         let twice = self.allocating[slot(txg)].insert(offset, len);
         debug_assert_eq!(twice, None, "allocated twice");
     }
@@ -184,6 +191,28 @@ impl Metaslab {
             left -= len;
         }
         for &(start, end) in &taken {
+            self.free.remove(start, end - start);
+            self.borrowed.insert(start, end - start);
+        }
+        taken
+    }
+
+    /// The same of what was freed lately and is not trimmed yet: from now on it counts as trimmed.
+    pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<(u64, u64)> {
+        let (mut taken, mut left) = (Vec::new(), most_bytes);
+        for (start, end) in self.untrimmed.iter() {
+            if left == 0 {
+                break;
+            }
+            let len = (end - start).min(left);
+            // Others may have borrowed it.
+            if self.free.ranges().contains(start, len) {
+                taken.push((start, start + len));
+                left -= len;
+            }
+        }
+        for &(start, end) in &taken {
+            self.untrimmed.remove(start, end - start);
             self.free.remove(start, end - start);
             self.borrowed.insert(start, end - start);
         }
@@ -244,8 +273,8 @@ impl Metaslab {
     }
 
     /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough becomes
-    /// free, unless all that was freed is `kept`.
-    pub(super) fn finish(&mut self, txg: Txg, kept: bool) {
+    /// free, unless all that was freed is `kept`. It is to be trimmed, or nothing is.
+    pub(super) fn finish(&mut self, txg: Txg, kept: bool, trims: bool) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing.is_empty(), "changes not taken");
         let oldest = &mut self.deferred[txg.0 as usize % TXG_DEFER_SIZE];
         if kept {
@@ -255,6 +284,11 @@ impl Metaslab {
         }
         let done = std::mem::replace(oldest, std::mem::take(&mut self.freed));
         self.set_free(&done);
+        if trims {
+            done.iter().for_each(|(start, end)| _ = self.untrimmed.insert(start, end - start));
+        } else if !self.untrimmed.is_empty() {
+            self.untrimmed = Ranges::default();
+        }
     }
 
     /// Makes all waiting ranges free at once.

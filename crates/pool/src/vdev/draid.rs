@@ -166,6 +166,7 @@ impl Draid {
                 data_at,
                 padding: 0,
                 also_at: None,
+                sector: None,
             };
             data_at += if i < self.parity as u64 { 0 } else { len };
             column

@@ -5,6 +5,8 @@
 //!   column   slot, offset on the slot's leaves, length, offset of its bytes in the block
 //! ```
 //!
+//! When a RAID-Z had fewer children, a sector was on another one: see [`Former`].
+//!
 //! A *unit* is what can only be good or bad as a whole when columns are doubted: all columns of a block on
 //! one RAID-Z child are one unit; on a removed vdev each piece of a block is its own.
 
@@ -12,6 +14,7 @@ use super::{Layout, VdevTree};
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Guid, Txg, VdevId};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Removed vdevs may point to vdevs removed later; each step needs one more vdev.
@@ -34,6 +37,8 @@ pub(crate) struct Column {
     pub(crate) padding: usize,
     /// Another slot and offset that the same is written to: an expansion has copied it there.
     pub(crate) also_at: Option<(usize, u64)>,
+    /// On a RAID-Z that has become wider since: the number of its sector, which an expansion does not change.
+    pub(crate) sector: Option<u64>,
 }
 
 /// Columns that parity ties together.
@@ -71,6 +76,22 @@ impl BlockMap {
     }
 }
 
+/// A child of a RAID-Z when that was narrower. What it spoilt then, an expansion has spread over all
+/// children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Former {
+    top: VdevId,
+    width: u64,
+    child: u64,
+}
+
+impl Former {
+    /// Whether a column was on it.
+    pub(crate) fn had(self, row: &Row, column: &Column) -> bool {
+        row.top == self.top && column.sector.is_some_and(|sector| sector % self.width == self.child)
+    }
+}
+
 /// Why an address cannot be mapped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MapError {
@@ -94,6 +115,20 @@ impl VdevTree {
             self.leaves_of(row, column, birth).into_iter().map(move |leaf| (leaf.guid, range.clone()))
         });
         on_leaves.filter(|(_, range)| !range.is_empty()).collect()
+    }
+
+    /// The children that a block was on before expansions, the last ones first.
+    pub(crate) fn formers(&self, map: &BlockMap) -> Vec<Former> {
+        let mut formers = Vec::new();
+        let is_wrapped = |row: &&Row| row.columns.iter().any(|column| column.sector.is_some());
+        let tops: BTreeSet<VdevId> = map.rows.iter().filter(is_wrapped).map(|row| row.top).collect();
+        for top in tops {
+            let Some(Layout::Raidz(raidz, _)) = self.layout_of(top).map(|top| &top.layout) else { continue };
+            for width in raidz.widths_since(map.birth).map(|width| width as u64) {
+                formers.extend((0..width).map(|child| Former { top, width, child }));
+            }
+        }
+        formers
     }
 
     /// Maps `psize` bytes at an address, of a block born in `birth`.
@@ -127,8 +162,9 @@ impl VdevTree {
             Layout::Copies(_) => {
                 let offset_bytes =
                     at.checked_add(VDEV_LABEL_START_SIZE).ok_or_else(|| bad("beyond any vdev"))?;
-                let (slot, unit, padding, also_at) = (0, first_unit, 0, None);
-                let column = Column { slot, unit, offset_bytes, len: psize, data_at, padding, also_at };
+                let (slot, unit, len) = (0, first_unit, psize);
+                let (padding, also_at, sector) = (0, None, None);
+                let column = Column { slot, unit, offset_bytes, len, data_at, padding, also_at, sector };
                 map.add_row(Row { top: dva.vdev, parity: 0, columns: vec![column] });
                 map.units += 1;
             }

@@ -70,6 +70,11 @@ impl Raidz {
         original + self.expand_txgs.iter().filter(|&&txg| txg <= birth).count()
     }
 
+    /// The numbers of children that it has had since, without the present one, the last one first.
+    pub(crate) fn widths_since(&self, birth: Txg) -> impl Iterator<Item = usize> {
+        (self.logical_width(birth)..self.width).rev()
+    }
+
     fn shape(&self, psize: usize, width: usize) -> Shape {
         let sectors = (psize as u64).div_ceil(1 << self.ashift);
         let (parity, data_columns) = (self.parity as u64, (width - self.parity) as u64);
@@ -104,6 +109,7 @@ impl Raidz {
                     std::mem::swap(&mut first.offset_bytes, &mut second.offset_bytes);
                     std::mem::swap(&mut first.padding, &mut second.padding);
                     std::mem::swap(&mut first.also_at, &mut second.also_at);
+                    std::mem::swap(&mut first.sector, &mut second.sector);
                 }
             }
         }
@@ -131,6 +137,7 @@ impl Raidz {
                 data_at,
                 padding: usize::from(skipped.contains(&(c + sectors * width))) << self.ashift,
                 also_at: None,
+                sector: None,
             };
             data_at += if c < self.parity as u64 { 0 } else { len };
             column
@@ -171,6 +178,7 @@ impl Raidz {
                     data_at: (data_sector << self.ashift) as usize,
                     padding: 0,
                     also_at: self.copied_to(sector, children, reflowed).filter(|_| !beyond_end),
+                    sector: Some(sector),
                 }
             };
             (0..columns).map(column).collect()

@@ -3,6 +3,7 @@
 //! ```text
 //!   lost block -> errlog_last, or errlog_scrub while a scan goes on
 //!   scan ends  -> errlog_last is thrown away; errlog_scrub takes its place
+//!   known errors scrubbed -> errlog_last loses them; those that are still there go to errlog_scrub
 //! ```
 //!
 //! Idea: what a whole scrub does not find any more is not damaged any more. So repaired files leave the log
@@ -14,14 +15,15 @@
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
-use cenote_dataset::mos::scan_in;
+use cenote_dataset::errlog::LoggedError;
+use cenote_dataset::mos::{error_scrub_in, scan_in};
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::{BlockBookmark, ErrorBookmark, parse_head_key};
 use cenote_format::features::Feature;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
+use cenote_object::{DatasetError, Edit, NewZap, Result, Zap, ZapEdit, ZapValue};
 
 /// Notes blocks that could not be read since the last time.
 #[boxed]
@@ -51,6 +53,59 @@ pub(crate) async fn rotate(context: &mut SyncContext) -> Result<()> {
     directory.update(names::ERRLOG_SCRUB, 0).await
 }
 
+/// A scrub of known errors ends early: what it has found is known, beside what it did not come to.
+pub(crate) async fn unite(context: &mut SyncContext) -> Result<()> {
+    let (last, scrub) = (find(context, names::ERRLOG_LAST).await?, find(context, names::ERRLOG_SCRUB).await?);
+    let (Some(last), Some(scrub)) = (last, scrub) else {
+        return if scrub.is_some() { rotate(context).await } else { Ok(()) };
+    };
+    let edit = context.edit();
+    let known = lists(context, last).await?;
+    for entry in Zap::open_id(&edit.view(), scrub).await?.to_vec().await? {
+        let list = std::str::from_utf8(&entry.name).ok().and_then(|key| known.get(key)).copied();
+        let (Some(into), Some(from)) = (list, entry.value.as_u64().map(ObjectId)) else {
+            ZapEdit::new(&edit, last).update(&*entry.name, &entry.value).await?;
+            continue;
+        };
+        for error in Zap::open_id(&edit.view(), from).await?.to_vec().await? {
+            ZapEdit::new(&edit, into).update(&*error.name, &error.value).await?;
+        }
+        edit.destroy(from).await?;
+    }
+    edit.destroy(scrub).await?;
+    ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(names::ERRLOG_SCRUB, 0).await
+}
+
+/// Known errors have been looked at: they leave `errlog_last`. Those that are `in_doubt` go to
+/// `errlog_scrub`. Answers how many are left.
+pub(crate) async fn looked_at(
+    context: &mut SyncContext,
+    errors: &[LoggedError],
+    in_doubt: &[LoggedError],
+) -> Result<u64> {
+    let edit = context.edit();
+    let birth = |error: &LoggedError| error.birth.unwrap_or(Txg(0));
+    if !in_doubt.is_empty() {
+        let mut log = Log::find_or_make(context, names::ERRLOG_SCRUB).await?;
+        for error in in_doubt {
+            log.add(&edit, error.place, birth(error)).await?;
+        }
+    }
+    let Some(log) = Log::find(context, names::ERRLOG_LAST).await? else { return Ok(0) };
+    for error in errors {
+        log.remove(&edit, error.place, birth(error)).await?;
+    }
+    log.count(&edit).await
+}
+
+/// How many errors are known, apart from those that a scan has found so far.
+pub(crate) async fn known(context: &SyncContext) -> Result<u64> {
+    match Log::find(context, names::ERRLOG_LAST).await? {
+        Some(log) => log.count(&context.edit()).await,
+        None => Ok(0),
+    }
+}
+
 /// A live dataset is gone, and what was lost of it.
 pub(crate) async fn forget(context: &SyncContext, head: ObjectId) -> Result<()> {
     for name in [names::ERRLOG_LAST, names::ERRLOG_SCRUB] {
@@ -64,49 +119,105 @@ pub(crate) async fn forget(context: &SyncContext, head: ObjectId) -> Result<()> 
     Ok(())
 }
 
-async fn log(context: &mut SyncContext, lost: BTreeMap<BlockBookmark, Txg>) -> Result<()> {
-    let directory = Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
-    let scan = scan_in(&directory).await?;
-    let is_scanned = scan.is_some_and(|scan| scan.is_running() && (scan.is_scrub() || scan.is_resilver()));
-    let name = if is_scanned { names::ERRLOG_SCRUB } else { names::ERRLOG_LAST };
-    let edit = context.edit();
-    let log = match find(context, name).await? {
-        Some(log) => log,
-        None => {
-            let log = NewZap::of(ObjectType::ERROR_LOG).create(&edit).await?;
-            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(name, log.0).await?;
-            log
-        }
-    };
-    let unnamed = ZapValue::from_text("");
-    let feature = Feature::by_name("head_errlog");
-    let by_head = match feature {
-        Some(feature) => context.count_of(feature).await?.is_some(),
-        None => false,
-    };
-    if !by_head {
-        for place in lost.keys() {
-            ZapEdit::new(&edit, log).update(place.to_key().as_str(), &unnamed).await?;
-        }
+/// Notes lost blocks, with their births.
+pub(crate) async fn log(context: &mut SyncContext, lost: BTreeMap<BlockBookmark, Txg>) -> Result<()> {
+    if lost.is_empty() {
         return Ok(());
     }
-    let mut lists = lists(context, log).await?;
+    let directory = Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
+    let is_scan =
+        scan_in(&directory).await?.is_some_and(|it| it.is_running() && (it.is_scrub() || it.is_resilver()));
+    let is_error_scrub = error_scrub_in(&directory).await?.is_some_and(|it| it.is_running());
+    let name = if is_scan || is_error_scrub { names::ERRLOG_SCRUB } else { names::ERRLOG_LAST };
+    let mut log = Log::find_or_make(context, name).await?;
+    let edit = context.edit();
     for (place, birth) in lost {
-        let key = key(head_of(context, place.dataset).await?);
+        let dataset = match log.lists {
+            Some(_) => head_of(context, place.dataset).await?,
+            None => place.dataset,
+        };
+        log.add(&edit, BlockBookmark { dataset, ..place }, birth).await?;
+    }
+    Ok(())
+}
+
+/// One of the two logs.
+struct Log {
+    id: ObjectId,
+    /// With `head_errlog`: the list of each dataset.
+    lists: Option<BTreeMap<String, ObjectId>>,
+}
+
+impl Log {
+    async fn find(context: &SyncContext, name: &str) -> Result<Option<Log>> {
+        let Some(id) = find(context, name).await? else { return Ok(None) };
+        Ok(Some(Log { id, lists: Log::lists(context, id).await? }))
+    }
+
+    async fn find_or_make(context: &SyncContext, name: &str) -> Result<Log> {
+        if let Some(log) = Log::find(context, name).await? {
+            return Ok(log);
+        }
+        let edit = context.edit();
+        let id = NewZap::of(ObjectType::ERROR_LOG).create(&edit).await?;
+        ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(name, id.0).await?;
+        Ok(Log { id, lists: Log::lists(context, id).await? })
+    }
+
+    async fn lists(context: &SyncContext, id: ObjectId) -> Result<Option<BTreeMap<String, ObjectId>>> {
+        let Some(feature) = Feature::by_name("head_errlog") else { return Ok(None) };
+        match context.count_of(feature).await? {
+            Some(_) => lists(context, id).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn add(&mut self, edit: &Edit, place: BlockBookmark, birth: Txg) -> Result<()> {
+        let unnamed = ZapValue::from_text("");
+        let Some(lists) = &mut self.lists else {
+            return ZapEdit::new(edit, self.id).update(place.to_key().as_str(), &unnamed).await;
+        };
+        let key = key(place.dataset);
         let list = match lists.get(&key) {
             Some(list) => *list,
             None => {
-                let list = NewZap::of(ObjectType::ERROR_LOG).create(&edit).await?;
-                ZapEdit::new(&edit, log).add(key.as_str(), list.0).await?;
+                let list = NewZap::of(ObjectType::ERROR_LOG).create(edit).await?;
+                ZapEdit::new(edit, self.id).add(key.as_str(), list.0).await?;
                 lists.insert(key, list);
                 list
             }
         };
-        let BlockBookmark { object, level, block, .. } = place;
-        let error = ErrorBookmark { object, level, block, birth };
-        ZapEdit::new(&edit, list).update(error.to_key().as_str(), &unnamed).await?;
+        ZapEdit::new(edit, list).update(in_list(place, birth).as_str(), &unnamed).await
     }
-    Ok(())
+
+    async fn remove(&self, edit: &Edit, place: BlockBookmark, birth: Txg) -> Result<()> {
+        let (list, key) = match &self.lists {
+            None => (self.id, place.to_key()),
+            Some(lists) => match lists.get(&key(place.dataset)) {
+                Some(list) => (*list, in_list(place, birth)),
+                None => return Ok(()),
+            },
+        };
+        let list = ZapEdit::new(edit, list);
+        match list.get(key.as_str()).await? {
+            Some(_) => list.remove(key.as_str()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn count(&self, edit: &Edit) -> Result<u64> {
+        let Some(lists) = &self.lists else { return Ok(Zap::open_id(&edit.view(), self.id).await?.count()) };
+        let mut count = 0;
+        for list in lists.values() {
+            count += Zap::open_id(&edit.view(), *list).await?.count();
+        }
+        Ok(count)
+    }
+}
+
+fn in_list(place: BlockBookmark, birth: Txg) -> String {
+    let BlockBookmark { object, level, block, .. } = place;
+    ErrorBookmark { object, level, block, birth }.to_key()
 }
 
 /// The live dataset of whose chain a dataset is; what is none stays as it is.

@@ -13,6 +13,8 @@
 //! goes on after an export or a power cut, here or in OpenZFS, and goes on here if OpenZFS began it. Whoever
 //! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
 //!
+//! Known errors may be scrubbed alone ([`start_error_scrub`]): see `error_scrub`.
+//!
 //! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
 //! subtrees with blocks of that time are visited. A device that joins while one is on its way waits for the
 //! next, as the labels say (`resilver_defer`).
@@ -24,6 +26,7 @@
 //!
 //! Source: OpenZFS `dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`).
 
+mod error_scrub;
 mod plan;
 pub(crate) mod state;
 mod walk;
@@ -76,6 +79,16 @@ pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
     order(engine, move |context| Box::pin(async move { state::start_scrub(context, after).await })).await
 }
 
+/// A scrub of the blocks in the error log is to run, or goes on if it was paused. It is done by [`run_scan`].
+/// Answers `false` if the log has none.
+///
+/// # Errors
+/// A scan runs already, or is paused.
+#[boxed]
+pub async fn start_error_scrub(engine: &Engine) -> Result<bool> {
+    order(engine, |context| Box::pin(state::start_error_scrub(context))).await
+}
+
 /// The scrub that runs is to go on later.
 ///
 /// # Errors
@@ -95,14 +108,15 @@ pub async fn cancel_scrub(engine: &Engine) -> Result<()> {
 }
 
 /// Runs a task that changes what is to be scanned, and tells whoever scans.
-async fn order<F>(engine: &Engine, task: F) -> Result<()>
+async fn order<F, T>(engine: &Engine, task: F) -> Result<T>
 where
-    F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<()>> + Send + 'static,
+    F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    T: Send + 'static,
 {
     let order = |engine: Engine| async move {
-        engine.run(task).await?;
+        let done = engine.run(task).await?;
         engine.order_scan();
-        Ok(())
+        Ok(done)
     };
     engine.to_end(order).await
 }
@@ -180,10 +194,11 @@ impl Run<'_> {
                 deferred(&self.engine.pool()).iter().for_each(|leaf| _ = behind.remove(leaf));
             }
             let Some(scan) = scan.filter(|scan| is_enough(scan, &behind, self.is_resumed)) else {
-                if !self.begin_resilver(&behind).await? {
+                if self.begin_resilver(&behind).await? {
+                    self.is_resumed = false;
+                } else if !self.scrub_errors().await? {
                     return Ok(());
                 }
-                self.is_resumed = false;
                 continue;
             };
             if scan.is_paused() || self.engine.scan_settings().is_suspended() {
@@ -237,6 +252,27 @@ impl Run<'_> {
     async fn begin_resilver(&mut self, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Result<bool> {
         let Some(range) = whole_range(behind) else { return Ok(false) };
         self.engine.run(move |context| Box::pin(state::begin_resilver(context, range))).await?;
+        Ok(true)
+    }
+
+    /// Goes on with a scrub of known errors. Answers `false` if none is in progress.
+    async fn scrub_errors(&mut self) -> Result<bool> {
+        if self.engine.scan_settings().is_suspended() {
+            return Ok(false);
+        }
+        let turn = self.engine.walk_turn().await;
+        let looked = {
+            let look = std::pin::pin!(error_scrub::look(self.engine));
+            match select(look, std::pin::pin!(self.orders.changed())).await {
+                Either::Left((looked, _)) => looked?,
+                Either::Right(_) => return Ok(true),
+            }
+        };
+        drop(turn);
+        let Some(looked) = looked else { return Ok(false) };
+        self.done.written_bytes += looked.written_bytes;
+        self.done.errors += looked.remaining();
+        self.engine.run(move |context| Box::pin(error_scrub::note(context, looked))).await?;
         Ok(true)
     }
 

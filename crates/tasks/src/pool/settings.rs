@@ -41,7 +41,13 @@ pub enum PoolSetting {
 #[boxed]
 pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     let expands = matches!(&setting, PoolSetting::Number(name, 1) if name == "autoexpand");
+    let stops_trim = matches!(&setting, PoolSetting::Number(name, 0) if name == "autotrim");
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
+    if stops_trim {
+        engine.allocator().set_trims(false);
+    }
+    // Who trims by itself looks again.
+    engine.order_pass();
     if expands { autoexpand(engine).await } else { Ok(()) }
 }
 

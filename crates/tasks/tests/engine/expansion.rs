@@ -1,11 +1,14 @@
 //! RAID-Zs that get one more disk, while others work on them; expansions that stop half-way.
 
+use std::os::unix::fs::FileExt;
+
 use cenote_engine::Engine;
-use cenote_format::units::VdevId;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::{
-    Expanded, ExpansionProgress, attach_to_raidz, expansion, run_expansion, run_scan, snapshot,
+    Expanded, ExpansionProgress, attach_to_raidz, expansion, run_expansion, run_scan, snapshot, start_scrub,
 };
 
 use crate::common::{
@@ -87,5 +90,58 @@ fn a_raidz_gets_disks_while_others_work_and_all_is_found_with_any_disk_missing()
             let mos = reopen(&rt, folder.path()).await;
             assert_equal(&mos, &format!("{POOL}@before"), &before, "the snapshot").await;
         });
+    }
+}
+
+#[test]
+fn what_a_disk_had_spoilt_before_its_vdev_became_wider_is_read_and_repaired() {
+    let rt = Runtime::real(Some(2));
+    let seed = seed(&rt, "expansion of what is spoilt");
+    for (parity, width, times) in [(1, 3, 2), (2, 4, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        rt.block_on(async {
+            let (mut rng, mut model) = (Rng::new(seed), Model::new());
+            let engine = create(&rt, folder.path(), &(VdevKind::Raidz, parity, width)).await;
+            for _ in 0..4 {
+                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            }
+            engine.sync_all().await.unwrap();
+            drop(engine);
+            spoil(&folder.path().join("disk1.img"));
+            let engine = reopen_to_write(&rt, folder.path()).await;
+            for more in 0..times {
+                attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more)).await.unwrap();
+                engine.scan_settings().set("zfs_scrub_after_expand", 0).unwrap();
+                assert_eq!(expand(&engine).await, Expanded::Done);
+            }
+            drop(engine);
+            if parity == 2 {
+                // Another disk fails afterwards.
+                spoil(&folder.path().join("disk0.img"));
+            }
+            let name = format!("raidz{parity} of {width}, spoilt");
+            let mos = reopen(&rt, folder.path()).await;
+            assert_equal(&mos, POOL, &model, &name).await;
+            drop(mos);
+            let engine = reopen_to_write(&rt, folder.path()).await;
+            start_scrub(&engine, Txg(0)).await.unwrap();
+            let scrubbed = run_scan(&engine, &|_| {}).await.unwrap();
+            assert!(scrubbed.errors == 0 && scrubbed.written_bytes > 0, "{name}: {scrubbed:?}");
+            engine.sync_all().await.unwrap();
+            drop(engine);
+            assert_is_sound(&rt, folder.path(), &model, &name).await;
+        });
+    }
+}
+
+/// Half of what a disk holds, labels excluded, is something else.
+fn spoil(disk: &std::path::Path) {
+    let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
+    for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
+        let mut held = [0; 4096];
+        disk.read_exact_at(&mut held, at).unwrap();
+        if held.iter().any(|byte| *byte != 0) {
+            disk.write_all_at(&[0xb5; 4096], at).unwrap();
+        }
     }
 }

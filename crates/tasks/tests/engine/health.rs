@@ -1,18 +1,20 @@
 //! Devices that fail, hang, are pulled out and come back, under a watch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::{BlockId, Guid, Txg, VdevId};
+use cenote_format::units::{BlockId, Guid, ObjectId, Txg, VdevId};
+use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{
-    Away, Back, Surroundings, Symptom, add_spares, bring_back, detach, start_scrub, take_out,
+    Away, Back, Surroundings, Symptom, add_spares, bring_back, cancel_scrub, detach, pause_scrub, snapshot,
+    start_error_scrub, start_scrub, take_out,
 };
 use futures::future::BoxFuture;
 
@@ -92,6 +94,14 @@ impl Lab {
     /// Work, all of which is on disk afterwards and lies on `disk` alone, too.
     async fn work(&self, model: &mut Model, rng: &mut Rng) {
         work(&self.engine, POOL, model, rng, LOAD).await;
+        self.engine.sync_all().await.unwrap();
+    }
+
+    async fn destroy(&self, object: ObjectId) {
+        let dataset = self.engine.dataset(POOL).await.unwrap();
+        let hold = self.engine.hold().await.unwrap();
+        dataset.edit(&hold).destroy(object).await.unwrap();
+        drop(hold);
         self.engine.sync_all().await.unwrap();
     }
 
@@ -346,5 +356,72 @@ fn what_nobody_has_is_in_the_error_log_until_a_scrub_finds_it_no_more() {
         start_scrub(&lab.engine, Txg(0)).await.unwrap();
         lab.wait(60).await;
         assert!(logged().await.is_empty());
+    });
+}
+
+#[test]
+fn known_errors_are_scrubbed_alone() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 1).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(16));
+        lab.work(&mut model, &mut rng).await;
+        let engine = &lab.engine;
+        snapshot(engine, &[format!("{POOL}@s")]).await.unwrap();
+        let mos = engine.mos().await.unwrap();
+        let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
+        let mut spoilt = Vec::new();
+        for (object, content) in model.iter().filter(|(_, content)| !content.is_empty()).take(3) {
+            let held = objset.object(*object).await.unwrap();
+            let last = (content.len() - 1) as u64;
+            let bp = held.blkptr(0, BlockId(last / held.block_bytes())).await.unwrap();
+            let dva = bp.dvas().next().unwrap();
+            let at = dva.offset_bytes + VDEV_LABEL_START_SIZE;
+            let before = lab.disks[0].read_at(at, 512).await.unwrap();
+            lab.disks[0].write_at(at, vec![0xb5; 512].into()).await.unwrap();
+            held.read(last, 1).await.unwrap_err();
+            spoilt.push((*object, at, before));
+        }
+        let logged = async || {
+            let log = engine.mos().await.unwrap().error_log().await.unwrap();
+            log.iter().map(|error| error.place.object).collect::<BTreeSet<_>>()
+        };
+        let refused = |refused: Result<bool, DatasetError>| refused.unwrap_err().to_string();
+        assert!(!start_error_scrub(engine).await.unwrap(), "nothing is noted yet");
+        lab.wait(3).await;
+        assert_eq!(logged().await.len(), 3);
+        engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+        assert!(start_error_scrub(engine).await.unwrap());
+        assert!(refused(start_error_scrub(engine).await).contains("currently error scrubbing; use"));
+        let beside = start_scrub(engine, Txg(0)).await.map(|()| true);
+        assert!(refused(beside).contains("currently error scrubbing; use 'zpool scrub -s' to cancel"));
+        pause_scrub(engine).await.unwrap();
+        let beside = pause_scrub(engine).await.map(|()| true);
+        assert!(refused(beside).contains("error scrub is paused; use 'zpool scrub -e' to resume"));
+        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        engine.order_scan();
+        lab.wait(10).await;
+        let status = async || engine.mos().await.unwrap().error_scrub_status().await.unwrap();
+        assert!(status().await.is_some_and(|it| it.is_paused() && (it.examined, it.to_examine) == (0, 3)));
+        // One is mended, one is still lost, and of one only the snapshot is left.
+        lab.disks[0].write_at(spoilt[0].1, spoilt[0].2.clone()).await.unwrap();
+        lab.destroy(spoilt[2].0).await;
+        assert!(start_error_scrub(engine).await.unwrap(), "it goes on");
+        lab.wait(10).await;
+        let done = status().await.unwrap();
+        assert!(!done.is_running() && (done.examined, done.to_examine, done.errors) == (3, 0, 2), "{done:?}");
+        assert_eq!(logged().await, BTreeSet::from([spoilt[1].0, spoilt[2].0]));
+        // What it did not come to is not forgotten.
+        engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+        assert!(start_error_scrub(engine).await.unwrap());
+        cancel_scrub(engine).await.unwrap();
+        assert!(cancel_scrub(engine).await.is_err(), "there is none any more");
+        assert_eq!(logged().await.len(), 2);
+        assert!(start_error_scrub(engine).await.unwrap());
+        cancel_scrub(engine).await.unwrap();
+        start_scrub(engine, Txg(0)).await.unwrap();
+        assert_eq!(status().await, None, "a scan makes it forgotten");
+        assert!(refused(start_error_scrub(engine).await).contains("currently scrubbing; use"));
+        pause_scrub(engine).await.unwrap();
+        assert!(refused(start_error_scrub(engine).await).contains("use 'zpool scrub' to resume or"));
     });
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod accounts;
+mod autotrim;
 mod common;
 mod datasets;
 mod dedup;

@@ -8,10 +8,9 @@
 use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::Txg;
-use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_scrub};
+use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_error_scrub, start_scrub};
 use clap::Args;
 
-use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
@@ -24,6 +23,8 @@ use crate::session::{Progress, Session};
         written again. The daemon does it in the background, gently while others work: `cenote zpool status` \
         shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
         same command goes on where it was, and so does OpenZFS.\n\n\
+        With -e only the blocks that `cenote zpool status -v` names are read. What is whole again, or gone, \
+        is no error any more. Paused, `zpool scrub -e` goes on.\n\n\
         Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
         Example: cenote zpool scrub tank")]
 pub struct Scrub {
@@ -39,8 +40,8 @@ pub struct Scrub {
     /// Only what was born after the last complete scrub
     #[arg(short = 'C', conflicts_with_all = ["pause", "stop", "errors"])]
     pub since_last: bool,
-    /// Not supported
-    #[arg(short = 'e', hide = true)]
+    /// Only the blocks in the error log: what is mended leaves it
+    #[arg(short = 'e', conflicts_with_all = ["pause", "stop"])]
     pub errors: bool,
     /// Pools
     #[arg(required = true)]
@@ -64,10 +65,6 @@ pub struct Resilver {
 impl Scrub {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.errors {
-            let instead = "`cenote zpool scrub` without -e verifies everything";
-            return Err(not_yet::option("zpool scrub -e", instead));
-        }
         let work = async |engine: &Engine, pool: &String| match () {
             () if self.pause => {
                 let paused = pause_scrub(engine).await;
@@ -81,15 +78,29 @@ impl Scrub {
             }
             () => {
                 // Without a daemon nobody goes on with a scrub but this.
-                let is_ours = session.pools().is_none() && is_scrubbing(engine).await?;
+                let is_ours = session.pools().is_none() && self.is_running(engine).await?;
                 if !is_ours {
-                    let after = self.after(engine).await?;
-                    start_scrub(engine, after).await.map_err(cannot(format!("scrub {pool}")))?;
+                    let started = match self.errors {
+                        true => start_error_scrub(engine).await.map(drop),
+                        false => start_scrub(engine, self.after(engine).await?).await,
+                    };
+                    started.map_err(cannot(format!("scrub {pool}")))?;
                 }
                 scan(session, engine, self.wait).await
             }
         };
         session.change_each(&self.pools, |pool| pool.as_str(), work).await
+    }
+
+    /// Whether such a scrub is in progress, and not paused.
+    async fn is_running(&self, engine: &Engine) -> Result<bool, CliError> {
+        let mos = engine.mos().await?;
+        if self.errors {
+            let scrub = mos.error_scrub_status().await?;
+            return Ok(scrub.is_some_and(|scrub| scrub.is_running() && !scrub.is_paused()));
+        }
+        let scan = mos.scan_status().await?;
+        Ok(scan.is_some_and(|scan| scan.is_scrub() && scan.is_running() && !scan.is_paused()))
     }
 
     /// The txg after which what is to be verified was born.
@@ -145,9 +156,4 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
         outcome = outcome.and(Outcome::Damaged);
     }
     Ok(outcome)
-}
-
-async fn is_scrubbing(engine: &Engine) -> Result<bool, CliError> {
-    let scan = engine.mos().await?.scan_status().await?;
-    Ok(scan.is_some_and(|scan| scan.is_scrub() && scan.is_running() && !scan.is_paused()))
 }

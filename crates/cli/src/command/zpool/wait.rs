@@ -139,7 +139,12 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<(Activity, Opt
                 let destroys = !mos.pending_destroys().await?.is_empty();
                 (freeing > 0 || destroys).then_some(freeing)
             }
-            Activity::Scrub => scan(mos, ScanPhys::is_scrub).await?,
+            Activity::Scrub => {
+                let errors = mos.error_scrub_status().await?;
+                let errors = errors.filter(|scrub| scrub.is_running() && !scrub.is_paused());
+                // How many bytes they are is not known.
+                scan(mos, ScanPhys::is_scrub).await?.or(errors.map(|_| 0))
+            }
             Activity::Resilver => resilver(mos).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
             Activity::Remove => removing(mos).await?,

@@ -4,15 +4,17 @@
 //! Work in progress is shown with its speed and the time left if the daemon does it now; of what was in
 //! progress when the pool was last written, only how far it had come is on disk.
 //!
-//! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_rebuild_status_impl`, `print_removal_status`,
-//! `print_checkpoint_status`.
+//! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_err_scrub_status`, `print_rebuild_status_impl`,
+//! `print_removal_status`, `print_checkpoint_status`.
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_format::Phys;
 use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::indirect::{IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0};
-use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState};
+use cenote_format::scan::{
+    ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState,
+};
 use cenote_format::units::ObjectId;
 use cenote_pool::{VdevKind, VdevStatus};
 
@@ -49,7 +51,14 @@ pub async fn lines(
     now_s: Option<u64>,
 ) -> Result<String, CliError> {
     let scan = mos.scan_status().await?;
-    let mut out = scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace, now_s.is_some());
+    let errors = mos.error_scrub_status().await?;
+    let is_newer =
+        |it: &ErrorScrubPhys| scan.as_ref().is_none_or(|scan| it.start_time_s >= scan.start_time_s);
+    let errors = errors.filter(is_newer);
+    let mut out = errors.as_ref().map_or_else(String::new, error_scrub_lines);
+    // Of two scrubs, the newer one is shown.
+    let scan = scan.filter(|scan| errors.is_none() || !scan.is_scrub());
+    out += &scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace, now_s.is_some());
     out += &removal(mos, root, now_s).await?;
     if let Some(checkpoint) = mos.checkpoint().await? {
         let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
@@ -83,6 +92,30 @@ fn scan_lines(
     }
     rebuilds.iter().for_each(|(name, rebuild)| out += &rebuild_line(name, rebuild, is_done_now));
     out
+}
+
+/// The label is `scrub`, one column to the right: so OpenZFS has it.
+fn error_scrub_lines(scrub: &ErrorScrubPhys) -> String {
+    let (start, end) = (time(scrub.start_time_s), time(scrub.end_time_s));
+    let examined = scrub.examined;
+    match ScanState::from(scrub.state) {
+        ScanState::Finished => {
+            let took = scrub.end_time_s.saturating_sub(scrub.start_time_s);
+            let (days, clock) = (took / 86_400, days_and_clock(took % 86_400));
+            format!(" scrub: scrubbed {examined} error blocks in {days} days {clock} on {end}\n")
+        }
+        ScanState::Canceled => format!(" scrub: error scrub canceled on {end}\n"),
+        ScanState::ErrorScrubbing => {
+            let percent = 100.0 * examined as f64 / examined.saturating_add(scrub.to_examine).max(1) as f64;
+            let state = match scrub.is_paused() {
+                // When that was is not on disk.
+                true => format!("error scrub paused\n\terror scrub started on {start}"),
+                false => format!("error scrub in progress since {start}"),
+            };
+            format!(" scrub: {state}\n\t{percent:.2}% done, issued I/O for {examined} error blocks\n")
+        }
+        _ => String::new(),
+    }
 }
 
 fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {

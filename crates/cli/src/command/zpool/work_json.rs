@@ -58,7 +58,7 @@ pub async fn members(
     let mut members = Map::new();
     if let Some(scan) = mos.scan_status().await? {
         let pass_bytes = pace.map_or(0, |pace| pace.done_bytes);
-        let stats = json!({
+        let mut stats = json!({
             "function": function(ScanFunc::from(scan.func)),
             "state": state(ScanState::from(scan.state)),
             "start_time": time(scan.start_time_s),
@@ -76,6 +76,18 @@ pub async fn members(
             "issued_bytes_per_scan": bytes(pass_bytes),
             "issued": bytes(scan.examined_bytes),
         });
+        let errors = mos.error_scrub_status().await?.filter(|it| it.start_time_s > scan.start_time_s);
+        if let (Some(errors), Some(stats)) = (errors, stats.as_object_mut()) {
+            stats.extend([
+                ("err_scrub_func".into(), function(ScanFunc::from(errors.func)).into()),
+                ("err_scrub_state".into(), state(ScanState::from(errors.state)).into()),
+                ("err_scrub_start_time".into(), time(errors.start_time_s)),
+                ("err_scrub_end_time".into(), time(errors.end_time_s)),
+                ("err_scrub_examined".into(), numbers.value(errors.examined, nice_number)),
+                ("err_scrub_to_examine".into(), numbers.value(errors.to_examine, nice_number)),
+                ("err_scrub_pause".into(), numbers.plain(0)),
+            ]);
+        }
         members.insert("scan_stats".into(), stats);
     }
     if let Some(removing) = work::removing(mos).await? {

@@ -23,6 +23,7 @@ use cenote_format::words::Phys;
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
+use super::error_scrub;
 use super::plan::{NOTHING, Waiting, bookmark, position};
 use super::walk::Slice;
 use crate::pool::errors::rotate;
@@ -175,20 +176,41 @@ pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
 
 /// A scrub begins, or goes on.
 pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result<()> {
-    if let Some(before) = scan(context).await?.filter(goes_on) {
-        let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
-        return match before.is_paused() {
-            true => put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await,
-            false if before.is_resilver() => refused("currently resilvering"),
-            false => refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub"),
-        };
+    match scan(context).await?.filter(goes_on) {
+        Some(before) if before.is_paused() => {
+            return put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await;
+        }
+        Some(before) => return Err(refused_beside(context, &before)),
+        None => error_scrub::refuse_beside(context).await?,
     }
     refuse_while_rebuilding(context, "currently resilvering").await?;
     begin(context, SCRUB, (after, context.txg())).await
 }
 
+/// A scrub of known errors begins, or goes on. Answers whether there are any.
+pub(super) async fn start_error_scrub(context: &mut SyncContext) -> Result<bool> {
+    match scan(context).await?.filter(goes_on) {
+        Some(before) => Err(refused_beside(context, &before)),
+        None => error_scrub::start(context).await,
+    }
+}
+
+fn refused_beside(context: &SyncContext, scan: &ScanPhys) -> DatasetError {
+    let why = match () {
+        () if scan.is_resilver() => "currently resilvering",
+        () if scan.is_paused() => {
+            "scrub is paused; use 'zpool scrub' to resume or 'zpool scrub -s' to cancel scrub"
+        }
+        () => "currently scrubbing; use 'zpool scrub -s' to cancel scrub",
+    };
+    DatasetError::unsuitable(context.pool().name(), why)
+}
+
 /// A scrub pauses.
 pub(super) async fn pause_scrub(context: &mut SyncContext) -> Result<()> {
+    if error_scrub::pause(context).await? {
+        return Ok(());
+    }
     let scan = running_scrub(context).await?;
     if scan.is_paused() {
         return Err(DatasetError::unsuitable(context.pool().name(), "scrub is paused"));
@@ -199,6 +221,9 @@ pub(super) async fn pause_scrub(context: &mut SyncContext) -> Result<()> {
 
 /// A scrub ends.
 pub(super) async fn cancel_scrub(context: &mut SyncContext) -> Result<()> {
+    if error_scrub::cancel(context).await? {
+        return Ok(());
+    }
     let scan = running_scrub(context).await?;
     context.log_event("scan cancelled", &format!("errors={}", scan.errors)).await?;
     end(context, scan, CANCELED).await
@@ -368,6 +393,7 @@ fn key(dataset: DatasetId) -> String {
 }
 
 async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, Txg)) -> Result<()> {
+    error_scrub::give_way(context).await?;
     let before = scan(context).await?;
     let edit = context.edit();
     if let Some(queue) = before.map(|scan| scan.queue).filter(|queue| *queue != ObjectId(0)) {

@@ -1,0 +1,146 @@
+//! Automatic trim (`autotrim=on`): what is freed is given up by the devices, in the background.
+//!
+//! ```text
+//!   free --two txgs--> allocatable, untrimmed --a metaslab's turn--> borrowed --> leaves discard --> free
+//!                                      '-- allocated again: nothing to trim
+//! ```
+//!
+//! Idea: the allocator remembers what has lately become free. Metaslabs come in turn, each one every
+//! `zfs_trim_txg_batch` rounds, so that small frees grow together meanwhile; what is still shorter than
+//! `zfs_trim_extent_bytes_min` on a leaf is left, and so are leaves that are being replaced, or for which a
+//! spare stands in. Nothing of this is in the pool: what was freed before an export, `zpool trim` trims.
+//!
+//! A round is `zfs_txg_timeout` long, in which OpenZFS writes a txg. A pool that nobody changes has none
+//! here, so what was freed last would wait for others to come: two txgs are written for that.
+//!
+//! Locking: one runner a pool. It may be dropped at any await.
+//!
+//! Source: OpenZFS `vdev_trim.c` (`vdev_autotrim_thread`), `metaslab.c` (`metaslab_sync_done`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cenote_boxed::boxed;
+use cenote_engine::{Engine, WeakEngine};
+use cenote_format::label::VdevConfig;
+use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_object::Result;
+use cenote_pool::alloc::TXG_DEFER_SIZE;
+use cenote_pool::{Pass, Stuck};
+
+/// `zfs_txg_timeout`.
+const ROUND: Duration = Duration::from_secs(5);
+/// What is kept from being allocated at a time.
+const BORROWED_BYTES: u64 = 16 << 20;
+
+/// Trims what is freed, while the pool's property says so, as long as the engine lives.
+pub async fn keep_autotrimming(engine: WeakEngine) {
+    let Ok((runtime, mut orders)) = engine.upgrade().map(|it| (it.runtime().clone(), it.pass_orders()))
+    else {
+        return;
+    };
+    let mut rounds = Rounds::default();
+    loop {
+        let Ok(engine) = engine.upgrade() else { return };
+        orders.mark_unchanged();
+        let is_on = match follow(&engine).await {
+            Ok(is_on) => is_on,
+            Err(_) => engine.allocator().trims(),
+        };
+        if is_on {
+            // What fails is tried again when more is freed.
+            rounds.round(&engine).await.ok();
+        }
+        drop(engine);
+        let ended = match is_on {
+            true => runtime.timeout(ROUND, orders.changed()).await.is_ok_and(|changed| changed.is_err()),
+            false => orders.changed().await.is_err(),
+        };
+        if ended {
+            return;
+        }
+    }
+}
+
+/// The allocator does what the pool's property says; answers whether it is on.
+///
+/// # Errors
+/// Properties can't be read.
+#[boxed]
+async fn follow(engine: &Engine) -> Result<bool> {
+    let properties = engine.mos().await?.pool_properties().await?;
+    let is_on = properties.iter().any(|entry| entry.name == "autotrim" && entry.value.as_u64() == Some(1));
+    engine.allocator().set_trims(is_on);
+    Ok(is_on)
+}
+
+#[derive(Default)]
+struct Rounds {
+    /// Which metaslabs come next.
+    shift: u64,
+    /// The last txg that was seen, and how many were written since that nobody else wanted.
+    seen: Txg,
+    forced: usize,
+    /// Leaves whose devices can't give up space.
+    unable: BTreeSet<Guid>,
+}
+
+impl Rounds {
+    async fn round(&mut self, engine: &Engine) -> Result<()> {
+        self.let_go_of_deferred(engine).await?;
+        let batch = engine.scan_settings().trim_batch();
+        let pool = engine.pool();
+        let tops: Vec<VdevConfig> = pool.vdevs().tops().cloned().collect();
+        for top in tops.iter().filter(|top| !top.removing && !top.raidz_expanding) {
+            let count = top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0);
+            for index in (self.shift % batch..count).step_by(usize::try_from(batch).unwrap_or(usize::MAX)) {
+                if !self.metaslab(engine, top, index).await {
+                    return Ok(());
+                }
+            }
+        }
+        self.shift += 1;
+        Ok(())
+    }
+
+    async fn let_go_of_deferred(&mut self, engine: &Engine) -> Result<()> {
+        if engine.pool().uberblock().txg != self.seen {
+            self.forced = 0;
+        } else if self.forced < TXG_DEFER_SIZE {
+            engine.force_sync().await?;
+            self.forced += 1;
+        }
+        self.seen = engine.pool().uberblock().txg;
+        Ok(())
+    }
+
+    /// Answers `false` if it was switched off meanwhile.
+    async fn metaslab(&mut self, engine: &Engine, top: &VdevConfig, index: u64) -> bool {
+        loop {
+            if !engine.allocator().trims() {
+                return false;
+            }
+            let borrowed = engine.borrow_untrimmed(VdevId(top.id), index, BORROWED_BYTES);
+            if borrowed.ranges().is_empty() {
+                return true;
+            }
+            for range in borrowed.ranges() {
+                self.range(engine, top, *range).await;
+            }
+        }
+    }
+
+    async fn range(&mut self, engine: &Engine, top: &VdevConfig, range: (u64, u64)) {
+        let (pool, id) = (engine.pool(), VdevId(top.id));
+        let leaves = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
+        for leaf in leaves.iter().filter(|leaf| leaf.children.is_empty()) {
+            if self.unable.contains(&leaf.guid) || pool.top_with_free_space(leaf.guid) != Some(id) {
+                continue;
+            }
+            let Some(on_leaf) = pool.range_on(id, leaf.guid, range) else { continue };
+            if let Err(Stuck::Unsupported) = pool.pass_over(leaf.guid, on_leaf, Pass::Trim).await {
+                self.unable.insert(leaf.guid);
+            }
+        }
+    }
+}

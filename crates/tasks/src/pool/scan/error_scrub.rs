@@ -1,0 +1,196 @@
+//! A scrub of known errors (`zpool scrub -e`): the blocks in the error log are verified, what can be is
+//! written again, and what is mended, or gone, leaves the log.
+//!
+//! ```text
+//!   errlog_last --some of it--> who has the block now? --> read all copies --> mended: dropped
+//!                                                                         `--> lost:   errlog_scrub
+//! ```
+//!
+//! Idea: what is left of `errlog_last` is what is left to do. So it goes on after an interruption without any
+//! place being noted, and OpenZFS, which starts at the cursor noted, goes over all that is left. If it is
+//! stopped, or a scan begins, both logs are united: nothing is forgotten that is not known to be mended.
+//! (OpenZFS then forgets what it did not come to.)
+//!
+//! Source: OpenZFS `dsl_scan.c` (`dsl_errorscrub_*`), `dsl_errorscrub_phys_t`.
+
+use std::collections::BTreeMap;
+
+use cenote_dataset::errlog::LoggedError;
+use cenote_dataset::mos::error_scrub_in;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::errlog::BlockBookmark;
+use cenote_format::scan::ErrorScrubPhys;
+use cenote_format::units::Txg;
+use cenote_format::words::Phys;
+use cenote_object::{DatasetError, Result, Zap, ZapEdit, ZapValue};
+use cenote_pool::{Fault, IoClass, VerifyItem, Zbookmark};
+
+use crate::pool::errors::{known, log, looked_at, rotate, unite};
+
+/// `zfs_scrub_error_blocks_per_txg`: blocks that are verified together.
+const BLOCKS_PER_TXG: usize = 1 << 12;
+/// `POOL_SCAN_ERRORSCRUB`.
+const ERROR_SCRUB: u64 = 3;
+/// `DSS_FINISHED`.
+const FINISHED: u64 = 2;
+/// `DSS_CANCELED`.
+const CANCELED: u64 = 3;
+/// `DSS_ERRORSCRUBBING`.
+const SCRUBBING: u64 = 4;
+
+/// What was looked at, and is still to be noted.
+pub(super) struct Looked {
+    /// Of the scrub that it is of.
+    start_time_s: u64,
+    errors: Vec<LoggedError>,
+    lost: BTreeMap<BlockBookmark, Txg>,
+    /// What leads there can't be read.
+    in_doubt: Vec<LoggedError>,
+    pub(super) written_bytes: u64,
+}
+
+impl Looked {
+    /// Blocks that are not mended.
+    pub(super) fn remaining(&self) -> u64 {
+        (self.lost.len() + self.in_doubt.len()) as u64
+    }
+}
+
+/// It begins, or goes on if it was paused. No scan is in progress. Answers whether there is anything to do.
+pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
+    if let Some(scrub) = running(context).await? {
+        if !scrub.is_paused() {
+            return Err(refused(
+                context,
+                "currently error scrubbing; use 'zpool scrub -s' to cancel error scrub",
+            ));
+        }
+        put(context, &ErrorScrubPhys { paused: 0, ..scrub }).await?;
+        return Ok(true);
+    }
+    let to_examine = known(context).await?;
+    if to_examine == 0 {
+        return Ok(false);
+    }
+    let empty = nothing(context)?;
+    let (func, state, start_time_s) = (ERROR_SCRUB, SCRUBBING, context.now_s());
+    put(context, &ErrorScrubPhys { func, state, start_time_s, to_examine, ..empty }).await?;
+    let what = format!("func={func} mintxg=0 maxtxg={}", context.txg());
+    context.log_event("error scrub setup", &what).await?;
+    Ok(true)
+}
+
+/// Why no scrub may begin now.
+pub(super) async fn refuse_beside(context: &SyncContext) -> Result<()> {
+    match running(context).await? {
+        None => Ok(()),
+        Some(scrub) if scrub.is_paused() => {
+            Err(refused(context, "error scrub is paused; use 'zpool scrub -e' to resume error scrub"))
+        }
+        Some(_) => {
+            Err(refused(context, "currently error scrubbing; use 'zpool scrub -s' to cancel error scrub"))
+        }
+    }
+}
+
+/// Answers `false` if there is none.
+pub(super) async fn pause(context: &mut SyncContext) -> Result<bool> {
+    let Some(scrub) = running(context).await? else { return Ok(false) };
+    if scrub.is_paused() {
+        return Err(refused(context, "error scrub is paused; use 'zpool scrub -e' to resume error scrub"));
+    }
+    put(context, &ErrorScrubPhys { paused: 1, ..scrub }).await?;
+    context.log_event("error scrub paused", &format!("func={ERROR_SCRUB}")).await?;
+    Ok(true)
+}
+
+/// Answers `false` if there is none.
+pub(super) async fn cancel(context: &mut SyncContext) -> Result<bool> {
+    let Some(scrub) = running(context).await? else { return Ok(false) };
+    unite(context).await?;
+    let errors = known(context).await?;
+    context.log_event("error scrub canceled", &format!("errors={errors}")).await?;
+    put(context, &ErrorScrubPhys { state: CANCELED, end_time_s: context.now_s(), ..scrub }).await?;
+    Ok(true)
+}
+
+/// A scan begins: this ends, and nothing is said of it any more.
+pub(super) async fn give_way(context: &mut SyncContext) -> Result<()> {
+    cancel(context).await?;
+    match of(context).await? {
+        Some(_) => put(context, &nothing(context)?).await,
+        None => Ok(()),
+    }
+}
+
+/// Verifies some of what is left. `None`: nothing is in progress, or it is paused.
+pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
+    // Before the tree is looked at.
+    let _kept = engine.keep_freed();
+    let mos = engine.mos().await?;
+    let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
+    let Some(ErrorScrubPhys { start_time_s, .. }) = scrub else { return Ok(None) };
+    let errors = mos.error_log().await?.into_iter().filter(|error| !error.by_last_scrub);
+    let errors: Vec<LoggedError> = errors.take(BLOCKS_PER_TXG).collect();
+    let (mut in_doubt, mut items, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for (error, block) in errors.iter().zip(mos.logged_blocks(&errors).await) {
+        match block {
+            Ok(Some((dataset, bp))) => {
+                let BlockBookmark { object, level, block, .. } = error.place;
+                let level = u8::try_from(level).unwrap_or(0);
+                items.push(VerifyItem { bp, place: Zbookmark { dataset, object, level, block } });
+                places.push((BlockBookmark { dataset, ..error.place }, bp.logical_birth()));
+            }
+            Ok(None) => {}
+            Err(_) => in_doubt.push(*error),
+        }
+    }
+    let pool = mos.pool().for_class(IoClass::Scrub);
+    let (findings, healed) = pool.scrub_many(items).await;
+    // What a flush fails to bring shows in the counters.
+    drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
+    let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
+    let lost = lost.map(|finding| places[finding.item]).collect();
+    Ok(Some(Looked { start_time_s, errors, lost, in_doubt, written_bytes: healed.written_bytes }))
+}
+
+/// What was looked at leaves the log; it ends with the last of it.
+pub(super) async fn note(context: &mut SyncContext, looked: Looked) -> Result<()> {
+    let running = running(context).await?;
+    let Some(mut scrub) = running.filter(|it| it.start_time_s == looked.start_time_s) else { return Ok(()) };
+    scrub.examined = scrub.examined.saturating_add(looked.errors.len() as u64);
+    scrub.errors = scrub.errors.saturating_add(looked.remaining());
+    log(context, looked.lost).await?;
+    scrub.to_examine = looked_at(context, &looked.errors, &looked.in_doubt).await?;
+    // Keys that make no sense are left.
+    if scrub.to_examine == 0 || looked.errors.is_empty() {
+        rotate(context).await?;
+        let errors = known(context).await?;
+        context.log_event("error scrub done", &format!("errors={errors}")).await?;
+        (scrub.state, scrub.end_time_s) = (FINISHED, context.now_s());
+    }
+    put(context, &scrub).await
+}
+
+async fn running(context: &SyncContext) -> Result<Option<ErrorScrubPhys>> {
+    Ok(of(context).await?.filter(ErrorScrubPhys::is_running))
+}
+
+async fn of(context: &SyncContext) -> Result<Option<ErrorScrubPhys>> {
+    error_scrub_in(&Zap::open_id(&context.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?).await
+}
+
+async fn put(context: &SyncContext, scrub: &ErrorScrubPhys) -> Result<()> {
+    let edit = context.edit();
+    let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
+    directory.update(names::ERRORSCRUB, &ZapValue::from_words(&scrub.to_words())).await
+}
+
+fn nothing(context: &SyncContext) -> Result<ErrorScrubPhys> {
+    ErrorScrubPhys::from_words(&[0; 9]).map_err(|_| context.damaged("can't note an error scrub"))
+}
+
+fn refused(context: &SyncContext, why: &str) -> DatasetError {
+    DatasetError::unsuitable(context.pool().name(), why)
+}
