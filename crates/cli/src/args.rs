@@ -108,8 +108,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the history.
-    /// Datasets and pools are those of the last txg.
+    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the
+    /// history. Datasets and pools are those of the last txg.
     pub fn sees_all(&self) -> bool {
         use command::zfs::Zfs;
         match self {

@@ -5,8 +5,8 @@
 //! closed with its last user. All that the engine tells it is that settings have changed.
 //!
 //! Locking: who opens a dataset holds its lock in `opening` meanwhile, so that it is opened once; opening may
-//! wait for a txg, and datasets wait for the same one. `table` is locked for one look or change, by tasks in a
-//! txg, too. A task that changes settings of a dataset that is being opened leaves a mark, because whoever
+//! wait for a txg, and datasets wait for the same one. `table` is locked for one look or change, by tasks in
+//! a txg, too. A task that changes settings of a dataset that is being opened leaves a mark, because whoever
 //! opens it may have read them before.
 
 use std::any::Any;

@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::units::DatasetId;
-use cenote_fs::FsWriter;
-use futures::future::join_all;
 
 use super::options::Properties;
 use super::{Entry, Mounts, MountsError, Plan, is_at_or_below};
@@ -28,7 +26,6 @@ impl Mounts {
         before: &[DatasetId],
         may_mount: bool,
     ) -> Result<Vec<MountsError>, MountsError> {
-        let _open = if may_mount { self.open_ahead(before).await? } else { Vec::new() };
         let _turn = self.turn.lock().await;
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
@@ -78,35 +75,22 @@ impl Mounts {
                 }
             }
         }
-        to_mount.extend(self.new_ones(&mos, before).await?);
+        for dataset in mos.all_datasets().await? {
+            if dataset.is_snapshot()
+                || before.contains(&dataset.id())
+                || self.mounted_on(dataset.id()).is_some()
+            {
+                continue;
+            }
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
+                to_mount.push((plan, dataset));
+            }
+        }
         match may_mount {
             true => failures.extend(self.mount_each(to_mount).await?),
             false => failures.extend(to_mount.iter().map(|_| MountsError::NewForRoot)),
         }
         Ok(failures)
-    }
-
-    /// Datasets that were made and are to be mounted.
-    async fn new_ones(&self, mos: &Mos, before: &[DatasetId]) -> Result<Vec<(Plan, Dataset)>, MountsError> {
-        let mut new = Vec::new();
-        for dataset in mos.all_datasets().await? {
-            let is_known = before.contains(&dataset.id()) || self.mounted_on(dataset.id()).is_some();
-            if dataset.is_snapshot() || is_known {
-                continue;
-            }
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
-                new.push((plan, dataset));
-            }
-        }
-        Ok(new)
-    }
-
-    /// Opens what is to be mounted, before it is this command's turn: who opens a dataset may wait for the txg
-    /// under way, which many then do at once. What can't be opened will be found out when it is mounted.
-    async fn open_ahead(&self, before: &[DatasetId]) -> Result<Vec<FsWriter>, MountsError> {
-        let new = self.new_ones(&self.engine.mos().await?, before).await?;
-        let open = new.iter().map(|(_, dataset)| FsWriter::shared(&self.engine, dataset.name()));
-        Ok(join_all(open).await.into_iter().flatten().collect())
     }
 
     /// Unmounts what is mounted below a directory, so that this can be unmounted; it is to be mounted again.

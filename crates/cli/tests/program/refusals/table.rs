@@ -201,7 +201,10 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("zpool clear", Changes(&[("{P} nosuch", 1), ("{P}", 0), ("nosuch", 1)])),
     ("zpool reopen", Changes(&[("{P}", 0), ("nosuch", 1)])),
-    ("zpool scrub", Changes(&[("nosuch", 1), ("-p {P}", 1), ("-s {P}", 1), ("-e {P}", 1), ("-p -s {P}", 2)])),
+    (
+        "zpool scrub",
+        Changes(&[("nosuch", 1), ("-p {P}", 1), ("-s {P}", 1), ("-e -p {P}", 2), ("-p -s {P}", 2)]),
+    ),
     (
         "zpool initialize",
         Changes(&[("nosuch", 1), ("{P} nosuch", 1), ("-c {P}", 1), ("-s {P} {IMAGE}", 1), ("-c -s {P}", 2)]),
