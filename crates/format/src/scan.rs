@@ -12,6 +12,22 @@ use crate::errlog::BlockBookmark;
 use crate::units::{ObjectId, Txg, VdevId};
 use crate::words::{offset_of, word_struct};
 
+/// Numbers of what a scan does.
+pub const POOL_SCAN_SCRUB: u64 = 1;
+/// See [`ScanFunc::Resilver`].
+pub const POOL_SCAN_RESILVER: u64 = 2;
+/// See [`ScanFunc::ErrorScrub`].
+pub const POOL_SCAN_ERRORSCRUB: u64 = 3;
+
+/// Numbers of states of a scan, removal or RAID-Z expansion.
+pub const DSS_SCANNING: u64 = 1;
+/// See [`ScanState::Finished`].
+pub const DSS_FINISHED: u64 = 2;
+/// See [`ScanState::Canceled`].
+pub const DSS_CANCELED: u64 = 3;
+/// See [`ScanState::ErrorScrubbing`].
+pub const DSS_ERRORSCRUBBING: u64 = 4;
+
 /// What a scan does, `pool_scan_func_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanFunc {
@@ -31,9 +47,9 @@ impl From<u64> for ScanFunc {
     fn from(value: u64) -> Self {
         match value {
             0 => ScanFunc::None,
-            1 => ScanFunc::Scrub,
-            2 => ScanFunc::Resilver,
-            3 => ScanFunc::ErrorScrub,
+            POOL_SCAN_SCRUB => ScanFunc::Scrub,
+            POOL_SCAN_RESILVER => ScanFunc::Resilver,
+            POOL_SCAN_ERRORSCRUB => ScanFunc::ErrorScrub,
             other => ScanFunc::Other(other),
         }
     }
@@ -60,10 +76,10 @@ impl From<u64> for ScanState {
     fn from(value: u64) -> Self {
         match value {
             0 => ScanState::None,
-            1 => ScanState::Scanning,
-            2 => ScanState::Finished,
-            3 => ScanState::Canceled,
-            4 => ScanState::ErrorScrubbing,
+            DSS_SCANNING => ScanState::Scanning,
+            DSS_FINISHED => ScanState::Finished,
+            DSS_CANCELED => ScanState::Canceled,
+            DSS_ERRORSCRUBBING => ScanState::ErrorScrubbing,
             other => ScanState::Other(other),
         }
     }

@@ -98,10 +98,10 @@ impl PoolSink {
         let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
         let (bp, stored) = match pool.prepare(data.clone(), &props, *txg).await? {
             Prepared::Written(written) => return Ok(written),
-            Prepared::Block { bp, stored } => (bp.with_dedup(true), stored),
+            Prepared::Block { bp, stored } => (bp, stored),
         };
         let _alone = tables.alike(&bp).await;
-        tables.fetch(pool, &[bp]).await?;
+        tables.fetch(pool, &[bp.with_dedup(true)]).await?;
         let mos = tables.mos();
         let alike = tables.lock().await.find_alike(&mos, pool, &bp, props.copies).await?;
         if let Alike::Block(found) = alike {
@@ -111,7 +111,7 @@ impl PoolSink {
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
-        let written = pool.store(allocator, bp.with_dedup(false), &stored, &props, *txg).await?;
+        let written = pool.store(allocator, bp, &stored, &props, *txg).await?;
         if !matches!(alike, Alike::None) {
             return Ok(written);
         }

@@ -32,6 +32,7 @@ use cenote_dataset::Mos;
 use cenote_engine::{Engine, SyncContext, WeakEngine};
 use cenote_format::dsl::names::vdev_zap;
 use cenote_format::label::{VdevConfig, VdevKind};
+use cenote_format::scan::DSS_SCANNING;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::VdevId;
 use cenote_object::{DatasetError, Result, ZapEdit};
@@ -43,9 +44,6 @@ pub use begin::attach_to_raidz;
 
 /// The feature, which counts expansions.
 const RAIDZ_EXPANSION: &str = "raidz_expansion";
-/// `DSS_SCANNING`, `DSS_FINISHED`.
-const SCANNING: u64 = 1;
-const FINISHED: u64 = 2;
 
 /// How often the daemon looks whether an expansion that waits can go on.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -152,7 +150,7 @@ pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionPro
     // The tree of vdevs is that of the txg that is being written.
     for top in vdevs.tops().filter(|top| top.kind == VdevKind::Raidz) {
         let Some(zap) = mos.vdev_zap(top).await? else { continue };
-        if zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? == Some(SCANNING) {
+        if zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? == Some(DSS_SCANNING) {
             let (done_bytes, vdev) = (copied_bytes(mos, top).await?, VdevId(top.id));
             return Ok(Some(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, vdev) }));
         }

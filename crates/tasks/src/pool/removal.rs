@@ -48,10 +48,6 @@ pub use end::cancel_removal;
 
 const DEVICE_REMOVAL: &str = "device_removal";
 const OBSOLETE_COUNTS: &str = "obsolete_counts";
-/// `DSS_SCANNING`, `DSS_FINISHED`, `DSS_CANCELED`.
-const SCANNING: u64 = 1;
-const FINISHED: u64 = 2;
-const CANCELED: u64 = 3;
 
 /// How often the daemon looks whether a mapping is worth condensing.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);

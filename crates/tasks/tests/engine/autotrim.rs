@@ -14,7 +14,7 @@ use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{PoolSetting, set_pool};
 
-use crate::common::{POOL, create_on};
+use crate::common::{POOL, create_on, destroy};
 
 const BYTES: usize = 4 << 20;
 
@@ -64,14 +64,6 @@ impl Lab {
         (object, places)
     }
 
-    async fn destroy(&self, object: ObjectId) {
-        let dataset = self.engine.dataset(POOL).await.unwrap();
-        let hold = self.engine.hold().await.unwrap();
-        dataset.edit(&hold).destroy(object).await.unwrap();
-        drop(hold);
-        self.engine.sync_all().await.unwrap();
-    }
-
     async fn wait(&self, seconds: u64) {
         self.runtime.sleep(Duration::from_secs(seconds)).await;
     }
@@ -96,12 +88,12 @@ fn what_is_freed_is_given_up_while_it_is_on() {
         let (stays, staying) = lab.write(&mut rng).await;
         let (goes, going) = lab.write(&mut rng).await;
         let all = vec![going.len(); 2];
-        lab.destroy(goes).await;
+        destroy(&lab.engine, goes).await;
         lab.wait(400).await;
         assert_eq!(lab.held(&going).await, all, "it is off");
         lab.turn(1).await;
         let (goes, going) = lab.write(&mut rng).await;
-        lab.destroy(goes).await;
+        destroy(&lab.engine, goes).await;
         lab.wait(6).await;
         assert_eq!(lab.held(&going).await, all, "it can still be rewound to, or its turn has not come");
         // Nobody changes anything meanwhile.
@@ -109,7 +101,7 @@ fn what_is_freed_is_given_up_while_it_is_on() {
         assert_eq!(lab.held(&going).await, [0, 0]);
         assert_eq!(lab.held(&staying).await, all);
         let (goes, going) = lab.write(&mut rng).await;
-        lab.destroy(goes).await;
+        destroy(&lab.engine, goes).await;
         lab.turn(0).await;
         lab.wait(400).await;
         assert_eq!(lab.held(&going).await, all, "it is off again");

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use cenote_device::{FileDevice, OpenOptions};
 use cenote_engine::Engine;
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::{Feature, SPA_FEATURES};
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_object::{LiveObjset, NewObject, NewZap, Result};
 use cenote_pool::create::{NewDevice, NewVdev, plan};
@@ -120,6 +122,27 @@ pub(crate) fn seed(rt: &Runtime, name: &str) -> u64 {
     let seed = given.unwrap_or_else(|| rt.random_u64());
     println!("{name}: CENOTE_SEED={seed}");
     seed
+}
+
+/// An object of the root dataset goes, in a txg that is on disk afterwards.
+pub(crate) async fn destroy(engine: &Engine, object: ObjectId) {
+    let dataset = engine.dataset(POOL).await.unwrap();
+    let hold = engine.hold().await.unwrap();
+    dataset.edit(&hold).destroy(object).await.unwrap();
+    drop(hold);
+    engine.sync_all().await.unwrap();
+}
+
+/// Half of what a disk holds, labels excluded, is something else.
+pub(crate) fn spoil(disk: &Path) {
+    let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
+    for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
+        let mut held = [0; 4096];
+        disk.read_exact_at(&mut held, at).unwrap();
+        if held.iter().any(|byte| *byte != 0) {
+            disk.write_all_at(&[0xb5; 4096], at).unwrap();
+        }
+    }
 }
 
 /// What objects should hold.

@@ -11,7 +11,7 @@ use cenote_object::NewObject;
 use cenote_pool::VdevKind;
 use cenote_runtime::Runtime;
 
-use crate::common::{POOL, assert_zdb_is_content, create_with, reopen, reopen_to_write};
+use crate::common::{POOL, assert_zdb_is_content, create_with, destroy, reopen, reopen_to_write};
 
 const BLOCK_BYTES: usize = 16 << 10;
 const BLOCKS: usize = 20;
@@ -34,14 +34,6 @@ async fn write_object(engine: &Engine) -> ObjectId {
     let object = edit.create(&new).await.unwrap();
     edit.write(object, 0, content()).await.unwrap();
     object
-}
-
-async fn destroy(engine: &Engine, object: ObjectId) {
-    let dataset = engine.dataset(POOL).await.unwrap();
-    let hold = engine.hold().await.unwrap();
-    dataset.edit(&hold).destroy(object).await.unwrap();
-    drop(hold);
-    engine.sync_all().await.unwrap();
 }
 
 #[test]

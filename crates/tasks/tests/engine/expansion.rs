@@ -1,9 +1,6 @@
 //! RAID-Zs that get one more disk, while others work on them; expansions that stop half-way.
 
-use std::os::unix::fs::FileExt;
-
 use cenote_engine::Engine;
-use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
@@ -12,7 +9,8 @@ use cenote_tasks::{
 };
 
 use crate::common::{
-    Load, Model, POOL, assert_equal, assert_is_sound, create, device, reopen, reopen_to_write, seed, work,
+    Load, Model, POOL, assert_equal, assert_is_sound, create, device, reopen, reopen_to_write, seed, spoil,
+    work,
 };
 
 const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
@@ -131,17 +129,5 @@ fn what_a_disk_had_spoilt_before_its_vdev_became_wider_is_read_and_repaired() {
             drop(engine);
             assert_is_sound(&rt, folder.path(), &model, &name).await;
         });
-    }
-}
-
-/// Half of what a disk holds, labels excluded, is something else.
-fn spoil(disk: &std::path::Path) {
-    let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
-    for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
-        let mut held = [0; 4096];
-        disk.read_exact_at(&mut held, at).unwrap();
-        if held.iter().any(|byte| *byte != 0) {
-            disk.write_all_at(&[0xb5; 4096], at).unwrap();
-        }
     }
 }

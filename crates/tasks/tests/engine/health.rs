@@ -7,7 +7,7 @@ use std::time::Duration;
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::{BlockId, Guid, ObjectId, Txg, VdevId};
+use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, Trouble, VdevConfig, VdevState};
@@ -18,7 +18,7 @@ use cenote_tasks::{
 };
 use futures::future::BoxFuture;
 
-use crate::common::{Load, Model, POOL, create_on, work};
+use crate::common::{Load, Model, POOL, create_on, destroy, work};
 
 const DISK_BYTES: usize = 96 << 20;
 const LOAD: Load = Load { steps: 30, max_offset: 1_000_000, max_len: 100_000 };
@@ -94,14 +94,6 @@ impl Lab {
     /// Work, all of which is on disk afterwards and lies on `disk` alone, too.
     async fn work(&self, model: &mut Model, rng: &mut Rng) {
         work(&self.engine, POOL, model, rng, LOAD).await;
-        self.engine.sync_all().await.unwrap();
-    }
-
-    async fn destroy(&self, object: ObjectId) {
-        let dataset = self.engine.dataset(POOL).await.unwrap();
-        let hold = self.engine.hold().await.unwrap();
-        dataset.edit(&hold).destroy(object).await.unwrap();
-        drop(hold);
         self.engine.sync_all().await.unwrap();
     }
 
@@ -404,7 +396,7 @@ fn known_errors_are_scrubbed_alone() {
         assert!(status().await.is_some_and(|it| it.is_paused() && (it.examined, it.to_examine) == (0, 3)));
         // One is mended, one is still lost, and of one only the snapshot is left.
         lab.disks[0].write_at(spoilt[0].1, spoilt[0].2.clone()).await.unwrap();
-        lab.destroy(spoilt[2].0).await;
+        destroy(&lab.engine, spoilt[2].0).await;
         assert!(start_error_scrub(engine).await.unwrap(), "it goes on");
         lab.wait(10).await;
         let done = status().await.unwrap();

@@ -1,15 +1,13 @@
 //! Reads that heal: what they find wrong is written again.
 
-use std::os::unix::fs::FileExt;
-
 use cenote_engine::Engine;
-use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::mend;
 
 use crate::common::{
-    Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed, work,
+    Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed, spoil,
+    work,
 };
 
 const LOAD: Load = Load { steps: 200, max_offset: 2 << 20, max_len: 100_000 };
@@ -29,15 +27,7 @@ fn columns_that_a_read_finds_wrong_are_written_again() {
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
         drop(engine);
-        let disk = folder.path().join("disk1.img");
-        let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
-        for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
-            let mut held = [0; 4096];
-            disk.read_exact_at(&mut held, at).unwrap();
-            if held.iter().any(|byte| *byte != 0) {
-                disk.write_all_at(&[0xb5; 4096], at).unwrap();
-            }
-        }
+        spoil(&folder.path().join("disk1.img"));
         let engine = reopen_to_write(&rt, folder.path()).await;
         let name = "what is wrong";
         assert_equal(&engine.mos().await.unwrap(), POOL, &model, name).await;

@@ -172,7 +172,7 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
         limited.await
     };
     match set.await {
-        Ok(()) => engine.sync_all().await,
+        Ok(()) => engine.sync_own().await,
         Err(FsError::Dataset(error)) => Err(error),
         Err(other) => Err(refused(&other.to_string())),
     }
@@ -186,7 +186,7 @@ async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetEr
         engine.change(volume.live(), Need::Free, resize).await
     };
     match resized.await {
-        Ok(()) => engine.sync_all().await,
+        Ok(()) => engine.sync_own().await,
         Err(FsError::Dataset(error)) => Err(error),
         Err(other) => Err(DatasetError::Unsuitable { name: name.into(), why: other.to_string().into() }),
     }

@@ -9,13 +9,14 @@ use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::vdev_zap;
 use cenote_format::label::{LABEL_BYTES, VDEV_BOOT_SIZE, VDEV_LABELS_BYTES, VdevConfig, VdevKind};
+use cenote_format::scan::DSS_SCANNING;
 use cenote_format::units::{Guid, VdevId};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, VdevState, least_leaf_bytes};
 
-use super::{RAIDZ_EXPANSION, SCANNING, expanding};
+use super::{RAIDZ_EXPANSION, expanding};
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::rebuild::refuse_while_rebuilding;
@@ -76,7 +77,7 @@ async fn note_begin(context: &SyncContext, vdev: VdevId) -> Result<()> {
     let zap = zap.filter(|zap| zap.0 != 0).ok_or_else(|| context.damaged("a vdev has no ZAP"))?;
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, zap);
-    fields.update(vdev_zap::RAIDZ_EXPAND_STATE, SCANNING).await?;
+    fields.update(vdev_zap::RAIDZ_EXPAND_STATE, DSS_SCANNING).await?;
     fields.update(vdev_zap::RAIDZ_EXPAND_START_TIME, context.now_s()).await?;
     for of_the_last in [vdev_zap::RAIDZ_EXPAND_END_TIME, vdev_zap::RAIDZ_EXPAND_BYTES_COPIED] {
         if fields.get(of_the_last).await?.is_some() {

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::vdev_zap;
+use cenote_format::scan::DSS_FINISHED;
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg, VdevId};
 use cenote_object::{Result, ZapEdit};
 
-use super::{FINISHED, set_reflowed};
+use super::set_reflowed;
 use crate::pool::expand::expand;
 use crate::pool::scan::state::begin_scrub;
 use crate::pool::take_tree::take_tree;
@@ -38,7 +39,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Option<G
     context.allocator().reshape_vdev(&top);
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, top.top_zap);
-    fields.update(vdev_zap::RAIDZ_EXPAND_STATE, FINISHED).await?;
+    fields.update(vdev_zap::RAIDZ_EXPAND_STATE, DSS_FINISHED).await?;
     fields.update(vdev_zap::RAIDZ_EXPAND_END_TIME, context.now_s()).await?;
     let (pool, width) = (context.config().name.clone(), top.children.len());
     let event = format!("{pool} vdev {vdev} new width {width}");

@@ -15,13 +15,13 @@ use cenote_format::indirect::{
     IndirectBirthsPhys, IndirectMapping, IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0,
 };
 use cenote_format::label::{VdevClass, VdevConfig, VdevKind};
-use cenote_format::scan::ScanState;
+use cenote_format::scan::{DSS_SCANNING, ScanState};
 use cenote_format::units::{BlockId, ObjectId, VdevId};
 use cenote_format::words::{Phys, Words};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewObject, Result, ZapEdit};
 
-use super::{DEVICE_REMOVAL, OBSOLETE_COUNTS, SCANNING, set_state, state};
+use super::{DEVICE_REMOVAL, OBSOLETE_COUNTS, set_state, state};
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::take_tree::take_tree;
@@ -151,7 +151,7 @@ async fn begin_sync(context: &mut SyncContext, vdev: VdevId) -> Result<()> {
     take_tree(context, config, BTreeMap::new(), None).await?;
     context.allocator().set_moved(vdev, IndirectMapping::default());
     let mut state = state(context).await?;
-    state.state = SCANNING;
+    state.state = DSS_SCANNING;
     state.removing_vdev = vdev;
     (state.start_time_s, state.end_time_s) = (context.now_s(), 0);
     (state.to_copy_bytes, state.copied_bytes) =

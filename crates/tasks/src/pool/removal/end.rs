@@ -13,14 +13,14 @@ use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::dsl::names::vdev_zap;
 use cenote_format::indirect::IndirectMappingPhys;
 use cenote_format::label::{VdevConfig, VdevKind};
-use cenote_format::scan::{NO_VDEV, RemovingPhys, ScanState};
+use cenote_format::scan::{DSS_CANCELED, DSS_FINISHED, NO_VDEV, RemovingPhys, ScanState};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::label::clear_labels;
 use cenote_pool::{FoundDevice, LeavesInUse};
 
-use super::{CANCELED, DEVICE_REMOVAL, FINISHED, OBSOLETE_COUNTS, removing_top, set_state, state};
+use super::{DEVICE_REMOVAL, OBSOLETE_COUNTS, removing_top, set_state, state};
 use crate::pool::take_tree::{drop_leaf, forget_unflushed, take_tree};
 
 /// How often it is looked whether nobody walks an older tree.
@@ -95,7 +95,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Option<G
     state.prev_indirect_vdev = vdev;
     // What was freed at the last moment was not copied, but is done with.
     state.copied_bytes = state.to_copy_bytes;
-    end_state(context, state, FINISHED).await?;
+    end_state(context, state, DSS_FINISHED).await?;
     let pool = context.config().name.clone();
     context.log_event("vdev remove completed", &format!("{pool} vdev {vdev}")).await?;
     Ok(Some(Gone { devices, in_use }))
@@ -136,7 +136,7 @@ async fn cancel_sync(context: &mut SyncContext) -> Result<()> {
     }
     take_tree(context, config, BTreeMap::new(), None).await?;
     context.allocator().set_allocates(vdev, !is_off);
-    end_state(context, state, CANCELED).await?;
+    end_state(context, state, DSS_CANCELED).await?;
     let (pool, path) = (context.config().name.clone(), top.path.as_deref().unwrap_or("-"));
     context.log_event("vdev remove canceled", &format!("{pool} vdev {vdev} {path}")).await
 }

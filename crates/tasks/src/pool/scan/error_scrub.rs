@@ -20,7 +20,9 @@ use cenote_dataset::mos::error_scrub_in;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
-use cenote_format::scan::ErrorScrubPhys;
+use cenote_format::scan::{
+    DSS_CANCELED, DSS_ERRORSCRUBBING, DSS_FINISHED, ErrorScrubPhys, POOL_SCAN_ERRORSCRUB,
+};
 use cenote_format::units::Txg;
 use cenote_format::words::Phys;
 use cenote_object::{DatasetError, Result, Zap, ZapEdit, ZapValue};
@@ -30,14 +32,6 @@ use crate::pool::errors::{known, log, looked_at, rotate, unite};
 
 /// `zfs_scrub_error_blocks_per_txg`: blocks that are verified together.
 const BLOCKS_PER_TXG: usize = 1 << 12;
-/// `POOL_SCAN_ERRORSCRUB`.
-const ERROR_SCRUB: u64 = 3;
-/// `DSS_FINISHED`.
-const FINISHED: u64 = 2;
-/// `DSS_CANCELED`.
-const CANCELED: u64 = 3;
-/// `DSS_ERRORSCRUBBING`.
-const SCRUBBING: u64 = 4;
 
 /// What was looked at, and is still to be noted.
 pub(super) struct Looked {
@@ -74,7 +68,7 @@ pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
         return Ok(false);
     }
     let empty = nothing(context)?;
-    let (func, state, start_time_s) = (ERROR_SCRUB, SCRUBBING, context.now_s());
+    let (func, state, start_time_s) = (POOL_SCAN_ERRORSCRUB, DSS_ERRORSCRUBBING, context.now_s());
     put(context, &ErrorScrubPhys { func, state, start_time_s, to_examine, ..empty }).await?;
     let what = format!("func={func} mintxg=0 maxtxg={}", context.txg());
     context.log_event("error scrub setup", &what).await?;
@@ -101,7 +95,7 @@ pub(super) async fn pause(context: &mut SyncContext) -> Result<bool> {
         return Err(refused(context, "error scrub is paused; use 'zpool scrub -e' to resume error scrub"));
     }
     put(context, &ErrorScrubPhys { paused: 1, ..scrub }).await?;
-    context.log_event("error scrub paused", &format!("func={ERROR_SCRUB}")).await?;
+    context.log_event("error scrub paused", &format!("func={POOL_SCAN_ERRORSCRUB}")).await?;
     Ok(true)
 }
 
@@ -111,7 +105,7 @@ pub(super) async fn cancel(context: &mut SyncContext) -> Result<bool> {
     unite(context).await?;
     let errors = known(context).await?;
     context.log_event("error scrub canceled", &format!("errors={errors}")).await?;
-    put(context, &ErrorScrubPhys { state: CANCELED, end_time_s: context.now_s(), ..scrub }).await?;
+    put(context, &ErrorScrubPhys { state: DSS_CANCELED, end_time_s: context.now_s(), ..scrub }).await?;
     Ok(true)
 }
 
@@ -168,7 +162,7 @@ pub(super) async fn note(context: &mut SyncContext, looked: Looked) -> Result<()
         rotate(context).await?;
         let errors = known(context).await?;
         context.log_event("error scrub done", &format!("errors={errors}")).await?;
-        (scrub.state, scrub.end_time_s) = (FINISHED, context.now_s());
+        (scrub.state, scrub.end_time_s) = (DSS_FINISHED, context.now_s());
     }
     put(context, &scrub).await
 }

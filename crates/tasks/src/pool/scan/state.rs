@@ -17,7 +17,10 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
 use cenote_format::label::VdevConfig;
-use cenote_format::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanPhys};
+use cenote_format::scan::{
+    DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, DSS_CANCELED, DSS_FINISHED, DSS_SCANNING, POOL_SCAN_RESILVER,
+    POOL_SCAN_SCRUB, ScanPhys,
+};
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_object::feature_counts::FeatureCounts;
@@ -30,19 +33,9 @@ use crate::pool::errors::rotate;
 use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
-/// `POOL_SCAN_SCRUB`.
-const SCRUB: u64 = 1;
-/// `POOL_SCAN_RESILVER`.
-const RESILVER: u64 = 2;
 const RESILVER_DEFER: &str = "resilver_defer";
 /// `zfs_resilver_defer_percent`: before that, a resilver begins again for what joins.
 const DEFER_PERCENT: u64 = 10;
-/// `DSS_SCANNING`.
-const SCANNING: u64 = 1;
-/// `DSS_FINISHED`.
-const FINISHED: u64 = 2;
-/// `DSS_CANCELED`.
-const CANCELED: u64 = 3;
 
 /// What a slice has changed.
 pub(super) struct Noted {
@@ -110,7 +103,7 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
         rotate(context).await?;
     }
     undefer(context).await?;
-    begin(context, RESILVER, txgs).await
+    begin(context, POOL_SCAN_RESILVER, txgs).await
 }
 
 /// Whether a resilver is far enough that what joins now had better wait for another one.
@@ -157,7 +150,7 @@ pub(super) fn deferred(root: &VdevConfig) -> impl Iterator<Item = Guid> + '_ {
 pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
         Some(_) => Ok(()),
-        None => begin(context, SCRUB, (Txg(0), context.txg())).await,
+        None => begin(context, POOL_SCAN_SCRUB, (Txg(0), context.txg())).await,
     }
 }
 
@@ -184,7 +177,7 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result
         None => error_scrub::refuse_beside(context).await?,
     }
     refuse_while_rebuilding(context, "currently resilvering").await?;
-    begin(context, SCRUB, (after, context.txg())).await
+    begin(context, POOL_SCAN_SCRUB, (after, context.txg())).await
 }
 
 /// A scrub of known errors begins, or goes on. Answers whether there are any.
@@ -226,7 +219,7 @@ pub(super) async fn cancel_scrub(context: &mut SyncContext) -> Result<()> {
     }
     let scan = running_scrub(context).await?;
     context.log_event("scan cancelled", &format!("errors={}", scan.errors)).await?;
-    end(context, scan, CANCELED).await
+    end(context, scan, DSS_CANCELED).await
 }
 
 async fn running_scrub(context: &SyncContext) -> Result<ScanPhys> {
@@ -296,7 +289,7 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
     let (func, min, max, errors) = (scan.func, scan.min_txg, scan.max_txg, scan.errors);
     let what = format!("func={func} mintxg={min} maxtxg={max} errors={errors}");
     context.log_event("scan done", &what).await?;
-    end(context, scan, FINISHED).await?;
+    end(context, scan, DSS_FINISHED).await?;
     if scan.is_scrub() {
         let edit = context.edit();
         let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
@@ -404,7 +397,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
     let spaces = vdevs.tops().filter_map(|top| allocator.vdev_space(VdevId(top.id)));
     let mut scan = ScanPhys {
         func,
-        state: SCANNING,
+        state: DSS_SCANNING,
         queue: NewZap::of(ObjectType::SCAN_QUEUE).create(&edit).await?,
         min_txg,
         max_txg,
