@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a seek of a spinning disk costs, in operations (`zfs_vdev_mirror_rotating_seek_inc`).
 const SEEK_COST: u64 = 5;
+/// Bytes that a probe reads and writes at once.
+const PROBE_SIZE: u64 = 4 << 10;
 /// A way that costs half a seek (`zfs_vdev_mirror_rotating_seek_offset`).
 const SEEK_OFFSET_BYTES: u64 = 1 << 20;
 
@@ -227,18 +229,24 @@ impl Leaf {
         result
     }
 
-    /// Whether the device works at all: whether one of the pads in its labels can be read, and be written as
-    /// it is. Nothing is counted (`vdev_probe`).
+    /// Whether the device works at all: whether one place in its labels' pads can be read, and one be written
+    /// as it is. Nothing is counted (`vdev_probe`). Places are small: a worn disk of which some sectors can't
+    /// be read works.
     pub(crate) async fn probe(&self) -> Probe {
         let (mut is_read, mut is_written) = (false, false);
-        for label in 0..VDEV_LABELS {
-            let Some(offset) = label_offset(self.device.size_bytes(), label) else { continue };
-            let (at, len) = (offset + BOOT_ENV_OFFSET, VDEV_PAD_SIZE);
-            let reading = self.device.read_at(at, len as usize);
-            let Ok(pad) = self.patience.answer(reading, Op::Read, at, len).await else { continue };
+        let pads = (0..VDEV_LABELS).filter_map(|label| label_offset(self.device.size_bytes(), label));
+        let places = pads.flat_map(|label| {
+            (0..VDEV_PAD_SIZE / PROBE_SIZE).map(move |place| label + BOOT_ENV_OFFSET + place * PROBE_SIZE)
+        });
+        for at in places {
+            let reading = self.device.read_at(at, PROBE_SIZE as usize);
+            let Ok(place) = self.patience.answer(reading, Op::Read, at, PROBE_SIZE).await else { continue };
             is_read = true;
-            let writing = self.device.write_at(at, pad);
-            is_written |= self.patience.answer(writing, Op::Write, at, len).await.is_ok();
+            let writing = self.device.write_at(at, place);
+            is_written |= self.patience.answer(writing, Op::Write, at, PROBE_SIZE).await.is_ok();
+            if is_written {
+                break;
+            }
         }
         match is_read && is_written {
             true => Probe::Works,

@@ -10,7 +10,7 @@ use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
-use cenote_pool::{FoundDevice, Trouble, VdevConfig, VdevState};
+use cenote_pool::{FoundDevice, Probe, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{
     Away, Back, Surroundings, Symptom, add_spares, bring_back, cancel_scrub, detach, pause_scrub, snapshot,
@@ -167,6 +167,22 @@ fn a_device_that_fails_is_faulted_and_comes_back_when_it_is_cleared() {
         bring_back(&lab.engine, Some(lab.leaf(1)), Back::Cleared, devices).await.unwrap();
         lab.has_everything(1, &model).await;
         assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+    });
+}
+
+#[test]
+fn a_device_of_which_some_sectors_cannot_be_read_works() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let pool = lab.engine.pool();
+        for _ in 0..200 {
+            // Each time others.
+            lab.disks[1].add(Fault::error(Op::Read).sectors(0.05));
+            assert_eq!(pool.probe(lab.leaf(1)).await, Some(Probe::Works));
+            lab.disks[1].heal();
+        }
+        lab.disks[1].add(Fault::error(Op::Read).sectors(1.0));
+        assert_eq!(pool.probe(lab.leaf(1)).await, Some(Probe::Fails));
     });
 }
 
