@@ -65,6 +65,7 @@ pub mod init {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// `FATTR_*`: which fields of `fuse_setattr_in` count.
@@ -94,4 +95,10 @@ pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 pub mod notify {
     pub const INVAL_INODE: i32 = 2;
     pub const INVAL_ENTRY: i32 = 3;
+}
+
+/// `enum fuse_uring_cmd`.
+pub mod uring {
+    pub const REGISTER: u32 = 1;
+    pub const COMMIT_AND_FETCH: u32 = 2;
 }

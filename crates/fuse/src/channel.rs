@@ -87,7 +87,7 @@ impl Channel {
         } else {
             &reply.data
         };
-        let len = OUT_HEADER_BYTES + reply.fields.len() + data.iter().map(Bytes::len).sum::<usize>();
+        let len = OUT_HEADER_BYTES + reply.len_bytes();
         let mut header = [0; OUT_HEADER_BYTES];
         header[..4].copy_from_slice(&(len as u32).to_ne_bytes());
         header[4..8].copy_from_slice(&error.to_ne_bytes());

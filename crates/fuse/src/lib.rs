@@ -6,6 +6,8 @@
 //!                                 '------ channel <-- reply <---------------------'
 //! ```
 //!
+//! Where the kernel offers it, `ring` stands in the place of `channel`: FUSE over io_uring.
+//!
 //! Idea: a file system implements [`Vfs`] and knows no protocol. A request owns its buffer, so a write hands
 //! the kernel's copy on without another one; a reply is a list of slices, written with one `writev`.
 //!
@@ -17,16 +19,18 @@
 //! [`mount`], then `request`, `reply` and `abi` (the bytes).
 //!
 //! Source: Linux `include/uapi/linux/fuse.h` (protocol 7.45) and `fs/fuse/`.
-#![forbid(unsafe_code)]
 
 mod abi;
 mod channel;
 pub mod mount;
 mod reply;
 mod request;
+mod ring;
 pub mod session;
+mod traffic;
 pub mod vfs;
 
 pub use mount::{MountError, MountOptions, Mounted};
-pub use session::{Notifier, Paused, Session, SessionOptions};
+pub use session::{Notifier, Session, SessionOptions};
+pub use traffic::Paused;
 pub use vfs::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Time, Vfs};

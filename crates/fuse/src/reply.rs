@@ -25,6 +25,15 @@ impl Reply {
         Reply { fields: Vec::new(), data }
     }
 
+    /// What it consists of, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&self.fields[..]).chain(self.data.iter().map(|part| &part[..]))
+    }
+
+    pub fn len_bytes(&self) -> usize {
+        self.parts().map(<[u8]>::len).sum()
+    }
+
     pub fn u32(mut self, value: u32) -> Reply {
         self.fields.extend(value.to_ne_bytes());
         self

@@ -4,7 +4,7 @@
 //! (4), total_extlen (2), padding (2); then the operation's own structure; then names, each with a NUL behind
 //! it; then data.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::abi::IN_HEADER_BYTES;
 use crate::vfs::{Caller, Errno, Node, Result};
@@ -36,6 +36,13 @@ impl Request {
             return None;
         }
         Some(Request { opcode, unique, node, caller, body: bytes.slice(IN_HEADER_BYTES..) })
+    }
+
+    /// The same of a request in parts.
+    pub fn join(parts: &[&[u8]]) -> Option<Request> {
+        let mut bytes = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        Request::parse(bytes.freeze())
     }
 
     /// What follows the header.

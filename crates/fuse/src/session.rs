@@ -4,10 +4,11 @@
 //! and then, without another thread being woken; what has to wait (for a disk, for a lock) goes on as a task
 //! of the runtime, and the thread reads the next request. So a few threads keep hundreds of operations going.
 //!
-//! Limits: `OPERATIONS` wait at most; then the readers wait too, and the kernel's queue fills.
+//! Requests come through io_uring where the kernel offers it (`ring`), by a thread for each core; else
+//! through `/dev/fuse` (`channel`), as those that the kernel expects no answer to always do.
 //!
-//! Locking: `traffic` counts operations under way; its lock is held for the counting only. A session that is
-//! paused keeps its requests until whoever paused it is done; operations under way end first.
+//! Limits: so many operations wait at most (`traffic`, `ring`); then the kernel's queue fills. A session that
+//! is paused keeps its requests until whoever paused it is done; operations under way end first.
 
 mod dispatch;
 
@@ -17,17 +18,15 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::{io, thread};
 
-use cenote_runtime::Runtime;
-use parking_lot::{Condvar, Mutex};
-
 use crate::abi::{self, notify};
 use crate::channel::Channel;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::ring::{Queue, Ring};
+use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
+use cenote_runtime::Runtime;
 
-/// Operations that may wait at the same time.
-const OPERATIONS: usize = 1024;
 /// `max_background`: asynchronous requests (read-ahead, direct and background writes) that the kernel sends
 /// at once.
 const MAX_BACKGROUND: u16 = 64;
@@ -35,8 +34,10 @@ const MAX_BACKGROUND: u16 = 64;
 /// How a session is run.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionOptions {
-    /// Threads that read requests.
+    /// Threads that read requests from `/dev/fuse`.
     pub readers: usize,
+    /// Requests come through io_uring, if the kernel offers that.
+    pub over_io_uring: bool,
     /// The kernel keeps writes for a while and joins them; then `mtime` is the kernel's.
     pub writeback_cache: bool,
     /// The kernel enforces POSIX ACLs, from the attributes `system.posix_acl_*`.
@@ -45,7 +46,7 @@ pub struct SessionOptions {
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { readers: 4, writeback_cache: false, posix_acl: false }
+        SessionOptions { readers: 4, over_io_uring: true, writeback_cache: false, posix_acl: false }
     }
 }
 
@@ -63,39 +64,6 @@ struct Shared<V> {
     traffic: Arc<Traffic>,
 }
 
-/// Operations under way.
-#[derive(Debug, Default)]
-struct Traffic {
-    state: Mutex<TrafficState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct TrafficState {
-    operations: usize,
-    is_paused: bool,
-}
-
-impl Traffic {
-    /// Waits until there is room for one more.
-    fn wait_for_room(&self) {
-        let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.operations >= OPERATIONS);
-    }
-
-    /// One begins, unless all have to wait.
-    fn begin(&self) {
-        let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.is_paused);
-        state.operations += 1;
-    }
-
-    fn end(&self) {
-        self.state.lock().operations -= 1;
-        self.changed.notify_all();
-    }
-}
-
 impl Session {
     /// Serves `vfs` on a mounted `/dev/fuse`. Returns when the kernel and we have agreed on the protocol.
     ///
@@ -107,16 +75,35 @@ impl Session {
         vfs: V,
         options: SessionOptions,
     ) -> io::Result<Session> {
+        let mut rings = match options.over_io_uring {
+            true => Ring::all(&device).unwrap_or_default(),
+            false => Vec::new(),
+        };
         let channel = Channel::new(device);
-        agree(&channel, options, vfs.reads_anew())?;
+        if !agree(&channel, options, vfs.reads_anew(), !rings.is_empty())? {
+            rings.clear();
+        }
         let traffic = Arc::<Traffic>::default();
-        let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone() };
+        let queues = rings.iter().map(|ring| ring.queue().clone()).collect();
+        let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone(), queues };
+        // Forgets alone, if there are rings.
+        let device_readers = if rings.is_empty() { options.readers.max(1) } else { 1 };
         let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic });
         let mut readers = Vec::new();
-        for _ in 0..options.readers.max(1) {
+        let thread = || thread::Builder::new().name("cenote-fuse".into());
+        for ring in rings {
             let shared = shared.clone();
-            let thread = thread::Builder::new().name("cenote-fuse".into());
-            readers.push(thread.spawn(move || read_requests(&shared))?);
+            let serve = move || {
+                let start = |queue: &Arc<Queue>, slot, request| {
+                    start(&shared, request, Way::Ring(queue.clone(), slot));
+                };
+                ring.serve(&shared.traffic, start);
+            };
+            readers.push(thread().spawn(serve)?);
+        }
+        for _ in 0..device_readers {
+            let shared = shared.clone();
+            readers.push(thread().spawn(move || read_requests(&shared))?);
         }
         Ok(Session { readers, notifier })
     }
@@ -142,28 +129,14 @@ impl Session {
 pub struct Notifier {
     channel: Channel,
     traffic: Arc<Traffic>,
-}
-
-/// Nothing begins in a session while this lives.
-#[derive(Debug)]
-pub struct Paused(Arc<Traffic>);
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        self.0.state.lock().is_paused = false;
-        self.0.changed.notify_all();
-    }
+    queues: Arc<[Arc<Queue>]>,
 }
 
 impl Notifier {
     /// Keeps operations from beginning, and waits for those under way. One at a time. This blocks.
     #[must_use]
     pub fn pause(&self) -> Paused {
-        let mut state = self.traffic.state.lock();
-        self.traffic.changed.wait_while(&mut state, |state| state.is_paused);
-        state.is_paused = true;
-        self.traffic.changed.wait_while(&mut state, |state| state.operations > 0);
-        Paused(self.traffic.clone())
+        self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
     }
 
     /// Attributes and all cached content of a node are out of date.
@@ -189,8 +162,8 @@ impl Notifier {
     }
 }
 
-/// Answers `INIT`: the first request.
-fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool) -> io::Result<()> {
+/// Answers `INIT`: the first request. Answers whether requests will come through rings.
+fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings: bool) -> io::Result<bool> {
     let mut buffer = Vec::new();
     loop {
         let gone = || io::Error::other("the file system was unmounted before it was served");
@@ -211,7 +184,8 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool) -> io::Re
         let (read_ahead, low) = (body.u32()?, body.u32()?);
         let high = if u64::from(low) & abi::init::INIT_EXT != 0 { body.u32()? } else { 0 };
         let offered = u64::from(low) | u64::from(high) << 32;
-        let taken = offered & wanted(options, reads_anew);
+        let rings = if has_rings { abi::init::OVER_IO_URING } else { 0 };
+        let taken = offered & (wanted(options, reads_anew) | rings);
         let congested = MAX_BACKGROUND / 4 * 3;
         // `fuse_init_out`: major, minor, max_readahead, flags (4 each), max_background, congestion_threshold
         // (2 each), max_write, time_gran (4 each), max_pages, map_alignment (2 each), flags2 (4), unused
@@ -222,7 +196,7 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool) -> io::Re
         let reply = reply.u32(abi::MAX_WRITE_BYTES as u32).u32(1);
         let reply = reply.u32(abi::MAX_PAGES.into()).u32((taken >> 32) as u32).zeros(28);
         channel.reply(request.unique, Ok(reply));
-        return Ok(());
+        return Ok(taken & abi::init::OVER_IO_URING != 0);
     }
 }
 
@@ -255,7 +229,7 @@ fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>) {
     loop {
         shared.traffic.wait_for_room();
         match shared.channel.read(&mut buffer) {
-            Ok(Some(request)) => start(shared, request),
+            Ok(Some(request)) => start(shared, request, Way::Device),
             Err(Errno::INVAL) => {} // not a request: there is nobody to answer
             Ok(None) | Err(_) => return,
         }
@@ -263,11 +237,12 @@ fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>) {
 }
 
 /// Runs an operation here up to its first wait; the rest is a task.
-fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request) {
-    let answer = Answer::new(shared.clone(), request.unique);
+fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
+    let answer = Answer { shared: shared.clone(), unique: Some(request.unique), way };
     let mut operation: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let underway = answer.shared.traffic.begin().await;
         let reply = dispatch::dispatch(&answer.shared.vfs, &request).await;
-        answer.give(reply);
+        answer.give(reply, underway);
     });
     // A wake-up that comes before the task exists is not lost: a new task is polled at once.
     let mut context = Context::from_waker(Waker::noop());
@@ -278,24 +253,33 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request) {
     }
 }
 
+/// The way that a request came, and its answer goes.
+enum Way {
+    Device,
+    Ring(Arc<Queue>, usize),
+}
+
 /// The duty to answer a request. Dropped without an answer (after a panic), it answers `EIO`: no process
 /// waits for ever.
 struct Answer<V> {
     shared: Arc<Shared<V>>,
     unique: Option<u64>,
+    way: Way,
 }
 
 impl<V> Answer<V> {
-    fn new(shared: Arc<Shared<V>>, unique: u64) -> Answer<V> {
-        shared.traffic.begin();
-        Answer { shared, unique: Some(unique) }
+    /// `None`: an operation that has no reply.
+    fn give(mut self, reply: Option<Result<Reply>>, underway: Underway) {
+        match (self.unique.take(), reply) {
+            (Some(unique), Some(reply)) => self.send(unique, reply, Some(underway)),
+            _ => drop(underway),
+        }
     }
 
-    /// `None`: an operation that has no reply.
-    fn give(mut self, reply: Option<Result<Reply>>) {
-        let unique = self.unique.take();
-        if let (Some(unique), Some(reply)) = (unique, reply) {
-            self.shared.channel.reply(unique, reply);
+    fn send(&self, unique: u64, reply: Result<Reply>, underway: Option<Underway>) {
+        match &self.way {
+            Way::Device => self.shared.channel.reply(unique, reply),
+            Way::Ring(queue, slot) => queue.answer(*slot, unique, reply, underway),
         }
     }
 }
@@ -303,8 +287,7 @@ impl<V> Answer<V> {
 impl<V> Drop for Answer<V> {
     fn drop(&mut self) {
         if let Some(unique) = self.unique.take() {
-            self.shared.channel.reply(unique, Err(Errno::IO));
+            self.send(unique, Err(Errno::IO), None);
         }
-        self.shared.traffic.end();
     }
 }

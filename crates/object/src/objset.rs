@@ -207,6 +207,11 @@ impl Objset {
         &self.tree.cache
     }
 
+    /// Whether an object has changed since the last txg on disk.
+    pub fn is_changed(&self, object: ObjectId) -> bool {
+        self.layers.touches(object)
+    }
+
     /// The dataset whose content it is; 0 for the MOS.
     pub fn dataset_id(&self) -> DatasetId {
         self.tree.dataset

@@ -127,6 +127,11 @@ pub struct FoundPool {
 }
 
 impl FoundPool {
+    /// Where its devices are.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.devices.values().map(|device| PathBuf::from(&device.path)).collect()
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.config.name

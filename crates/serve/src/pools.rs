@@ -155,16 +155,22 @@ impl OpenPool {
         self.engine.pool().guid()
     }
 
+    /// Ends what works in the background.
+    #[boxed]
+    pub async fn rest(&self) {
+        self.at_work.lock().take();
+        self.engine.cache_devices().end().await;
+        // What can't be noted any more is found again.
+        mend(&self.engine).await.ok();
+    }
+
     /// Ends what works in the background, and leaves the pool in this state.
     ///
     /// # Errors
     /// The last txg could not be written.
     #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<(), ExportError> {
-        self.at_work.lock().take();
-        self.engine.cache_devices().end().await;
-        // What can't be noted any more is found again.
-        mend(&self.engine).await.ok();
+        self.rest().await;
         Ok(self.engine.close(state).await?)
     }
 

@@ -3,12 +3,19 @@
 //! Meanwhile this program uses the pool. Unmounting, by Ctrl-C or by `umount`, leaves the pool exported.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_fuse::{MountOptions, SessionOptions};
+use cenote_pool::FoundPool;
+use cenote_serve::memory::keep_memory;
+use cenote_serve::pools::{OpenPool, Pools};
+use cenote_serve::tuning::Tuning;
 use cenote_serve::{Atime, Files, FilesOptions, Mount};
 use clap::Args;
+
+use crate::allocator::give_back_at_once;
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
@@ -24,7 +31,7 @@ pub struct MountCommand {
     /// allow_other, snapdir
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
-    /// Number of threads that serve kernel requests
+    /// Number of threads that read requests from /dev/fuse
     #[arg(
         long,
         value_name = "COUNT",
@@ -32,6 +39,9 @@ pub struct MountCommand {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub readers: u16,
+    /// Take the kernel's requests from /dev/fuse, though it offers io_uring
+    #[arg(long)]
+    pub no_fuse_io_uring: bool,
     /// Let the kernel cache writes and combine small ones; it then sets modification times
     #[arg(long)]
     pub writeback: bool,
@@ -64,7 +74,7 @@ impl MountCommand {
         if !is_look {
             let found = session.find_pool(pool).await?;
             return session
-                .change_unused(&found, async |engine| self.serve_live(session, engine).await)
+                .change_unused(&found, async |engine| self.serve_live(session, &found, engine).await)
                 .await;
         }
         let mos = session.open_pool(pool).await?;
@@ -100,22 +110,42 @@ impl MountCommand {
         Ok(())
     }
 
-    async fn serve_live(&self, session: &Session, engine: &Engine) -> Result<Outcome, CliError> {
+    /// As long as it is mounted, the pool lives as in a daemon: with a cache as large as this machine allows,
+    /// and devices that are watched.
+    async fn serve_live(
+        &self,
+        session: &Session,
+        found: &FoundPool,
+        engine: &Engine,
+    ) -> Result<Outcome, CliError> {
         let dataset = engine.mos().await?.dataset(&self.dataset).await?;
         let is_read_only = number(&dataset, "readonly").await? == 1 && self.last(&["ro", "rw"]) != Some("rw");
         let wanted = self.wanted(&dataset, is_read_only).await?;
-        let _txgs = engine.sync_in_background();
+        let runtime = session.runtime();
+        let tuning = Tuning::new(runtime, session.cache_of_daemon(None));
+        let (search, nowhere) = (session.disks().to_vec(), PathBuf::new());
+        let pools = Arc::new(Pools::new(runtime, search, self.session_options(), tuning, nowhere));
+        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), give_back_at_once);
+        let _memory = runtime.spawn(memory).abort_on_drop();
+        let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
+        let pool = pools.insert(pool);
         let files = Files::open(engine, &self.dataset, wanted.files).await?;
-        self.serve(session, files, &wanted.mount).await?;
-        Ok(Outcome::Done)
+        let served = self.serve(session, files, &wanted.mount).await;
+        pool.rest().await;
+        served.map(|()| Outcome::Done)
+    }
+
+    fn session_options(&self) -> SessionOptions {
+        SessionOptions {
+            readers: self.readers.into(),
+            over_io_uring: !self.no_fuse_io_uring,
+            writeback_cache: self.writeback,
+            ..SessionOptions::default()
+        }
     }
 
     async fn serve(&self, session: &Session, files: Files, mount: &MountOptions) -> Result<(), CliError> {
-        let options = SessionOptions {
-            readers: self.readers.into(),
-            writeback_cache: self.writeback,
-            ..SessionOptions::default()
-        };
+        let options = self.session_options();
         let dir = std::path::absolute(&self.dir).map_err(CliError::io(self.dir.display().to_string()))?;
         let refused = |error: cenote_fuse::MountError| CliError::Refused(error.to_string());
         let mount = Mount::new(session.runtime(), files, &dir, mount, options).await.map_err(refused)?;

@@ -81,10 +81,13 @@ pub struct Serve {
     /// Load the keys of encrypted datasets from where `keylocation` says they are
     #[arg(short = 'l', long)]
     pub load_keys: bool,
-    /// Threads that answer the kernel, per file system [default: 4]
+    /// Threads that read requests from /dev/fuse, per file system [default: 4]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub readers: Option<u16>,
+    /// Take the kernel's requests from /dev/fuse, though it offers io_uring
+    #[arg(long)]
+    pub no_fuse_io_uring: bool,
     /// Let the kernel gather small writes; modification times are then the kernel's
     #[arg(long)]
     pub writeback: bool,
@@ -170,6 +173,7 @@ impl Serve {
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
+            over_io_uring: !self.no_fuse_io_uring,
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };

@@ -50,8 +50,7 @@ impl Session {
         // Devices may have joined since it was opened.
         let mut places = pool.devices.clone();
         let now = pool.engine.pool().found();
-        let joined = now.devices.values().map(|device| PathBuf::from(&device.path));
-        places.extend(joined.filter(|path| !pool.devices.contains(path)));
+        places.extend(now.paths().into_iter().filter(|path| !pool.devices.contains(path)));
         let discovery = discover(self.runtime(), &places).await;
         let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
         // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
@@ -163,8 +162,7 @@ impl Session {
             )));
         }
         let engine = self.take_for_good(found).await?;
-        let devices = found.devices.values().map(|device| PathBuf::from(&device.path)).collect();
-        let pool = OpenPool::new(found.name(), engine, devices, root, pools);
+        let pool = OpenPool::new(found.name(), engine, found.paths(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine, &found.auxiliary).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");

@@ -21,8 +21,17 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlag
 
 #[test]
 fn what_was_done_is_there_after_a_remount_and_without_a_mount() {
+    is_there_after_a_remount("tank");
+}
+
+#[test]
+fn it_is_the_same_without_io_uring() {
+    is_there_after_a_remount("--no-fuse-io-uring tank");
+}
+
+fn is_there_after_a_remount(words: &str) {
     let Some(pool) = Pool::new() else { return };
-    let mounted = pool.mount("tank");
+    let mounted = pool.mount(words);
     let big = noise(1, 3 << 20);
     fs::create_dir_all(mounted.path("a/b/c")).unwrap();
     fs::write(mounted.path("a/b/big"), &big).unwrap();
@@ -44,7 +53,7 @@ fn what_was_done_is_there_after_a_remount_and_without_a_mount() {
     pool.disks.cenote("verify tank", &[]);
     pool.disks.zdb_is_content();
 
-    let mounted = pool.mount("tank");
+    let mounted = pool.mount(words);
     assert!(fs::read(mounted.path("link")).unwrap() == big[..2_000_001]);
     let again = fs::metadata(mounted.path("a/b/again")).unwrap();
     assert_eq!((again.ino(), again.nlink(), again.mode() & 0o7777), (stat.ino(), 2, 0o4751));

@@ -9,18 +9,16 @@ use cenote_fuse::{Attr, FileType, Time};
 
 /// How long the kernel keeps attributes: all changes come through it, or it is told.
 const LONG: Duration = Duration::from_secs(3600);
-/// But blocks are counted when a txg is on disk: for this long after a change, only for a moment.
-const SETTLING_SECONDS: i64 = 30;
+/// But blocks are counted when a txg is on disk: those of what has changed it keeps only for a moment.
 const SHORT: Duration = Duration::from_secs(1);
 
 const STATX_ATTR_IMMUTABLE: u64 = 0x10;
 const STATX_ATTR_APPEND: u64 = 0x20;
 const STATX_ATTR_NODUMP: u64 = 0x40;
 
-/// The attributes of an object under the inode number `ino`.
-pub fn attr(ino: u64, attr: &cenote_fs::Attr, now: Timestamp) -> Attr {
+/// The attributes of an object under the inode number `ino`; whether the last txg on disk has them so.
+pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
     let (uid, gid) = attr.owner();
-    let is_settled = attr.ctime.seconds < now.seconds - SETTLING_SECONDS;
     let statx = [
         (pflags::IMMUTABLE, STATX_ATTR_IMMUTABLE),
         (pflags::APPENDONLY, STATX_ATTR_APPEND),

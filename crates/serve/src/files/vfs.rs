@@ -323,9 +323,7 @@ impl Vfs for Files {
 impl Files {
     /// The attributes of an object.
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
-        let stored = tree.view().attr(object).await.map_err(|e| errno(&e))?;
-        let node = number(id, object, self.root());
-        Ok(attr::attr(attr::ino(id, object, node), &stored, self.now()))
+        Ok(self.peek(id, tree, object).await?.attr)
     }
 
     /// An object as an entry that the kernel is given: it counts as a reference.
@@ -337,9 +335,12 @@ impl Files {
 
     /// The same without the reference.
     async fn peek(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
-        let stored = tree.view().attr(object).await.map_err(|e| errno(&e))?;
+        let view = tree.view();
+        // What changes from here on changes through the kernel, which then does not keep what it asked for.
+        let is_settled = !view.objset().is_changed(object);
+        let stored = view.attr(object).await.map_err(|e| errno(&e))?;
         let node = number(id, object, self.root());
-        let attr = attr::attr(attr::ino(id, object, node), &stored, self.now());
+        let attr = attr::attr(attr::ino(id, object, node), &stored, is_settled);
         Ok(Entry { node, generation: stored.generation, attr })
     }
 

@@ -25,6 +25,7 @@ pub struct Config {
     #[serde(rename = "key")]
     pub keys: Option<Vec<String>>,
     pub readers: Option<u16>,
+    pub no_fuse_io_uring: Option<bool>,
     pub writeback: Option<bool>,
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
@@ -83,6 +84,7 @@ impl Config {
         serve.no_mount |= self.no_mount.unwrap_or(false);
         serve.load_keys |= self.load_keys.unwrap_or(false);
         serve.readers = serve.readers.or(self.readers);
+        serve.no_fuse_io_uring |= self.no_fuse_io_uring.unwrap_or(false);
         serve.writeback |= self.writeback.unwrap_or(false);
         serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
@@ -147,6 +149,7 @@ mod tests {
             load_keys: Some(_),
             keys: Some(_),
             readers: Some(_),
+            no_fuse_io_uring: Some(_),
             writeback: Some(_),
             memory: Some(_),
             nbd: Some(_),

@@ -1,0 +1,199 @@
+//! A slot: memory that the kernel puts a request into, and finds its answer in.
+//!
+//! ```text
+//!   0     fuse_in_header, then fuse_out_header
+//!   128   the operation's structure
+//!   256   fuse_uring_ent_in_out: flags (8), commit_id (8), payload_sz (4), padding (4), reserved (8)
+//!   4096  names and data of the request, then all of the answer but its header
+//! ```
+//!
+//! Ownership: while the kernel has the slot nobody may call anything here; the caller ([`super::Ring`]) knows.
+#![allow(unsafe_code)] // the memory is shared with the kernel
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+
+use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES};
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// `sizeof(struct fuse_uring_req_header)`.
+const HEADER_BYTES: usize = 288;
+const OPERATION: std::ops::Range<usize> = 128..256;
+const UNIQUE_AT: usize = 8;
+const COMMIT_ID_AT: usize = 264;
+const PAYLOAD_BYTES_AT: usize = 272;
+const PAYLOAD_AT: usize = 4096;
+const LAYOUT: Layout = match Layout::from_size_align(PAYLOAD_AT + MAX_WRITE_BYTES, 4096) {
+    Ok(layout) => layout,
+    Err(_) => panic!("4096 is a power of two"),
+};
+
+/// Memory for one request. Pages of it are there when they have been used.
+pub struct Slot {
+    memory: NonNull<u8>,
+    /// Its two parts, as the kernel is told them.
+    parts: Box<[Part; 2]>,
+}
+
+/// `struct iovec`.
+#[repr(C)]
+struct Part {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: it owns its memory; the addresses in it are of that.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    pub fn new() -> Slot {
+        // SAFETY: the layout is not of size zero.
+        let memory = NonNull::new(unsafe { alloc_zeroed(LAYOUT) });
+        let memory = memory.unwrap_or_else(|| handle_alloc_error(LAYOUT));
+        let header = Part { base: memory.as_ptr(), len: HEADER_BYTES };
+        // SAFETY: within the memory.
+        let payload = Part { base: unsafe { memory.as_ptr().add(PAYLOAD_AT) }, len: MAX_WRITE_BYTES };
+        Slot { memory, parts: Box::new([header, payload]) }
+    }
+
+    /// Where its two parts are listed, for as long as it lives.
+    pub fn parts_address(&self) -> u64 {
+        self.parts.as_ptr() as u64
+    }
+
+    /// The request in it (`None`: it is none), its number, and the one that its answer is committed under.
+    pub fn request(&self) -> (Option<Request>, u64, u64) {
+        (self.whole_request(), u64_at(self.header(), UNIQUE_AT), u64_at(self.header(), COMMIT_ID_AT))
+    }
+
+    fn whole_request(&self) -> Option<Request> {
+        let (header, payload) = (self.header(), self.payload());
+        let payload_bytes = u32_at(header, PAYLOAD_BYTES_AT) as usize;
+        let operation_bytes = (u32_at(header, 0) as usize).checked_sub(IN_HEADER_BYTES + payload_bytes)?;
+        Request::join(&[
+            &header[..IN_HEADER_BYTES],
+            header[OPERATION].get(..operation_bytes)?,
+            payload.get(..payload_bytes)?,
+        ])
+    }
+
+    /// Puts an answer in its place.
+    pub fn put(&mut self, unique: u64, answer: &Result<Reply, Errno>) {
+        let (error, reply) = match answer {
+            Ok(reply) if reply.len_bytes() <= MAX_WRITE_BYTES => (0, Some(reply)),
+            Ok(_) => (-Errno::IO.raw_os_error(), None),
+            Err(error) => (-error.raw_os_error(), None),
+        };
+        let mut len = 0;
+        for part in reply.into_iter().flat_map(Reply::parts) {
+            self.payload_mut()[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        let header = self.header_mut();
+        header[..4].copy_from_slice(&((OUT_HEADER_BYTES + len) as u32).to_ne_bytes());
+        header[4..8].copy_from_slice(&error.to_ne_bytes());
+        header[8..16].copy_from_slice(&unique.to_ne_bytes());
+        header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(len as u32).to_ne_bytes());
+    }
+
+    fn header(&self) -> &[u8] {
+        // SAFETY: within the memory, which is initialized and not the kernel's now.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), HEADER_BYTES) }
+    }
+
+    fn payload(&self) -> &[u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAYLOAD_AT), MAX_WRITE_BYTES) }
+    }
+
+    fn header_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed by nobody else.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), HEADER_BYTES) }
+    }
+
+    fn payload_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(PAYLOAD_AT), MAX_WRITE_BYTES) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // SAFETY: allocated so, and given up by the kernel.
+        unsafe { dealloc(self.memory.as_ptr(), LAYOUT) };
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_ne_bytes(field)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{Caller, Node};
+
+    /// A slot in which the kernel has put a request.
+    fn slot(opcode: u32, operation: &[u8], payload: &[u8]) -> Slot {
+        let mut slot = Slot::new();
+        let len = IN_HEADER_BYTES + operation.len() + payload.len();
+        let mut header: Vec<u8> = [len as u32, opcode].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        header.extend([77u64, 5].iter().flat_map(|word| word.to_ne_bytes()));
+        header.extend([1000u32, 100, 4242, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        slot.header_mut()[..header.len()].copy_from_slice(&header);
+        slot.header_mut()[OPERATION][..operation.len()].copy_from_slice(operation);
+        slot.header_mut()[COMMIT_ID_AT..COMMIT_ID_AT + 8].copy_from_slice(&9u64.to_ne_bytes());
+        let payload_bytes = (payload.len() as u32).to_ne_bytes();
+        slot.header_mut()[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&payload_bytes);
+        slot.payload_mut()[..payload.len()].copy_from_slice(payload);
+        slot
+    }
+
+    #[test]
+    fn a_request_is_put_together_from_its_parts() {
+        let (request, unique, commit_id) = slot(8, &[1; 16], b"name\0").request();
+        let request = request.unwrap();
+        assert_eq!((request.opcode, request.unique, request.node), (8, 77, Node(5)));
+        assert_eq!((unique, commit_id), (77, 9));
+        assert_eq!(request.caller, Caller { uid: 1000, gid: 100, pid: 4242 });
+        let mut body = request.body();
+        body.skip(16).unwrap();
+        assert_eq!(body.name(), Ok(&b"name"[..]));
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_no_request() {
+        for (at, len) in [(0, 3), (0, 1 << 30), (PAYLOAD_BYTES_AT, 1 << 30), (PAYLOAD_BYTES_AT, u32::MAX)] {
+            let mut slot = slot(8, &[1; 16], b"name\0");
+            slot.header_mut()[at..at + 4].copy_from_slice(&len.to_ne_bytes());
+            let (request, unique, commit_id) = slot.request();
+            assert!(request.is_none() && (unique, commit_id) == (77, 9), "{len} at {at}");
+        }
+    }
+
+    #[test]
+    fn an_answer_lies_where_the_kernel_looks_for_it() {
+        let mut slot = slot(15, &[], &[]);
+        let data = vec![bytes::Bytes::from_static(b"con"), bytes::Bytes::from_static(b"tent")];
+        slot.put(77, &Ok(Reply { fields: vec![7], data }));
+        assert_eq!(&slot.payload()[..8], b"\x07content");
+        assert_eq!((u32_at(slot.header(), 0), u32_at(slot.header(), 4)), (24, 0));
+        assert_eq!((u64_at(slot.header(), 8), u32_at(slot.header(), PAYLOAD_BYTES_AT)), (77, 8));
+        slot.put(78, &Err(Errno::NOENT));
+        assert_eq!((u32_at(slot.header(), 0), u32_at(slot.header(), 4) as i32), (16, -2));
+        let much = bytes::Bytes::from(vec![0; MAX_WRITE_BYTES + 1]);
+        slot.put(79, &Ok(Reply::data(vec![much])));
+        assert_eq!((u32_at(slot.header(), 0), u32_at(slot.header(), 4) as i32), (16, -5));
+    }
+}
