@@ -129,7 +129,7 @@ impl Ring {
             core,
             kernel,
             device: device.try_clone()?,
-            slots: (0..slots).map(|_| Slot::new()).collect(),
+            slots: (0..slots).map(|_| Slot::new()).collect::<io::Result<_>>()?,
             commit_ids: vec![0; slots],
             queue: queue.into(),
             woken: Box::default(),

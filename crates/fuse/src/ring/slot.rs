@@ -10,10 +10,12 @@
 //! Ownership: while the kernel has the slot nobody may call anything here; the caller ([`super::Ring`]) knows.
 #![allow(unsafe_code)] // the memory is shared with the kernel
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::{io, slice};
 
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES};
 use crate::reply::Reply;
@@ -26,14 +28,11 @@ const UNIQUE_AT: usize = 8;
 const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 const PAYLOAD_AT: usize = 4096;
-const LAYOUT: Layout = match Layout::from_size_align(PAYLOAD_AT + MAX_WRITE_BYTES, 4096) {
-    Ok(layout) => layout,
-    Err(_) => panic!("4096 is a power of two"),
-};
+const SLOT_BYTES: usize = PAYLOAD_AT + MAX_WRITE_BYTES;
 
-/// Memory for one request. Pages of it are there when they have been used.
+/// Memory for one request, mapped by itself: pages of it are there when they have been used.
 pub struct Slot {
-    memory: NonNull<u8>,
+    memory: *mut u8,
     /// Its two parts, as the kernel is told them.
     parts: Box<[Part; 2]>,
 }
@@ -49,14 +48,14 @@ struct Part {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub fn new() -> Slot {
-        // SAFETY: the layout is not of size zero.
-        let memory = NonNull::new(unsafe { alloc_zeroed(LAYOUT) });
-        let memory = memory.unwrap_or_else(|| handle_alloc_error(LAYOUT));
-        let header = Part { base: memory.as_ptr(), len: HEADER_BYTES };
+    pub fn new() -> io::Result<Slot> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: new memory, wherever the kernel likes.
+        let memory = unsafe { mmap_anonymous(null_mut(), SLOT_BYTES, protection, flags)? }.cast::<u8>();
+        let header = Part { base: memory, len: HEADER_BYTES };
         // SAFETY: within the memory.
-        let payload = Part { base: unsafe { memory.as_ptr().add(PAYLOAD_AT) }, len: MAX_WRITE_BYTES };
-        Slot { memory, parts: Box::new([header, payload]) }
+        let payload = Part { base: unsafe { memory.add(PAYLOAD_AT) }, len: MAX_WRITE_BYTES };
+        Ok(Slot { memory, parts: Box::new([header, payload]) })
     }
 
     /// Where its two parts are listed, for as long as it lives.
@@ -101,29 +100,29 @@ impl Slot {
 
     fn header(&self) -> &[u8] {
         // SAFETY: within the memory, which is initialized and not the kernel's now.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), HEADER_BYTES) }
+        unsafe { slice::from_raw_parts(self.memory, HEADER_BYTES) }
     }
 
     fn payload(&self) -> &[u8] {
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAYLOAD_AT), MAX_WRITE_BYTES) }
+        unsafe { slice::from_raw_parts(self.memory.add(PAYLOAD_AT), MAX_WRITE_BYTES) }
     }
 
     fn header_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed by nobody else.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), HEADER_BYTES) }
+        unsafe { slice::from_raw_parts_mut(self.memory, HEADER_BYTES) }
     }
 
     fn payload_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(PAYLOAD_AT), MAX_WRITE_BYTES) }
+        unsafe { slice::from_raw_parts_mut(self.memory.add(PAYLOAD_AT), MAX_WRITE_BYTES) }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // SAFETY: allocated so, and given up by the kernel.
-        unsafe { dealloc(self.memory.as_ptr(), LAYOUT) };
+        // SAFETY: mapped so, and given up by the kernel.
+        unsafe { munmap(self.memory.cast::<c_void>(), SLOT_BYTES) }.ok();
     }
 }
 
@@ -146,7 +145,7 @@ mod tests {
 
     /// A slot in which the kernel has put a request.
     fn slot(opcode: u32, operation: &[u8], payload: &[u8]) -> Slot {
-        let mut slot = Slot::new();
+        let mut slot = Slot::new().unwrap();
         let len = IN_HEADER_BYTES + operation.len() + payload.len();
         let mut header: Vec<u8> = [len as u32, opcode].iter().flat_map(|word| word.to_ne_bytes()).collect();
         header.extend([77u64, 5].iter().flat_map(|word| word.to_ne_bytes()));
