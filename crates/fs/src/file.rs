@@ -135,6 +135,20 @@ impl OpenFile {
     pub async fn read(&self, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
         self.layered.read(offset_bytes, len_bytes).await
     }
+
+    /// The same in pieces, without a copy of what is in memory.
+    ///
+    /// # Errors
+    /// Those of [`OpenFile::read`].
+    #[boxed]
+    pub async fn read_pieces(&self, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Bytes>> {
+        let end = offset_bytes.saturating_add(len_bytes).min(self.attr.size);
+        let Some(object) = self.plain_object().filter(|_| offset_bytes < end) else {
+            return Ok(vec![self.layered.read(offset_bytes, len_bytes).await?]);
+        };
+        self.layered.objset.traffic().read(end - offset_bytes);
+        Ok(object.read_pieces(offset_bytes, (end - offset_bytes) as usize).await?)
+    }
 }
 
 impl Content for OpenFile {

@@ -276,32 +276,48 @@ impl Object {
     /// Any block can't be read; more is asked for than is read at once.
     #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
+        let mut pieces = self.read_pieces(offset_bytes, len_bytes).await?;
+        if pieces.len() == 1
+            && let Some(piece) = pieces.pop()
+        {
+            return Ok(piece);
+        }
+        let mut out = BytesMut::with_capacity(len_bytes);
+        pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+        Ok(out.freeze())
+    }
+
+    /// The same in as many pieces as there are blocks, without a copy.
+    ///
+    /// # Errors
+    /// Those of [`Object::read`].
+    #[boxed]
+    pub async fn read_pieces(&self, offset_bytes: u64, len_bytes: usize) -> Result<Vec<Bytes>> {
         if len_bytes > MOST_BYTES {
             return Err(self.damaged("would be longer than anything that is read whole"));
         }
         let size = self.block_bytes();
         let end = offset_bytes.saturating_add(len_bytes as u64).min(self.capacity_bytes());
         if size == 0 || offset_bytes >= end {
-            return Ok(zeros(len_bytes));
+            return Ok(vec![zeros(len_bytes)]);
         }
         let first = offset_bytes / size;
         let skip = (offset_bytes - first * size) as usize;
         if skip + len_bytes <= size as usize {
             let block = self.data_block(BlockId(first)).await?;
-            return Ok(block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes)));
+            return Ok(vec![block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes))]);
         }
-        let blocks = self.read_blocks(first..end.div_ceil(size)).await;
-        let mut out = BytesMut::with_capacity(len_bytes);
-        for block in blocks {
+        let (mut pieces, mut left) = (Vec::new(), len_bytes);
+        for block in self.read_blocks(first..end.div_ceil(size)).await {
             let from = if block.id.0 == first { skip } else { 0 };
-            let take = (size as usize - from).min(len_bytes - out.len());
-            match block.data? {
-                Some(bytes) => out.extend_from_slice(&bytes[from..from + take]),
-                None => out.resize(out.len() + take, 0),
-            }
+            let take = (size as usize - from).min(left);
+            pieces.push(block.data?.map_or_else(|| zeros(take), |bytes| bytes.slice(from..from + take)));
+            left -= take;
         }
-        out.resize(len_bytes, 0);
-        Ok(out.freeze())
+        if left > 0 {
+            pieces.push(zeros(left));
+        }
+        Ok(pieces)
     }
 
     /// The content as 64-bit words, each in the byte order of the block it lies in: `count` of them from word

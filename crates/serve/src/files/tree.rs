@@ -49,7 +49,7 @@ impl Tree {
     }
 
     #[boxed]
-    pub async fn read(&self, file: ObjectId, offset_bytes: u64, len_bytes: u64) -> Result<Bytes> {
-        self.view().open_file(file).await?.read(offset_bytes, len_bytes).await
+    pub async fn read(&self, file: ObjectId, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Bytes>> {
+        self.view().open_file(file).await?.read_pieces(offset_bytes, len_bytes).await
     }
 }

@@ -158,7 +158,7 @@ impl Vfs for Files {
         let (id, tree, object) = self.file(node)?;
         let data = tree.read(object, offset_bytes, len_bytes.into()).await.map_err(|e| errno(&e))?;
         self.was_read(id, object).await;
-        Ok(vec![data])
+        Ok(data)
     }
 
     async fn write(
