@@ -49,7 +49,7 @@ use parking_lot::Mutex;
 
 use flights::Flights;
 use identity::{Identity, Key};
-use shard::{Marks, Shard};
+use shard::{Marks, Shard, Use};
 use stats::Counters;
 use under_way::UnderWay;
 
@@ -430,19 +430,20 @@ impl BlockCache {
     /// Looks at a block under its shard's lock.
     fn find_uncounted<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
         let mut shard = self.shard(block.id).lock();
-        let (bytes, is_first_use) = shard.get(block)?;
+        let (bytes, kind) = shard.get(block, now_ns)?;
         let (len_bytes, found) = (bytes.len(), look(bytes));
         // One that was read ahead is used for the first time: that it is there was the first use.
-        let heard = match is_first_use {
-            false => shard.note(access(block.id, block.class, len_bytes, now_ns)),
-            true => None,
+        let heard = match kind {
+            Use::Hit => shard.note(access(block.id, block.class, len_bytes, now_ns)),
+            Use::First | Use::Again => None,
         };
         drop(shard);
-        if is_first_use {
+        if kind == Use::First {
             self.prefetch.used.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(heard) = heard {
             let mut keeper = self.keeper.lock();
+            keeper.policy.expect(&heard);
             heard.iter().for_each(|access| {
                 keeper.policy.touch(access);
             });

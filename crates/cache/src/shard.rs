@@ -13,6 +13,9 @@ use crate::identity::{Identity, Key};
 
 /// Hits that a shard notes before the policy hears of them.
 const BATCH: usize = 32;
+/// For so long after a block's hit it does not hear of another one (`ARC_MINTIME`, a sixteenth of a second):
+/// uses that follow each other at once are one.
+const MIN_TIME_NS: u64 = 62_000_000;
 
 /// A resident block.
 struct Resident {
@@ -20,6 +23,8 @@ struct Resident {
     class: Class,
     marks: Marks,
     bytes: Bytes,
+    /// When it was hit last, as far as the policy hears.
+    heard_ns: Option<u64>,
 }
 
 /// What else is known of a block.
@@ -33,6 +38,17 @@ pub(crate) struct Marks {
     pub(crate) uses: u8,
 }
 
+/// A use of a resident block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It was read ahead, and is wanted for the first time.
+    First,
+    /// The policy is to hear of it.
+    Hit,
+    /// It has just heard of another one.
+    Again,
+}
+
 #[derive(Default)]
 pub(crate) struct Shard {
     blocks: FxHashMap<BlockId, Resident>,
@@ -42,11 +58,20 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// A block, and whether it was read ahead and is wanted for the first time.
-    pub(crate) fn get(&mut self, block: &Identity) -> Option<(&Bytes, bool)> {
+    /// A block that is wanted, and what kind of a use that is.
+    pub(crate) fn get(&mut self, block: &Identity, now_ns: u64) -> Option<(&Bytes, Use)> {
         let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
         found.marks.uses = found.marks.uses.saturating_add(1);
-        Some((&found.bytes, std::mem::take(&mut found.marks.is_read_ahead)))
+        let is_again = found.heard_ns.is_some_and(|heard| now_ns < heard.saturating_add(MIN_TIME_NS));
+        let kind = match std::mem::take(&mut found.marks.is_read_ahead) {
+            true => Use::First,
+            false if is_again => Use::Again,
+            false => Use::Hit,
+        };
+        if kind == Use::Hit {
+            found.heard_ns = Some(now_ns);
+        }
+        Some((&found.bytes, kind))
     }
 
     /// What is known of a block.
@@ -72,7 +97,7 @@ impl Shard {
 
     pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes, marks: Marks) {
         self.content_bytes[block.class as usize] += bytes.len() as u64;
-        let resident = Resident { key: block.key, class: block.class, marks, bytes };
+        let resident = Resident { key: block.key, class: block.class, marks, bytes, heard_ns: None };
         self.blocks.insert(block.id, resident);
     }
 

@@ -70,6 +70,18 @@ impl<const N: usize> Lists<N> {
         Some((slot, self.nodes[slot as usize].list.into()))
     }
 
+    /// Looks at these blocks and their neighbours. No look depends on another, so the processor waits for
+    /// memory once rather than once a block.
+    pub fn look_at(&self, accesses: &[Access]) {
+        let look = |access: &Access| {
+            let slot = *self.places.get(&access.id)?;
+            let Node { prev, next, .. } = self.nodes[slot as usize];
+            let list = |slot: u32| self.nodes.get(slot as usize).map_or(0, |node| u32::from(node.list));
+            Some(list(prev) + list(next))
+        };
+        std::hint::black_box(accesses.iter().filter_map(look).sum::<u32>());
+    }
+
     pub fn entry(&self, slot: Slot) -> &Entry {
         &self.nodes[slot as usize].entry
     }

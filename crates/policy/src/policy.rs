@@ -54,6 +54,12 @@ pub trait Policy: Send {
     /// A reader wants a block. Returns whether it is resident.
     fn touch(&mut self, access: &Access) -> bool;
 
+    /// These will be touched one after the other: brings what that takes into the processor's cache, for all
+    /// of them at once. Changes nothing.
+    fn expect(&self, accesses: &[Access]) {
+        let _ = accesses;
+    }
+
     /// A missing block has been read. Adds to `evicted` the blocks that must go, possibly this one. The
     /// block must not be resident.
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>);

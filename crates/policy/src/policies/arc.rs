@@ -74,6 +74,10 @@ impl Policy for ClassicArc {
         }
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         let bytes = u64::from(access.bytes);
         if bytes > self.capacity_bytes {

@@ -121,6 +121,10 @@ impl Policy for Lirs {
         }
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.stack.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         let bytes = u64::from(access.bytes);
         if bytes > self.capacity_bytes {

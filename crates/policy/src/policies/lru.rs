@@ -32,6 +32,10 @@ impl Policy for Lru {
         })
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         self.lists.push(0, Entry::from(access));
         self.shrink(evicted);

@@ -87,6 +87,10 @@ impl Policy for S3Fifo {
         }
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         let bytes = u64::from(access.bytes);
         if bytes > self.capacity_bytes {

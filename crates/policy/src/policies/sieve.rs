@@ -43,6 +43,10 @@ impl Policy for Sieve {
         })
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         if u64::from(access.bytes) > self.capacity_bytes {
             evicted.push(access.id);

@@ -83,6 +83,10 @@ impl Policy for WTinyLfu {
         true
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         self.lists.push(WINDOW, Entry::from(access));
         self.shrink(evicted);

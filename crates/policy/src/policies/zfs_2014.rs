@@ -271,6 +271,10 @@ impl Policy for Arc2014 {
         states::touch(&mut self.lists, access)
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         let (class, bytes) = (access.class, u64::from(access.bytes));
         let ghost = self.lists.find(access.id);

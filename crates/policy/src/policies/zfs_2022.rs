@@ -115,6 +115,10 @@ impl Policy for Arc2022 {
         states::touch(&mut self.lists, access)
     }
 
+    fn expect(&self, accesses: &[Access]) {
+        self.lists.look_at(accesses);
+    }
+
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
         let class = access.class as usize;
         let state = match self.lists.find(access.id) {
