@@ -272,6 +272,29 @@ fn who_finds_no_room_is_told_so() {
     }
 }
 
+#[test]
+fn the_daemons_pools_are_judged_by_the_labs_rules() {
+    let bench = bench();
+    let told = |answer: Value| {
+        let advice = answer["output"][0][0]["advice"].as_array().cloned().unwrap_or_default();
+        let rules = advice.iter().map(|advice| format!("{} {}", advice["subject"], advice["rule"]));
+        rules.map(|rule| rule.replace('"', "")).collect::<Vec<_>>()
+    };
+    let judged = bench.look("/v1/lab/advise").json();
+    assert!(told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
+    assert!(judged.to_string().contains("cenote serve --agent"), "a remedy of the kernel's: {judged}");
+    assert!(bench.done("lab advise").contains("The pool has never been scrubbed."));
+    bench.done("zpool scrub -w tank");
+    let judged = bench.look("/v1/lab/advise?subjects=tank").json();
+    assert!(!told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
+
+    // Whoever may only look sees no files, starts no watch, asks no disks.
+    for target in ["subjects=/etc", "smart=/etc", "watch=true", "rules=true", "webhook=http://localhost"] {
+        let answer = bench.look(&format!("/v1/lab/advise?{target}"));
+        assert!([400, 409].contains(&answer.status), "{target}: {}", answer.text());
+    }
+}
+
 /// Makes a volume, and is its client: three writes, a flush, two reads.
 fn use_volume(bench: &Bench) {
     bench.done("zfs create -V 16M tank/vol");
