@@ -1,9 +1,10 @@
 //! Room for commands: how many run at a time, whose they are, and who makes room for others.
 //!
-//! Idea: a client that does not read keeps its command, which waits for it. That harms nobody as long as there
-//! is room (people pause downloads), so it has the whole patience of [`Patient`](crate::patient::Patient).
-//! When there is none, who wants some waits for [`WAIT`], and meanwhile whoever has read nothing for longest,
-//! and for [`GRACE`] at least, is cut off. One address has half of the room: it can only push out its own.
+//! Idea: a client that does not read keeps its command, which waits for it. That harms nobody as long as
+//! there is room (people pause downloads), so it has the whole patience of
+//! [`Patient`](crate::patient::Patient). When there is none, who wants some waits for [`WAIT`], and meanwhile
+//! whoever has read nothing for longest, and for [`GRACE`] at least, is cut off. One address has half of the
+//! room: it can only push out its own.
 //!
 //! Locking: `inside` for the time of counting; nothing else is locked meanwhile.
 

@@ -1,9 +1,9 @@
 //! From a connection to answers.
 //!
 //! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
-//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together, half of them
-//! for one address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of its command's
-//! output; one that does not read is left ([`Patient`]).
+//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together, half of
+//! them for one address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of its
+//! command's output; one that does not read is left ([`Patient`]).
 
 use std::convert::Infallible;
 use std::io;

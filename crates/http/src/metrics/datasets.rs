@@ -79,9 +79,8 @@ mod tests {
         let (text, _) = Runtime::simulate(SimConfig::default(), work);
         assert!(text.contains("cenote_dataset_latency_omitted 10\n"), "{text}");
         let of = |number: usize| {
-            format!(
-                "cenote_dataset_latency_seconds_count{{pool=\"tank\",dataset=\"tank/{number}\",operation=\"read\"}} "
-            )
+            let labels = format!("pool=\"tank\",dataset=\"tank/{number}\",operation=\"read\"");
+            format!("cenote_dataset_latency_seconds_count{{{labels}}} ")
         };
         assert!(text.contains(&(of(0) + "110\n")), "{text}");
         assert!(text.contains(&of(DATASETS_MAX - 1)) && !text.contains(&of(DATASETS_MAX)), "{text}");

@@ -46,7 +46,7 @@ function card({ severity, subject, summary: said, evidence, reason, sources, rem
     make("div", { class: "row" }, make("h2", {}, subject), make("span", { class: `state ${KINDS[severity]}` }, severity)),
     make("p", {}, said),
     make("dl", { class: "facts" }, figures),
-    remedy.commands.length ? make("pre", { tabindex: 0, role: "region", "aria-label": `Commands for ${subject}, ${rule}` }, remedy.commands.join("\n")) : null,
+    remedy.commands.length ? make("pre", {}, remedy.commands.join("\n")) : null,
     make("p", {}, make("strong", {}, `Risk: ${remedy.risk}. `), prose(remedy.caution)),
     make("details", {}, make("summary", {}, "Why"), make("p", {}, prose(reason)),
       make("p", { class: "faint" }, `Rule ${rule}. ${sources.join("; ")}`)));

@@ -29,7 +29,7 @@ use crate::webhook::Webhook;
 /// `cenote lab advise`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cenote lab advise                         all imported pools, of the daemon or of the kernel module
+  cenote lab advise                         all imported pools, the daemon's or the kernel's
   cenote lab advise tank ./lab-pools-20261122   a pool, and what a result says of its machine
   cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 \\
       --webhook https://example.org/hook

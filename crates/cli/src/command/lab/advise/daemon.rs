@@ -55,9 +55,10 @@ impl std::fmt::Debug for Held {
 impl Engine for Held {
     fn command(&self, words: &[&str]) -> Result<String> {
         let failed = |what| LabError::Program { program: words.join(" "), what };
+        let text = run::text(&self.commands, words.iter().copied(), OUTPUT_BYTES_MAX);
         self.handle.block_on(async {
             tokio::select! {
-                text = run::text(&self.commands, words.iter().copied(), OUTPUT_BYTES_MAX) => text.map_err(failed),
+                text = text => text.map_err(failed),
                 () = self.cancel.cancelled() => Err(failed("interrupted".into())),
             }
         })
