@@ -215,19 +215,19 @@ async def ignores_r2t(number):
 async def web():
     """HTTP: clients that don't read, and those that write slowly."""
     held = []
+    # Half of the room for each address.
     for number in range(64):
-        reader, writer = await connect(HTTP, "127.0.0.2", limit=1 << 10)
+        reader, writer = await connect(HTTP, f"127.0.0.{2 + number % 2}", limit=1 << 10)
         writer.write(f"POST /v1/cat?targets=tank/files:/large HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
                      f"Authorization: Bearer {TOKEN}\r\nAccept: application/octet-stream\r\n\r\n".encode())
         reader._transport.pause_reading()
         held.append((reader, writer))
     await asyncio.sleep(2)
-    busy, begun = await http("/v1/zpool/list"), time.monotonic()
-    while await http("/v1/zpool/list") != 200:
-        await asyncio.sleep(1)
-    print(f"HTTP: 64 clients with a token don't read a file: another is told {busy}, and {time.monotonic() - begun:.0f} s "
-          "later it is served")
-    assert busy == 503
+    begun = time.monotonic()
+    told = await http("/v1/zpool/list")
+    print(f"HTTP: 64 clients with a token, at two addresses, don't read a file: another is told {told} "
+          f"after {time.monotonic() - begun:.1f} s")
+    assert told == 200
     for _, writer in held:
         writer.close()
 

@@ -8,6 +8,7 @@ import { chromium } from "playwright-core";
 const [url, token, folder] = process.argv.slice(2);
 const VIEWS = [
   ["pools", "#/pools", "section.card table"],
+  ["health", "#/health", "section.card dl"],
   ["datasets", "#/datasets", "table tbody tr:nth-child(2)"],
   ["dataset", "#/dataset/tank%2Fmany", "section[aria-label=Snapshots] tbody tr"],
   ["browse", "#/browse/" + encodeURIComponent("tank/files@one:/"), "tbody tr"],

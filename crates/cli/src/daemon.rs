@@ -23,6 +23,7 @@ use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
 use clap::CommandFactory;
 
 use crate::args::{self, Cli, Command, Common, Deferred};
+use crate::command::lab::Lab;
 use crate::command::trace::{Around, TraceCommand};
 use crate::command::zfs::delegated::{self, FILES_FOR_ADMINS};
 use crate::command::zpool::Zpool;
@@ -108,6 +109,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
         Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
         Command::Tunable(_) | Command::Inject(_) => true,
         Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
+        Command::Lab(Deferred(Lab::Advise(advise))) => !names_disks && advise.is_for_daemon(),
         Command::Ls(_)
         | Command::Stat(_)
         | Command::Cat(_)
@@ -131,6 +133,7 @@ fn is_for_everybody(command: &Command) -> bool {
         }
         Command::Zfs(Deferred(zfs)) => delegated::is_for_everybody(zfs),
         Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
+        Command::Lab(Deferred(Lab::Advise(_))) => true,
         Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
         _ => false,
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
-use cenote_object::{DatasetError, Edit, LiveObjset, Result};
+use cenote_object::{DatasetError, Edit, LiveObjset, Result, Traffic};
 use cenote_pool::alloc::AllocClass;
 use cenote_runtime::AbortOnDrop;
 
@@ -171,10 +171,10 @@ impl Engine {
         &self.0.kstats
     }
 
-    /// What users of each dataset that is open have done.
-    pub fn traffic(&self) -> Vec<(DatasetId, Vec<(&'static str, u64)>)> {
+    /// What users of each dataset that is open do.
+    pub fn traffic(&self) -> Vec<(DatasetId, Arc<Traffic>)> {
         let datasets = self.0.datasets.lock();
-        datasets.iter().map(|(id, dataset)| (*id, dataset.objset.view().traffic().all())).collect()
+        datasets.iter().map(|(id, dataset)| (*id, dataset.objset.traffic())).collect()
     }
 
     /// Bytes that have changed and are not on disk yet.

@@ -11,7 +11,8 @@
 //! that description spoken over HTTP, so that a new command is in the API, and in its document, by itself.
 //! A request runs the command in the daemon, exactly as the socket does.
 //!
-//! Read in this order: [`server`] (from a connection to an answer), [`access`] (who may do what),
+//! Read in this order: [`server`] (from a connection to an answer), [`access`] (who may do what), `room` (how
+//! many commands run at a time),
 //! [`catalogue`] (the commands), [`call`] (fields to a command line), [`answer`] and [`documents`] (its
 //! output as an answer), [`openapi`], [`metrics`], [`page`].
 
@@ -24,6 +25,7 @@ pub mod metrics;
 pub mod openapi;
 mod page;
 mod patient;
+mod room;
 pub mod server;
 
 pub use access::{Access, Tokens};

@@ -6,11 +6,13 @@
 //!   zfs_dataset_*     as zfs_exporter makes them of `zfs list`: file systems and volumes
 //!   zpool_*           as zpool_influxdb makes them of `zpool iostat`; also as lines for Telegraf
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
+//!   cenote_dataset_*  how long users of the busiest datasets waited
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
 //! OpenZFS `zpool_influxdb.c`; Prometheus's text format 0.0.4, and its protobuf format.
 
+mod datasets;
 mod families;
 mod kstats;
 mod properties;
@@ -20,6 +22,7 @@ mod zpool;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_serve::kstat;
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 
@@ -31,7 +34,13 @@ use zpool::Figures;
 #[boxed]
 pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> Vec<u8> {
     let mut families = Families::new(format);
-    kstats::add(pools, &mut families).await;
+    let mut open = Vec::new();
+    for pool in pools.all() {
+        let datasets = kstat::datasets(&pool).await.into_iter();
+        open.extend(datasets.map(|dataset| (pool.name.clone(), dataset)));
+    }
+    kstats::add(pools, &open, &mut families);
+    datasets::add(&open, &mut families);
     vdevs::add(pools, &mut families);
     Figures::of(pools).await.add(&mut families);
     properties::add_pools(commands, &mut families).await;

@@ -3,7 +3,7 @@
 //! ```text
 //!   app.js   from the address to a view; the token     dom.js     elements, tables, how figures are written
 //!   api.js   commands of the daemon                    action.js  buttons that run a command
-//!   pools.js, datasets.js, dataset.js, browse.js, volumes.js, cache.js, history.js    the views
+//!   pools.js, health.js, datasets.js, dataset.js, browse.js, volumes.js, cache.js, history.js    the views
 //! ```
 //!
 //! Idea: every view is what a command prints, and every button shows the command that it runs.
@@ -29,7 +29,7 @@ macro_rules! files {
 
 const IMAGE: &str = "image/svg+xml";
 
-static FILES: [File; 14] = files![
+static FILES: [File; 15] = files![
     ("/", HTML, "index.html"),
     ("/page/style.css", STYLE, "style.css"),
     ("/page/icon.svg", IMAGE, "icon.svg"),
@@ -38,6 +38,7 @@ static FILES: [File; 14] = files![
     ("/page/dom.js", SCRIPT, "dom.js"),
     ("/page/action.js", SCRIPT, "action.js"),
     ("/page/pools.js", SCRIPT, "pools.js"),
+    ("/page/health.js", SCRIPT, "health.js"),
     ("/page/datasets.js", SCRIPT, "datasets.js"),
     ("/page/dataset.js", SCRIPT, "dataset.js"),
     ("/page/browse.js", SCRIPT, "browse.js"),

@@ -1,10 +1,12 @@
 //! A connection on which a client can't keep an answer waiting for ever.
 //!
-//! Idea: every write has [`PATIENCE`] until the system takes some of it. A client that does not read would
-//! otherwise keep its connection, and the command whose output it does not read.
+//! Idea: every write has [`PATIENCE`] until the system takes some of it, and less if others want the room of
+//! the client's command ([`room`](crate::room)). A client that does not read would otherwise keep its
+//! connection, and the command whose output it does not read.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::room::Connection;
+
 /// How long a client may take nothing of what is sent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,21 +25,26 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Patient {
     stream: Box<dyn Stream>,
     runtime: Runtime,
+    connection: Arc<Connection>,
     /// The end of patience, while a write waits.
     until: Option<BoxFuture<'static, ()>>,
 }
 
 impl Patient {
     /// Wraps one.
-    pub fn new(stream: Box<dyn Stream>, runtime: &Runtime) -> Patient {
-        Patient { stream, runtime: runtime.clone(), until: None }
+    pub fn new(stream: Box<dyn Stream>, runtime: &Runtime, connection: Arc<Connection>) -> Patient {
+        Patient { stream, runtime: runtime.clone(), connection, until: None }
     }
 
     /// What a write came to, or that it has waited for too long.
     fn waited<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.until = None;
+            self.connection.reads();
             return written;
+        }
+        if self.connection.poll_stalls(cx, self.runtime.now()).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let runtime = &self.runtime;
         let until = self.until.get_or_insert_with(|| {
@@ -98,7 +107,7 @@ mod tests {
     fn a_write_waits_for_a_slow_reader_but_not_for_one_that_does_not_read() {
         let work = |runtime: Runtime| async move {
             let (mut client, server) = tokio::io::duplex(1 << 10);
-            let mut server = Patient::new(Box::new(server), &runtime);
+            let mut server = Patient::new(Box::new(server), &runtime, Connection::new(None));
             let reads_slowly = async {
                 for _ in 0..3 {
                     runtime.sleep(PATIENCE * 9 / 10).await;

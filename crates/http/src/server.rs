@@ -1,9 +1,9 @@
 //! From a connection to answers.
 //!
 //! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
-//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together. A client
-//! that reads slowly holds one pipe's worth of its command's output; one that does not read is left
-//! ([`Patient`]).
+//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together, half of
+//! them for one address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of its
+//! command's output; one that does not read is left ([`Patient`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -29,13 +29,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
-use tokio::sync::Semaphore;
 
 use crate::access::{Access, Tokens};
 use crate::answer::{self, Body, Form, refusal, whole};
 use crate::catalogue::{Catalogue, Verb};
 use crate::metrics::Format;
 use crate::patient::Patient;
+use crate::room::{COMMANDS_MAX, Connection, Rooms};
 use crate::{call, metrics, openapi, page};
 
 /// How long a client may take for the head of a request, or for its fields.
@@ -44,8 +44,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FIELDS_BYTES_MAX: usize = 8 << 20;
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Commands at a time.
-const COMMANDS_MAX: usize = 64;
 
 /// What is served.
 pub struct HttpServer {
@@ -55,7 +53,7 @@ pub struct HttpServer {
     document: Bytes,
     tokens: Tokens,
     tls: Option<Tls>,
-    running: Arc<Semaphore>,
+    rooms: Arc<Rooms>,
 }
 
 /// Who is at the other end of a connection.
@@ -77,11 +75,11 @@ impl HttpServer {
         tls: Option<Tls>,
     ) -> HttpServer {
         let document = openapi::document(&catalogue).to_string().into();
-        let running = Arc::new(Semaphore::new(COMMANDS_MAX));
-        HttpServer { commands, pools, catalogue, document, tokens, tls, running }
+        let rooms = Rooms::new(COMMANDS_MAX);
+        HttpServer { commands, pools, catalogue, document, tokens, tls, rooms }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection to its end. `from`: the client's address; none: it is a process of this machine.
     ///
     /// # Errors
     /// The client does not speak HTTP, stalls, or is gone.
@@ -90,6 +88,7 @@ impl HttpServer {
         runtime: &Runtime,
         stream: Box<dyn Stream>,
         client: Client,
+        from: Option<IpAddr>,
     ) -> Result<(), String> {
         let stream = match (&self.tls, client) {
             (Some(tls), Client::Anybody) => {
@@ -99,17 +98,24 @@ impl HttpServer {
             }
             _ => stream,
         };
+        let connection = Connection::new(from);
         let answer = service_fn(|request| {
-            let (server, runtime) = (self.clone(), runtime.clone());
-            async move { Ok::<_, Infallible>(server.answer(&runtime, request, client).await) }
+            let (server, runtime, connection) = (self.clone(), runtime.clone(), connection.clone());
+            async move { Ok::<_, Infallible>(server.answer(&runtime, request, client, &connection).await) }
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES_MAX);
-        let stream = Patient::new(stream, runtime);
+        let stream = Patient::new(stream, runtime, connection.clone());
         http.serve_connection(TokioIo::new(stream), answer).await.map_err(|error| error.to_string())
     }
 
-    async fn answer(&self, runtime: &Runtime, request: Request<Incoming>, client: Client) -> Response<Body> {
+    async fn answer(
+        &self,
+        runtime: &Runtime,
+        request: Request<Incoming>,
+        client: Client,
+        connection: &Arc<Connection>,
+    ) -> Response<Body> {
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
         if let Some(file) = page::file(&path).filter(|_| is_get) {
@@ -130,13 +136,13 @@ impl HttpServer {
             return refused;
         };
         if path == "/metrics" && is_get {
-            let Ok(_permit) = self.running.clone().try_acquire_owned() else { return too_many() };
+            let Some(_room) = self.rooms.enter(runtime, connection).await else { return too_many() };
             let format = Format::accepted(header(ACCEPT).unwrap_or_default());
             let all = metrics::all(&self.pools, &self.commands, format).await;
             return whole(StatusCode::OK, format.content_type(), all);
         }
         if path == "/metrics/influx" && is_get {
-            let Ok(_permit) = self.running.clone().try_acquire_owned() else { return too_many() };
+            let Some(_room) = self.rooms.enter(runtime, connection).await else { return too_many() };
             let lines = metrics::influx(&self.pools, runtime.unix_time_ns()).await;
             return whole(StatusCode::OK, "text/plain; charset=utf-8", lines);
         }
@@ -150,11 +156,17 @@ impl HttpServer {
         if access < Access::Change && !verb.only_looks {
             return refusal(StatusCode::FORBIDDEN, "this token may look, but not change anything");
         }
-        self.command(runtime, verb, request).await
+        self.command(runtime, verb, request, connection).await
     }
 
     /// Runs a command.
-    async fn command(&self, runtime: &Runtime, verb: &Verb, request: Request<Incoming>) -> Response<Body> {
+    async fn command(
+        &self,
+        runtime: &Runtime,
+        verb: &Verb,
+        request: Request<Incoming>,
+        connection: &Arc<Connection>,
+    ) -> Response<Body> {
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
         let form = Form::accepted(header(ACCEPT).unwrap_or_default());
         let content_type = header(CONTENT_TYPE).unwrap_or_default();
@@ -177,8 +189,8 @@ impl HttpServer {
             Ok(words) => words,
             Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        let Ok(permit) = self.running.clone().try_acquire_owned() else { return too_many() };
-        let started = run::start(&self.commands, words, body.is_some(), permit);
+        let Some(room) = self.rooms.enter(runtime, connection).await else { return too_many() };
+        let started = run::start(&self.commands, words, body.is_some(), room);
         let (running, stdin) = match started {
             Ok(started) => started,
             Err(error) => return refusal(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),

@@ -35,5 +35,5 @@ pub use intent_log::IntentLog;
 pub use live::{Edit, LiveObjset, NewObject};
 pub use object::Object;
 pub use objset::Objset;
-pub use traffic::Traffic;
+pub use traffic::{Traffic, Wait, Waited};
 pub use zap::{Cursor, NewZap, Zap, ZapEdit, ZapEntry, ZapKey, ZapValue};

@@ -31,6 +31,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::live::slots::Slots;
 use crate::objset::Objset;
+use crate::traffic::Traffic;
 
 pub use dirty::{Dirty, DirtyTotal};
 pub use edit::{Edit, NewObject};
@@ -86,6 +87,11 @@ impl LiveObjset {
     /// The set as it is now, changes included.
     pub fn view(&self) -> Objset {
         self.0.state.read().view.clone()
+    }
+
+    /// What its users do.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.0.state.read().view.traffic().clone()
     }
 
     /// The set as the last txg on disk left it.

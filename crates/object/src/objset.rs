@@ -184,7 +184,7 @@ impl Objset {
     }
 
     /// What its users do.
-    pub fn traffic(&self) -> &Traffic {
+    pub fn traffic(&self) -> &Arc<Traffic> {
         &self.tree.traffic
     }
 

@@ -16,10 +16,12 @@ mod arcstats;
 pub mod files;
 
 use std::fmt::{Display, Write as _};
+use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_engine::{Kstats, TxgRecord};
 use cenote_format::units::DatasetId;
+use cenote_object::Traffic;
 
 use crate::pools::{OpenPool, Pools};
 
@@ -83,16 +85,19 @@ pub struct DatasetCounts {
     pub name: String,
     /// Names and counts.
     pub counts: Vec<(&'static str, u64)>,
+    /// How long its users waited.
+    pub traffic: Arc<Traffic>,
 }
 
 /// The datasets of a pool that are open.
 pub async fn datasets(pool: &OpenPool) -> Vec<DatasetCounts> {
     let Ok(mos) = pool.engine.mos().await else { return Vec::new() };
     let mut datasets = Vec::new();
-    for (id, counts) in pool.engine.traffic() {
+    for (id, traffic) in pool.engine.traffic() {
         // One that was destroyed meanwhile is left out.
         if let Ok(dataset) = mos.dataset_by_id(id).await {
-            datasets.push(DatasetCounts { id, name: dataset.name().to_string(), counts });
+            let name = dataset.name().to_string();
+            datasets.push(DatasetCounts { id, name, counts: traffic.all(), traffic });
         }
     }
     datasets

@@ -125,12 +125,34 @@ pub async fn document(
     words: impl IntoIterator<Item = &str>,
     bytes_max: usize,
 ) -> Result<Value, String> {
+    let output = output(commands, words, bytes_max).await?;
+    Ok(serde_json::from_slice(&output).unwrap_or_default())
+}
+
+/// Runs a command that only prints; answers its text.
+///
+/// # Errors
+/// As [`document`].
+pub async fn text(
+    commands: &Arc<dyn Serving>,
+    words: impl IntoIterator<Item = &str>,
+    bytes_max: usize,
+) -> Result<String, String> {
+    let output = output(commands, words, bytes_max).await?;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+async fn output(
+    commands: &Arc<dyn Serving>,
+    words: impl IntoIterator<Item = &str>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, String> {
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     let line = words.join(" ");
     let (running, _) = start(commands, words, false, ()).map_err(|error| error.to_string())?;
     match running.collect(bytes_max).await {
         None => Err(format!("`{line}` printed too much")),
-        Some((output, _, 0)) => Ok(serde_json::from_slice(&output).unwrap_or_default()),
+        Some((output, _, 0)) => Ok(output),
         Some((_, messages, _)) => Err(String::from_utf8_lossy(&messages).trim().to_owned()),
     }
 }

@@ -25,7 +25,7 @@ use cenote_engine::{Engine, Need};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::{Guid, Txg};
 use cenote_fs::{FsError, Refusal, Volume, VolumeSource, VolumeWriter};
-use cenote_object::DatasetError;
+use cenote_object::{DatasetError, Wait};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -235,13 +235,23 @@ impl ServedVolume {
         }
     }
 
+    /// Does what a client waits for, and counts how long that takes; of a volume that changes, whose dataset
+    /// is open.
+    async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
+        match &self.kind {
+            Kind::Head(engine, writer) => writer.live().traffic().timed(engine.runtime(), wait, work).await,
+            Kind::Fixed(_) => work.await,
+        }
+    }
+
     /// Reads a range, which must lie within it.
     ///
     /// # Errors
     /// A block can't be read.
     #[boxed]
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes, FsError> {
-        self.view().await?.read(range.start, range.end - range.start).await
+        let read = async { self.view().await?.read(range.start, range.end - range.start).await };
+        self.timed(Wait::Read, read).await
     }
 
     /// Writes at an offset. Durable after [`ServedVolume::flush`], or at once with `sync=always`.
@@ -252,10 +262,12 @@ impl ServedVolume {
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), FsError> {
         let (engine, writer) = self.writer()?;
         let (need, volume) = (Need::Write(data.len() as u64), writer.clone());
-        engine
-            .change(writer.live(), need, |edit| async move { volume.write(&edit, offset, data).await })
-            .await?;
-        self.after_change().await
+        let write = async {
+            let write = |edit| async move { volume.write(&edit, offset, data).await };
+            engine.change(writer.live(), need, write).await?;
+            self.after_change().await
+        };
+        self.timed(Wait::Write, write).await
     }
 
     /// Makes a range read as zeros, and gives back its whole blocks.
@@ -332,7 +344,7 @@ impl ServedVolume {
     #[boxed]
     pub async fn flush(&self) -> Result<(), FsError> {
         match &self.kind {
-            Kind::Head(_, writer) => writer.commit().await,
+            Kind::Head(_, writer) => self.timed(Wait::Commit, writer.commit()).await,
             Kind::Fixed(_) => Ok(()),
         }
     }

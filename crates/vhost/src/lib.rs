@@ -11,7 +11,9 @@
 //! tasks of the runtime answer them, in whatever order they are done.
 //!
 //! Offered: reading, writing, flush, discard, write zeroes, four queues, event indexes, indirect descriptors.
-//! Not offered: reconnecting with requests in flight, migration, a new size while connected.
+//! Not offered: reconnecting with requests in flight, migration, a new size while connected. For that a back
+//! end sends `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`; the library's `Backend` (vhost 0.18) can't, nor does it
+//! hand out its socket.
 //!
 //! Bounds: requests of 32 MiB; what requests carry, by [`Limits`](cenote_disk::Limits). Guest memory is the
 //! guest's: whatever it does to it meanwhile, it does to itself.

@@ -11,6 +11,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// What they stand under in help.
 pub const HEADING: &str = "Options of every command";
+/// What options stand under that the daemon does not take: they name files, or go on for ever.
+pub const HERE: &str = "Options without the daemon";
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]

@@ -1,6 +1,6 @@
 //! `node_zfs_*`: kstats by node_exporter's names.
 
-use cenote_serve::kstat;
+use cenote_serve::kstat::{self, DatasetCounts};
 use cenote_serve::pools::Pools;
 
 use super::families::{Families, Kind};
@@ -19,20 +19,20 @@ const STATES: [&str; 7] = ["online", "degraded", "faulted", "offline", "removed"
 
 const HELP: (Kind, &str) = (Kind::Untyped, "A kstat of OpenZFS's name.");
 
-/// Adds them.
-pub async fn add(pools: &Pools, families: &mut Families) {
+/// Adds them. `datasets`: those that are open, by their pools' names.
+pub fn add(pools: &Pools, datasets: &[(String, DatasetCounts)], families: &mut Families) {
     for (file, prefix) in OF_ALL {
         for (name, count) in kstat::counts(pools, file).unwrap_or_default() {
             families.add(&format!("{prefix}{name}"), HELP, &[], count as f64);
         }
     }
-    for pool in pools.all() {
-        for kstat::DatasetCounts { name, counts, .. } in kstat::datasets(&pool).await {
-            let labels = [("dataset", &*name), ("zpool", &*pool.name)];
-            for (name, count) in counts.into_iter().filter(|(name, _)| OF_DATASET.contains(name)) {
-                families.add(&format!("node_zfs_zpool_dataset_{name}"), HELP, &labels, count as f64);
-            }
+    for (pool, DatasetCounts { name, counts, .. }) in datasets {
+        let labels = [("dataset", &**name), ("zpool", &**pool)];
+        for (name, count) in counts.iter().filter(|(name, _)| OF_DATASET.contains(name)) {
+            families.add(&format!("node_zfs_zpool_dataset_{name}"), HELP, &labels, *count as f64);
         }
+    }
+    for pool in pools.all() {
         let state = pool.engine.pool().status().root.state.to_string().to_lowercase();
         let state = if STATES.contains(&&*state) { &*state } else { "unavail" };
         for shown in STATES {

@@ -7,11 +7,12 @@ import { browse } from "./browse.js";
 import { cache } from "./cache.js";
 import { dataset } from "./dataset.js";
 import { datasets } from "./datasets.js";
+import { health } from "./health.js";
 import { history } from "./history.js";
 import { pools } from "./pools.js";
 import { volumes } from "./volumes.js";
 
-const VIEWS = { pools, datasets, dataset, browse, volumes, cache, history };
+const VIEWS = { pools, health, datasets, dataset, browse, volumes, cache, history };
 const main = document.getElementById("view");
 const leave = document.getElementById("leave");
 let leaving = new AbortController();

@@ -7,9 +7,9 @@ export async function history(_, signal) {
   const { pools = {} } = await look("zpool/history", { long: true }, signal);
   const all = Object.entries(pools).flatMap(([pool, { history }]) => history.map((record, at) => ({ pool, record, at })));
   all.sort((one, other) => other.record["history time"] - one.record["history time"] || other.at - one.at);
-  const heads = [["When"], ["Pool"], ["Command"], ["Host", "optional"]];
+  const heads = [["When"], ["Pool", "optional"], ["Command"], ["Host", "optional"]];
   const row = ({ pool, record }) => [
-    make("td", {}, date(record["history time"])), make("td", {}, pool),
+    make("td", {}, date(record["history time"])), make("td", { class: "optional" }, pool),
     make("td", {}, make("code", {}, record["history command"] ?? record["history internal name"] ?? "")),
     make("td", { class: "optional" }, record["history hostname"] ?? ""),
   ];

@@ -3,6 +3,7 @@
 import { action } from "./action.js";
 import { look, watch } from "./api.js";
 import { bar, bytes, count, date, facts, make, span, state, time } from "./dom.js";
+import { review, summary } from "./health.js";
 
 const SAMPLES = 90;
 
@@ -24,13 +25,14 @@ export async function pools(_, signal) {
     cards.forEach((card) => now[card.name] && card.status(now[card.name]));
   }, 3000);
   signal.addEventListener("abort", () => clearInterval(refresh));
+  review(signal, 60000).then((found) => cards.forEach((card) => card.advice(summary(found, card.name))));
   return [make("h1", {}, "Pools"), ...cards.map((card) => card.element)];
 }
 
 function card(name, first, properties, signal) {
   const value = (property) => properties[property]?.value;
   const size = Number(value("size")), used = Number(value("allocated"));
-  const badge = make("span"), scan = make("div"), trouble = make("div");
+  const badge = make("span"), scan = make("div"), trouble = make("div"), advised = make("div");
   const trend = makeTrend();
   const cells = new Map();
   const vdevs = make("tbody", {}, rows(first, name, cells));
@@ -50,7 +52,7 @@ function card(name, first, properties, signal) {
     make("div", { class: "row" }, make("h2", {}, make("a", { href: `#/dataset/${encodeURIComponent(name)}` }, name)), badge,
       make("span", { class: "push" }),
       action("Scrub", { line: `zpool scrub ${name}`, command: "zpool/scrub", fields: { pools: [name] } })),
-    trouble,
+    trouble, advised,
     facts([
       ["Used", make("span", {}, `${bytes(used)} of ${bytes(size)}`, bar(used / size, "Space used"))],
       ["Free", bytes(value("free"))],
@@ -74,7 +76,9 @@ function card(name, first, properties, signal) {
     show(now);
     now.vdevs?.forEach(show);
   };
-  return { name, element, status, traffic };
+  const advice = (words) => advised.replaceChildren(...(words
+    ? [make("p", {}, "Advice: ", make("a", { href: "#/health" }, words))] : []));
+  return { name, element, status, traffic, advice };
 }
 
 const GROUPS = ["vdevs", "special", "dedup", "logs", "l2cache", "spares"];

@@ -1,8 +1,8 @@
 //! Known facts about a machine and its pools, as plain values, and what could not be determined.
 //!
-//! Facts come from `zpool`, `zfs`, the kernel's kstats and SMART records: read from this machine
-//! ([`Facts::gather`]), from recorded output ([`Facts::recorded`]) or from a result
-//! ([`Facts::of_result`]). Nothing here judges; the rules do.
+//! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]),
+//! from Cenote's daemon on it ([`Facts::gather_from`]), from recorded output ([`Facts::recorded`]) or from
+//! a result ([`Facts::of_result`]). Nothing here judges; the rules do.
 //!
 //! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between
 //! two sets of facts.
@@ -32,6 +32,8 @@ pub struct Facts {
     pub memory_bytes: Option<u64>,
     /// The pools, by name.
     pub pools: Vec<Pool>,
+    /// They are Cenote's daemon's, not the kernel's: some remedies differ.
+    pub is_of_daemon: bool,
     /// The ARC's counters (`arcstats`).
     pub arc: Option<Counters>,
     /// The machine's disks.
@@ -80,6 +82,13 @@ impl Facts {
         } else {
             known.iter().all(Option::is_some).then_some(false)
         }
+    }
+
+    /// The command that copies a snapshot of a pool to another pool, where there is one: Cenote has no
+    /// `zfs send` yet.
+    pub fn send_command(&self, pool: &Pool, snapshot: &str) -> Option<String> {
+        let line = || format!("zfs send -R {}@{snapshot} | zfs receive -d NEWPOOL", pool.name);
+        (!self.is_of_daemon).then(line)
     }
 
     /// These facts with counters reduced to their growth since `earlier`. Counters that restarted

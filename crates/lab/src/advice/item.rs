@@ -1,6 +1,6 @@
 //! A piece of advice, and its parts.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::unit::Unit;
 
@@ -42,13 +42,26 @@ pub struct Remedy {
 }
 
 /// A fact that a piece of advice rests on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     /// Its name: `capacity`, `log writes to the SLOG`.
     pub what: String,
     /// Its value.
-    #[serde(flatten)]
     pub value: EvidenceValue,
+}
+
+/// Programs get the value, people what is shown.
+impl Serialize for Evidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            what: &'a str,
+            #[serde(flatten)]
+            value: &'a EvidenceValue,
+            shown: String,
+        }
+        Told { what: &self.what, value: &self.value, shown: self.shown() }.serialize(serializer)
+    }
 }
 
 /// The value of a piece of evidence.

@@ -1,10 +1,10 @@
 //! The programs `zpool` and `zfs`: how they are run, and what they report about pools, as plain
 //! values.
 //!
-//! A [`Zpool`] runs this machine's programs, or reads a folder with their recorded output (one file
-//! for each [`Question`]; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on,
-//! `zpool status` prints JSON; the text output of older versions is converted to the same shape, so
-//! that one parser suffices.
+//! A [`Zpool`] runs this machine's programs, asks an [`Engine`] that has the same commands, or reads a
+//! folder with their recorded output (one file for each [`Question`]; crates/lab/tests/recorded/zfs has
+//! such folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is
+//! converted to the same shape, so that one parser suffices.
 //!
 //! Nothing here changes a pool.
 
@@ -15,9 +15,12 @@ mod properties;
 mod status;
 mod vdev;
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -35,11 +38,29 @@ const JSON_SINCE: (u32, u32) = (2, 3);
 /// The first version with vdev properties.
 const VDEV_PROPERTIES_SINCE: (u32, u32) = (2, 2);
 
+/// An engine that holds pools open beside the kernel's, and whose commands print what OpenZFS's do:
+/// Cenote's daemon.
+pub trait Engine: Debug + Send + Sync {
+    /// What a command line (`zpool list -H`, by its words) prints.
+    ///
+    /// # Errors
+    /// It failed.
+    fn command(&self, words: &[&str]) -> Result<String>;
+
+    /// The texts of its kstats, by their paths below `/proc/spl/kstat/zfs`.
+    fn kstats(&self) -> BTreeMap<String, String>;
+
+    /// How long they have counted, in seconds.
+    fn counted_s(&self) -> f64;
+}
+
 /// The source of answers.
 #[derive(Debug, Clone)]
 enum Source {
     /// The programs of this machine.
     Programs,
+    /// Another engine than the kernel's.
+    Engine(Arc<dyn Engine>),
     /// Their recorded output, as files.
     Recorded(PathBuf),
 }
@@ -73,6 +94,7 @@ enum Question {
     Properties,
     VdevProperties,
     Datasets,
+    DatasetsForRules,
     Histogram(Histogram),
     Latencies,
 }
@@ -92,6 +114,10 @@ impl Question {
             Question::Datasets => {
                 ("zfs", &["get", "-Hp", "-r", "-t", "filesystem,volume", "all"], &[], "datasets.tsv")
             }
+            Question::DatasetsForRules => {
+                let before = &["get", "-Hp", "-r", "-t", "filesystem,volume", RULED_PROPERTIES];
+                ("zfs", before, &[], "datasets.tsv")
+            }
             Question::Latencies => ("zpool", &["iostat", "-Hpvl"], &[], "iostat-vl.tsv"),
             Question::Histogram(Histogram::Latency) => ("zpool", &["iostat", "-wHpv"], &[], "iostat-w.tsv"),
             Question::Histogram(Histogram::Size) => ("zpool", &["iostat", "-rHpv"], &[], "iostat-r.tsv"),
@@ -102,6 +128,10 @@ impl Question {
 /// Columns of `zpool list` that this module reads.
 const LIST_COLUMNS: &str =
     "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
+
+/// Properties of datasets that rules look at. Of thousands of datasets, all of them take seconds.
+const RULED_PROPERTIES: &str = "type,recordsize,volblocksize,sync,logbias,compression,compressratio,\
+    special_small_blocks,usedbydataset,logicalused";
 
 impl Zpool {
     /// Finds the programs of this machine.
@@ -118,6 +148,12 @@ impl Zpool {
     /// The folder has no `version.txt`.
     pub fn recorded(folder: &Path) -> Result<Zpool> {
         Zpool::from(Source::Recorded(folder.to_owned()))
+    }
+
+    /// Asks another engine, which has all that the newest OpenZFS has.
+    pub fn of_engine(engine: Arc<dyn Engine>) -> Zpool {
+        let source = Source::Engine(engine);
+        Zpool { source, userland: String::new(), kernel: String::new(), speaks_json: true }
     }
 
     fn from(source: Source) -> Result<Zpool> {
@@ -144,6 +180,9 @@ impl Zpool {
     }
 
     fn is_since(&self, (major, minor): (u32, u32)) -> bool {
+        if matches!(self.source, Source::Engine(_)) {
+            return true;
+        }
         let mut numbers = self.userland.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>());
         match (numbers.next(), numbers.next()) {
             (Some(Ok(a)), Some(Ok(b))) => (a, b) >= (major, minor),
@@ -175,7 +214,12 @@ impl Zpool {
             let properties = Properties::parse(&self.ask(Question::VdevProperties, name)?);
             pool.vdevs.iter_mut().for_each(|vdev| vdev.add_properties(&properties));
         }
-        let datasets = Properties::parse(&self.ask(Question::Datasets, name)?);
+        let question = match self.source {
+            // It is asked for advice only. Older programs refuse properties that they don't know.
+            Source::Engine(_) => Question::DatasetsForRules,
+            _ => Question::Datasets,
+        };
+        let datasets = Properties::parse(&self.ask(question, name)?);
         pool.datasets =
             datasets.names.iter().filter_map(|name| Dataset::from_properties(name, &datasets)).collect();
         Ok(pool)
@@ -209,11 +253,15 @@ impl Zpool {
     /// # Errors
     /// The program failed.
     pub fn iostat_latencies(&self, pool: &str, window: Option<Duration>) -> Result<String> {
-        let Some(window) = window.filter(|_| matches!(self.source, Source::Programs)) else {
+        let Some(window) = window.filter(|_| !matches!(self.source, Source::Recorded(_))) else {
             return self.ask(Question::Latencies, pool);
         };
         let seconds = format!("{:.3}", window.as_secs_f64());
-        let output = command("zpool")?.args(["iostat", "-Hpvly", pool, &seconds, "1"]).output();
+        let words = ["iostat", "-Hpvly", pool, &seconds, "1"];
+        if let Source::Engine(engine) = &self.source {
+            return engine.command(&[&["zpool"], &words[..]].concat());
+        }
+        let output = command("zpool")?.args(words).output();
         Ok(String::from_utf8_lossy(&output.map_err(LabError::io("zpool iostat"))?.stdout).into_owned())
     }
 
@@ -223,8 +271,8 @@ impl Zpool {
     /// # Errors
     /// It cannot be started, or this is a recording.
     pub fn follow_iostat(&self, pools: &[String], interval: Duration) -> Result<Child> {
-        if let Source::Recorded(folder) = &self.source {
-            return Err(LabError::Refused(format!("{}: a recording cannot be followed", folder.display())));
+        if !matches!(self.source, Source::Programs) {
+            return Err(LabError::Refused("only this machine's programs can be followed".into()));
         }
         command("zpool")?
             .args(["iostat", "-Hpvylq"])
@@ -241,6 +289,11 @@ impl Zpool {
         if let Source::Recorded(folder) = &self.source {
             let path = folder.join(file);
             return fs::read_to_string(&path).map_err(LabError::io(path.display().to_string()));
+        }
+        if let Source::Engine(engine) = &self.source {
+            let pool = (!pool.is_empty()).then_some(pool);
+            let words: Vec<&str> = [program].iter().chain(before).copied().chain(pool).collect();
+            return engine.command(&[&words, after].concat());
         }
         let output = command(program)?
             .args(before)

@@ -5,7 +5,7 @@ use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::{DirEntry, Filesystem, FsWriter, Result};
-use cenote_object::Cursor;
+use cenote_object::{Cursor, Wait};
 
 /// A tree of files. Cloning it is cheap.
 #[derive(Clone)]
@@ -50,6 +50,25 @@ impl Tree {
 
     #[boxed]
     pub async fn read(&self, file: ObjectId, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Bytes>> {
-        self.view().open_file(file).await?.read_pieces(offset_bytes, len_bytes).await
+        let read = async { self.view().open_file(file).await?.read_pieces(offset_bytes, len_bytes).await };
+        self.timed(Wait::Read, read).await
+    }
+
+    /// Makes durable what was written to a file, or to all.
+    #[boxed]
+    pub async fn commit(&self, file: Option<ObjectId>) -> Result<()> {
+        match self {
+            Tree::Live(_, fs) => self.timed(Wait::Commit, fs.commit(file)).await,
+            Tree::Fixed(_) => Ok(()),
+        }
+    }
+
+    /// Does what a user waits for, and counts how long that takes; in a tree that changes, whose dataset is
+    /// open.
+    pub async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
+        match self {
+            Tree::Live(engine, fs) => fs.live().traffic().timed(engine.runtime(), wait, work).await,
+            Tree::Fixed(_) => work.await,
+        }
     }
 }

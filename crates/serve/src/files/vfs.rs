@@ -8,7 +8,7 @@ use cenote_fs::FileKind;
 use cenote_fs::manifest::Content;
 use cenote_fuse::vfs::{NewNode, RenameFlags, XattrMode};
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
-use cenote_object::Cursor;
+use cenote_object::{Cursor, Wait};
 
 use super::control::SNAPDIR;
 use super::errno::{errno, errno_below};
@@ -169,23 +169,19 @@ impl Vfs for Files {
         data: Bytes,
         kill_suid_sgid: bool,
     ) -> Result<()> {
-        self.write_at(node, offset_bytes, data, kill_suid_sgid).await
+        let tree = self.head();
+        tree.timed(Wait::Write, self.write_at(node, offset_bytes, data, kill_suid_sgid)).await
     }
 
     async fn fsync(&self, node: Node, _data_only: bool) -> Result<()> {
-        match (self.file(node)?, self.head()) {
-            ((TreeId::HEAD, _, object), Tree::Live(_, fs)) => {
-                fs.commit(Some(object)).await.map_err(|e| errno(&e))
-            }
+        match self.file(node)? {
+            (TreeId::HEAD, _, object) => self.head().commit(Some(object)).await.map_err(|e| errno(&e)),
             _ => Ok(()),
         }
     }
 
     async fn syncfs(&self) -> Result<()> {
-        match self.head() {
-            Tree::Live(_, fs) => fs.commit(None).await.map_err(|e| errno(&e)),
-            Tree::Fixed(_) => Ok(()),
-        }
+        self.head().commit(None).await.map_err(|e| errno(&e))
     }
 
     async fn readdir(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {

@@ -1,5 +1,8 @@
 //! `cenote lab advise`: says what should be done about pools, and watches them.
+//!
+//! The daemon answers for the pools that it holds open; without it, the pools are the kernel module's.
 
+mod daemon;
 mod metrics;
 mod world;
 
@@ -14,9 +17,11 @@ use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
 use cenote_lab::control::Control;
 use cenote_lab::result::ResultFolder;
 use cenote_lab::sample::smart::History;
+use cenote_serve::pools::Pools;
 use clap::Args;
 use std::sync::Arc;
 
+use crate::args::common::HERE;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
 use crate::webhook::Webhook;
@@ -24,7 +29,7 @@ use crate::webhook::Webhook;
 /// `cenote lab advise`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cenote lab advise                         all imported pools of the kernel module
+  cenote lab advise                         all imported pools, the daemon's or the kernel's
   cenote lab advise tank ./lab-pools-20261122   a pool, and what a result says of its machine
   cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 \\
       --webhook https://example.org/hook
@@ -39,15 +44,15 @@ pub struct Advise {
     #[arg(long, value_name = "SECONDS")]
     pub window: Option<u64>,
     /// Query the disks with smartctl, and keep a daily record in this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = HERE)]
     pub smart: Option<PathBuf>,
     /// List the rules, with their reasons and sources, and stop
-    #[arg(long)]
+    #[arg(long, help_heading = HERE)]
     pub rules: bool,
     /// Keep watching: report what begins and what ends
-    #[arg(long)]
+    #[arg(long, help_heading = HERE)]
     pub watch: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = HERE)]
     watching: Watching,
 }
 
@@ -78,17 +83,29 @@ struct Watching {
 }
 
 impl Advise {
+    /// Whether it asks only about open pools, which may be the daemon's.
+    pub fn is_for_daemon(&self) -> bool {
+        !self.rules && !self.watch && self.smart.is_none() && self.folders_and_pools().0.is_empty()
+    }
+
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if session.pools().is_some() && (self.rules || self.watch || self.smart.is_some()) {
+            return Err(CliError::Usage("the daemon answers only for its pools".into()));
+        }
         if self.rules {
             return self.list_rules(session);
         }
         if self.watch {
             return self.go_on(session.json()).await;
         }
+        let facts = match session.pools() {
+            Some(pools) => vec![self.daemons_facts(session, pools).await?],
+            None => self.facts()?,
+        };
         let mut outcome = Outcome::Done;
         let mut reviews = Vec::new();
-        for facts in self.facts()? {
+        for facts in facts {
             let review = review(&facts);
             if review.advice.iter().any(|advice| advice.severity == Severity::Critical) {
                 outcome = Outcome::Damaged;
@@ -101,6 +118,15 @@ impl Advise {
             print_bytes(self.shown(&reviews))?
         }
         Ok(outcome)
+    }
+
+    /// The facts about the daemon's pools, all or those named.
+    async fn daemons_facts(&self, session: &Session, pools: &Arc<Pools>) -> Result<Facts, CliError> {
+        let look =
+            Look { pools: self.subjects.clone(), window: self.window.map(Duration::from_secs), smart: None };
+        let engine = Arc::new(daemon::Held::new(session, pools));
+        let gathered = tokio::task::spawn_blocking(move || Facts::gather_from(engine, &look)).await;
+        Ok(gathered.map_err(|error| CliError::Refused(error.to_string()))??)
     }
 
     /// Separates folders (a result or a recording) from pools.

@@ -4,19 +4,22 @@
 use cenote_http::{Catalogue, Input, Kind, Verb};
 use clap::{Arg, ArgAction, Command};
 
-use crate::args::common::HEADING;
+use crate::args::common::{HEADING, HERE};
 
 /// Commands that are about open pools. Those of `zpool`, `zfs` and `volume` are all offered.
-const OFFERED: [&str; 17] = [
-    "arcstat", "cat", "cp", "du", "find", "inject", "kstat", "ls", "mkdir", "rm", "scan", "stat", "tunable",
-    "verify", "volume", "zfs", "zpool",
+const OFFERED: [&str; 18] = [
+    "arcstat", "cat", "cp", "du", "find", "inject", "kstat", "lab", "ls", "mkdir", "rm", "scan", "stat",
+    "tunable", "verify", "volume", "zfs", "zpool",
 ];
 /// Commands of those that are about disks, or only for shells.
 const APART: [&str; 1] = ["zpool labelclear"];
+/// The one of the lab that is about open pools.
+const OF_LAB: &str = "lab advise";
 /// Commands that change nothing and show no content of files, whatever their options are.
-const ONLY_LOOK: [&str; 15] = [
+const ONLY_LOOK: [&str; 16] = [
     "arcstat",
     "kstat",
+    "lab advise",
     "volume clients",
     "zfs get",
     "zfs groupspace",
@@ -52,10 +55,11 @@ fn add(verbs: &mut Vec<Verb>, above: Vec<String>, command: &Command) {
         return;
     }
     let name = words.join(" ");
-    if APART.contains(&&*name) {
+    if APART.contains(&&*name) || words[0] == "lab" && name != OF_LAB {
         return;
     }
-    let own = command.get_arguments().filter(|arg| arg.get_help_heading() != Some(HEADING));
+    let is_own = |arg: &&Arg| ![Some(HEADING), Some(HERE)].contains(&arg.get_help_heading());
+    let own = command.get_arguments().filter(is_own);
     let own = own.filter(|arg| {
         !arg.is_hide_set() && !matches!(arg.get_action(), ArgAction::Help | ArgAction::Version)
     });
@@ -109,7 +113,8 @@ mod tests {
                 "{:?}",
                 verb.words
             );
-            assert!(!names.contains("disks") && !names.contains("json"), "{:?}", verb.words);
+            let not_offered = ["disks", "json", "smart", "watch", "webhook"];
+            assert!(not_offered.iter().all(|name| !names.contains(name)), "{:?}", verb.words);
         }
     }
 

@@ -217,7 +217,7 @@ impl Doors {
                     let server = server.clone();
                     async move {
                         // Browsers break connections off all the time: not worth a word.
-                        server.serve(&runtime, visitor.stream, client).await.ok();
+                        server.serve(&runtime, visitor.stream, client, visitor.from).await.ok();
                         Ok(())
                     }
                     .boxed()

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::{Value, json};
 
 use crate::serve::bench::Bench;
+use crate::serve::nbd::{self, Client};
 
 /// What a request got.
 #[derive(Debug)]
@@ -78,12 +79,13 @@ fn ask_of(
     }
 }
 
-/// A daemon with a pool, and a door for its owner.
+/// A daemon with a pool, and doors for its owner.
 fn bench() -> Bench {
     let mut bench = Bench::new(&["a", "b"]);
     bench.signal(rustix::process::Signal::TERM);
     let door = format!("unix:{}", bench.text("http"));
-    bench.start(&["--http", &door, "--http", "127.0.0.1:0", "--kstat", &bench.text("proc")]);
+    let (nbd, proc) = (format!("--nbd=unix:{}", bench.text("nbd")), bench.text("proc"));
+    bench.start(&["--http", &door, "--http", "127.0.0.1:0", "--kstat", &proc, &nbd]);
     bench.done("zpool create -O mountpoint=none tank mirror a b");
     bench
 }
@@ -271,9 +273,45 @@ fn who_finds_no_room_is_told_so() {
 }
 
 #[test]
+fn the_daemons_pools_are_judged_by_the_labs_rules() {
+    let bench = bench();
+    let told = |answer: Value| {
+        let advice = answer["output"][0][0]["advice"].as_array().cloned().unwrap_or_default();
+        let rules = advice.iter().map(|advice| format!("{} {}", advice["subject"], advice["rule"]));
+        rules.map(|rule| rule.replace('"', "")).collect::<Vec<_>>()
+    };
+    let judged = bench.look("/v1/lab/advise").json();
+    assert!(told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
+    assert!(judged.to_string().contains("cenote serve --agent"), "a remedy of the kernel's: {judged}");
+    assert!(bench.done("lab advise").contains("The pool has never been scrubbed."));
+    bench.done("zpool scrub -w tank");
+    let judged = bench.look("/v1/lab/advise?subjects=tank").json();
+    assert!(!told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
+
+    // Whoever may only look sees no files, starts no watch, asks no disks.
+    for target in ["subjects=/etc", "smart=/etc", "watch=true", "rules=true", "webhook=http://localhost"] {
+        let answer = bench.look(&format!("/v1/lab/advise?{target}"));
+        assert!([400, 409].contains(&answer.status), "{target}: {}", answer.text());
+    }
+}
+
+/// Makes a volume, and is its client: three writes, a flush, two reads.
+fn use_volume(bench: &Bench) {
+    bench.done("zfs create -V 16M tank/vol");
+    let mut client = Client::open(bench, "tank/vol").unwrap();
+    for at in [0, 4096, 8192] {
+        client.ask(0, nbd::WRITE, at..at + 4, b"data").unwrap();
+    }
+    client.ask(0, nbd::FLUSH, 0..0, b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.ask(0, nbd::READ, 4096..4100, b"").unwrap(), b"data");
+    }
+}
+
+#[test]
 fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
     let mut bench = bench();
-    bench.done("zfs create -V 16M tank/vol");
+    use_volume(&bench);
     let metrics = bench.look("/metrics").text();
     for line in [
         "node_zfs_zpool_state{state=\"online\",zpool=\"tank\"} 1\n",
@@ -284,6 +322,10 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
         "zfs_dataset_volume_size_bytes{name=\"tank/vol\",pool=\"tank\",type=\"volume\"} 16777216\n",
         "# TYPE cenote_vdev_latency_seconds histogram\n",
         "# TYPE zpool_latency_disk_write histogram\n",
+        "cenote_dataset_latency_seconds_count{pool=\"tank\",dataset=\"tank/vol\",operation=\"read\"} 2\n",
+        "cenote_dataset_latency_seconds_count{pool=\"tank\",dataset=\"tank/vol\",operation=\"write\"} 3\n",
+        "cenote_dataset_latency_seconds_count{pool=\"tank\",dataset=\"tank/vol\",operation=\"commit\"} 1\n",
+        "cenote_dataset_latency_omitted 0\n",
         "zpool_vdev_queue_sync_w_pend{name=\"tank\",vdev=\"root/mirror-0\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
@@ -337,6 +379,7 @@ fn the_dashboard_asks_for_what_there_is() {
     std::fs::write(bench.path("file"), vec![7; 1 << 20]).unwrap();
     bench.done(&format!("cp {} tank/fs:/file", bench.text("file")));
     bench.done("zpool scrub -w tank");
+    use_volume(&bench);
     let metrics = bench.look("/metrics").text();
     let names: Vec<&str> = metrics.lines().map(|line| line.split(['{', ' ']).next().unwrap()).collect();
     let mut all = Vec::new();

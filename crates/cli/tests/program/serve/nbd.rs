@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::serve::bench::{Bench, zdb_finds_nothing};
 
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-const FLUSH: u16 = 3;
+pub(super) const READ: u16 = 0;
+pub(super) const WRITE: u16 = 1;
+pub(super) const FLUSH: u16 = 3;
 const TRIM: u16 = 4;
 const FUA: u16 = 1;
 
 /// A client of one export, with simple replies.
-struct Client {
+pub(super) struct Client {
     stream: UnixStream,
     size_bytes: u64,
     is_read_only: bool,
@@ -59,7 +59,7 @@ fn listed(bench: &Bench) -> Vec<String> {
 
 impl Client {
     /// Connects to an export; the server's words if it refuses.
-    fn open(bench: &Bench, name: &str) -> Result<Client, String> {
+    pub(super) fn open(bench: &Bench, name: &str) -> Result<Client, String> {
         let go = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 0]].concat();
         let mut stream = asked(bench, 7, &go);
         let (mut size_bytes, mut flags) = (0, 0);
@@ -78,7 +78,13 @@ impl Client {
     }
 
     /// Asks for something; the data of a read, or the error's number.
-    fn ask(&mut self, flags: u16, command: u16, range: Range<u64>, data: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn ask(
+        &mut self,
+        flags: u16,
+        command: u16,
+        range: Range<u64>,
+        data: &[u8],
+    ) -> io::Result<Vec<u8>> {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend(flags.to_be_bytes());
         request.extend(command.to_be_bytes());

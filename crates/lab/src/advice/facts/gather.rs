@@ -1,14 +1,14 @@
-//! Gathers facts from this machine, or from a recording of one: a folder with the output of the
-//! programs, and the kernel's files under their paths (made by
+//! Gathers facts from this machine, from Cenote's daemon on it, or from a recording of a machine: a folder
+//! with the output of the programs, and the kernel's files under their paths (made by
 //! crates/lab/tests/recorded/zfs/record).
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Facts, Health};
-use crate::machine::zpool::{Counters, Latencies, Pool, Zpool, named};
+use crate::machine::zpool::{Counters, Engine, Latencies, Pool, Zpool, named};
 use crate::machine::{Machine, Root, disks_under};
 use crate::sample::smart::{History, Smart};
 use crate::samples::Missing;
@@ -33,18 +33,26 @@ impl Facts {
     /// OpenZFS is missing, a pool is not imported, or the programs failed.
     pub fn gather(look: &Look) -> Result<Facts> {
         let zpool = Zpool::find()?;
-        let known = zpool.names()?;
-        if let Some(other) = look.pools.iter().find(|pool| !known.contains(pool)) {
-            return Err(LabError::Refused(format!(
-                "{other}: no pool of that name is imported; there are: {}",
-                known.join(", ")
-            )));
-        }
-        let names = if look.pools.is_empty() { known } else { look.pools.clone() };
+        let names = wanted(&zpool, look)?;
         let mut facts = Facts::of_zpool(&zpool, &names, &Root::default(), look.window)?;
+        let texts = kernel_kstats(&Root::default(), &facts.pools);
+        facts.add_kstats(&texts);
         if let Some(history) = &look.smart {
             facts.ask_disks(history);
         }
+        Ok(facts)
+    }
+
+    /// Gathers the facts of the pools that another engine than the kernel's holds open on this machine.
+    ///
+    /// # Errors
+    /// It does not have a pool, or a command failed.
+    pub fn gather_from(engine: Arc<dyn Engine>, look: &Look) -> Result<Facts> {
+        let zpool = Zpool::of_engine(engine.clone());
+        let names = wanted(&zpool, look)?;
+        let mut facts = Facts::of_zpool(&zpool, &names, &Root::default(), look.window)?;
+        facts.add_kstats(&engine.kstats());
+        (facts.counted_s, facts.is_of_daemon) = (Some(engine.counted_s()), true);
         Ok(facts)
     }
 
@@ -54,7 +62,11 @@ impl Facts {
     /// A recorded output is missing or cannot be parsed.
     pub fn recorded(folder: &Path) -> Result<Facts> {
         let zpool = Zpool::recorded(folder)?;
-        Facts::of_zpool(&zpool, &zpool.names()?, &Root::at(folder), None)
+        let root = Root::at(folder);
+        let mut facts = Facts::of_zpool(&zpool, &zpool.names()?, &root, None)?;
+        let texts = kernel_kstats(&root, &facts.pools);
+        facts.add_kstats(&texts);
+        Ok(facts)
     }
 
     fn of_zpool(zpool: &Zpool, names: &[String], root: &Root, window: Option<Duration>) -> Result<Facts> {
@@ -71,12 +83,11 @@ impl Facts {
                     facts.missing.push(Missing { source: "zpool iostat".into(), why: error.to_string() })
                 }
             }
-            add_dataset_counters(pool, root);
         }
         let leaves = facts.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(|vdev| vdev.leaves());
         let paths = leaves.filter_map(|leaf| leaf.path.clone());
         facts.under = paths.map(|path| (path.clone(), disks_under(root, path.as_ref()))).collect();
-        facts.read_kernel(root);
+        facts.read_time(root);
         Ok(facts)
     }
 
@@ -91,17 +102,32 @@ impl Facts {
         }
     }
 
-    fn read_kernel(&mut self, root: &Root) {
-        match root.read("proc/spl/kstat/zfs/arcstats") {
-            Ok(text) => self.arc = Some(Counters::of_kstat(&text)),
-            Err(error) => self.missing.push(Missing { source: "arcstats".into(), why: error.to_string() }),
-        }
+    fn read_time(&mut self, root: &Root) {
         self.counted_s =
             root.word("proc/uptime").and_then(|text| text.split_whitespace().next()?.parse().ok());
         let booted = root
             .word("proc/stat")
             .and_then(|text| text.lines().find_map(|line| line.strip_prefix("btime ")?.parse::<u64>().ok()));
         self.unix_s = booted.zip(self.counted_s).map(|(booted, up)| booted + up as u64);
+    }
+
+    /// Adds the counters in kstats, by their paths below `/proc/spl/kstat/zfs`.
+    fn add_kstats(&mut self, texts: &BTreeMap<String, String>) {
+        match texts.get("arcstats") {
+            Some(text) => self.arc = Some(Counters::of_kstat(text)),
+            None => self.missing.push(Missing { source: "arcstats".into(), why: "cannot be read".into() }),
+        }
+        // A dataset's kstat is `POOL/objset-0x…`, and names its dataset.
+        let named_dataset = |text: &str| {
+            let mut names = named(text);
+            names.find_map(|(name, value)| (name == "dataset_name").then(|| value.to_owned()))
+        };
+        let objsets = texts.iter().filter(|(path, _)| path.contains("/objset-"));
+        let mut by_name: HashMap<String, Counters> =
+            objsets.filter_map(|(_, text)| Some((named_dataset(text)?, Counters::of_kstat(text)))).collect();
+        for dataset in self.pools.iter_mut().flat_map(|pool| &mut pool.datasets) {
+            dataset.counters = by_name.remove(&dataset.name);
+        }
     }
 
     /// Asks the disks under the pools, and files the answers with earlier ones.
@@ -125,20 +151,32 @@ impl Facts {
     }
 }
 
-/// Each dataset's counters, from the kstats `POOL/objset-0x…`, which name their dataset.
-fn add_dataset_counters(pool: &mut Pool, root: &Root) {
-    let folder = format!("proc/spl/kstat/zfs/{}", pool.name);
-    let mut by_name: HashMap<String, Counters> = HashMap::new();
-    for file in root.list(&folder).iter().filter(|name| name.starts_with("objset-")) {
-        let Ok(text) = fs::read_to_string(root.path(format!("{folder}/{file}"))) else { continue };
-        if let Some((_, name)) = named(&text).find(|(name, _)| *name == "dataset_name") {
-            by_name.insert(name.to_owned(), Counters::of_kstat(&text));
-        }
-    }
-    for dataset in &mut pool.datasets {
-        dataset.counters = by_name.remove(&dataset.name);
+/// The pools to look at.
+fn wanted(zpool: &Zpool, look: &Look) -> Result<Vec<String>> {
+    let known = zpool.names()?;
+    match look.pools.iter().find(|pool| !known.contains(pool)) {
+        None if look.pools.is_empty() => Ok(known),
+        None => Ok(look.pools.clone()),
+        Some(other) => Err(LabError::Refused(format!(
+            "{other}: no pool of that name is imported; there are: {}",
+            known.join(", ")
+        ))),
     }
 }
+
+/// The kernel's kstats that rules need, by their paths: those of the ARC, and of these pools' datasets.
+fn kernel_kstats(root: &Root, pools: &[Pool]) -> BTreeMap<String, String> {
+    let of_pool = |pool: &Pool| {
+        let files = root.list(format!("{KSTATS}/{}", pool.name)).into_iter();
+        let name = pool.name.clone();
+        files.filter(|file| file.starts_with("objset-")).map(move |file| format!("{name}/{file}"))
+    };
+    let paths = ["arcstats".to_owned()].into_iter().chain(pools.iter().flat_map(of_pool));
+    paths.filter_map(|path| Some((path.clone(), root.read(format!("{KSTATS}/{path}")).ok()?))).collect()
+}
+
+/// Where the kernel has them.
+const KSTATS: &str = "proc/spl/kstat/zfs";
 
 /// Columns of `zpool iostat -Hpl` after name, allocated and free: reads and writes; then total_wait
 /// and disk_wait, each for reads and writes.

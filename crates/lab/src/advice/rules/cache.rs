@@ -156,6 +156,10 @@ fn metadata(facts: &Facts, arc: &Counters) -> Finding {
             Evidence::number("ARC maximum (c_max)", most, Unit::Bytes),
             Evidence::number("ghost hits", ghosts as f64, Unit::Count),
         ];
+        let more_memory = match facts.is_of_daemon {
+            true => "cenote serve --memory SIZE",
+            false => "echo BYTES > /sys/module/zfs/parameters/zfs_arc_max",
+        };
         evidence
             .extend(facts.memory_bytes.map(|bytes| Evidence::number("memory", bytes as f64, Unit::Bytes)));
         Problem {
@@ -163,12 +167,9 @@ fn metadata(facts: &Facts, arc: &Counters) -> Finding {
             summary: "The ARC is full but too small for the metadata in use.".into(),
             evidence,
             remedy: remedy(
-                &[
-                    "echo BYTES > /sys/module/zfs/parameters/zfs_arc_max".into(),
-                    "zpool add POOL special mirror NEWSSD1 NEWSSD2".into(),
-                ],
+                &[more_memory.into(), "zpool add POOL special mirror NEWSSD1 NEWSSD2".into()],
                 Risk::Medium,
-                "Raise zfs_arc_max only as far as programs leave memory free; it can be lowered again at any \
+                "Raise the maximum only as far as programs leave memory free; it can be lowered again at any \
                  time. A special vdev takes all metadata written from then on: it must be as redundant as \
                  the pool, and cannot be removed from a pool with RAID-Z.",
             ),

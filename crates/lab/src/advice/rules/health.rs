@@ -160,6 +160,7 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
             return Finding::bad(
                 &pool.name,
                 scrub_it(
+                    facts,
                     pool,
                     "The pool has never been scrubbed.",
                     vec![Evidence::word("last scrub", "none")],
@@ -176,21 +177,23 @@ fn unscrubbed(facts: &Facts, pool: &Pool) -> Finding {
     };
     Finding::measured(&pool.name, gauge, || {
         let evidence = vec![Evidence::word("last scrub", format!("{days:.0} days ago"))];
-        scrub_it(pool, "The last scrub was long ago.", evidence)
+        scrub_it(facts, pool, "The last scrub was long ago.", evidence)
     })
 }
 
-fn scrub_it(pool: &Pool, summary: &str, evidence: Vec<Evidence>) -> Problem {
+fn scrub_it(facts: &Facts, pool: &Pool, summary: &str, evidence: Vec<Evidence>) -> Problem {
     let redundant = pool.class(Class::Normal).all(|vdev| vdev.kind != VdevKind::Leaf);
+    let regularly = match facts.is_of_daemon {
+        // Rules of `cenote serve --agent`.
+        true => "cenote serve --agent FILE    # with: [[scrub]] every = \"30 days\"".to_owned(),
+        false => format!("systemctl enable --now zfs-scrub-monthly@{}.timer", pool.name),
+    };
     Problem {
         severity: if redundant { Severity::Warning } else { Severity::Notice },
         summary: summary.to_owned(),
         evidence,
         remedy: remedy(
-            &[
-                format!("zpool scrub {}", pool.name),
-                format!("systemctl enable --now zfs-scrub-monthly@{}.timer", pool.name),
-            ],
+            &[format!("zpool scrub {}", pool.name), regularly],
             Risk::Low,
             "A scrub reads all allocated data: hours to days, at low priority; `zpool scrub -p` pauses it.",
         ),

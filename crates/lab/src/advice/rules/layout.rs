@@ -56,6 +56,8 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
         Evidence::number("largest physical sector", (1_u64 << most.min(63)) as f64, Unit::Bytes)
     }));
     let new = most.unwrap_or(12).clamp(12, 14);
+    let mut commands = vec![format!("zpool create -n -o ashift={new} NEWPOOL VDEV...")];
+    commands.extend(facts.send_command(pool, "SNAPSHOT"));
     Finding::bad(
         subject,
         Problem {
@@ -63,10 +65,7 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
             summary: summary.into(),
             evidence,
             remedy: remedy(
-                &[
-                    format!("zpool create -n -o ashift={new} NEWPOOL VDEV..."),
-                    format!("zfs send -R {}@SNAPSHOT | zfs receive -d NEWPOOL", pool.name),
-                ],
+                &commands,
                 Risk::High,
                 "ashift cannot be changed in place. In a pool of mirrors and single disks, `zpool remove` \
                  can remove this vdev, but only while all vdevs have the same ashift: do not add more vdevs \

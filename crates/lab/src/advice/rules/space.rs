@@ -93,10 +93,10 @@ pub(super) const FRAGMENTATION: Rule = Rule {
         "zfs(4): zfs_mg_fragmentation_threshold",
         "zpoolprops(7): fragmentation",
     ],
-    check: |facts| facts.pools.iter().map(fragmentation).collect(),
+    check: |facts| facts.pools.iter().map(|pool| fragmentation(facts, pool)).collect(),
 };
 
-fn fragmentation(pool: &Pool) -> Finding {
+fn fragmentation(facts: &Facts, pool: &Pool) -> Finding {
     let Some(percent) = pool.fragmentation_percent else {
         return Finding::unknown(
             &pool.name,
@@ -105,6 +105,10 @@ fn fragmentation(pool: &Pool) -> Finding {
         );
     };
     let gauge = Gauge { value: percent as f64, unit: Unit::Percent, raise: 50.0, clear: 45.0 };
+    let send = facts.send_command(pool, "move");
+    let mut commands: Vec<String> =
+        send.map(|send| format!("zfs snapshot -r {}@move; {send}", pool.name)).into_iter().collect();
+    commands.push(format!("zpool add -n {} VDEV...", pool.name));
     Finding::measured(&pool.name, gauge, || Problem {
         severity: if percent >= 71 { Severity::Warning } else { Severity::Notice },
         summary: format!("The pool's free space is fragmented: {percent}%."),
@@ -118,14 +122,11 @@ fn fragmentation(pool: &Pool) -> Finding {
             ),
         ],
         remedy: remedy(
-            &[
-                format!("zfs snapshot -r {0}@move; zfs send -R {0}@move | zfs receive -d NEWPOOL", pool.name),
-                format!("zpool add -n {} VDEV...", pool.name),
-            ],
+            &commands,
             Risk::Medium,
             "Nothing defragments a pool in place. Freeing space helps only where it frees adjacent blocks. A \
-             new vdev brings unfragmented space, but cannot always be removed again. Sending everything to a \
-             new pool is the thorough way.",
+             new vdev brings unfragmented space, but cannot always be removed again. Copying everything to \
+             a new pool is the thorough way.",
         ),
     })
 }

@@ -1,0 +1,93 @@
+//! `cenote_dataset_*`: how long the users of datasets waited, whether by a mount or a protocol of disks.
+//!
+//! Bound: histograms of [`DATASETS_MAX`] datasets, those with the most requests so far, so that a pool of
+//! thousands adds a megabyte to the page and not a hundred. How many are left out is a metric, too.
+
+use std::cmp::Reverse;
+
+use cenote_object::{Wait, Waited};
+use cenote_serve::kstat::DatasetCounts;
+
+use super::families::{Families, Histogram, Kind};
+
+/// Datasets whose histograms are shown. One takes some 9 KB.
+const DATASETS_MAX: usize = 100;
+
+/// What they wait for, as the label has it.
+const WAITS: [(Wait, &str); 3] = [(Wait::Read, "read"), (Wait::Write, "write"), (Wait::Commit, "commit")];
+
+/// Adds those of open datasets, by their pools' names.
+pub fn add(datasets: &[(String, DatasetCounts)], families: &mut Families) {
+    let waited = |dataset: &DatasetCounts| WAITS.map(|(wait, _)| dataset.traffic.waited(wait));
+    let mut used: Vec<_> = datasets
+        .iter()
+        .map(|(pool, dataset)| (pool, &dataset.name, waited(dataset)))
+        .map(|(pool, name, waited)| (waited.iter().map(requests).sum::<u64>(), pool, name, waited))
+        .filter(|(requests, ..)| *requests > 0)
+        .collect();
+    // By name where they are alike, so that it is the same ones each time.
+    used.sort_by_key(|(requests, pool, name, _)| (Reverse(*requests), *pool, *name));
+    let omitted = used.len().saturating_sub(DATASETS_MAX);
+    let family = (Kind::Gauge, "Datasets in use that are too many to be shown with their latencies.");
+    families.add("cenote_dataset_latency_omitted", family, &[], omitted as f64);
+    for (_, pool, name, waited) in used.iter().take(DATASETS_MAX) {
+        for ((_, wait), waited) in WAITS.iter().zip(waited).filter(|(_, waited)| requests(waited) > 0) {
+            let labels = [("pool", pool.as_str()), ("dataset", name.as_str()), ("operation", wait)];
+            let (family, help) = ("cenote_dataset_latency_seconds", "How long users of a dataset waited.");
+            let times = Histogram::of_times(&waited.times, waited.sum_ns as f64 / 1e9);
+            families.add_histogram(family, help, &labels, &times);
+        }
+    }
+}
+
+fn requests(waited: &Waited) -> u64 {
+    waited.times.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cenote_format::units::DatasetId;
+    use cenote_object::Traffic;
+    use cenote_runtime::{Runtime, SimConfig};
+
+    use super::*;
+    use crate::metrics::families::Format;
+
+    #[test]
+    fn the_busiest_datasets_are_shown_and_the_others_counted() {
+        let work = |runtime: Runtime| async move {
+            let mut datasets = Vec::new();
+            for number in 0..DATASETS_MAX + 20 {
+                let traffic = Arc::new(Traffic::default());
+                // The last ten are not in use.
+                let requests = (DATASETS_MAX + 10).saturating_sub(number);
+                for _ in 0..requests {
+                    traffic
+                        .timed(&runtime, Wait::Read, runtime.sleep(std::time::Duration::from_millis(3)))
+                        .await;
+                }
+                let name = format!("tank/{number}");
+                let counts = DatasetCounts { id: DatasetId(1), name, counts: Vec::new(), traffic };
+                datasets.push(("tank".to_owned(), counts));
+            }
+            let mut families = Families::new(Format::Text);
+            add(&datasets, &mut families);
+            String::from_utf8(families.written()).unwrap()
+        };
+        let (text, _) = Runtime::simulate(SimConfig::default(), work);
+        assert!(text.contains("cenote_dataset_latency_omitted 10\n"), "{text}");
+        let of = |number: usize| {
+            let labels = format!("pool=\"tank\",dataset=\"tank/{number}\",operation=\"read\"");
+            format!("cenote_dataset_latency_seconds_count{{{labels}}} ")
+        };
+        assert!(text.contains(&(of(0) + "110\n")), "{text}");
+        assert!(text.contains(&of(DATASETS_MAX - 1)) && !text.contains(&of(DATASETS_MAX)), "{text}");
+        assert!(!text.contains("operation=\"write\""), "nobody wrote: {text}");
+        // 3 ms lies between 2^21 and 2^22 ns.
+        assert!(text.contains("tank/0\",operation=\"read\",le=\"0.004194304\"} 110\n"), "{text}");
+        assert!(text.contains("tank/0\",operation=\"read\",le=\"0.002097152\"} 0\n"), "{text}");
+        assert!(text.len() < 10_000 * DATASETS_MAX, "{}", text.len());
+    }
+}
