@@ -15,7 +15,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 14] = [
+const TABLE: [Tunable; 16] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -28,7 +28,9 @@ const TABLE: [Tunable; 14] = [
     ("zfs_resilver_min_time_ms", 3000, 1, 600_000),
     ("zfs_scan_suspend_progress", 0, 0, 1),
     ("zfs_scrub_after_expand", 1, 0, 1),
+    ("zfs_scrub_error_blocks_per_txg", 1 << 12, 1, 1 << 20),
     ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
+    ("zfs_trim_extent_bytes_min", 32 << 10, 0, u32::MAX as u64),
     ("zfs_trim_txg_batch", 32, 1, 1 << 20),
 ];
 
@@ -61,7 +63,7 @@ impl ScanSettings {
 
     /// How long a slice takes.
     pub fn slice(&self, is_resilver: bool) -> Duration {
-        Duration::from_millis(self.0.get(if is_resilver { 9 } else { 12 }))
+        Duration::from_millis(self.0.get(if is_resilver { 9 } else { 13 }))
     }
 
     /// Whether the mapping of a removed vdev is to be made shorter: so many percent of what it maps are
@@ -101,9 +103,19 @@ impl ScanSettings {
         self.0.get(8)
     }
 
+    /// Known errors that are scrubbed together.
+    pub fn error_blocks_per_txg(&self) -> usize {
+        usize::try_from(self.0.get(12)).unwrap_or(usize::MAX)
+    }
+
     /// Automatic trim visits a metaslab each so many rounds.
     pub fn trim_batch(&self) -> u64 {
-        self.0.get(13)
+        self.0.get(15)
+    }
+
+    /// Whether so many bytes of a device, which lie together, are worth trimming.
+    pub fn is_worth_trimming(&self, bytes: u64) -> bool {
+        bytes >= self.0.get(14)
     }
 
     /// Scans stand still.

@@ -9,6 +9,7 @@
 //! - [`limits`]: what limited a run, by utilisation and Little's law?
 //! - [`project`]: how fast would it be with another link or disk?
 //! - [`fill`]: is there a fill level where speed collapses?
+//! - [`recovery`]: how do layouts, fills and ways of recovery compare?
 //!
 //! [`analyse_runs`] does all of them, run by run, with at most one run's samples in memory. It is
 //! deterministic, reads no clock, and does not know how findings are presented.
@@ -24,6 +25,7 @@ mod observed;
 mod processors;
 mod project;
 mod quiet;
+mod recovery;
 mod results;
 mod setting;
 mod shared;
@@ -92,7 +94,9 @@ pub fn analyse_runs<R: Borrow<Run>>(
     for run in runs {
         gathered.add(plan, setting, run?.borrow());
     }
-    Ok(gathered.finish(setting))
+    let mut analysis = gathered.finish(setting);
+    analysis.findings.extend(recovery::recovery(plan, &analysis.figures));
+    Ok(analysis)
 }
 
 /// Test and target.

@@ -3,16 +3,18 @@
 //! A pool is created for the purpose, filled with incompressible data without duplicates, then
 //! damaged and repaired: a range of zeros on one disk, repaired by a scrub; scattered corrupt bytes
 //! on one disk, repaired by a scrub; a wiped disk, replaced and resilvered, and where the layout
-//! allows it wiped again and rebuilt sequentially. Cenote also evacuates the disk while it works.
-//! Each repair is timed from the command until its completion is reported (`zpool wait`), to the
-//! millisecond. For comparison, the whole disk is also copied: a resilver reads only allocated
-//! blocks, a copy reads everything, but sequentially.
+//! allows it wiped again and rebuilt sequentially. With Cenote, disks are also exchanged for new ones after
+//! they were lost and before, with and without users at work ([`exchange`]). Each repair is timed from the
+//! command until its completion is reported (`zpool wait`), to the millisecond. For comparison, the whole
+//! disk is also copied: a resilver reads only allocated blocks, a copy reads everything, but sequentially.
 //!
 //! For safeguards see [`pool`]. No other pool is ever named to `zpool`.
 
 mod damage;
+mod exchange;
 mod holder;
 mod pool;
+mod users;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -27,9 +29,11 @@ use crate::measurement::{Figure, Outcome, Stream, Tally, Tool};
 use crate::target::Scratch;
 use crate::unit::Unit;
 use crate::{LabError, Result, caches};
+use exchange::Exchanges;
 use holder::Holder;
 use pool::TestPool;
 
+pub use exchange::UNREADABLE_PERCENT;
 pub use holder::Engine;
 
 /// Bytes per write or copy call.
@@ -108,10 +112,12 @@ impl Recovery {
         }
         control.doing(format!("{}: copy of a whole disk", self.layout));
         figures.extend(copy(disk, &scratch.path().join("copy"), control)?);
-        if self.engine == Engine::Cenote && self.devices.is_empty() {
-            control.doing(format!("{}: evacuation of a disk", self.layout));
-            let new = self.disk(&scratch.path().join("new"))?;
-            figures.push(time("evacuate", pool.evacuate(disk, &new, control)?));
+        let note = self.note(damage::size(disk)?);
+        if self.exchanges() {
+            let files = files_in(&mount)?;
+            let exchanges = Exchanges { pool: &pool, redundancy: self.redundancy(), files: &files, control };
+            let new = |number| self.disk(&scratch.path().join(format!("new{number}")));
+            figures.extend(exchanges.all(disk, new)?);
         }
         pool.destroy()?;
         Ok(Outcome {
@@ -119,18 +125,7 @@ impl Recovery {
             cpu: None,
             streams: vec![filled],
             others: figures,
-            notes: vec![format!(
-                "{} of {} disks, {} each{}, records of {}, {} % full; {} % of a disk zeroed, {} regions \
-                 corrupted",
-                self.layout,
-                self.disks,
-                Unit::Bytes.show(damage::size(disk)? as f64),
-                if self.devices.is_empty() { " (files)" } else { "" },
-                Unit::Bytes.show(self.record_bytes as f64),
-                self.fill_percent,
-                self.zero_percent,
-                self.scattered
-            )],
+            notes: vec![note],
         })
     }
 
@@ -157,6 +152,35 @@ impl Recovery {
         let file = File::create(path).map_err(LabError::io(path.display().to_string()))?;
         file.set_len(self.disk_bytes).map_err(LabError::io(path.display().to_string()))?;
         Ok(path.to_owned())
+    }
+
+    fn note(&self, disk_bytes: u64) -> String {
+        format!(
+            "{} of {} disks, {} each{}, records of {}, {} % full; {} % of a disk zeroed, {} regions \
+             corrupted",
+            self.layout,
+            self.disks,
+            Unit::Bytes.show(disk_bytes as f64),
+            if self.devices.is_empty() { " (files)" } else { "" },
+            Unit::Bytes.show(self.record_bytes as f64),
+            self.fill_percent,
+            self.zero_percent,
+            self.scattered
+        )
+    }
+
+    /// Whether disks are exchanged for new ones, too.
+    fn exchanges(&self) -> bool {
+        self.engine == Engine::Cenote && self.devices.is_empty()
+    }
+
+    /// How many disks may fail.
+    fn redundancy(&self) -> usize {
+        let parity = |kind: &str| {
+            let digits = self.layout.strip_prefix(kind)?;
+            digits.get(..1)?.parse().ok()
+        };
+        parity("raidz").or_else(|| parity("draid")).unwrap_or(self.disks - 1)
     }
 
     /// Whether disks of this layout can be rebuilt sequentially.
@@ -192,6 +216,16 @@ impl Recovery {
         }
         Ok(tally.into_stream("fill", began.elapsed().as_nanos() as u64))
     }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let what = || folder.display().to_string();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(LabError::io(what()))? {
+        files.push(entry.map_err(LabError::io(what()))?.path());
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn time(name: &str, elapsed_ns: u64) -> Figure {

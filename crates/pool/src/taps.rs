@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cenote_device::{Counted, Counters, Device, Faults, Faulty};
+use cenote_device::{Counted, Counters, Counts, Device, Faults, Faulty, Op};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
@@ -39,6 +39,13 @@ impl Taps {
     pub fn of(&self, leaf: Guid) -> Tap {
         let make = || Tap { counters: Arc::default(), faults: Faults::new(leaf.0).into() };
         self.table.lock().entry(leaf).or_insert_with(make).clone()
+    }
+
+    /// What passed at all leaves, those that left included: it never becomes less.
+    pub fn total(&self, op: Op) -> Counts {
+        let mut total = Counts::default();
+        self.table.lock().values().for_each(|tap| total.add(&tap.counters.of(op)));
+        total
     }
 
     /// A device of a leaf, counted, and failing as ordered.

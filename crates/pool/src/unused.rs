@@ -45,8 +45,6 @@ pub enum Stuck {
 const PATTERN: u64 = 0xdead_beef_dead_beee;
 /// `zfs_initialize_chunk_size`.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// `zfs_trim_extent_bytes_min`: what is shorter is not worth it.
-const LEAST_TRIM_BYTES: u64 = 32 << 10;
 /// `zfs_trim_extent_bytes_max`.
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
@@ -76,7 +74,6 @@ impl Pool {
         let leaf = leaf.ok_or(Stuck::Fails)?;
         let step_bytes = match pass {
             Pass::Initialize => CHUNK_BYTES,
-            Pass::Trim if end.saturating_sub(start) < LEAST_TRIM_BYTES => return Ok(0),
             Pass::Trim => MOST_TRIM_BYTES,
         };
         let mut at = start;

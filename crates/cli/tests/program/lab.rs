@@ -93,8 +93,11 @@ fn recovery_of_cenotes_own_pools_repairs_all_that_was_injured_and_leaves_nothing
             let line = line.unwrap_or_else(|| panic!("no {name} of {test}: {text}"));
             line.split_whitespace().rev().take(2).collect::<Vec<_>>().into_iter().rev().collect::<String>()
         };
-        for name in ["Zeros scrub time", "Wiped resilver time", "Copy time", "Evacuate time"] {
+        for name in ["Zeros scrub time", "Wiped resilver time", "Copy time", "Well evacuate time"] {
             assert_ne!(figure(name), "0ns");
+        }
+        for name in ["Lost resilver may fail", "Well evacuate may fail", "Failing evacuate read"] {
+            assert!(!figure(name).is_empty(), "{name}");
         }
         assert_ne!(figure("Zeros scrub repaired"), "0B");
         assert_eq!(figure("Scattered scrub injured"), "500KiB");

@@ -25,7 +25,7 @@ const SLOW: Latency =
 
 /// A pool with one file of random bytes on slow disks, of which nothing is cached yet.
 async fn begin(rt: &Runtime) -> (Engine, FsWriter, ObjectId, Vec<u8>) {
-    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512 };
+    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512, spares: 0 };
     let disks = Disks::new(rt, layout.shape(), layout.blank());
     let engine = create(rt, &layout, &disks.devices()).await;
     let dataset = engine.dataset(POOL).await.unwrap();

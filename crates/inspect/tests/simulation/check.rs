@@ -6,7 +6,7 @@ use std::process::Command;
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
-use cenote_fs::{FileKind, Filesystem, Volume};
+use cenote_fs::{FileKind, Filesystem, FsError, Volume};
 use cenote_inspect::verify::{Finding, VerifyOptions, verify};
 use cenote_object::Objset;
 use cenote_testkit::image::{Image, save};
@@ -57,14 +57,15 @@ pub async fn compare(mos: &Mos, world: &World, unsure: &Unsure) -> Outcome {
 async fn compare_content(dataset: &Dataset, expected: &Content) -> Outcome {
     let objset = dataset.objset().await.map_err(|error| error.to_string())?;
     let differs = |why: String| format!("{}: {why}", dataset.name());
+    let unreadable = |error: FsError| differs(error.to_string());
     match expected {
         Content::Volume(bytes) => {
-            let volume = Volume::open(objset).await.unwrap();
-            let read = volume.read(0, bytes.len() as u64).await.unwrap();
+            let volume = Volume::open(objset).await.map_err(unreadable)?;
+            let read = volume.read(0, bytes.len() as u64).await.map_err(unreadable)?;
             if read[..] == bytes[..] { Ok(()) } else { Err(differs("the volume".into())) }
         }
         Content::Files(files) => {
-            let fs = Filesystem::open(objset.clone()).await.unwrap();
+            let fs = Filesystem::open(objset.clone()).await.map_err(unreadable)?;
             for (id, node) in files.iter() {
                 compare_file(&fs, *id, node).await.map_err(|why| differs(format!("object {id}: {why}")))?;
             }

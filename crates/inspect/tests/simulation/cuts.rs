@@ -215,19 +215,24 @@ pub fn number(variable: &str) -> Option<u64> {
 
 /// Runs a test on each of these pools so often, each time with another seed, or with that of `CENOTE_SEED`.
 pub fn on_pools(test: &str, pools: &[&[Vdev]], runs: usize, run: impl Fn(u64, &Layout)) {
+    let layout = |vdevs: &&[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
+    on_layouts(test, &pools.iter().map(layout).collect::<Vec<_>>(), runs, run);
+}
+
+/// The same for layouts.
+pub fn on_layouts(test: &str, layouts: &[Layout], runs: usize, run: impl Fn(u64, &Layout)) {
     let seeds = Runtime::real(Some(1));
-    for vdevs in pools {
-        let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+    for layout in layouts {
         for _ in 0..runs {
             let seed = number("CENOTE_SEED").unwrap_or_else(|| seeds.random_u64());
             let _replay = Replay { test, seed };
-            run(seed, &layout);
+            run(seed, layout);
         }
     }
 }
 
 fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
-    let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes };
+    let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes, spares: 0 };
     if let Some(seed) = number("CENOTE_SEED") {
         let _replay = Replay { test, seed };
         return cut_run(test, seed, &layout);
@@ -288,7 +293,8 @@ fn power_cuts_raidz1_log_special() {
 
 #[test]
 fn a_seed_is_a_history() {
-    let layout = Layout { vdevs: vec![(Raidz, 1, 3, Normal), (Disk, 0, 1, Log)], sector_bytes: 512 };
+    let layout =
+        Layout { vdevs: vec![(Raidz, 1, 3, Normal), (Disk, 0, 1, Log)], sector_bytes: 512, spares: 0 };
     let fingerprint = |seed| {
         let run = record(seed, &layout);
         run.journal

@@ -74,7 +74,7 @@ struct Lab {
 
 impl Lab {
     async fn new(rt: &Runtime) -> Lab {
-        let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512 };
+        let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512, spares: 0 };
         let disks = Disks::new(rt, layout.shape(), layout.blank());
         let slow = |disk| Arc::new(Delayed::new(disk, SLOW, rt)) as Arc<dyn Device>;
         let devices: Vec<_> = disks.devices().into_iter().map(slow).collect();

@@ -35,7 +35,7 @@ const CUTS: usize = 12;
 
 /// Pools, and disks of each that may fail together.
 fn pools() -> Vec<(Layout, Vec<usize>)> {
-    let layout = |vdevs: &[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512 };
+    let layout = |vdevs: &[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
     vec![
         (layout(&[(Mirror, 0, 2, Normal)]), vec![1]),
         (layout(&[(Raidz, 1, 3, Normal)]), vec![0]),
@@ -236,7 +236,7 @@ async fn log_block(mos: &Mos) -> Option<Blkptr> {
 /// It may contain acknowledged records: it is discarded only on request, and nothing else is.
 #[test]
 fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
-    let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512 };
+    let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 };
     let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     let _replay = Replay { test: "a_log_that_cant_be_read", seed };
     simulate(seed, |rt| async move {

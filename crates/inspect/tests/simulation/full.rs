@@ -89,7 +89,7 @@ async fn make_child(rt: &Runtime, engine: &Engine, name: &str, settings: &[(&str
 
 /// Runs a test in the simulator with a new seed.
 fn on_pool<F: Future>(test: &str, vdev: Vdev, run: impl FnOnce(Runtime, Disks, Engine) -> F) {
-    let layout = Layout { vdevs: vec![vdev], sector_bytes: 512 };
+    let layout = Layout { vdevs: vec![vdev], sector_bytes: 512, spares: 0 };
     let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     let _replay = Replay { test, seed };
     simulate(seed, |rt| async move {
@@ -101,7 +101,7 @@ fn on_pool<F: Future>(test: &str, vdev: Vdev, run: impl FnOnce(Runtime, Disks, E
 
 /// Checks that the disks are intact.
 async fn check(rt: &Runtime, disks: &Disks) {
-    let shape = Layout { vdevs: Vec::new(), sector_bytes: 512 }.shape();
+    let shape = Layout { vdevs: Vec::new(), sector_bytes: 512, spares: 0 }.shape();
     let copy = Disks::new(rt, shape, disks.images());
     check_sound(&open(rt, copy.devices()).await.unwrap()).await.unwrap();
     ask_zdb(&disks.images()).unwrap();
@@ -159,7 +159,11 @@ async fn commit_until_full(rt: Runtime, disks: Disks, engine: Engine) {
             files.remove().await;
             files.fs.commit(None).await.unwrap();
         }
-        let copy = Disks::new(&rt, Layout { vdevs: Vec::new(), sector_bytes: 512 }.shape(), disks.images());
+        let copy = Disks::new(
+            &rt,
+            Layout { vdevs: Vec::new(), sector_bytes: 512, spares: 0 }.shape(),
+            disks.images(),
+        );
         let pool = recover(&rt, copy.devices()).await.unwrap();
         let mos = pool.engine.mos().await.unwrap();
         let there = Filesystem::open(mos.dataset(POOL).await.unwrap().objset().await.unwrap()).await.unwrap();

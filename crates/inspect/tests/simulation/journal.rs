@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceInfo, Io, Op};
 use cenote_runtime::Runtime;
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
@@ -52,6 +52,8 @@ pub struct Journal {
     pub writes: Vec<Write>,
     /// In the order of their completion.
     pub flushes: Vec<Flush>,
+    /// Bytes that disks were told to forget: their zeros are among the writes.
+    pub discarded_bytes: u64,
     /// The next moment.
     pub now: Moment,
     /// How many journals of these disks came before.
@@ -170,7 +172,12 @@ impl Device for JournaledDisk {
         })
     }
 
-    fn discard(&self, _: u64, _: u64) -> Io<'_, ()> {
-        Io::done(Err(DeviceError::Unsupported { path: self.info.path.clone(), op: Op::Discard }))
+    /// Zeros are written, which a power cut may leave in any part.
+    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+        if let Err(error) = self.info.check_writable(Op::Discard, offset, len) {
+            return Io::done(Err(error));
+        }
+        self.journal.lock().discarded_bytes += len;
+        self.write_at(offset, Bytes::from(vec![0; len as usize]))
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`removal`], [`expansion`], [`scans`], [`ahead`],
-//! [`full`], [`shared`], [`dropped`] and [`many`] (the tests).
+//! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`], [`scans`],
+//! [`repairs`], [`trim`], [`ahead`], [`full`], [`shared`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
@@ -21,9 +21,12 @@ mod model;
 mod pools;
 mod power_cut;
 mod removal;
+mod repairs;
 mod replace;
 mod run;
 mod scans;
 mod shared;
+mod spares;
 mod split;
+mod trim;
 mod work;

@@ -130,7 +130,7 @@ fn layout(rng: &mut Rng) -> (Layout, usize) {
         2 => (vec![(Raidz, 2, 4, Normal)], 2),
         _ => (vec![(Mirror, 0, 2, Normal), (Mirror, 0, 2, Log)], rng.below(4) as usize),
     };
-    (Layout { vdevs, sector_bytes: 512 }, victim)
+    (Layout { vdevs, sector_bytes: 512, spares: 0 }, victim)
 }
 
 fn head_name(head: usize) -> String {

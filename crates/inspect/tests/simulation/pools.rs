@@ -34,6 +34,8 @@ pub type Vdev = (VdevKind, usize, usize, VdevClass);
 pub struct Layout {
     pub vdevs: Vec<Vdev>,
     pub sector_bytes: u32,
+    /// Distributed spares of each dRAID.
+    pub spares: usize,
 }
 
 impl Layout {
@@ -114,8 +116,8 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
             // Groups fill whole rows.
             draid: (*kind == VdevKind::Draid).then_some(DraidConfig {
                 data: 1,
-                groups: *count as u64,
-                spares: 0,
+                groups: (*count - layout.spares) as u64,
+                spares: layout.spares as u64,
             }),
             class: *class,
             devices: devices.by_ref().take(*count).collect(),

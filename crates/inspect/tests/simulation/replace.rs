@@ -134,7 +134,8 @@ fn a_disk_that_is_rebuilt_under_work_has_everything() {
 
 #[test]
 fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
-    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    let layout =
+        Layout { vdevs: vec![(Mirror, 0, 2, Normal), (Raidz, 1, 3, Normal)], sector_bytes: 512, spares: 0 };
     let seed = number("CENOTE_SEED").unwrap_or(1);
     let _replay = Replay { test: "what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one", seed };
     simulate(seed, |rt| async move {

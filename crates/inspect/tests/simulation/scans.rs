@@ -55,7 +55,7 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Worker) {
 }
 
 /// Half of the blocks that hold anything, labels excluded, hold something else.
-fn spoil(image: &mut Image, layout: &Layout, rt: &Runtime) {
+pub fn spoil(image: &mut Image, layout: &Layout, rt: &Runtime) {
     let mut rng = Rng::stream(rt.random_u64(), 2);
     let end = layout.shape().size_bytes - VDEV_LABEL_START_SIZE;
     for at in (VDEV_LABEL_START_SIZE..end).step_by(BLOCK_BYTES) {
@@ -66,7 +66,7 @@ fn spoil(image: &mut Image, layout: &Layout, rt: &Runtime) {
     }
 }
 
-async fn scan_of(engine: &Engine) -> ScanPhys {
+pub async fn scan_of(engine: &Engine) -> ScanPhys {
     engine.mos().await.unwrap().scan_status().await.unwrap().unwrap()
 }
 
@@ -114,7 +114,7 @@ fn a_scrub_repairs_a_disk_while_others_work() {
 
 #[test]
 fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
-    let layout = Layout { vdevs: vec![(Raidz, 1, 3, Normal)], sector_bytes: 512 };
+    let layout = Layout { vdevs: vec![(Raidz, 1, 3, Normal)], sector_bytes: 512, spares: 0 };
     simulate(number("CENOTE_SEED").unwrap_or(7), |rt| async move {
         let (disks, mut worker) = begin(&rt, &layout).await;
         let engine = worker.engine().clone();

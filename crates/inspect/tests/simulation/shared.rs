@@ -18,7 +18,7 @@ const VOLUME_BYTES: u64 = 64 << 10;
 
 fn on_pool<F: Future<Output = ()>>(test: impl FnOnce(Runtime, Engine) -> F) {
     simulate(11, |rt| async move {
-        let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512 };
+        let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 };
         let disks = Disks::new(&rt, layout.shape(), layout.blank());
         let engine = create(&rt, &layout, &disks.devices()).await;
         test(rt, engine).await;

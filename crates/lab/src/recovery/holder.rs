@@ -78,14 +78,21 @@ impl Holder {
     pub fn zpool(&self, words: &[&str]) -> Result<Command> {
         let mut command = match self {
             Holder::Module => command("zpool")?,
-            Holder::Cenote(daemon) => {
-                let mut command = Command::new(&daemon.program);
-                command.env("CENOTE_SOCKET", &daemon.socket).arg("zpool");
-                command
-            }
+            Holder::Cenote(daemon) => daemon.command("zpool"),
         };
         command.args(words);
         Ok(command)
+    }
+
+    /// The command that makes devices fail on order.
+    ///
+    /// # Errors
+    /// The module holds the pools.
+    pub fn inject(&self) -> Result<Command> {
+        match self {
+            Holder::Module => Err(LabError::Refused("only Cenote's pools get faults here".into())),
+            Holder::Cenote(daemon) => Ok(daemon.command("inject")),
+        }
     }
 }
 
@@ -116,6 +123,12 @@ impl Daemon {
             thread::sleep(LOOK_INTERVAL);
         }
         Ok(daemon)
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("CENOTE_SOCKET", &self.socket).arg(verb);
+        command
     }
 }
 

@@ -51,6 +51,8 @@ impl<'a> TestPool<'a> {
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let mut command =
             holder.zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
+        // What users read is to come from the disks.
+        command.args(["-O", "primarycache=metadata"]);
         let records = format!("recordsize={record_bytes}");
         command.args(["-O", &records, "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
@@ -113,11 +115,34 @@ impl<'a> TestPool<'a> {
         Ok(elapsed_ns)
     }
 
+    /// Puts a new disk in the place of another one, which need not be there.
+    pub fn exchange(&self, disk: &Path, new: &Path, control: &Control) -> Result<Repair> {
+        self.put("replace", disk, new, control)
+    }
+
     /// Copies a disk that works onto a new one, which takes its place (`zpool evacuate`, of Cenote only).
-    pub fn evacuate(&self, disk: &Path, new: &Path, control: &Control) -> Result<u64> {
-        let mut command = self.guarded(&["evacuate", &self.name])?;
+    pub fn evacuate(&self, disk: &Path, new: &Path, control: &Control) -> Result<Repair> {
+        self.put("evacuate", disk, new, control)
+    }
+
+    fn put(&self, verb: &str, disk: &Path, new: &Path, control: &Control) -> Result<Repair> {
+        let mut command = self.guarded(&[verb, &self.name])?;
         command.arg(disk).arg(new);
-        self.waited(command, "replace", control)
+        self.timed(command, "replace", control)
+    }
+
+    /// From now on, so many percent of a disk's sectors can't be read.
+    pub fn spoil(&self, disk: &Path, percent: u8) -> Result<()> {
+        let mut command = self.holder.inject()?;
+        command.arg(&self.name).arg(disk).args(["--error", "read", "--sectors", &percent.to_string()]);
+        finish(command).map(drop)
+    }
+
+    /// How a disk is, and what has passed at all disks since the pool was created.
+    pub fn look(&self, disk: &Path) -> Result<Look> {
+        let words = ["get", "-Hp", "-o", "name,property,value", "state,read_bytes,write_bytes", &self.name];
+        let said = self.output(&[&words[..], &["all-vdevs"]].concat())?;
+        Ok(Look::read(&said, &disk.file_name().unwrap_or_default().to_string_lossy()))
     }
 
     /// Runs a command, and waits until what it began has ended. Returns how long both took.
@@ -165,6 +190,41 @@ impl Drop for TestPool<'_> {
             // After an interrupted run there is nobody to report a failure to.
             let _ = self.holder.zpool(&["destroy", "-f", &self.name]).and_then(finish);
         }
+    }
+}
+
+/// What is seen of a pool at some moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Bytes read from all disks, those that left included.
+    pub read_bytes: u64,
+    /// Bytes written to them.
+    pub written_bytes: u64,
+    /// The disk is part of the pool, and out of use.
+    pub is_out: bool,
+}
+
+impl Look {
+    /// From lines of name, property, value.
+    fn read(said: &str, disk: &str) -> Look {
+        /// `VDEV_STATE_DEGRADED`: a vdev in this state, or in a better one, is in use.
+        const DEGRADED: u64 = 6;
+        let mut look = Look::default();
+        for line in said.lines() {
+            let mut words = line.split('\t');
+            let (Some(name), Some(property), Some(Ok(value))) =
+                (words.next(), words.next(), words.next().map(str::parse::<u64>))
+            else {
+                continue;
+            };
+            match property {
+                "read_bytes" if name == "root-0" => look.read_bytes = value,
+                "write_bytes" if name == "root-0" => look.written_bytes = value,
+                "state" if name.rsplit('/').next() == Some(disk) => look.is_out = value < DEGRADED,
+                _ => {}
+            }
+        }
+        look
     }
 }
 
@@ -218,6 +278,17 @@ fn finish(mut command: Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_finds_the_disk_and_what_has_passed() {
+        let said = "root-0\tstate\t6\nroot-0\tread_bytes\t70\nroot-0\twrite_bytes\t90\n\
+                    mirror-0\tread_bytes\t-\n\
+                    a\tstate\t7\na\tread_bytes\t30\nb\tstate\t2\nb\tread_bytes\t40\n";
+        let look = Look { read_bytes: 70, written_bytes: 90, is_out: true };
+        assert_eq!(Look::read(said, "b"), look);
+        assert_eq!(Look::read(said, "a"), Look { is_out: false, ..look });
+        assert_eq!(Look::read(said, "c"), Look { is_out: false, ..look }, "it has left");
+    }
 
     #[test]
     fn the_scan_line_of_zpool_status_is_parsed() {

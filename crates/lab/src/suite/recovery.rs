@@ -2,13 +2,14 @@
 //!
 //! One test per layout and fill, and some for the width and the records' size. Each gives the duration of a
 //! scrub after a zeroed range, of a scrub after scattered corruption, of the resilver of a wiped disk (and of
-//! its sequential rebuild, where the layout allows it), with Cenote of a disk's evacuation, and, for
-//! comparison, of a copy of a whole disk.
+//! its sequential rebuild, where the layout allows it), and, for comparison, of a copy of a whole disk. With
+//! Cenote on files, disks are exchanged for new ones after they were lost, while they work, and while they
+//! fail, with and without users at work.
 
 use std::path::PathBuf;
 
 use super::{Options, Plan, Test, Work};
-use crate::recovery::{Engine, RECORD_BYTES, Recovery};
+use crate::recovery::{Engine, RECORD_BYTES, Recovery, UNREADABLE_PERCENT};
 use crate::unit::Unit;
 
 /// Layouts and their number of disks: two for data each, except for the mirror.
@@ -32,6 +33,8 @@ pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
     let quick = options.quick;
     let disk_bytes = options.size_bytes.unwrap_or(if quick { QUICK_DISK_BYTES } else { DISK_BYTES });
     let repeats = options.repeats.unwrap_or(if quick { 1 } else { REPEATS }).max(1);
+    let exchanges = options.engine == Engine::Cenote && devices.is_empty();
+    let more = if exchanges { "; disks lost and resilvered, evacuated while they work or fail" } else { "" };
     let fits = |disks: usize| devices.is_empty() || devices.len() >= disks;
     let tests = shapes(quick).into_iter().filter(|shape| fits(shape.disks)).map(|shape| {
         let Shape { layout, disks, fill_percent, record_bytes } = shape;
@@ -39,7 +42,7 @@ pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
             name: shape.name(),
             about: format!(
                 "{layout} of {disks} disks, records of {}, {fill_percent} % full: zeroed range and scrub, \
-                 scattered corruption and scrub, wiped disk and resilver, copy of a disk",
+                 scattered corruption and scrub, wiped disk and resilver, copy of a disk{more}",
                 Unit::Bytes.show(record_bytes as f64)
             ),
             work: Work::Recovery(Recovery {
@@ -65,6 +68,18 @@ pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
         Engine::Module => "OpenZFS's kernel module",
         Engine::Cenote => "a daemon of Cenote",
     };
+    let exchanged = match exchanges {
+        true => format!(
+            " Exchanges of a disk for a new one: `lost resilver` takes the disk out of use first; `well \
+             evacuate` copies from it while it works; `failing evacuate` does so while {UNREADABLE_PERCENT} \
+             % of its sectors (512 bytes, at random) can't be read. What was read and written is the sum \
+             over all disks, users included. `may fail` is how many more disks the pool could have lost at \
+             its worst moment, by the state of the disk, and `less redundant` how long it could lose fewer \
+             than usual. `busy` is with users at work: 50 operations of 64 KiB a second at random, a quarter \
+             of them writes, in files that no cache holds."
+        ),
+        false => String::new(),
+    };
     let short = if quick {
         " This is a quick run: small disks, two layouts, one fill level, one repeat."
     } else {
@@ -76,7 +91,8 @@ pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
         method: format!(
             "How long does recovery take? Pools are created on {on}, held by {holder}, filled with \
              incompressible data (AES in counter mode), damaged and repaired. Times run from the command \
-             until its completion is reported.{short}"
+             until its completion is reported. Scans read the disks themselves, so cache devices don't make \
+             them faster; targets on other media are compared by the same tests.{exchanged}{short}"
         ),
         options: options.clone(),
         repeats,

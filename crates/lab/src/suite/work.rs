@@ -35,7 +35,7 @@ impl Work {
             Work::Tree(_) => Vec::new(),
             Work::Scan(scan) => scan.tree.iter().flat_map(|shape| one(tree(shape))).collect(),
             Work::Bonnie(bonnie) => one(bonnie.size_bytes),
-            // The disks are sparse files: they hold the data, one wiped disk, and a copy of it.
+            // The disks are sparse files: they hold the data, one wiped disk, and a copy of it, or a new one.
             Work::Recovery(recovery) if recovery.devices.is_empty() => {
                 let filled = u128::from(recovery.disk_bytes) * recovery.disks as u128;
                 let filled = (filled * u128::from(recovery.fill_percent) / 100) as u64;

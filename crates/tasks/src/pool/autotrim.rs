@@ -138,6 +138,9 @@ impl Rounds {
                 continue;
             }
             let Some(on_leaf) = pool.range_on(id, leaf.guid, range) else { continue };
+            if !engine.scan_settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
+                continue;
+            }
             if let Err(Stuck::Unsupported) = pool.pass_over(leaf.guid, on_leaf, Pass::Trim).await {
                 self.unable.insert(leaf.guid);
             }

@@ -366,7 +366,13 @@ impl Slice<'_> {
     async fn over_range(&mut self, range: (u64, u64)) -> Result<(), Noted> {
         let Active { leaf, pass, .. } = self.work;
         let Some((first, last)) = self.pool.range_on(self.top, leaf, range) else { return Ok(()) };
-        match self.pool.pass_over(leaf, (first.max(self.at), last), pass).await {
+        let first = first.max(self.at);
+        let settings = self.engine.scan_settings();
+        if pass == Pass::Trim && !settings.is_worth_trimming(last.saturating_sub(first)) {
+            self.at = self.at.max(last);
+            return Ok(());
+        }
+        match self.pool.pass_over(leaf, (first, last), pass).await {
             Ok(bytes) => self.done_bytes += bytes,
             Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
             Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),

@@ -1,14 +1,14 @@
 //! The properties of vdevs, as `zpool get all POOL VDEV` shows them.
 //!
 //! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; values that
-//! were set come from the vdev's ZAP. Counters that exist only in a running kernel (operations, bytes) are a
-//! dash.
-//!
+//! were set come from the vdev's ZAP. Operations and bytes are counted while a pool is open in the daemon,
+//! and are a dash otherwise; those of the root include devices that have left since.
 //!
 //! Source: OpenZFS `vdev_prop_get`, `zpool_get_vdev_prop_value`, `zpool_do_get`.
 
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
+use cenote_device::{Counts, Op};
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_object::{Zap, ZapEntry};
@@ -182,9 +182,33 @@ impl Vdevs<'_> {
             "trim_support" | "slow_ios" => Some("-".into()),
             // What fails is suspended, and shows there.
             "initialize_errors" | "trim_errors" => Some("0".into()),
-            _ if name.ends_with("_ops") || name.ends_with("_bytes") => Some("-".into()),
+            _ if name.ends_with("_ops") || name.ends_with("_bytes") => {
+                Some(self.counted(vdev, name).map_or_else(|| "-".into(), bytes))
+            }
             _ => None,
         }
+    }
+
+    /// Operations or bytes that passed at a vdev's leaves since the pool was opened.
+    fn counted(&self, vdev: &VdevStatus, name: &str) -> Option<u64> {
+        let (op, what) = name.split_once('_')?;
+        let op = match op {
+            "read" => Op::Read,
+            "write" => Op::Write,
+            "trim" => Op::Discard,
+            _ => return None,
+        };
+        let taps = self.mos.pool().taps()?;
+        let mut counts = Counts::default();
+        match vdev.kind {
+            VdevKind::Root => counts = taps.total(op),
+            _ => vdev.walk(&mut |below| {
+                if below.children.is_empty() {
+                    counts.add(&taps.of(below.guid).counters.of(op));
+                }
+            }),
+        }
+        Some(if what == "bytes" { counts.bytes } else { counts.operations })
     }
 
     fn state(&self, state: VdevState) -> String {

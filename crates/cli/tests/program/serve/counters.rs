@@ -138,3 +138,20 @@ fn kstats_have_openzfs_s_names_and_form() {
     assert_eq!(last.split_whitespace().nth(2), Some("C"));
     assert!(bench.fails("kstat tank/nosuch").contains("nosuch"));
 }
+
+#[test]
+fn vdev_properties_count_operations_and_bytes_and_the_root_those_of_devices_that_left() {
+    let bench = Bench::new(&["a", "b", "e"]);
+    bench.done("zpool create -m none -O compression=off tank mirror a b");
+    bench.fill(1);
+    bench.done("zpool sync tank");
+    let count = |name: &str, vdev: &str| -> u64 {
+        bench.done(&format!("zpool get -Hp -o value {name} tank {vdev}")).trim().parse().unwrap()
+    };
+    let [a, b, mirror, root] = ["a", "b", "mirror-0", "root"].map(|vdev| count("write_bytes", vdev));
+    assert!(a >= 3_000_000 && b >= 3_000_000 && mirror >= a + b && root >= mirror, "{a} {b} {mirror} {root}");
+    assert!(count("write_ops", "a") > 0 && count("trim_bytes", "a") == 0);
+    bench.done("zpool replace -w tank b e");
+    bench.until("zpool status tank", |status| !status.contains("replacing"));
+    assert!(count("write_bytes", "root") >= root + 3_000_000);
+}

@@ -1,9 +1,11 @@
 //! Passes over the free space of devices of the daemon's pools.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::serve::bench::{Bench, zdb_finds_nothing};
+use crate::serve::bench::{Bench, PATIENCE, zdb_finds_nothing};
 
 fn until_trim(bench: &Bench, wanted: &str) -> String {
     bench.until("zpool status -t tank", |status| status.contains(wanted))
@@ -40,6 +42,35 @@ fn a_trim_is_suspended_and_goes_on_after_an_import() {
     bench.done("zpool initialize tank");
     bench.done("zpool wait -t initialize tank");
     assert!(bench.done("zpool status -i tank").contains("(100% initialized, completed at"));
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}
+
+#[test]
+fn with_autotrim_an_image_file_gives_up_what_is_removed_from_then_on() {
+    let mut bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none -O compression=off tank a");
+    (1..5).for_each(|seed| bench.fill(seed));
+    bench.done("rm tank:/1");
+    bench.done("tunable zfs_trim_txg_batch=1");
+    bench.done("zpool sync tank");
+    let held = || fs::metadata(bench.path("d/a")).unwrap().blocks() * 512;
+    let before = held();
+    bench.done("zpool set autotrim=on tank");
+    bench.done("rm tank:/2");
+    let begun = Instant::now();
+    while held() + 2_700_000 > before {
+        assert!(begun.elapsed() < PATIENCE, "{before} bytes were held, now {}", held());
+        sleep(Duration::from_millis(200));
+    }
+    assert!(held() + 5_500_000 > before, "what was removed before is `zpool trim`'s");
+    let trimmed = bench.done("zpool get -Hp -o value trim_bytes tank a");
+    assert!(trimmed.trim().parse::<u64>().unwrap() >= 2_700_000, "{trimmed}");
+    bench.done("zpool trim -w tank");
+    assert!(held() + 5_500_000 <= before);
+    for seed in 3..5 {
+        assert_eq!(bench.run(&["cat", &format!("tank:/{seed}")]).stdout.len(), 3_000_000);
+    }
     bench.signal(rustix::process::Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "tank");
 }

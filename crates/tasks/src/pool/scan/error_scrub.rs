@@ -30,9 +30,6 @@ use cenote_pool::{Fault, IoClass, VerifyItem, Zbookmark};
 
 use crate::pool::errors::{known, log, looked_at, rotate, unite};
 
-/// `zfs_scrub_error_blocks_per_txg`: blocks that are verified together.
-const BLOCKS_PER_TXG: usize = 1 << 12;
-
 /// What was looked at, and is still to be noted.
 pub(super) struct Looked {
     /// Of the scrub that it is of.
@@ -126,7 +123,7 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
     let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
     let Some(ErrorScrubPhys { start_time_s, .. }) = scrub else { return Ok(None) };
     let errors = mos.error_log().await?.into_iter().filter(|error| !error.by_last_scrub);
-    let errors: Vec<LoggedError> = errors.take(BLOCKS_PER_TXG).collect();
+    let errors: Vec<LoggedError> = errors.take(engine.scan_settings().error_blocks_per_txg()).collect();
     let (mut in_doubt, mut items, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for (error, block) in errors.iter().zip(mos.logged_blocks(&errors).await) {
         match block {

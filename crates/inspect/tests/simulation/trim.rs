@@ -1,0 +1,79 @@
+//! Power cuts while disks give up what is freed (`autotrim=on`): whatever txg the pool is found at, nothing
+//! of it was given up.
+
+use std::time::Duration;
+
+use cenote_engine::Engine;
+use cenote_pool::VdevClass::Normal;
+use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
+use cenote_runtime::Runtime;
+use cenote_tasks::{PoolSetting, keep_autotrimming, set_pool};
+use cenote_testkit::image::Image;
+
+use crate::check::check_sound;
+use crate::cuts::{self, simulate, survives_cuts};
+use crate::pools::{Disks, Layout, Vdev, open};
+use crate::run::{Run, recover};
+use crate::work::Worker;
+
+const STEPS: usize = 60;
+const RUNS: usize = 3;
+/// Power cuts of a run.
+const CUTS: usize = 24;
+/// Rounds of autotrim in a run, and operations between them.
+const ROUNDS: usize = 12;
+const STEPS_PER_ROUND: usize = 6;
+/// Longer than a round.
+const PAUSE: Duration = Duration::from_secs(6);
+
+fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
+    let pools: [&[Vdev]; 3] =
+        [&[(Disk, 0, 1, Normal)], &[(Mirror, 0, 2, Normal)], &[(Raidz, 1, 3, Normal), (Disk, 0, 1, Normal)]];
+    cuts::on_pools(test, &pools, RUNS, run);
+}
+
+/// Everything that is freed is trimmed in the next round.
+async fn switch_on(rt: &Runtime, engine: &Engine) {
+    for (name, value) in [("zfs_trim_txg_batch", 1), ("zfs_trim_extent_bytes_min", 512)] {
+        engine.scan_settings().set(name, value).unwrap();
+    }
+    set_pool(engine, PoolSetting::Number("autotrim".into(), 1)).await.unwrap();
+    rt.spawn(keep_autotrimming(engine.weak())).detach();
+}
+
+async fn survive(
+    rt: &Runtime,
+    layout: &Layout,
+    images: Vec<Image>,
+    run: &Run,
+    at: usize,
+) -> Result<(), String> {
+    let disks = Disks::new(rt, layout.shape(), images);
+    let pool = recover(rt, disks.devices()).await?;
+    let expected = run.expect(&pool, at).await?;
+    // It goes on, and all is there still.
+    switch_on(rt, &pool.engine).await;
+    rt.sleep(3 * PAUSE).await;
+    expected.compare(&pool.engine).await?;
+    drop(pool);
+    let disks = Disks::new(rt, layout.shape(), disks.images());
+    check_sound(&open(rt, disks.devices()).await?).await
+}
+
+#[test]
+fn power_cuts_while_what_is_freed_is_trimmed() {
+    on_pools("power_cuts_while_what_is_freed_is_trimmed", |seed, layout| {
+        let run = simulate(seed, |rt| async move {
+            let (disks, engine, worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
+            switch_on(&rt, &engine).await;
+            let (mut worker, before) = worker.cut_from_here().await;
+            for _ in 0..ROUNDS {
+                worker.run(STEPS_PER_ROUND).await;
+                rt.sleep(PAUSE).await;
+            }
+            assert!(disks.journal.lock().discarded_bytes > 0, "nothing was trimmed");
+            worker.into_run(before)
+        });
+        survives_cuts(seed, layout, &run, CUTS, survive);
+    });
+}
