@@ -4,10 +4,11 @@
 //!   0     fuse_in_header, then fuse_out_header
 //!   128   the operation's structure
 //!   256   fuse_uring_ent_in_out: flags (8), commit_id (8), payload_sz (4), padding (4), reserved (8)
-//!   4096  names and data of the request, then all of the answer but its header
+//!   4096  names and data of the request, then the answer without its header
 //! ```
 //!
-//! Ownership: while the kernel has the slot nobody may call anything here; the caller ([`super::Ring`]) knows.
+//! Ownership: while the kernel has the slot nobody may call anything here; the caller ([`super::Ring`])
+//! knows.
 #![allow(unsafe_code)] // the memory is shared with the kernel
 
 use std::ffi::c_void;
