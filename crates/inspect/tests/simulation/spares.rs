@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_device::Device;
-use cenote_engine::Engine;
-use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_engine::{Engine, Host};
+use cenote_format::label::{PoolState, VDEV_LABEL_START_SIZE};
 use cenote_format::units::{Guid, Txg};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{DistributedSpare, Draid, Spare};
@@ -284,9 +284,11 @@ async fn survive(
     let expected = run.expect(&pool, at).await?;
     bring_all(&pool.engine).await?;
     expected.compare(&pool.engine).await?;
+    // As an import does: if the power failed between uberblocks, only the next txg brings the newest state to
+    // every disk; and labels may tell of a tree that did not come to be.
+    let host = Host { id: 1, name: "host".into() };
+    pool.engine.set_state(PoolState::Active, host).await.map_err(text)?;
     let has_spare = !standing_in(&pool.engine).is_empty();
-    // If the power failed between uberblocks, only the next txg brings the newest state to every disk.
-    pool.engine.force_sync().await.map_err(text)?;
     drop(pool);
     let images = disks.images();
     if has_spare {
