@@ -1,7 +1,7 @@
 //! Mounting: `mount(2)` as root, `fusermount3` for everyone else; and taking mounts away.
 //!
-//! A program that is killed leaves its mount behind: nothing below answers but `ENOTCONN`. [`check`] takes it
-//! away.
+//! A program that is killed leaves its mount behind: nothing below answers but `ENOTCONN`. [`check`] and
+//! [`clear_dead`] take it away.
 //!
 //! Source: Linux `fs/fuse/inode.c` (mount options), libfuse `lib/mount.c` (the protocol of `fusermount3`: it
 //! mounts and sends the descriptor of `/dev/fuse` over the socket whose number `_FUSE_COMMFD` holds).
@@ -87,21 +87,31 @@ pub struct Mounted {
 pub fn check(dir: &Path, subtype: &str) -> Result<(), MountError> {
     let name = || dir.display().to_string();
     std::fs::metadata(DEVICE).map_err(|source| MountError::NoDevice { source })?;
-    let mut found = std::fs::metadata(dir);
-    while found.as_ref().is_err_and(is_dead) && is_mounted(dir, subtype) {
-        unmount(dir, true)?;
-        found = std::fs::metadata(dir);
-    }
-    match found {
+    clear_dead(dir, subtype)?;
+    match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(MountError::NotDirectory { dir: name() }),
         Err(source) => Err(MountError::Mount { dir: name(), source }),
     }
 }
 
-/// Nobody answers for a file system.
-fn is_dead(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+/// Takes away what programs that have died left mounted on `dir`.
+///
+/// # Errors
+/// It can't be unmounted.
+pub fn clear_dead(dir: &Path, subtype: &str) -> Result<(), MountError> {
+    while is_mounted(dir, subtype) && is_dead(dir) {
+        unmount(dir, true)?;
+    }
+    Ok(())
+}
+
+/// Nobody answers for a file system. What the kernel has cached of it does not count. `ECONNABORTED`: the
+/// kernel is just taking its connection down.
+fn is_dead(dir: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let asked = statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
+    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Whether the last mount on `dir` is of this kind. `/proc/self/mountinfo`: the fifth field is the mount

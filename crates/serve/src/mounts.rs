@@ -38,7 +38,7 @@ use crate::files::Files;
 use crate::mount::Mount;
 
 use options::Properties;
-pub use options::Temporary;
+pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
@@ -396,13 +396,8 @@ fn is_at_or_below(dataset: &str, name: &str) -> bool {
 fn prepare_directory(plan: &Plan) -> Result<(), MountsError> {
     let dir = &plan.dir;
     let failed = |source| MountsError::Directory { dir: dir.clone(), source };
-    // ENOTCONN: the daemon that served it is dead.
-    if let Err(error) = std::fs::metadata(dir)
-        && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
-    {
-        cenote_fuse::mount::unmount(dir, true)
-            .map_err(|source| MountsError::Kernel { name: dir.display().to_string(), source })?;
-    }
+    cenote_fuse::mount::clear_dead(dir, SUBTYPE)
+        .map_err(|source| MountsError::Kernel { name: dir.display().to_string(), source })?;
     std::fs::create_dir_all(dir).map_err(failed)?;
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
     if !is_empty && !plan.overlay {

@@ -10,6 +10,7 @@ use cenote_engine::Engine;
 use cenote_fuse::{MountOptions, SessionOptions};
 use cenote_pool::FoundPool;
 use cenote_serve::memory::keep_memory;
+use cenote_serve::mounts::SUBTYPE;
 use cenote_serve::pools::{OpenPool, Pools};
 use cenote_serve::tuning::Tuning;
 use cenote_serve::{Atime, Files, FilesOptions, Mount};
@@ -52,9 +53,6 @@ pub struct MountCommand {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }
-
-/// The mount table shows `fuse.zfs`.
-const SUBTYPE: &str = "zfs";
 
 /// The mount options that follow from properties and `-o`.
 struct Wanted {

@@ -8,6 +8,9 @@ use cenote_object::DatasetError;
 use super::plan::Plan;
 use crate::files::{Atime, FilesOptions};
 
+/// What kind of FUSE mount: the mount table shows `fuse.zfs`.
+pub const SUBTYPE: &str = "zfs";
+
 /// Options that hold for one mount only: `zfs mount -o`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Temporary {
@@ -95,7 +98,7 @@ impl Properties {
     pub fn mount_options(&self, name: &str) -> MountOptions {
         MountOptions {
             source: name.into(),
-            subtype: "zfs",
+            subtype: SUBTYPE,
             read_only: self.plan.read_only,
             no_exec: !self.plan.exec,
             no_suid: !self.plan.setuid,

@@ -38,6 +38,8 @@ fn nothing_that_was_fsynced_is_lost_when_the_program_is_killed() {
         assert!(!mounted.path(&format!("dir-{round}/0")).exists());
     }
     mounted.unmount();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!table.contains(pool.dir().to_str().unwrap()), "dead mounts are left: {table}");
     pool.disks.cenote("verify tank", &[]);
     pool.disks.zdb_is_content();
 }
