@@ -6,16 +6,13 @@
 //! Locking: none here; the cache keeps each shard behind a mutex.
 
 use bytes::Bytes;
-use cenote_policy::{Access, BlockId, Class};
+use cenote_policy::{ARC_MINTIME_NS, Access, BlockId, Class};
 use rustc_hash::FxHashMap;
 
 use crate::identity::{Identity, Key};
 
 /// Hits that a shard notes before the policy hears of them.
 const BATCH: usize = 32;
-/// For so long after a block's hit it does not hear of another one (`ARC_MINTIME`, a sixteenth of a second):
-/// uses that follow each other at once are one.
-const MIN_TIME_NS: u64 = 62_000_000;
 
 /// A resident block.
 struct Resident {
@@ -45,7 +42,7 @@ pub(crate) enum Use {
     First,
     /// The policy is to hear of it.
     Hit,
-    /// It has just heard of another one.
+    /// It has heard of another one within `ARC_MINTIME`.
     Again,
 }
 
@@ -62,7 +59,7 @@ impl Shard {
     pub(crate) fn get(&mut self, block: &Identity, now_ns: u64) -> Option<(&Bytes, Use)> {
         let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
         found.marks.uses = found.marks.uses.saturating_add(1);
-        let is_again = found.heard_ns.is_some_and(|heard| now_ns < heard.saturating_add(MIN_TIME_NS));
+        let is_again = found.heard_ns.is_some_and(|heard| now_ns < heard.saturating_add(ARC_MINTIME_NS));
         let kind = match std::mem::take(&mut found.marks.is_read_ahead) {
             true => Use::First,
             false if is_again => Use::Again,

@@ -22,4 +22,4 @@ pub mod policy;
 pub mod replay;
 pub mod trace;
 
-pub use policy::{Access, BadPolicy, BlockId, Class, Policy, PolicyName};
+pub use policy::{ARC_MINTIME_NS, Access, BadPolicy, BlockId, Class, Policy, PolicyName};

@@ -34,6 +34,9 @@ impl Class {
     }
 }
 
+/// `ARC_MINTIME`: uses of a block that follow each other within a sixteenth of a second are one.
+pub const ARC_MINTIME_NS: u64 = 62_000_000;
+
 /// One wish for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {

@@ -3,20 +3,15 @@
 //! Meanwhile this program uses the pool. Unmounting, by Ctrl-C or by `umount`, leaves the pool exported.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_fuse::{MountOptions, SessionOptions};
 use cenote_pool::FoundPool;
-use cenote_serve::memory::keep_memory;
 use cenote_serve::mounts::SUBTYPE;
-use cenote_serve::pools::{OpenPool, Pools};
-use cenote_serve::tuning::Tuning;
+use cenote_serve::pools::OpenPool;
 use cenote_serve::{Atime, Files, FilesOptions, Mount};
 use clap::Args;
-
-use crate::allocator::give_back_at_once;
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
@@ -119,12 +114,8 @@ impl MountCommand {
         let dataset = engine.mos().await?.dataset(&self.dataset).await?;
         let is_read_only = number(&dataset, "readonly").await? == 1 && self.last(&["ro", "rw"]) != Some("rw");
         let wanted = self.wanted(&dataset, is_read_only).await?;
-        let runtime = session.runtime();
-        let tuning = Tuning::new(runtime, session.cache_of_daemon(None));
-        let (search, nowhere) = (session.disks().to_vec(), PathBuf::new());
-        let pools = Arc::new(Pools::new(runtime, search, self.session_options(), tuning, nowhere));
-        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), give_back_at_once);
-        let _memory = runtime.spawn(memory).abort_on_drop();
+        // Nothing is noted for a next start.
+        let (pools, _memory) = session.room_for_pools(None, self.session_options(), PathBuf::new());
         let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
         let pool = pools.insert(pool);
         let files = Files::open(engine, &self.dataset, wanted.files).await?;

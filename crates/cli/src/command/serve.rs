@@ -26,14 +26,11 @@ use std::time::Duration;
 use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
 use cenote_serve::kstat::files::keep_kstats;
-use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{NotedPool, Pools};
 use cenote_serve::socket::Listener;
-use cenote_serve::tuning::Tuning;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use crate::allocator::give_back_at_once;
 use crate::args::common::Common;
 use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
@@ -177,10 +174,7 @@ impl Serve {
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
-        let tuning = Tuning::new(session.runtime(), session.cache_of_daemon(memory));
-        let pools = Arc::new(Pools::new(session.runtime(), session.disks().to_vec(), fuse, tuning, state));
-        let memory = keep_memory(session.runtime().clone(), Arc::downgrade(&pools), give_back_at_once);
-        let _memory = session.runtime().spawn(memory).abort_on_drop();
+        let (pools, _memory) = session.room_for_pools(memory, fuse, state);
         let session = session.serving(&pools);
         let outcome = self.open_pools(&session, &pools).await;
         let commands = Arc::new(Commands {

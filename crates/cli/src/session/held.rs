@@ -11,13 +11,18 @@ use cenote_dataset::Mos;
 use cenote_device::Gate;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
+use cenote_fuse::SessionOptions;
 use cenote_pool::{FoundPool, PoolState, Taps, discover};
+use cenote_runtime::AbortOnDrop;
+use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
+use cenote_serve::tuning::Tuning;
 
 use super::Session;
 use super::domains::key_domains;
 use super::interrupt::{until_cancelled, whole};
 use super::writing::{check_kernel, this_host};
+use crate::allocator::give_back_at_once;
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
 use crate::streams::{is_admin, uid};
@@ -26,6 +31,21 @@ use crate::streams::{is_admin, uid};
 type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
 
 impl Session {
+    /// Room for pools that are held open; none is yet. While the task is kept, they stay within `memory`
+    /// bytes (see [`Session::cache_of_daemon`]) and within what the machine has.
+    pub fn room_for_pools(
+        &self,
+        memory: Option<u64>,
+        fuse: SessionOptions,
+        state: PathBuf,
+    ) -> (Arc<Pools>, AbortOnDrop<()>) {
+        let runtime = self.runtime();
+        let tuning = Tuning::new(runtime, self.cache_of_daemon(memory));
+        let pools = Arc::new(Pools::new(runtime, self.disks().to_vec(), fuse, tuning, state));
+        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), give_back_at_once);
+        (pools, runtime.spawn(memory).abort_on_drop())
+    }
+
     /// The pools of the daemon that runs this command; `None`: no daemon does.
     pub fn pools(&self) -> Option<&Arc<Pools>> {
         self.pools.as_ref()

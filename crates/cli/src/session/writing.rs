@@ -259,7 +259,7 @@ impl Session {
 
     /// The cache of all pools of a daemon: `memory` bytes, or what `--cache` says, or as OpenZFS on this
     /// machine.
-    pub fn cache_of_daemon(&self, memory: Option<u64>) -> CacheOptions {
+    pub(super) fn cache_of_daemon(&self, memory: Option<u64>) -> CacheOptions {
         let machine = || Bounds::of_machine(self.runtime.memory_bytes()).most_bytes;
         let typed = self.common.cache.as_ref().map(|_| self.cache.budget_bytes as u64);
         let bytes = memory.or(typed).unwrap_or_else(machine);

@@ -4,14 +4,12 @@
 //! Source: OpenZFS `arc.c` (`arc_access`).
 
 use crate::lists::Lists;
-use crate::policy::Access;
+use crate::policy::{ARC_MINTIME_NS, Access};
 
 /// States by class; ghosts follow their state at a distance of [`TO_GHOSTS`].
 pub(super) const RECENT: [usize; 2] = [0, 1];
 pub(super) const FREQUENT: [usize; 2] = [2, 3];
 pub(super) const TO_GHOSTS: usize = 4;
-/// `ARC_MINTIME`: a sixteenth of a second.
-const MIN_TIME_NS: u64 = 62_000_000;
 
 /// A reader wants a block. If it is resident, a second use makes it frequent, unless it follows the first at
 /// once.
@@ -21,7 +19,7 @@ pub(super) fn touch(lists: &mut Lists<8>, access: &Access) -> bool {
         return false;
     }
     let entry = lists.entry_mut(slot);
-    let is_later = access.now_ns > entry.used_ns.saturating_add(MIN_TIME_NS);
+    let is_later = access.now_ns > entry.used_ns.saturating_add(ARC_MINTIME_NS);
     if RECENT.contains(&list) {
         if is_later {
             entry.used_ns = access.now_ns;
