@@ -22,7 +22,7 @@
 //! whenever it is free. Counters are relaxed atomics.
 //!
 //! Memory: at most the budget, bookkeeping included ([`OVERHEAD_BYTES`] a block), plus blocks that callers
-//! still hold, plus blocks being read.
+//! still hold, plus blocks being read. Where memory is short, blocks are moved closer together ([`gather`]).
 //!
 //! Source: OpenZFS `arc.c`; of its forms of a block only the decoded one.
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@
 mod caching;
 mod data;
 mod flights;
+mod gather;
 mod identity;
 mod prefetch;
 mod record;

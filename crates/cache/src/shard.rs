@@ -123,6 +123,22 @@ impl Shard {
         ids
     }
 
+    /// Where the content of each block is.
+    pub(crate) fn addresses(&self) -> Vec<(usize, BlockId)> {
+        self.blocks.iter().map(|(id, block)| (block.bytes.as_ptr() as usize, *id)).collect()
+    }
+
+    /// The content of a block.
+    pub(crate) fn bytes(&self, id: BlockId) -> Option<Bytes> {
+        self.blocks.get(&id).map(|block| block.bytes.clone())
+    }
+
+    /// Puts `new` in the place of `old`, which is equal, unless that is not there any more.
+    pub(crate) fn replace(&mut self, id: BlockId, old: &Bytes, new: Bytes) -> bool {
+        let there = self.blocks.get_mut(&id).filter(|block| block.bytes.as_ptr() == old.as_ptr());
+        there.map(|block| block.bytes = new).is_some()
+    }
+
     /// All blocks: number, length and class, in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<(BlockId, usize, Class)> {
         let mut all: Vec<_> =

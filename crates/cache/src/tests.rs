@@ -1,5 +1,7 @@
 //! The cache without a pool: what becomes resident, and stays.
 
+use cenote_runtime::Runtime;
+
 use super::*;
 
 fn block(n: u64, class: Class) -> Identity {
@@ -141,4 +143,29 @@ fn a_dataset_says_what_of_it_is_cached_and_what_a_cache_device_may_take() {
         let [data, metadata] = cached.map(|cached| 1000 * u64::from(cached));
         assert_eq!((stats.evicted_l2_ineligible_bytes, stats.evicted_l2_eligible_bytes), (data, metadata));
     }
+}
+
+#[test]
+fn blocks_that_are_moved_closer_together_stay_what_they_were() {
+    let runtime = Runtime::real(Some(1));
+    let cache = cache(PolicyName::Lru, 2000);
+    let blocks: Vec<Identity> = (0..2000).map(|n| block(n, Class::Data)).collect();
+    let content = |n: usize| Bytes::from(vec![n as u8; 1000]);
+    for (n, block) in blocks.iter().enumerate() {
+        cache.insert(block, content(n), Caching::default(), 1);
+    }
+    // A reader still has one of them, and three quarters of the others have gone.
+    let read = cache.find(&blocks[4], 2).expect("it is there");
+    for block in blocks.iter().enumerate().filter(|(n, _)| n % 4 != 0).map(|(_, block)| block) {
+        cache.keeper.lock().policy.remove(block.id);
+        cache.shard(block.id).lock().remove(block.id);
+    }
+    let before = cache.stats();
+    assert_eq!(runtime.block_on(cache.gather(&runtime)), 500 * 1000);
+    assert_eq!(cache.stats(), before);
+    for (n, block) in blocks.iter().enumerate() {
+        assert_eq!(cache.find(block, 3), (n % 4 == 0).then(|| content(n)), "block {n}");
+    }
+    assert_eq!(read, content(4));
+    assert_ne!(cache.find(&blocks[4], 3).map(|bytes| bytes.as_ptr()), Some(read.as_ptr()), "it was moved");
 }

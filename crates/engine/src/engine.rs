@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// The cache of its blocks.
-    pub fn cache(&self) -> &BlockCache {
+    pub fn cache(&self) -> &Arc<BlockCache> {
         &self.0.cache
     }
 

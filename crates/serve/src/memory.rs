@@ -11,19 +11,25 @@
 //!   each cache: (target - changes in memory - what is taken beside, but for 64 MiB) / pools
 //! ```
 //!
-//! Memory that is freed stays with the allocator for a few milliseconds, because most of it is used again.
-//! While the process has more than it may, it is given back at once, which costs processor time.
+//! Memory that is freed stays with the allocator for some seconds, because the next txg uses it again: new
+//! pages have to be cleared by the kernel, which took a fifth of the time of writing. Near the target it is
+//! given back within milliseconds, and above it at once ([`Freed`]). What it can't give back, because cached
+//! blocks are scattered among it, comes free as they are moved closer together ([`gathering`]).
 //!
 //! Source: OpenZFS `arc.c` (`arc_reap_cb`, `arc_reduce_target_size`), `arc_os.c` of Linux
 //! (`arc_default_max`, `arc_available_memory`), zfs(4).
+
+mod gathering;
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cenote_runtime::Runtime;
+use cenote_runtime::{AbortOnDrop, Runtime};
+use futures::FutureExt;
 
 use crate::pools::Pools;
+use gathering::Gathering;
 
 /// How often memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -31,6 +37,8 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const FADES: u64 = 64;
 /// What the program may take beside what pools hold: code, threads, requests under way.
 const BESIDE_BYTES: u64 = 64 << 20;
+/// So near the target, as a part of it, freed memory goes back.
+const NEAR_SHARE: u64 = 8;
 /// A part of the target that goes whenever there is too little left (`zfs_arc_shrink_shift`).
 const SHRINK_SHIFT: u32 = 7;
 
@@ -100,22 +108,60 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whether the process has more than pools may hold and is allowed beside it.
-    pub(crate) fn is_over(&self, target_bytes: u64) -> bool {
-        self.own_bytes > target_bytes.saturating_add(BESIDE_BYTES)
+    /// What is to happen to freed memory when pools may hold so much.
+    pub(crate) fn freed(&self, target_bytes: u64) -> Freed {
+        match self.own_bytes {
+            own if own > target_bytes.saturating_add(BESIDE_BYTES) => Freed::GoesAtOnce,
+            own if own > target_bytes - target_bytes / NEAR_SHARE => Freed::GoesSoon,
+            _ => Freed::Kept,
+        }
     }
 }
 
-/// Keeps what open pools hold within the memory that there is, as long as there are pools. `give_back` says
-/// how the allocator goes on: with `true` it gives freed memory back at once.
-pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, give_back: impl Fn(bool) + Send) {
-    let mut was_over = false;
+/// How the memory of this process is divided.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Balance {
+    /// What pools may hold.
+    pub(crate) target_bytes: u64,
+    /// What is taken beside what they hold.
+    pub(crate) beside_bytes: u64,
+}
+
+/// What the allocator does with memory that was freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freed {
+    /// It is kept for some seconds: there is room.
+    Kept,
+    /// It goes back to the kernel unless it is used again within milliseconds.
+    GoesSoon,
+    /// It goes back at once: the process has more than pools may hold and is allowed beside it.
+    GoesAtOnce,
+}
+
+/// Keeps what open pools hold within the memory that there is, as long as there are pools. `set_freed` tells
+/// the allocator how to go on.
+pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl Fn(Freed) + Send) {
+    let (mut was, mut gathering) = (None, Gathering::default());
+    let mut task: Option<AbortOnDrop<()>> = None;
     while let Some(pools) = pools.upgrade() {
         let (own_bytes, left_bytes) = (runtime.own_memory_bytes(), runtime.available_memory_bytes());
-        let is_over = pools.balance(Memory { own_bytes, left_bytes });
-        if is_over != was_over {
-            give_back(is_over);
-            was_over = is_over;
+        let memory = Memory { own_bytes, left_bytes };
+        let balance = pools.balance(memory);
+        let freed = memory.freed(balance.target_bytes);
+        if was.replace(freed) != Some(freed) {
+            set_freed(freed);
+        }
+        if task.as_mut().is_some_and(|task| task.now_or_never().is_some()) {
+            task = None;
+        }
+        if task.is_none() && gathering.is_due(freed, balance) {
+            let (caches, own) = (pools.caches(), runtime.clone());
+            let gather = async move {
+                for cache in caches {
+                    cache.gather(&own).await;
+                }
+            };
+            task = Some(runtime.spawn(gather).abort_on_drop());
         }
         drop(pools);
         runtime.sleep(INTERVAL).await;
@@ -176,8 +222,13 @@ mod tests {
             lately.note(5);
         }
         assert_eq!(lately.note(0), 4);
-        let over = |own| Memory { own_bytes: own * MIB, left_bytes: 0 }.is_over(500 * MIB);
-        assert_eq!([500, 564, 565].map(over), [false, false, true]);
+    }
+
+    #[test]
+    fn freed_memory_goes_the_sooner_the_less_room_there_is() {
+        let freed = |own| Memory { own_bytes: own * MIB, left_bytes: 0 }.freed(800 * MIB);
+        let (kept, soon, at_once) = (Freed::Kept, Freed::GoesSoon, Freed::GoesAtOnce);
+        assert_eq!([700, 701, 864, 865].map(freed), [kept, soon, soon, at_once]);
     }
 
     #[test]

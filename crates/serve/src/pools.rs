@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_cache::BlockCache;
 use cenote_engine::Engine;
 use cenote_format::label::PoolState;
 use cenote_format::nvlist::Nvlist;
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::Watched;
 use crate::events::Events;
-use crate::memory::{Lately, Memory, held_back};
+use crate::memory::{Balance, Lately, Memory, held_back};
 use crate::mounts::{Mounts, MountsError};
 use crate::tuning::Tuning;
 use crate::volumes::Clients;
@@ -283,9 +284,9 @@ impl Pools {
         self.share(&pools, self.tuning.target_bytes(), 0);
     }
 
-    /// Brings what all pools hold in line with the memory that is left. Answers whether this process has more
-    /// than it may.
-    pub(crate) fn balance(&self, memory: Memory) -> bool {
+    /// Brings what all pools hold in line with the memory that is left. Answers what may be held, and what is
+    /// taken beside it.
+    pub(crate) fn balance(&self, memory: Memory) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
             let engine = &pool.engine;
@@ -293,8 +294,14 @@ impl Pools {
         });
         let held_bytes: u64 = held.sum();
         let target_bytes = self.tuning.balance(held_bytes, memory.left_bytes);
-        self.share(&pools, target_bytes, memory.own_bytes.saturating_sub(held_bytes));
-        memory.is_over(target_bytes)
+        let beside_bytes = memory.own_bytes.saturating_sub(held_bytes);
+        self.share(&pools, target_bytes, beside_bytes);
+        Balance { target_bytes, beside_bytes }
+    }
+
+    /// The caches of all open pools.
+    pub(crate) fn caches(&self) -> Vec<Arc<BlockCache>> {
+        self.all().iter().map(|pool| pool.engine.cache().clone()).collect()
     }
 
     /// Shares what pools may hold among their caches. Changes in memory come first, and come back: the room

@@ -22,7 +22,7 @@ use super::Session;
 use super::domains::key_domains;
 use super::interrupt::{until_cancelled, whole};
 use super::writing::{check_kernel, this_host};
-use crate::allocator::give_back_at_once;
+use crate::allocator::set_freed;
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
 use crate::streams::{is_admin, uid};
@@ -42,7 +42,7 @@ impl Session {
         let runtime = self.runtime();
         let tuning = Tuning::new(runtime, self.cache_of_daemon(memory));
         let pools = Arc::new(Pools::new(runtime, self.disks().to_vec(), fuse, tuning, state));
-        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), give_back_at_once);
+        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), set_freed);
         (pools, runtime.spawn(memory).abort_on_drop())
     }
 
