@@ -15,10 +15,13 @@
 //! that went on as tasks are handed to the thread ([`Queue::answer`]), which an eventfd wakes.
 //!
 //! Memory: a slot has room for the largest request, and takes what has been used of it. The kernel takes the
-//! slot first that was used last.
+//! slot first that was used last. When for two seconds no request was large, all but 64 KiB of each slot is
+//! given back.
 //!
 //! Ownership: a slot is the kernel's from the time it is registered or committed until its completion
-//! arrives. Slots are freed when the kernel has given all of them up: after the file system was unmounted.
+//! arrives. It uses the slot only in system calls of the queue's thread, and a completion says so before the
+//! next call: while there is none, that thread may give its memory back. Slots are freed when the kernel has
+//! given all of them up: after the file system was unmounted.
 //!
 //! Locking: `answers` is held to put one in, or to take all out.
 //!
@@ -31,7 +34,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -53,6 +56,8 @@ const SLOTS: usize = 128;
 const QUEUE_SLOTS: std::ops::RangeInclusive<usize> = 4..=32;
 /// Between two calls that the kernel refuses.
 const BREATH: Duration = Duration::from_millis(1);
+/// So long after the last large request memory of slots is given back.
+const QUIET: Duration = Duration::from_secs(2);
 /// User data of the entry that waits for the eventfd.
 const WAKE: u64 = u64::MAX;
 
@@ -101,6 +106,8 @@ pub struct Ring {
     queue: Arc<Queue>,
     /// What is read of the eventfd.
     woken: Box<[u8; 8]>,
+    /// When a slot was last used for much; none: none has memory to give back.
+    grown: Option<Instant>,
 }
 
 impl Ring {
@@ -133,6 +140,7 @@ impl Ring {
             commit_ids: vec![0; slots],
             queue: queue.into(),
             woken: Box::default(),
+            grown: None,
         })
     }
 
@@ -156,18 +164,21 @@ impl Ring {
             let answers = std::mem::take(&mut *self.queue.answers.lock());
             for Answered { slot, unique, answer, underway } in answers {
                 self.slots[slot].put(unique, &answer);
+                self.note_use(slot);
                 self.submit(uring::COMMIT_AND_FETCH, slot);
                 answered.extend(underway);
             }
             // Who pauses the session wakes us afterwards: either we see that here, or we don't wait for long.
             let waits = usize::from(answered.is_empty() || !traffic.is_paused());
-            match self.kernel.submit_and_wait(waits) {
+            match self.submit_and_wait(waits) {
                 Ok(_) => answered.clear(),
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
+                Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => answered.clear(),
                 // Memory is short, or completions are to be taken first.
                 Err(_) => std::thread::sleep(BREATH),
             }
             self.queue.is_waiting.store(false, Ordering::SeqCst);
+            self.give_back();
             done.extend(self.kernel.completion().map(|done| (done.user_data(), done.result())));
             for (slot, result) in done.drain(..) {
                 if slot == WAKE {
@@ -182,11 +193,43 @@ impl Ring {
                 }
                 let (request, unique);
                 (request, unique, self.commit_ids[slot]) = self.slots[slot].request();
+                self.note_use(slot);
                 match request {
                     Some(request) => start(&self.queue, slot, request),
                     None => self.queue.answer(slot, unique, Err(Errno::INVAL), None),
                 }
             }
+        }
+    }
+
+    /// Submits what is pushed, and waits for so many completions; not for longer than [`QUIET`] while there is
+    /// memory to give back (then the error is `ETIME`).
+    fn submit_and_wait(&self, completions: usize) -> io::Result<usize> {
+        if self.grown.is_none() {
+            return self.kernel.submit_and_wait(completions);
+        }
+        let limit = types::Timespec::from(QUIET);
+        self.kernel.submitter().submit_with_args(completions, &types::SubmitArgs::new().timespec(&limit))
+    }
+
+    /// A slot was used.
+    fn note_use(&mut self, slot: usize) {
+        if self.slots[slot].is_large() {
+            self.grown = Some(Instant::now());
+        }
+    }
+
+    /// Gives back memory of all slots, if none was used for much lately. As soon as the kernel has used one,
+    /// it is left for later.
+    fn give_back(&mut self) {
+        if self.grown.is_some_and(|since| since.elapsed() >= QUIET) {
+            for slot in &mut self.slots {
+                if !self.kernel.completion().is_empty() {
+                    return;
+                }
+                slot.give_back();
+            }
+            self.grown = None;
         }
     }
 

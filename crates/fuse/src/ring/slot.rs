@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 use std::{io, slice};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES};
 use crate::reply::Reply;
@@ -30,10 +30,15 @@ const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 const PAYLOAD_AT: usize = 4096;
 const SLOT_BYTES: usize = PAYLOAD_AT + MAX_WRITE_BYTES;
+/// What a slot keeps in any case: whole pages.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Memory for one request, mapped by itself: pages of it are there when they have been used.
 pub struct Slot {
     memory: *mut u8,
+    /// What was used of the payload: by the last request or answer, and at most since memory was given back.
+    last_bytes: usize,
+    most_bytes: usize,
     /// Its two parts, as the kernel is told them.
     parts: Box<[Part; 2]>,
 }
@@ -56,7 +61,7 @@ impl Slot {
         let header = Part { base: memory, len: HEADER_BYTES };
         // SAFETY: within the memory.
         let payload = Part { base: unsafe { memory.add(PAYLOAD_AT) }, len: MAX_WRITE_BYTES };
-        Ok(Slot { memory, parts: Box::new([header, payload]) })
+        Ok(Slot { memory, last_bytes: 0, most_bytes: 0, parts: Box::new([header, payload]) })
     }
 
     /// Where its two parts are listed, for as long as it lives.
@@ -65,7 +70,9 @@ impl Slot {
     }
 
     /// The request in it (`None`: it is none), its number, and the one that its answer is committed under.
-    pub fn request(&self) -> (Option<Request>, u64, u64) {
+    pub fn request(&mut self) -> (Option<Request>, u64, u64) {
+        let payload_bytes = u32_at(self.header(), PAYLOAD_BYTES_AT) as usize;
+        self.note_use(payload_bytes.min(MAX_WRITE_BYTES));
         (self.whole_request(), u64_at(self.header(), UNIQUE_AT), u64_at(self.header(), COMMIT_ID_AT))
     }
 
@@ -92,11 +99,33 @@ impl Slot {
             self.payload_mut()[len..len + part.len()].copy_from_slice(part);
             len += part.len();
         }
+        self.note_use(len);
         let header = self.header_mut();
         header[..4].copy_from_slice(&((OUT_HEADER_BYTES + len) as u32).to_ne_bytes());
         header[4..8].copy_from_slice(&error.to_ne_bytes());
         header[8..16].copy_from_slice(&unique.to_ne_bytes());
         header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(len as u32).to_ne_bytes());
+    }
+
+    fn note_use(&mut self, bytes: usize) {
+        (self.last_bytes, self.most_bytes) = (bytes, self.most_bytes.max(bytes));
+    }
+
+    /// Whether the last request, or the answer to it, was a large one.
+    pub fn is_large(&self) -> bool {
+        self.last_bytes > KEPT_BYTES
+    }
+
+    /// Gives back memory that only large requests need. What is in it is lost: the kernel must not have put a
+    /// request there, nor get an answer from it.
+    pub fn give_back(&mut self) {
+        if self.most_bytes > KEPT_BYTES {
+            // SAFETY: within the memory, which stays mapped and reads as zeros afterwards.
+            let rest = unsafe { self.memory.add(PAYLOAD_AT + KEPT_BYTES) }.cast::<c_void>();
+            // SAFETY: as above.
+            unsafe { madvise(rest, MAX_WRITE_BYTES - KEPT_BYTES, Advice::LinuxDontNeed) }.ok();
+            self.most_bytes = 0;
+        }
     }
 
     fn header(&self) -> &[u8] {
@@ -195,5 +224,20 @@ mod tests {
         let much = bytes::Bytes::from(vec![0; MAX_WRITE_BYTES + 1]);
         slot.put(79, &Ok(Reply::data(vec![much])));
         assert_eq!((u32_at(slot.header(), 0), u32_at(slot.header(), 4) as i32), (16, -5));
+    }
+
+    #[test]
+    fn what_a_large_request_took_goes_back() {
+        let mut slot = slot(16, &[1; 40], &vec![3; MAX_WRITE_BYTES]);
+        assert!(slot.request().0.is_some() && slot.is_large());
+        slot.put(77, &Ok(Reply::data(vec![vec![4; 100].into()])));
+        assert!(!slot.is_large(), "the answer is small");
+        slot.give_back();
+        let left = slot.payload().iter().filter(|byte| [3, 4].contains(*byte)).count();
+        assert_eq!(left, KEPT_BYTES);
+        slot.put(78, &Ok(Reply::data(vec![vec![5; KEPT_BYTES + 1].into()])));
+        assert!(slot.is_large());
+        slot.give_back();
+        assert_eq!(slot.payload()[KEPT_BYTES], 0);
     }
 }
