@@ -1,5 +1,7 @@
-//! W-TinyLFU: new blocks pass a small LRU window (a hundredth of the cache). Whoever leaves it must be more
-//! popular than the block that the main cache would evict. Popularity is estimated by a sketch of small
+//! W-TinyLFU: new blocks pass a small LRU window: a hundredth of the cache; where some blocks are much larger
+//! than others, at least room for a few of those, since a block of metadata that does not stay at all is read
+//! again for each thing in it.
+//! Whoever leaves the window must be more popular than the block that the main cache would evict. Popularity is estimated by a sketch of small
 //! counters, halved now and then, so that what was popular long ago does not stay for ever.
 //!
 //! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) that were used
@@ -14,23 +16,34 @@ const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
+/// So many of the largest blocks have room in the window, if that is not more than a quarter of the cache and
+/// they are more than twice as large as the mean. The paper has blocks of one size.
+const WINDOW_BLOCKS: u64 = 8;
+
 /// W-TinyLFU.
 #[derive(Debug)]
 pub struct WTinyLfu {
     lists: Lists<3>,
     sketch: Sketch,
     capacity_bytes: u64,
+    mean_block_bytes: u64,
+    /// The largest block that came.
+    largest_bytes: u64,
 }
 
 impl WTinyLfu {
     /// An empty cache. The sketch has room for as many blocks of the mean size as the cache holds.
     pub fn new(capacity_bytes: u64, mean_block_bytes: u64) -> WTinyLfu {
         let blocks = capacity_bytes / mean_block_bytes.max(1);
-        WTinyLfu { lists: Lists::new(), sketch: Sketch::new(blocks), capacity_bytes }
+        let (lists, sketch) = (Lists::new(), Sketch::new(blocks));
+        WTinyLfu { lists, sketch, capacity_bytes, mean_block_bytes, largest_bytes: 0 }
     }
 
     fn window_bytes(&self) -> u64 {
-        (self.capacity_bytes / 100).max(1)
+        let is_large = self.largest_bytes / 2 > self.mean_block_bytes;
+        let large = if is_large { WINDOW_BLOCKS * self.largest_bytes } else { 0 };
+        let some = large.min(self.capacity_bytes / 4);
+        (self.capacity_bytes / 100).max(some).max(1)
     }
 
     fn main_bytes(&self) -> u64 {
@@ -88,6 +101,7 @@ impl Policy for WTinyLfu {
     }
 
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>) {
+        self.largest_bytes = self.largest_bytes.max(access.bytes.into());
         self.lists.push(WINDOW, Entry::from(access));
         self.shrink(evicted);
     }
@@ -168,5 +182,32 @@ impl Sketch {
             self.words.iter_mut().for_each(|word| *word = *word >> 1 & 0x7777_7777_7777_7777);
             self.additions /= 2;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Class;
+
+    /// A cache of 8 MiB has what was read often, all of it small. How many of ten large blocks, each used ten
+    /// times in a row, have to be read more than once?
+    #[test]
+    fn a_large_block_stays_for_as_long_as_it_is_in_use() {
+        let mut policy = WTinyLfu::new(8 << 20, 16 << 10);
+        let mut use_block = |id, bytes| {
+            let access = Access { id, bytes, class: Class::Metadata, now_ns: 0, next_use: u64::MAX };
+            let is_hit = policy.touch(&access);
+            if !is_hit {
+                policy.insert(&access, &mut Vec::new());
+            }
+            is_hit
+        };
+        for round in 0..20 {
+            let hits = (0..400).filter(|id| use_block(*id, 16 << 10)).count();
+            assert_eq!(hits, if round == 0 { 0 } else { 400 });
+        }
+        let misses = |id| (0..10).filter(|_| !use_block(id, 128 << 10)).count();
+        assert_eq!((1000..1010).map(misses).collect::<Vec<_>>(), vec![1; 10]);
     }
 }
