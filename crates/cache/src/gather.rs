@@ -1,10 +1,10 @@
 //! Cached blocks, moved closer together.
 //!
-//! Idea: an allocator hands out memory in pieces of some blocks, and a piece with one block in it can't be given
-//! back. After loads of other sizes a cache so keeps twice the memory that its blocks take. So each block is
-//! copied: the copies fill what is free in pieces that are in use, and new pieces from end to end. It goes in
-//! the order of addresses, so that piece after piece becomes free on the way, and little more memory is taken
-//! meanwhile. Nothing outside tells in which order that was.
+//! Idea: an allocator hands out memory in pieces of some blocks, and a piece with one block in it can't be
+//! given back. After loads of other sizes a cache so keeps twice the memory that its blocks take. So each
+//! block is copied: the copies fill what is free in pieces that are in use, and new pieces from end to end.
+//! It goes in the order of addresses, so that piece after piece becomes free on the way, and little more
+//! memory is taken meanwhile. Nothing outside tells in which order that was.
 //!
 //! Locking: a block's shard, twice for a moment; the copy is made between. What is hit, inserted or evicted
 //! meanwhile is as if nothing had been moved.

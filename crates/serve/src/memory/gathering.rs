@@ -2,8 +2,8 @@
 //!
 //! Idea: it costs a copy of all that is cached, so it has to be worth it. What the process takes beside what
 //! pools hold says how much may lie free between blocks; but requests under way and the tables of a scrub are
-//! in it, too. So it is tried when that is an eighth of what pools may hold, and again only when it has grown by
-//! half as much since.
+//! in it, too. So it is tried when that is an eighth of what pools may hold, and again only when it has grown
+//! by half as much since.
 
 use super::{BESIDE_BYTES, Balance, Freed};
 
