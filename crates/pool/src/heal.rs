@@ -104,7 +104,7 @@ impl Pool {
             return healed;
         }
         healed.read_bytes = target.psize as u64;
-        let simply = recover_simply(self, &vdevs, &map, target.psize, &check).await;
+        let simply = recover_simply(self, &vdevs, &map, target.psize, &check, Vec::new()).await;
         let recovered = match simply {
             Some(recovered) => Ok(recovered),
             None => recover(self, &vdevs, &map, target.psize, &check).await,

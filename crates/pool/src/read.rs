@@ -6,6 +6,7 @@
 //!   gang?       read the header, then each piece (`gang`)
 //!   cached?     a device of the second level may have it (`second`)
 //!   each copy:  map its address, read the data columns, verify;
+//!               what can't be read comes from other leaves and parity;
 //!               or else every other copy and combination of columns (`recover`)
 //!   decrypt     if the crypt bit is set
 //!   decompress
@@ -23,7 +24,7 @@ use crate::config::VdevClass;
 use crate::crypt;
 use crate::error::{PoolError, Result};
 use crate::pool::{Pool, ReadContext};
-use crate::recover::{CopyError, Recovered, recover};
+use crate::recover::{CopyError, Recovered, Version, recover, recover_simply};
 use crate::second::{Offer, SecondLevel, Secondary};
 use crate::vdev::map::{BlockMap, Column, Row};
 use crate::vdev::queue::IoClass;
@@ -144,12 +145,25 @@ impl Pool {
         check: &Check<'_>,
         place: Zbookmark,
     ) -> Result<Bytes> {
+        self.read_rest(bp, psize, check, place, Vec::new()).await
+    }
+
+    /// The same; what has been read of the first copy's data columns is not read again.
+    pub(crate) async fn read_rest(
+        &self,
+        bp: &Blkptr,
+        psize: usize,
+        check: &Check<'_>,
+        place: Zbookmark,
+        mut had: Vec<Option<Version>>,
+    ) -> Result<Bytes> {
         let attempts = if self.may_be_live() { 2 } else { 1 };
         let mut error = bad_pointer(place, "it has no address".to_owned());
         for _ in 0..attempts {
             let mut worst = None;
             for dva in bp.dvas() {
-                match self.read_copy(&dva, psize, bp.physical_birth(), check).await {
+                let had = std::mem::take(&mut had);
+                match self.read_copy(&dva, psize, bp.physical_birth(), check, had).await {
                     Ok(Copy { data, is_bad }) => {
                         if is_bad || worst.is_some() {
                             self.note_bad(bp, place);
@@ -179,18 +193,30 @@ impl Pool {
         psize: usize,
         birth: Txg,
         check: &Check<'_>,
+        had: Vec<Option<Version>>,
     ) -> Result<Copy, CopyError> {
         let vdevs = self.vdevs();
         let _inside = vdevs.enter(dva, psize, birth).await;
         let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;
-        if let Some(data) = read_data(&vdevs, &map, self.reads()).await {
-            let data = data.slice(..psize);
-            if check.verify(&data).is_ok() {
-                return Ok(Copy { data, is_bad: false });
+        let had = match had.is_empty() {
+            true => read_data(&vdevs, &map, self.reads()).await,
+            false => Err(had),
+        };
+        let simply = match had {
+            Ok(data) => {
+                let data = data.slice(..psize);
+                if check.verify(&data).is_ok() {
+                    return Ok(Copy { data, is_bad: false });
+                }
+                None
             }
-        }
-        let Recovered { data, faults } = recover(self, &vdevs, &map, psize, check).await?;
+            Err(had) => recover_simply(self, &vdevs, &map, psize, check, had).await,
+        };
+        let Recovered { data, faults } = match simply {
+            Some(recovered) => recovered,
+            None => recover(self, &vdevs, &map, psize, check).await?,
+        };
         // What a leaf is known to lack, a resilver brings.
         let is_bad = faults.iter().any(|fault| !vdevs.lacks(&fault.leaf, map.birth));
         Ok(Copy { data, is_bad })
@@ -204,13 +230,15 @@ struct Copy {
     is_bad: bool,
 }
 
-/// Reads the data columns, each from its best leaf. `None` if any of them can't be read.
-async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<Bytes> {
+/// Reads the data columns, each from its best leaf. If any of them can't be read, answers what was read of
+/// those that are not empty.
+async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<Bytes, Vec<Option<Version>>> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
     {
-        let leaf = preferred(vdevs, map, row, column)?;
-        return leaf.read(class, column.offset_bytes, column.len).await.ok();
+        let leaf = preferred(vdevs, map, row, column).ok_or_else(Vec::new)?;
+        let read = leaf.read(class, column.offset_bytes, column.len).await;
+        return read.map_err(|_| vec![Some(Version { leaf, bytes: None })]);
     }
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let columns: Vec<_> = columns.filter(|(_, column)| column.len > 0).collect();
@@ -218,14 +246,21 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Option<B
         .iter()
         .map(|(row, column)| {
             let leaf = preferred(vdevs, map, row, column)?;
-            Some(async move { leaf.read(class, column.offset_bytes, column.len).await })
+            Some(async move { (leaf.read(class, column.offset_bytes, column.len).await, leaf) })
         })
         .collect();
-    let mut block = vec![0; map.data_bytes];
-    for ((_, column), bytes) in columns.iter().zip(futures::future::join_all(reads?).await) {
-        block[column.data_at..column.data_at + column.len].copy_from_slice(&bytes.ok()?);
+    let read = futures::future::join_all(reads.ok_or_else(Vec::new)?).await;
+    if read.iter().any(|(bytes, _)| bytes.is_err()) {
+        return Err(read
+            .into_iter()
+            .map(|(bytes, leaf)| Some(Version { leaf, bytes: bytes.ok() }))
+            .collect());
     }
-    Some(block.into())
+    let mut block = vec![0; map.data_bytes];
+    for ((_, column), bytes) in columns.iter().zip(read.iter().filter_map(|(bytes, _)| bytes.as_ref().ok())) {
+        block[column.data_at..column.data_at + column.len].copy_from_slice(bytes);
+    }
+    Ok(block.into())
 }
 
 /// The leaf to read a column from: one that has the block, if there is any. Among several it is the one where

@@ -16,7 +16,9 @@ use crate::error::Result;
 use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::{Pool, ReadContext};
 use crate::read::{checked_psize, preferred};
+use crate::recover::Version;
 use crate::vdev::VdevTree;
+use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -24,6 +26,7 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Stored bytes of a batch: large enough to merge reads, small enough to spread over cores.
 const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
@@ -96,9 +99,12 @@ impl Pool {
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
             let was_sought = sought.is_some();
-            let stored = match sought {
-                Some(sought) => sought.put_together(&fetched, take),
-                None => from_second.remove(&index),
+            let (stored, had) = match sought {
+                Some(sought) => match sought.put_together(&fetched, take) {
+                    Some(stored) => (Some(stored), Vec::new()),
+                    None => (None, sought.had(&fetched)),
+                },
+                None => (from_second.remove(&index), Vec::new()),
             };
             let is_right = stored.as_ref().is_some_and(|stored| self.is_right(bp, stored));
             match second {
@@ -113,8 +119,20 @@ impl Pool {
                     self.charge(bp, stored.len()).await;
                     self.decode(bp, stored, ctx).await
                 }
-                None => self.read(bp, ctx).await,
+                None => self.read_alone(bp, ctx, had).await,
             });
+        }
+    }
+
+    /// Reads a block that could not be read with others; not what it `had` of the data columns.
+    async fn read_alone(&self, bp: &Blkptr, ctx: &ReadContext, had: Vec<Option<Version>>) -> Result<Bytes> {
+        match Check::of(bp, self.salt()) {
+            Ok(check) if had.iter().any(Option::is_some) => {
+                let psize = checked_psize(bp, ctx.place)?;
+                let stored = self.read_rest(bp, psize, &check, ctx.place, had).await?;
+                self.decode(bp, stored, ctx).await
+            }
+            _ => self.read(bp, ctx).await,
         }
     }
 
@@ -149,8 +167,8 @@ fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>
 struct Sought {
     map: BlockMap,
     psize: usize,
-    /// For each data column: its offset in the block and its ticket.
-    columns: Vec<(usize, Ticket)>,
+    /// For each data column: its leaf, its offset in the block and its ticket.
+    columns: Vec<(Arc<Leaf>, usize, Ticket)>,
 }
 
 /// Whether a block may be read together with others.
@@ -171,8 +189,9 @@ fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext)
         .map(|(row, column)| Some((preferred(vdevs, &map, row, column)?, column)))
         .collect();
     // All leaves are known to be present; request only now, so that nothing is read in vain.
-    let want = |(leaf, column): (_, &crate::vdev::map::Column)| {
-        (column.data_at, extents.want(&leaf, column.offset_bytes, column.len))
+    let want = |(leaf, column): (Arc<Leaf>, &crate::vdev::map::Column)| {
+        let ticket = extents.want(&leaf, column.offset_bytes, column.len);
+        (leaf, column.data_at, ticket)
     };
     let columns = chosen?.into_iter().map(want).collect();
     Some(Sought { map, psize, columns })
@@ -181,14 +200,23 @@ fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext)
 impl Sought {
     /// The stored block; `take` gets one that is in a single piece.
     fn put_together(&self, fetched: &Fetched, take: fn(&Fetched, Ticket) -> Option<Bytes>) -> Option<Bytes> {
-        if let [(0, ticket)] = self.columns[..] {
+        if let [(_, 0, ticket)] = self.columns[..] {
             return take(fetched, ticket).map(|bytes| bytes.slice(..self.psize));
         }
         let mut block = vec![0; self.map.data_bytes];
-        for &(data_at, ticket) in &self.columns {
+        for &(_, data_at, ticket) in &self.columns {
             let bytes = fetched.slice(ticket)?;
             block[data_at..data_at + bytes.len()].copy_from_slice(bytes);
         }
         Some(Bytes::from(block).slice(..self.psize))
+    }
+
+    /// The columns that were read. An extent that failed may have failed beside the others.
+    fn had(&self, fetched: &Fetched) -> Vec<Option<Version>> {
+        let version = |(leaf, _, ticket): &(Arc<Leaf>, usize, Ticket)| {
+            let bytes = Some(fetched.bytes(*ticket)?);
+            Some(Version { leaf: leaf.clone(), bytes })
+        };
+        self.columns.iter().map(version).collect()
     }
 }

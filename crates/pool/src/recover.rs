@@ -99,9 +99,9 @@ pub(crate) enum FaultKind {
 }
 
 /// The bytes that a leaf returned for a column; `None` if it failed.
-struct Version {
-    leaf: Arc<Leaf>,
-    bytes: Option<Bytes>,
+pub(crate) struct Version {
+    pub(crate) leaf: Arc<Leaf>,
+    pub(crate) bytes: Option<Bytes>,
 }
 
 /// Everything that was read of one copy: `versions[row][column][leaf]`.
@@ -164,18 +164,20 @@ pub(crate) async fn recover(
 }
 
 /// The same from as little as makes the block: a version of each data column, and parity for those that
-/// nobody has. Names what leaves lack. `None` if that is not the block, or nothing tells whether it is.
+/// nobody has or that can't be read. `had` is what was read already. Names what leaves lack, and what can't
+/// be read. `None` if that is not the block, or nothing tells whether it is.
 pub(crate) async fn recover_simply(
     pool: &Pool,
     vdevs: &VdevTree,
     map: &BlockMap,
     psize: usize,
     check: &Check<'_>,
+    had: Vec<Option<Version>>,
 ) -> Option<Recovered> {
     if check.is_vacuous() {
         return None;
     }
-    let gathered = gather_least(vdevs, map, pool.reads()).await?;
+    let gathered = gather_least(vdevs, map, pool.reads(), had).await;
     let choices: Vec<Choice> = (0..map.units).map(|unit| gathered.likely(unit)).collect();
     let block = gathered.assemble(&choices)?;
     pool.runtime().work(check.work(), psize as u64).await;
@@ -191,58 +193,101 @@ pub(crate) async fn recover_unchecked(
     vdevs: &VdevTree,
     map: &BlockMap,
 ) -> Option<Vec<ColumnFault>> {
-    let gathered = gather_least(vdevs, map, pool.reads()).await?;
+    let gathered = gather_least(vdevs, map, pool.reads(), Vec::new()).await;
+    if gathered.last_error.is_some() {
+        return None;
+    }
     let choices: Vec<Choice> = (0..map.units).map(|unit| gathered.likely(unit)).collect();
     Some(gathered.faults(vdevs, &gathered.assemble(&choices)?))
 }
 
-/// Reads as little as should do; what leaves lack is taken for unread. `None` if a read fails.
-async fn gather_least<'a>(vdevs: &VdevTree, map: &'a BlockMap, class: IoClass) -> Option<Gathered<'a>> {
+/// Reads as little as should do; what leaves lack is taken for unread. For what can't be read it takes
+/// another leaf, or parity, as long as there is any. `had` is what was read already of the data columns that
+/// are not empty, in order.
+async fn gather_least<'a>(
+    vdevs: &VdevTree,
+    map: &'a BlockMap,
+    class: IoClass,
+    had: Vec<Option<Version>>,
+) -> Gathered<'a> {
     let mut gathered = Gathered { map, versions: Vec::new(), formers: Vec::new(), last_error: None };
+    let mut had = had.into_iter();
     for row in &map.rows {
-        let sources = row.columns.iter().map(|column| source(vdevs, map, row, column));
-        let mut sources: Vec<Option<Arc<Leaf>>> = sources.collect();
-        let is_wanting = |(column, source): (&Column, &Option<Arc<Leaf>>)| column.len > 0 && source.is_none();
-        let mut wanting =
-            row.data().iter().zip(&sources[row.parity..]).filter(|each| is_wanting(*each)).count();
-        for parity in &mut sources[..row.parity] {
-            match parity {
-                Some(_) if wanting > 0 => wanting -= 1,
-                _ => *parity = None,
+        let mut columns: Vec<Vec<Version>> = row.columns.iter().map(|_| Vec::new()).collect();
+        for (column, versions) in row.columns.iter().zip(&mut columns).skip(row.parity) {
+            versions.extend(if column.len > 0 { had.next().flatten() } else { None });
+        }
+        loop {
+            let sources = least_sources(vdevs, map, row, &columns);
+            if sources.is_empty() {
+                break;
+            }
+            let reads = sources.into_iter().map(|(index, leaf)| async move {
+                let column = &row.columns[index];
+                let read = leaf.read(class, column.offset_bytes, column.len).await;
+                (index, leaf, read)
+            });
+            for (index, leaf, read) in futures::future::join_all(reads).await {
+                let bytes = read.map_err(|error| gathered.last_error = Some(error.to_string())).ok();
+                columns[index].push(Version { leaf, bytes });
             }
         }
-        let read = |(column, source): (&Column, Option<Arc<Leaf>>)| {
-            let (at, len) = (column.offset_bytes, column.len);
-            async move {
-                let Some(leaf) = source else { return Some(Vec::new()) };
-                let bytes = if len > 0 { leaf.read(class, at, len).await.ok()? } else { Bytes::new() };
-                Some(vec![Version { leaf, bytes: Some(bytes) }])
-            }
-        };
-        let reads = futures::future::join_all(row.columns.iter().zip(sources).map(read)).await;
-        let mut columns = Vec::with_capacity(row.columns.len());
-        for (column, read) in row.columns.iter().zip(reads) {
-            let mut versions = read?;
-            let leaves = vdevs.leaves_of(row, column, map.birth).into_iter();
-            let lacking = leaves.filter(|leaf| vdevs.lacks(leaf, map.birth));
+        for (column, versions) in row.columns.iter().zip(&mut columns) {
+            // Those that were read come first.
+            versions.sort_by_key(|version| version.bytes.is_none());
             // Of nothing, everybody has everything.
             let bytes = (column.len == 0).then(Bytes::new);
+            let has_it = source(vdevs, map, row, column, &[]).filter(|_| column.len == 0);
+            versions.extend(has_it.map(|leaf| Version { leaf, bytes: bytes.clone() }));
+            let leaves = vdevs.leaves_of(row, column, map.birth).into_iter();
+            let lacking = leaves.filter(|leaf| vdevs.lacks(leaf, map.birth));
             versions.extend(lacking.map(|leaf| Version { leaf, bytes: bytes.clone() }));
-            columns.push(versions);
         }
         gathered.versions.push(columns);
     }
-    Some(gathered)
+    gathered
 }
 
-/// The leaf to read a column from, of those that have it.
-fn source(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
+/// What is still to be read of a row: a version of each data column, and parity for those that have none
+/// left.
+fn least_sources(
+    vdevs: &VdevTree,
+    map: &BlockMap,
+    row: &Row,
+    columns: &[Vec<Version>],
+) -> Vec<(usize, Arc<Leaf>)> {
+    let is_read = |index: usize| columns[index].iter().any(|version| version.bytes.is_some());
+    let next = |index: usize| source(vdevs, map, row, &row.columns[index], &columns[index]);
+    let (mut sources, mut wanting) = (Vec::new(), 0usize);
+    let data = row.parity..row.columns.len();
+    for index in data.filter(|index| row.columns[*index].len > 0 && !is_read(*index)) {
+        match next(index) {
+            Some(leaf) => sources.push((index, leaf)),
+            None => wanting += 1,
+        }
+    }
+    wanting = wanting.saturating_sub((0..row.parity).filter(|index| is_read(*index)).count());
+    let parity = (0..row.parity).filter(|index| !is_read(*index));
+    sources.extend(parity.filter_map(|index| Some((index, next(index)?))).take(wanting));
+    sources
+}
+
+/// The leaf to read a column from, of those that have it and were not `tried`.
+fn source(
+    vdevs: &VdevTree,
+    map: &BlockMap,
+    row: &Row,
+    column: &Column,
+    tried: &[Version],
+) -> Option<Arc<Leaf>> {
+    let is_tried = |leaf: &Arc<Leaf>| tried.iter().any(|version| Arc::ptr_eq(&version.leaf, leaf));
     let mut leaves = vdevs.leaves_of(row, column, map.birth);
-    leaves.retain(|leaf| !vdevs.lacks(leaf, map.birth));
+    leaves.retain(|leaf| !vdevs.lacks(leaf, map.birth) && !is_tried(leaf));
     if let Some(first) = leaves.iter().position(|leaf| leaf.is_read_first()) {
         return Some(leaves.swap_remove(first));
     }
-    let preferred = preferred(vdevs, map, row, column).filter(|leaf| !vdevs.lacks(leaf, map.birth));
+    let preferred = preferred(vdevs, map, row, column);
+    let preferred = preferred.filter(|leaf| !vdevs.lacks(leaf, map.birth) && !is_tried(leaf));
     preferred.or_else(|| leaves.into_iter().next())
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cenote_device::{Fault, Op};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, Txg, VdevId};
-use cenote_pool::{PoolError, ReadContext, WriteProps};
+use cenote_pool::{Pool, PoolError, ReadContext, WriteProps};
 use cenote_runtime::Rng;
 use std::collections::BTreeMap;
 
@@ -27,6 +27,49 @@ fn some_leaves(lab: &Lab, rng: &mut Rng, count: usize) -> Vec<Guid> {
 
 fn some_of(mut leaves: Vec<Guid>, rng: &mut Rng, count: usize) -> Vec<Guid> {
     (0..count).map(|_| leaves.swap_remove(rng.below(leaves.len() as u64) as usize)).collect()
+}
+
+/// Bytes that devices were asked for by a read of a block.
+async fn asked_for(lab: &Lab, read: impl AsyncFnOnce(&Pool)) -> u64 {
+    let before = lab.pool.moved()[0].bytes;
+    read(&lab.pool).await;
+    lab.pool.moved()[0].bytes - before
+}
+
+#[test]
+fn what_a_device_cannot_read_costs_no_second_read_of_the_rest() {
+    const BLOCK_BYTES: u64 = 96 << 10;
+    // The layout, and what one column of the block has.
+    let layouts = [
+        (Layout::Mirror(3), BLOCK_BYTES),
+        (Layout::Raidz(1, 4), BLOCK_BYTES / 3),
+        (Layout::Raidz(2, 4), BLOCK_BYTES / 2),
+        (Layout::Raidz(3, 6), BLOCK_BYTES / 3),
+    ];
+    for (seed, (layout, column)) in (300..).zip(layouts) {
+        simulate(seed, async |rt| {
+            let lab = Lab::of(&rt, layout, 9).await;
+            let data = noise(&mut Rng::new(seed), BLOCK_BYTES as usize);
+            let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
+            for disk in lab.disks.values() {
+                disk.faulty.add(Fault::error(Op::Read));
+                let context = ReadContext::default();
+                let alone = asked_for(&lab, async |pool| {
+                    assert_eq!(pool.read(&bp, &context).await.unwrap(), data);
+                })
+                .await;
+                assert!(alone <= BLOCK_BYTES + column, "{layout:?}: {alone}");
+                let many = asked_for(&lab, async |pool| {
+                    let read = pool.read_many(vec![(bp, context.clone())]).await.remove(0);
+                    assert_eq!(read.unwrap(), data);
+                })
+                .await;
+                // What failed may have failed for what lies beside it: it is tried once more.
+                assert!(many <= BLOCK_BYTES + 2 * column, "{layout:?}, with others: {many}");
+                disk.faulty.heal();
+            }
+        });
+    }
 }
 
 #[test]
