@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   kernel --FUSE--> files (Vfs over one dataset, its snapshots below .zfs) --> FsWriter --> Engine
-//!   hosts  --NBD, iSCSI--> volumes (a disk over one dataset) --> VolumeWriter --> Engine
+//!   hosts  --NBD, iSCSI, ublk--> volumes (a disk over one dataset) --> VolumeWriter --> Engine
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
 //! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
 //! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
-//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`listen`], [`tls`].
+//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`ublk`],
+//! [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
@@ -28,6 +29,7 @@ pub mod socket;
 pub mod tls;
 pub mod traffic;
 pub mod tuning;
+pub mod ublk;
 pub mod vhost;
 pub mod volumes;
 

@@ -181,7 +181,9 @@ impl OpenPool {
     /// A file system or a volume is in use (unless `force`); the last txg could not be written.
     #[boxed]
     pub async fn leave(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
-        if let Some(client) = self.clients.list().pop().filter(|_| in_use == InUse::Stays) {
+        if in_use == InUse::Stays
+            && let Some(client) = self.clients.in_the_way(self.engine.runtime()).await
+        {
             let pool = self.name.clone();
             return Err(ExportError::Served { pool, volume: client.volume, who: client.who });
         }

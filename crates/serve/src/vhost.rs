@@ -14,12 +14,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_disk::Limits;
-use cenote_format::units::{Guid, Txg};
 use cenote_iscsi::{Identity, Unit};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_vhost::{Connection, Disconnect};
@@ -30,8 +29,8 @@ use tokio::sync::oneshot;
 
 use crate::cancel::Cancel;
 use crate::listen::{Place, SocketFile, remove_dead};
-use crate::pools::{OpenPool, Pools};
-use crate::volumes::{ServedVolume, list};
+use crate::pools::Pools;
+use crate::volumes::{ServedVolume, list, path_below, state};
 
 /// How soon a new volume has its socket.
 const LOOK: Duration = Duration::from_secs(2);
@@ -63,7 +62,7 @@ impl VhostServer {
         let mut sockets: BTreeMap<String, Option<AbortOnDrop<()>>> = BTreeMap::new();
         let mut seen = None;
         loop {
-            let state = Some(self.state());
+            let state = Some(state(&self.pools));
             // What can't be read now may be so the next time.
             if seen != state
                 && let Ok(all) = list(&self.pools).await
@@ -80,12 +79,6 @@ impl VhostServer {
             }
             runtime.sleep(LOOK).await;
         }
-    }
-
-    /// The pools and their last txgs: as long as these are the same, so are the volumes.
-    fn state(&self) -> Vec<(Guid, Txg)> {
-        let of = |pool: Arc<OpenPool>| (pool.guid(), pool.engine.pool().uberblock().txg);
-        self.pools.all().into_iter().map(of).collect()
     }
 
     /// Serves a volume; none, if it can't have a socket.
@@ -105,11 +98,7 @@ impl VhostServer {
 
     /// The socket of a volume.
     fn listen(&self, name: &str) -> io::Result<(Bell, SocketFile)> {
-        let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        if !is_plain {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let path = self.dir.join(name);
+        let path = path_below(&self.dir, name).ok_or(io::ErrorKind::InvalidInput)?;
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }

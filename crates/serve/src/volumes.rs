@@ -10,13 +10,15 @@
 //! pool: `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
 //! [`SERVE_PROPERTY`] says `off` or `ro`.
 //!
-//! Locking: the table of clients is locked for one look or change. A served volume may be used by any number
-//! of tasks at once.
+//! Locking: a served volume may be used by any number of tasks at once.
 
-use std::collections::BTreeMap;
+mod clients;
+
+pub use clients::{Client, Clients, Noted, Presence};
+
 use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -26,8 +28,6 @@ use cenote_format::objset::ObjsetType;
 use cenote_format::units::{Guid, Txg};
 use cenote_fs::{FsError, Refusal, Volume, VolumeSource, VolumeWriter};
 use cenote_object::{DatasetError, Wait};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::cancel::Cancel;
 use crate::pools::{OpenPool, Pools};
@@ -68,68 +68,18 @@ pub enum Unserved {
 /// A volume that clients may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// The GUIDs of its pool and of itself, which stay whatever both are called.
+    pub guids: (Guid, Guid),
     /// Its name, with that of the snapshot.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
+    /// `volblocksize`.
+    pub block_bytes: u64,
     /// Clients can't change it.
     pub is_read_only: bool,
     /// What [`LUN_PROPERTY`] says of the volume itself.
     pub lun: Option<String>,
-}
-
-/// Who uses a volume.
-#[derive(Debug, Clone)]
-pub struct Client {
-    /// The volume.
-    pub volume: String,
-    /// The protocol and where the client is: `NBD 192.0.2.7:40312`.
-    pub who: String,
-    /// Asks the client to go.
-    pub cancel: Cancel,
-}
-
-/// Who uses which volumes of a pool.
-#[derive(Debug, Default)]
-pub struct Clients {
-    table: Mutex<BTreeMap<u64, Client>>,
-    next: AtomicU64,
-    changed: Notify,
-}
-
-/// A client is written down while this is there.
-struct Noted {
-    pool: Arc<OpenPool>,
-    id: u64,
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        self.pool.clients.table.lock().remove(&self.id);
-        self.pool.clients.changed.notify_waiters();
-    }
-}
-
-impl Clients {
-    /// All of them.
-    pub fn list(&self) -> Vec<Client> {
-        self.table.lock().values().cloned().collect()
-    }
-
-    /// Asks all to go, and waits until they have gone.
-    #[boxed]
-    pub async fn send_away(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            let left = self.list();
-            if left.is_empty() {
-                return;
-            }
-            left.iter().for_each(|client| client.cancel.cancel());
-            changed.await;
-        }
-    }
 }
 
 /// A volume in use by a client.
@@ -138,7 +88,7 @@ pub struct ServedVolume {
     name: String,
     guid: Guid,
     // Last, so that all else is given back when the client is struck off.
-    noted: Noted,
+    noted: Arc<Noted>,
 }
 
 enum Kind {
@@ -161,13 +111,20 @@ impl ServedVolume {
         let unknown = || Unserved::Unknown { name: name.into() };
         let pool = pools.get(name.split(['/', '@']).next().unwrap_or_default()).ok_or_else(unknown)?;
         // Written down first: an export that comes now waits, or is refused.
-        let id = pool.clients.next.fetch_add(1, Ordering::Relaxed);
-        let client = Client { volume: name.into(), who: who.into(), cancel: cancel.clone() };
-        pool.clients.table.lock().insert(id, client);
-        let noted = Noted { pool: pool.clone(), id };
+        let noted = Noted::new(pool, name, Arc::new(who.to_owned()), cancel);
+        ServedVolume::open_noted(Arc::new(noted), name).await
+    }
+
+    /// Opens a volume for a client who is written down already.
+    ///
+    /// # Errors
+    /// As [`ServedVolume::open`].
+    #[boxed]
+    pub async fn open_noted(noted: Arc<Noted>, name: &str) -> Result<ServedVolume, Unserved> {
+        let pool = &noted.pool;
         let mos = pool.engine.mos().await?;
         let dataset = match mos.dataset(name).await {
-            Err(DatasetError::NoDataset { .. }) => return Err(unknown()),
+            Err(DatasetError::NoDataset { .. }) => return Err(Unserved::Unknown { name: name.into() }),
             found => found?,
         };
         // Snapshots follow their volume.
@@ -422,13 +379,31 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
             for dataset in std::iter::once(&head).chain(&snapshots) {
                 let Ok(is_read_only) = access(&head, dataset).await else { continue };
                 let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
-                let (name, size_bytes) = (dataset.name().into(), volume.size_bytes());
                 let lun = if dataset.is_snapshot() { None } else { own_lun(dataset).await? };
-                all.push(VolumeInfo { name, size_bytes, is_read_only, lun });
+                all.push(VolumeInfo {
+                    guids: (pool.guid(), dataset.guid()),
+                    name: dataset.name().into(),
+                    size_bytes: volume.size_bytes(),
+                    block_bytes: volume.block_bytes(),
+                    is_read_only,
+                    lun,
+                });
             }
         }
     }
     Ok(all)
+}
+
+/// The pools and their last txgs: as long as these are the same, so are the volumes.
+pub(crate) fn state(pools: &Pools) -> Vec<(Guid, Txg)> {
+    let of = |pool: Arc<OpenPool>| (pool.guid(), pool.engine.pool().uberblock().txg);
+    pools.all().into_iter().map(of).collect()
+}
+
+/// Where a volume is below a folder; none: its name would lead out of there.
+pub(crate) fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
+    let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    is_plain.then(|| dir.join(name))
 }
 
 /// What [`LUN_PROPERTY`] says of a volume itself.

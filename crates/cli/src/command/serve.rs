@@ -98,6 +98,10 @@ pub struct Serve {
     /// Serve volumes to virtual machines (vhost-user-blk): a socket for each in this folder, DIR/POOL/VOLUME
     #[arg(long, value_name = "DIR")]
     pub vhost_user: Option<PathBuf>,
+    /// Serve volumes as block devices of this machine (ublk, Linux 6.0 or newer): a link to each in this
+    /// folder, DIR/POOL/VOLUME, for example below /dev/zvol
+    #[arg(long, value_name = "DIR")]
+    pub ublk: Option<PathBuf>,
     /// Serve the page, the API and metrics by HTTP at HOST:PORT or unix:PATH; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,

@@ -26,6 +26,7 @@ mod removal;
 mod replace;
 mod snapshots;
 mod tuning;
+mod ublk;
 mod vhost;
 mod watched;
 

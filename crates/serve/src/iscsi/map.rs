@@ -96,13 +96,17 @@ impl<'a> Places<'a> {
 
 #[cfg(test)]
 mod tests {
+    use cenote_format::units::Guid;
+
     use super::*;
 
     #[test]
     fn volumes_have_the_places_that_are_free() {
         let volume = |name: &str, lun: Option<&str>| VolumeInfo {
+            guids: (Guid(1), Guid(2)),
             name: name.into(),
             size_bytes: 1 << 20,
+            block_bytes: 16 << 10,
             is_read_only: false,
             lun: lun.map(str::to_owned),
         };

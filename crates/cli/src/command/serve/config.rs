@@ -30,6 +30,7 @@ pub struct Config {
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
     pub vhost_user: Option<PathBuf>,
+    pub ublk: Option<PathBuf>,
     pub http: Option<Vec<String>>,
     pub http_tokens: Option<PathBuf>,
     pub kstat: Option<PathBuf>,
@@ -103,6 +104,7 @@ impl Config {
             serve.nbd = self.nbd.unwrap_or_default();
         }
         serve.vhost_user = serve.vhost_user.take().or(self.vhost_user);
+        serve.ublk = serve.ublk.take().or(self.ublk);
         if serve.http.is_empty() {
             serve.http = self.http.unwrap_or_default();
         }
@@ -154,6 +156,7 @@ mod tests {
             memory: Some(_),
             nbd: Some(_),
             vhost_user: Some(_),
+            ublk: Some(_),
             http: Some(_),
             http_tokens: Some(_),
             kstat: Some(_),

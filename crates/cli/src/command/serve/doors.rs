@@ -17,7 +17,9 @@ use cenote_serve::nbd::{self, NbdServer};
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
+use cenote_serve::ublk::UblkServer;
 use cenote_serve::vhost::VhostServer;
+use cenote_ublk::Server;
 use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -44,6 +46,8 @@ pub struct Doors {
     map: LunMap,
     accounts: Accounts,
     vhost_user: Option<PathBuf>,
+    /// Who serves block devices, and the folder of links to them.
+    ublk: Option<(Arc<Server>, PathBuf)>,
     http: Vec<Door>,
     tokens: Tokens,
     /// Connections at a time of each protocol.
@@ -74,6 +78,14 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     if let Some(dir) = &vhost_user {
         std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
     }
+    let connections = serve.connections.map_or(CONNECTIONS_MAX, |most| most as usize);
+    let ublk = serve.ublk.as_ref().map(|dir| {
+        let server = Server::start(runtime, Limits::new(MEMORY_BYTES, connections));
+        let server = server.map_err(|why| CliError::Refused(format!("--ublk {}: {why}", dir.display())))?;
+        std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
+        Ok::<_, CliError>((Arc::new(server), dir.clone()))
+    });
+    let ublk = ublk.transpose()?;
     let map = LunMap::parse(&serve.iscsi_lun);
     let map = map.map_err(|why| CliError::Usage(format!("--iscsi-lun: {why}")))?;
     let mut iscsi = Vec::new();
@@ -85,8 +97,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let instead = "--iscsi-accounts FILE with names and secrets";
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
     }
-    let connections = serve.connections.map_or(CONNECTIONS_MAX, |most| most as usize);
-    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, http, tokens, connections })
+    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
 }
 
 /// What others could do at an open door.
@@ -197,6 +208,12 @@ impl Doors {
             say!("volumes are in {} by vhost-user", dir.display());
             let tell = Box::new(|what: String| say!("{what}"));
             let server = VhostServer { pools: pools.clone(), dir, limits: limits(), tell };
+            open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
+        }
+        if let Some((server, dir)) = self.ublk {
+            say!("volumes are block devices, with links in {}", dir.display());
+            let tell = Box::new(|what: String| say!("{what}"));
+            let server = UblkServer { pools: pools.clone(), dir, server, tell };
             open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
         }
         if self.http.is_empty() {

@@ -1,0 +1,217 @@
+//! The driver: control commands, and devices of processes that are gone.
+//!
+//! A device outlives the process that served it, and a driver has devices of other programs, too. Ours say so
+//! in `ublksrv_flags`, which the driver keeps for whoever made them: [`MARK`], and the process. One is
+//! deleted if that process is gone (or is this one, started anew with the same number), and nobody serves it:
+//! only one process at a time can open `/dev/ublkcN`.
+//!
+//! `DEL_DEV` waits until nobody has the block device open, and keeps all others waiting meanwhile, for hours
+//! perhaps. So it is only called when the disk is gone, which the driver tells by whether it takes
+//! parameters.
+
+use std::fs::{File, OpenOptions, read_dir};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::abi::{
+    CMD_IOCTL_ENCODE, Control, INFO_BYTES, Info, NEED_GET_DATA, Numbers, Shape, Subject, UPDATE_SIZE,
+};
+use crate::ring::control;
+
+/// The driver's device.
+const CONTROL: &str = "/dev/ublk-control";
+/// Where all devices are listed.
+const DEVICES: &str = "/sys/class/ublk-char";
+/// What `ublksrv_flags` of our devices begin with: "ceno".
+const MARK: u32 = 0x6f6e_6563;
+
+/// Why there are no block devices.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum Missing {
+    #[error(
+        "the kernel has no ublk driver (/dev/ublk-control is not there): `modprobe ublk_drv`; Linux has it \
+         since 6.0, if it was built with CONFIG_BLK_DEV_UBLK"
+    )]
+    Driver,
+    #[error("only root (CAP_SYS_ADMIN) may make block devices: {0}")]
+    Permission(io::Error),
+    #[error("the ublk driver needs io_uring, which the kernel refuses (kernel.io_uring_disabled?): {0}")]
+    Ring(io::Error),
+    #[error("the ublk driver: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Driver {
+    control: OwnedFd,
+    numbers: Numbers,
+    features: u64,
+}
+
+impl Driver {
+    /// Opens it, and asks what it can do.
+    ///
+    /// # Errors
+    /// There is none, or this process may not use it.
+    pub fn open() -> Result<Driver, Missing> {
+        Driver::at(Path::new(CONTROL))
+    }
+
+    fn at(path: &Path) -> Result<Driver, Missing> {
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let file = opened.map_err(|error| match error.kind() {
+            // Without the module, but with its node.
+            io::ErrorKind::NotFound => Missing::Driver,
+            io::ErrorKind::PermissionDenied => Missing::Permission(error),
+            _ if is(&error, Errno::NXIO) || is(&error, Errno::NODEV) => Missing::Driver,
+            _ => error.into(),
+        })?;
+        let mut driver = Driver { control: file.into(), numbers: Numbers::Encoded, features: 0 };
+        let mut features = [0; 8];
+        let none = Subject { device: u32::MAX, data: 0 };
+        match driver.call(Control::GetFeatures, none, &mut features) {
+            Ok(_) => driver.features = u64::from_ne_bytes(features) | CMD_IOCTL_ENCODE,
+            // Linux 6.0 to 6.4 don't know the question, and take it for one about a device.
+            Err(error) if is(&error, Errno::NODEV) || is(&error, Errno::OPNOTSUPP) => {
+                driver.numbers = Numbers::Legacy;
+            }
+            Err(error) if is(&error, Errno::PERM) || is(&error, Errno::ACCESS) => {
+                // Those who may not make a ring at all are told the same.
+                return Err(Missing::Permission(error));
+            }
+            Err(error) if is(&error, Errno::NOSYS) => return Err(Missing::Ring(error)),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(driver)
+    }
+
+    /// How commands are numbered.
+    pub fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    /// Makes a device that nobody sees yet.
+    pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
+        let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
+        let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };
+        let mut bytes = wanted.encode();
+        self.call(Control::AddDev, Subject { device: u32::MAX, data: 0 }, &mut bytes)?;
+        let info = Info::decode(&bytes);
+        if info.flags & NEED_GET_DATA == 0 {
+            self.delete(info.device)?;
+            return Err(io::Error::other("the ublk driver has no UBLK_F_NEED_GET_DATA"));
+        }
+        Ok(info)
+    }
+
+    /// Says what a device looks like.
+    pub fn set_params(&self, device: u32, shape: &Shape) -> io::Result<()> {
+        self.call(Control::SetParams, Subject { device, data: 0 }, &mut shape.params()).map(drop)
+    }
+
+    /// Shows a device whose queues are all fetched from. Its requests must be answered meanwhile.
+    pub fn start(&self, device: u32) -> io::Result<()> {
+        let data = std::process::id().into();
+        self.call(Control::StartDev, Subject { device, data }, &mut []).map(drop)
+    }
+
+    /// Takes a device away from those who have it open. What they wrote and is still in the kernel's memory
+    /// is written before, so requests must be answered meanwhile.
+    pub fn stop(&self, device: u32) -> io::Result<()> {
+        self.call(Control::StopDev, Subject { device, data: 0 }, &mut []).map(drop)
+    }
+
+    /// Deletes a device that was stopped, unless somebody has it open still. Nobody may serve it any more.
+    /// Answers whether it is gone.
+    pub fn delete(&self, device: u32) -> io::Result<bool> {
+        let any = Shape { size_bytes: 1 << 20, block_bytes: 4096, is_read_only: true };
+        match self.set_params(device, &any) {
+            Err(error) if is(&error, Errno::ACCESS) => return Ok(false),
+            Err(error) if is(&error, Errno::NODEV) => return Ok(true),
+            _ => {}
+        }
+        self.call(Control::DelDev, Subject { device, data: 0 }, &mut []).map(|_| true)
+    }
+
+    /// Tells those who use a device of its new size.
+    ///
+    /// # Errors
+    /// The driver can't: Linux can since 6.16.
+    pub fn resize(&self, device: u32, sectors: u64) -> io::Result<()> {
+        if self.features & UPDATE_SIZE == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.call(Control::UpdateSize, Subject { device, data: sectors }, &mut []).map(drop)
+    }
+
+    /// Deletes devices of processes that are gone, but for those that `is_kept`. Answers which of them
+    /// somebody has open still.
+    pub fn sweep(&self, is_kept: impl Fn(u32) -> bool) -> Vec<u32> {
+        let listed = read_dir(DEVICES).into_iter().flatten().flatten();
+        let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
+        let ours = listed.filter_map(|entry| number(entry.file_name())).filter(|&device| {
+            !is_kept(device) && self.info(device).is_ok_and(|info| is_abandoned(info.owner, device))
+        });
+        // Those that can't be deleted now may be so later.
+        let left = |&device: &u32| !self.stop(device).and_then(|()| self.delete(device)).unwrap_or(false);
+        ours.collect::<Vec<_>>().into_iter().filter(left).collect()
+    }
+
+    fn info(&self, device: u32) -> io::Result<Info> {
+        let mut bytes = [0; INFO_BYTES];
+        self.call(Control::GetDevInfo, Subject { device, data: 0 }, &mut bytes)?;
+        Ok(Info::decode(&bytes))
+    }
+
+    fn call(&self, command: Control, subject: Subject, buffer: &mut [u8]) -> io::Result<u32> {
+        control(&self.control, self.numbers.control(command), subject, buffer)
+    }
+}
+
+/// The device that serves a block device.
+pub fn open_queues(device: u32) -> io::Result<OwnedFd> {
+    let path = PathBuf::from(format!("/dev/ublkc{device}"));
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    Ok(File::options().read(true).write(true).open(&path).map_err(named)?.into())
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// What `ublksrv_flags` of this process's devices are.
+fn owner() -> u64 {
+    u64::from(MARK) << 32 | u64::from(std::process::id())
+}
+
+/// Whether a device was made by a process like this one that is gone.
+fn is_abandoned(owner: u64, device: u32) -> bool {
+    let process = owner as u32;
+    let is_gone = process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
+    (owner >> 32) as u32 == MARK && is_gone && open_queues(device).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_driver_one_is_told_what_to_do() {
+        let folder = std::env::temp_dir();
+        let told = Driver::at(&folder.join("no-such-driver")).unwrap_err().to_string();
+        assert!(told.contains("modprobe ublk_drv") && told.contains("6.0"), "{told}");
+    }
+
+    #[test]
+    fn devices_of_others_are_nobody_s_business() {
+        let gone = u64::from(MARK) << 32 | 0x7fff_ffff;
+        // Nothing can be opened here; what is not ours is not even tried.
+        assert!(!is_abandoned(gone, u32::MAX) && !is_abandoned(1, 0) && !is_abandoned(0, 0));
+        assert_eq!(owner() >> 32, u64::from(MARK));
+    }
+}
