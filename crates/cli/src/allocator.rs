@@ -28,7 +28,7 @@ pub fn give_back_soon() {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, SOON_MS) };
 }
 
-/// What happens to freed memory from now on; to what is kept now, too, if it is to be given back at once.
+/// What happens to freed memory from now on. What is kept now goes back, unless it may stay.
 pub fn set_freed(freed: Freed) {
     let delay_ms = match freed {
         Freed::Kept => KEPT_MS,
@@ -37,7 +37,7 @@ pub fn set_freed(freed: Freed) {
     };
     // SAFETY: the option exists. It is an aligned number, which other threads read before or after it is set.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, delay_ms) };
-    if freed == Freed::GoesAtOnce {
+    if freed != Freed::Kept {
         // SAFETY: may be called by any thread at any time.
         unsafe { libmimalloc_sys::mi_collect(true) };
     }

@@ -141,14 +141,15 @@ pub enum Freed {
 /// Keeps what open pools hold within the memory that there is, as long as there are pools. `set_freed` tells
 /// the allocator how to go on.
 pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl Fn(Freed) + Send) {
-    let (mut was, mut gathering) = (None, Gathering::default());
+    let (mut was, mut gathering) = (Freed::Kept, Gathering::default());
+    set_freed(was);
     let mut task: Option<AbortOnDrop<()>> = None;
     while let Some(pools) = pools.upgrade() {
         let (own_bytes, left_bytes) = (runtime.own_memory_bytes(), runtime.available_memory_bytes());
         let memory = Memory { own_bytes, left_bytes };
-        let balance = pools.balance(memory);
+        let balance = pools.balance(memory, was == Freed::Kept);
         let freed = memory.freed(balance.target_bytes);
-        if was.replace(freed) != Some(freed) {
+        if std::mem::replace(&mut was, freed) != freed {
             set_freed(freed);
         }
         if task.as_mut().is_some_and(|task| task.now_or_never().is_some()) {

@@ -287,8 +287,9 @@ impl Pools {
     }
 
     /// Brings what all pools hold in line with the memory that is left. Answers what may be held, and what is
-    /// taken beside it.
-    pub(crate) fn balance(&self, memory: Memory) -> Balance {
+    /// taken beside it: caches make room for that, unless freed memory was `kept` in it, which goes when it has
+    /// to.
+    pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
             let engine = &pool.engine;
@@ -297,7 +298,7 @@ impl Pools {
         let held_bytes: u64 = held.sum();
         let target_bytes = self.tuning.balance(held_bytes, memory.left_bytes);
         let beside_bytes = memory.own_bytes.saturating_sub(held_bytes);
-        self.share(&pools, target_bytes, beside_bytes);
+        self.share(&pools, target_bytes, if kept { 0 } else { beside_bytes });
         Balance { target_bytes, beside_bytes }
     }
 
