@@ -202,8 +202,8 @@ impl Ring {
         }
     }
 
-    /// Submits what is pushed, and waits for so many completions; not for longer than [`QUIET`] while there is
-    /// memory to give back (then the error is `ETIME`).
+    /// Submits what is pushed, and waits for so many completions; not for longer than [`QUIET`] while there
+    /// is memory to give back (then the error is `ETIME`).
     fn submit_and_wait(&self, completions: usize) -> io::Result<usize> {
         if self.grown.is_none() {
             return self.kernel.submit_and_wait(completions);

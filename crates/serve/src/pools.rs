@@ -287,8 +287,8 @@ impl Pools {
     }
 
     /// Brings what all pools hold in line with the memory that is left. Answers what may be held, and what is
-    /// taken beside it: caches make room for that, unless freed memory was `kept` in it, which goes when it has
-    /// to.
+    /// taken beside it: caches make room for that, unless freed memory was `kept` in it, which goes when it
+    /// has to.
     pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {

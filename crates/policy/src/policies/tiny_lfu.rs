@@ -1,8 +1,8 @@
 //! W-TinyLFU: new blocks pass a small LRU window: a hundredth of the cache; where some blocks are much larger
 //! than others, at least room for a few of those, since a block of metadata that does not stay at all is read
-//! again for each thing in it.
-//! Whoever leaves the window must be more popular than the block that the main cache would evict. Popularity is estimated by a sketch of small
-//! counters, halved now and then, so that what was popular long ago does not stay for ever.
+//! again for each thing in it. Whoever leaves the window must be more popular than the block that the main
+//! cache would evict. Popularity is estimated by a sketch of small counters, halved now and then, so that
+//! what was popular long ago does not stay for ever.
 //!
 //! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) that were used
 //! again.
