@@ -148,14 +148,11 @@ pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl F
         let (own_bytes, left_bytes) = (runtime.own_memory_bytes(), runtime.available_memory_bytes());
         let memory = Memory { own_bytes, left_bytes };
         let balance = pools.balance(memory, was == Freed::Kept);
-        let freed = memory.freed(balance.target_bytes);
-        if std::mem::replace(&mut was, freed) != freed {
-            set_freed(freed);
-        }
         if task.as_mut().is_some_and(|task| task.now_or_never().is_some()) {
             task = None;
         }
-        if task.is_none() && gathering.is_due(freed, balance) {
+        // What was kept until now is beside, too, and is given back first.
+        if task.is_none() && gathering.is_due(was, balance) {
             let (caches, own) = (pools.caches(), runtime.clone());
             let gather = async move {
                 for cache in caches {
@@ -163,6 +160,10 @@ pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl F
                 }
             };
             task = Some(runtime.spawn(gather).abort_on_drop());
+        }
+        let freed = memory.freed(balance.target_bytes);
+        if std::mem::replace(&mut was, freed) != freed {
+            set_freed(freed);
         }
         drop(pools);
         runtime.sleep(INTERVAL).await;
