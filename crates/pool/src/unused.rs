@@ -6,12 +6,14 @@
 //!   leaf                 initialize: a pattern is written      trim: the device may forget it
 //! ```
 //!
-//! Idea: a free range of a top-level vdev is a range on each of its leaves, which nothing of a block lies on:
-//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z.
+//! Idea: a free range of a top-level vdev is ranges on each of its leaves, which nothing of a block lies on:
+//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of the groups that
+//! a child of a dRAID belongs to. While a RAID-Z is being expanded, it is none: what is where changes.
 //!
-//! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`).
+//! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
+//! (`vdev_draid_xlate`).
 
-use crate::config::VdevConfig;
+use crate::config::{VdevConfig, VdevKind};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
@@ -49,18 +51,25 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl Pool {
-    /// The top-level vdev of a leaf whose free space can be told: in use, and not below a dRAID or a RAID-Z
-    /// that was expanded.
+    /// The top-level vdev of a leaf whose free space can be told: in use, not a distributed spare, and not
+    /// below a RAID-Z that is being expanded.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
         let top = vdevs.all_tops().iter().find(|top| slot_of(top, leaf).is_some())?;
-        (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
+        let is_spare = |one: &VdevConfig| one.guid == leaf && one.kind == VdevKind::DistributedSpare;
+        let tells = match top.layout {
+            Layout::Raidz(..) => !top.config.raidz_expanding,
+            Layout::Copies(_) | Layout::Draid(..) => true,
+            Layout::Indirect(_) | Layout::Absent => false,
+        };
+        (is_in_use && tells && !top.config.leaves().any(is_spare)).then_some(VdevId(top.config.id))
     }
 
-    /// Where a range of a top-level vdev lies on a leaf, from the end of its front labels on.
-    pub fn range_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Option<(u64, u64)> {
-        on_leaf(self.vdevs().layout_of(top)?, leaf, range)
+    /// Where a range of a top-level vdev lies on a leaf, in the order of the leaf, from the end of its front
+    /// labels on.
+    pub fn ranges_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
+        self.vdevs().layout_of(top).map_or_else(Vec::new, |top| on_leaf(top, leaf, range))
     }
 
     /// Goes over a free range of a leaf, counted from the end of its front labels; answers the bytes done.
@@ -104,20 +113,17 @@ fn slot_of(top: &Top, leaf: Guid) -> Option<usize> {
     top.slots().iter().position(|slot| slot.leaves.iter().any(|one| one.guid == leaf))
 }
 
-fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<(u64, u64)> {
-    let column = slot_of(top, leaf)?;
+fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
+    let Some(slot) = slot_of(top, leaf) else { return Vec::new() };
     match &top.layout {
-        Layout::Copies(_) => Some(range),
-        Layout::Raidz(..) if is_expanded(&top.config) => None,
+        Layout::Copies(_) => vec![range],
+        Layout::Raidz(..) if top.config.raidz_expanding => Vec::new(),
         Layout::Raidz(_, slots) => {
-            Some(on_column(range, column as u64, slots.len() as u64, top.config.ashift))
+            vec![on_column(range, slot as u64, slots.len() as u64, top.config.ashift)]
         }
-        Layout::Draid(..) | Layout::Indirect(_) | Layout::Absent => None,
+        Layout::Draid(draid, _) => draid.on_child(slot, range),
+        Layout::Indirect(_) | Layout::Absent => Vec::new(),
     }
-}
-
-fn is_expanded(top: &VdevConfig) -> bool {
-    top.raidz_expanding || !top.raidz_expand_txgs.is_empty()
 }
 
 /// Of a range of a RAID-Z, the sectors in a column: row by row, the sectors go over the columns.

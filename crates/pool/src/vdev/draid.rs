@@ -174,6 +174,23 @@ impl Draid {
         (0..width).map(column).collect()
     }
 
+    /// What whole rows of a range have on a child, in its order, from the end of its front labels on.
+    pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
+        let (width, row_bytes) = (self.group_width(), self.group_width() << self.ashift);
+        let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);
+        let mut ranges = Vec::new();
+        while at < end {
+            let here = end.min((at / self.group_bytes() + 1) * self.group_bytes()) - at;
+            let columns = self.row(at, here / width * self.data, 0);
+            if let Some(column) = columns.iter().find(|column| column.slot == slot) {
+                let from = column.offset_bytes - VDEV_LABEL_START_SIZE;
+                ranges.push((from, from + column.len as u64));
+            }
+            at += here;
+        }
+        ranges
+    }
+
     /// The child that holds a distributed spare's bytes at `offset_bytes` of a leaf.
     pub(crate) fn spare_child(&self, spare: u64, offset_bytes: u64) -> Option<usize> {
         if spare >= self.spares {

@@ -137,12 +137,13 @@ impl Rounds {
             if self.unable.contains(&leaf.guid) || pool.top_with_free_space(leaf.guid) != Some(id) {
                 continue;
             }
-            let Some(on_leaf) = pool.range_on(id, leaf.guid, range) else { continue };
-            if !engine.scan_settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
-                continue;
-            }
-            if let Err(Stuck::Unsupported) = pool.pass_over(leaf.guid, on_leaf, Pass::Trim).await {
-                self.unable.insert(leaf.guid);
+            for on_leaf in pool.ranges_on(id, leaf.guid, range) {
+                if !engine.scan_settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
+                    continue;
+                }
+                if let Err(Stuck::Unsupported) = pool.pass_over(leaf.guid, on_leaf, Pass::Trim).await {
+                    self.unable.insert(leaf.guid);
+                }
             }
         }
     }

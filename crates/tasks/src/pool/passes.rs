@@ -120,7 +120,7 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
     let done = match (order, &state) {
         (PassOrder::Start { .. }, VdevWorkState::Active) => return refused(names.is_active),
         (PassOrder::Start { .. }, _) if context.pool().top_with_free_space(leaf).is_none() => {
-            return refused("it is not in use, or its vdev is a dRAID or an expanded RAID-Z");
+            return refused("it is not in use, a distributed spare, or its RAID-Z is being expanded");
         }
         (PassOrder::Start { rate }, _) => {
             if state != VdevWorkState::Suspended {
@@ -315,8 +315,8 @@ async fn slice(
     let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };
     for index in 0..config.asize_bytes.checked_shr(config.metaslab_shift).unwrap_or(0) {
         let (start, len) = metaslab_extent(&config, index);
-        let on_leaf = slice.pool.range_on(top, work.leaf, (start, start + len));
-        let Some((_, last)) = on_leaf.filter(|(_, last)| *last > slice.at) else { continue };
+        let on_leaf = slice.pool.ranges_on(top, work.leaf, (start, start + len));
+        let Some((_, last)) = on_leaf.last().copied().filter(|(_, last)| *last > slice.at) else { continue };
         if let Some(end) = slice.over_metaslab(index, start, progress).await {
             return end;
         }
@@ -365,19 +365,18 @@ impl Slice<'_> {
 
     async fn over_range(&mut self, range: (u64, u64)) -> Result<(), Noted> {
         let Active { leaf, pass, .. } = self.work;
-        let Some((first, last)) = self.pool.range_on(self.top, leaf, range) else { return Ok(()) };
-        let first = first.max(self.at);
-        let settings = self.engine.scan_settings();
-        if pass == Pass::Trim && !settings.is_worth_trimming(last.saturating_sub(first)) {
+        for (first, last) in self.pool.ranges_on(self.top, leaf, range) {
+            let first = first.max(self.at);
+            let len_bytes = last.saturating_sub(first);
+            if pass == Pass::Initialize || self.engine.scan_settings().is_worth_trimming(len_bytes) {
+                match self.pool.pass_over(leaf, (first, last), pass).await {
+                    Ok(bytes) => self.done_bytes += bytes,
+                    Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
+                    Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),
+                }
+            }
             self.at = self.at.max(last);
-            return Ok(());
         }
-        match self.pool.pass_over(leaf, (first, last), pass).await {
-            Ok(bytes) => self.done_bytes += bytes,
-            Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
-            Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),
-        }
-        self.at = self.at.max(last);
         Ok(())
     }
 

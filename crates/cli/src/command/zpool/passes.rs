@@ -24,7 +24,7 @@ use crate::session::{Progress, Session};
     after_help = "Free space is written once, so that storage which allocates at the first write does so \
         now. The daemon does it in the background: `cenote zpool status -i` shows how far it is. Without a \
         daemon the command ends when all is done. If it is interrupted, the daemon goes on, and so does \
-        OpenZFS at import. Not for dRAID and expanded RAID-Z.\n\n\
+        OpenZFS at import. Not while a RAID-Z is being expanded.\n\n\
         Example: cenote zpool initialize tank /img/b"
 )]
 pub struct Initialize {
@@ -53,7 +53,7 @@ pub struct Initialize {
     after_help = "Devices are told what is free, so that they may forget it: SSDs, thin storage, and image \
         files, in which it becomes holes. The daemon does it in the background: `cenote zpool status -t` \
         shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
-        daemon goes on, and so does OpenZFS at import. Not for dRAID and expanded RAID-Z.\n\n\
+        daemon goes on, and so does OpenZFS at import. Not while a RAID-Z is being expanded.\n\n\
         Example: cenote zpool trim -r 100M tank"
 )]
 pub struct Trim {
@@ -127,18 +127,32 @@ struct Ordered {
 impl Ordered {
     async fn run(&self, session: &Session, pool: &str, devices: &[String]) -> Result<Outcome, CliError> {
         let work = async |engine: &Engine| {
-            let leaves = self.leaves(engine, devices).await?;
-            for (leaf, name) in &leaves {
-                let ordered = order_pass(engine, *leaf, self.pass, self.order).await;
-                ordered.map_err(cannot(format!("{} '{name}'", self.verb)))?;
-            }
-            match (self.order, session.pools().is_some()) {
-                (PassOrder::Start { .. }, false) => self.finish(engine).await,
-                (PassOrder::Start { .. }, true) if self.wait => self.wait(session, engine).await,
-                _ => Ok(Outcome::Done),
-            }
+            let refused = self.order(engine, self.leaves(engine, devices).await?).await?;
+            let ended = match (self.order, session.pools().is_some()) {
+                (PassOrder::Start { .. }, false) => self.finish(engine).await?,
+                (PassOrder::Start { .. }, true) if self.wait => self.wait(session, engine).await?,
+                _ => Outcome::Done,
+            };
+            refused.iter().for_each(|refusal| say!("{refusal}"));
+            Ok(if refused.is_empty() { ended } else { Outcome::Failed })
         };
         session.change_pool(pool, work).await
+    }
+
+    /// Orders it for each leaf that can; answers why others can't.
+    ///
+    /// # Errors
+    /// None of them can.
+    async fn order(&self, engine: &Engine, leaves: Vec<(Guid, String)>) -> Result<Vec<CliError>, CliError> {
+        let (count, mut refused) = (leaves.len(), Vec::new());
+        for (leaf, name) in leaves {
+            let ordered = order_pass(engine, leaf, self.pass, self.order).await;
+            refused.extend(ordered.err().map(cannot(format!("{} '{name}'", self.verb))));
+        }
+        match refused.len() == count {
+            true => refused.pop().map_or_else(|| Ok(Vec::new()), Err),
+            false => Ok(refused),
+        }
     }
 
     /// The devices that were named, or all.
