@@ -8,6 +8,7 @@ pub(super) mod devices;
 mod draid;
 pub(super) mod layout;
 pub(super) mod properties;
+pub(super) mod replication;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ impl Create {
             let in_vdevs = vdevs.iter().flat_map(|vdev| &vdev.devices);
             let all: Vec<&NewDevice> = in_vdevs.chain(&spares).chain(&cache).collect();
             let mut problems = devices::in_the_way(session.runtime(), &self.pool, &all).await;
-            problems.extend(layout::mismatch(&groups, &devices::sizes(&vdevs)));
+            problems.extend(replication::mismatch(&[], &groups, &devices::sizes(&vdevs)));
             if !problems.is_empty() {
                 return Err(refused(format!("use '-f' to override:\n  {}", problems.join("\n  "))));
             }

@@ -18,7 +18,7 @@ use clap::Args;
 use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
-use super::create::{check_features, devices, layout_json, layout_lines, lines_beside};
+use super::create::{check_features, devices, layout_json, layout_lines, lines_beside, replication};
 use super::properties::Properties;
 use super::replace::resilver;
 use super::scan::scan;
@@ -187,12 +187,8 @@ impl Add {
         if !self.force && !self.allow_in_use {
             problems.extend(devices::parts_of_pools(session.runtime(), &new.all()).await);
         }
-        let existing = existing(mos);
-        let (mut all, mut sizes) = (existing.clone(), vec![Vec::new(); existing.len()]);
-        all.extend_from_slice(new.groups);
-        sizes.extend(devices::sizes(&new.vdevs));
         if !self.force && !self.allow_replication_mismatch {
-            problems.extend(layout::mismatch(&all, &sizes));
+            problems.extend(replication::mismatch(&existing(mos), new.groups, &devices::sizes(&new.vdevs)));
         }
         let takes_any_sector = self.force || self.allow_ashift_mismatch;
         if let Some(sector) = other_sector(mos, &new.vdevs, ashift).filter(|_| !takes_any_sector) {

@@ -3,15 +3,12 @@
 //! Idea: a word that is not a keyword is a device. `mirror`, `raidz` and `draid` group the devices that
 //! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of everything that follows.
 //!
-//! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`, `get_replication`).
+//! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`).
 
 use cenote_pool::create::DraidConfig;
 use cenote_pool::{VdevClass, VdevKind};
 
 use super::draid;
-
-/// If sizes within one vdev differ by more than this, it is probably a mistake, `ZPOOL_FUZZ`.
-const FUZZ_BYTES: u64 = 16 << 20;
 
 /// A vdev as typed.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,31 +167,6 @@ fn check(layout: &Layout<'_>) -> Result<(), String> {
     }
 }
 
-/// What is suspicious about vdevs with these sizes and kinds (file or device): differing redundancy. Logs are
-/// exempt.
-pub fn mismatch(groups: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
-    for (group, sizes) in groups.iter().zip(sizes).filter(|(group, _)| group.kind != VdevKind::Disk) {
-        if sizes.iter().any(|(_, is_file)| *is_file != sizes[0].1) {
-            return Some(format!("{} contains both files and devices", group.name()));
-        }
-        let smallest = sizes.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0);
-        if sizes.iter().any(|(bytes, _)| *bytes > smallest + FUZZ_BYTES) {
-            return Some(format!("{} contains devices of different sizes", group.name()));
-        }
-    }
-    let data: Vec<&Group<'_>> = groups.iter().filter(|group| group.class != VdevClass::Log).collect();
-    data.windows(2).find_map(|pair| {
-        let (a, b) = (pair[0], pair[1]);
-        let is_same = match a.kind == b.kind {
-            true => a.parity == b.parity && a.devices.len() == b.devices.len(),
-            // A mirror beside RAID-Z is fine if both survive the loss of as many devices.
-            false => a.kind != VdevKind::Disk && b.kind != VdevKind::Disk && a.spares() == b.spares(),
-        };
-        let name = |group: &Group<'_>| format!("{} of {}", group.name(), group.devices.len());
-        (!is_same).then(|| format!("mismatched replication level: {} and {}", name(a), name(b)))
-    })
-}
-
 impl<'a> Group<'a> {
     fn single(class: VdevClass, device: &'a str) -> Group<'a> {
         Group { kind: VdevKind::Disk, parity: 0, draid: None, class, devices: vec![device] }
@@ -216,11 +188,6 @@ impl<'a> Group<'a> {
             }
             _ => "single device".into(),
         }
-    }
-
-    /// How many devices it can lose.
-    fn spares(&self) -> usize {
-        if self.kind == VdevKind::Mirror { self.devices.len() - 1 } else { self.parity }
     }
 }
 
@@ -289,34 +256,5 @@ mod tests {
             // A class keyword without devices is harmless, as long as there are data devices.
             assert_eq!(refused, line != "a special", "{line}");
         }
-    }
-
-    #[test]
-    fn vdevs_that_protect_differently_are_noticed() {
-        let differs = |line: &str| {
-            let words = words(line);
-            let groups = parse(&words).unwrap().groups;
-            let sizes: Vec<_> =
-                groups.iter().map(|group| vec![(1 << 30, true); group.devices.len()]).collect();
-            mismatch(&groups, &sizes).is_some()
-        };
-        for line in
-            ["mirror a b c", "a b c", "raidz a b c raidz d e f", "raidz a b c mirror d e", "mirror a b log c"]
-        {
-            assert!(!differs(line), "{line}");
-        }
-        for line in [
-            "mirror a b c d",
-            "a mirror b c",
-            "raidz a b c raidz2 d e f",
-            "raidz a b c raidz d e f g",
-            "mirror a b special c",
-        ] {
-            assert_eq!(differs(line), line != "mirror a b c d", "{line}");
-        }
-        let words = words("mirror a b");
-        let groups = parse(&words).unwrap().groups;
-        assert!(mismatch(&groups, &[vec![(64 << 20, true), (128 << 20, true)]]).is_some());
-        assert!(mismatch(&groups, &[vec![(64 << 20, true), (64 << 20, false)]]).is_some());
     }
 }

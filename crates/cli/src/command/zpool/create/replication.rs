@@ -1,0 +1,208 @@
+//! Whether the vdevs of a pool protect what they hold alike (`zpool create`, `zpool add`).
+//!
+//! Idea: a level of replication for each vdev (kind, parity, width). In what is new all must be alike, and
+//! like what the pool has, unless that differs in itself. Logs are exempt.
+//!
+//! Source: OpenZFS `zpool_vdev.c` (`get_replication`, `check_replication`), wording included.
+
+use cenote_pool::{VdevClass, VdevKind};
+
+use super::layout::Group;
+
+/// If sizes within one vdev differ by more than this, it is probably a mistake, `ZPOOL_FUZZ`.
+const FUZZ_BYTES: u64 = 16 << 20;
+
+/// How a vdev protects what it holds.
+#[derive(Clone, Copy)]
+struct Level {
+    kind: &'static str,
+    parity: usize,
+    width: usize,
+}
+
+/// What is suspicious about new vdevs, whose devices have these sizes and are files or not, beside the vdevs
+/// that are there.
+pub fn mismatch(present: &[Group<'_>], new: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
+    let (present, levels_of_new) = (levels(present), levels(new));
+    let differs = |pair: &[Level]| pair[0].is_like(pair[1]).err();
+    if present.windows(2).any(|pair| differs(pair).is_some()) || levels_of_new.is_empty() {
+        return None;
+    }
+    let mut all = new.iter().zip(sizes).filter(|(group, _)| group.class != VdevClass::Log);
+    let within = all.find_map(|(group, sizes)| mismatch_within(level(group).kind, sizes));
+    let among_new = || levels_of_new.windows(2).find_map(differs).map(|why| why.of_new());
+    let beside = || present.last()?.is_like(*levels_of_new.last()?).err().map(|why| why.of_pool_and_new());
+    within.or_else(|| Some(format!("mismatched replication level: {}", among_new().or_else(beside)?)))
+}
+
+fn mismatch_within(kind: &str, sizes: &[(u64, bool)]) -> Option<String> {
+    if sizes.iter().any(|(_, is_file)| *is_file != sizes[0].1) {
+        return Some(format!("mismatched replication level: {kind} contains both files and devices"));
+    }
+    let smallest = sizes.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0);
+    let differs = sizes.iter().any(|(bytes, _)| *bytes > smallest + FUZZ_BYTES);
+    differs.then(|| format!("{kind} contains devices of different sizes"))
+}
+
+fn levels(groups: &[Group<'_>]) -> Vec<Level> {
+    groups.iter().filter(|group| group.class != VdevClass::Log).map(level).collect()
+}
+
+fn level(group: &Group<'_>) -> Level {
+    let kind = match group.kind {
+        VdevKind::Mirror => "mirror",
+        VdevKind::Raidz => "raidz",
+        VdevKind::Draid => "draid",
+        _ => "disk",
+    };
+    Level { kind, parity: group.parity, width: group.devices.len() }
+}
+
+/// In which way two vdevs differ.
+enum Difference {
+    /// One of them may lose more devices than the other.
+    Losses(Level, Level),
+    Kind(Level, Level),
+    Parity(Level, Level),
+    Width(Level, Level),
+}
+
+impl Level {
+    fn is_like(self, other: Level) -> Result<(), Difference> {
+        let losses = |one: Level| if one.kind == "mirror" { one.width - 1 } else { one.parity };
+        let is_redundant = |one: Level| one.kind != "disk";
+        if self.kind != other.kind && is_redundant(self) && is_redundant(other) {
+            // They may stand beside each other if they survive the loss of as many devices.
+            return if losses(self) == losses(other) { Ok(()) } else { Err(Difference::Losses(self, other)) };
+        }
+        match () {
+            () if self.kind != other.kind => Err(Difference::Kind(self, other)),
+            () if self.parity != other.parity => Err(Difference::Parity(self, other)),
+            () if self.width != other.width => Err(Difference::Width(self, other)),
+            () => Ok(()),
+        }
+    }
+
+    /// The devices that it may lose, and for a mirror its width.
+    fn losses(self) -> String {
+        match self.kind {
+            "mirror" => format!("{} ({}-way)", self.width - 1, self.width),
+            _ => self.parity.to_string(),
+        }
+    }
+}
+
+impl Difference {
+    fn of_new(&self) -> String {
+        match self {
+            Difference::Losses(one, other) => {
+                let (one, other) = parity_first(*one, *other);
+                let (losses, others) = (one.losses(), other.losses());
+                let kinds = format!("{} and {} vdevs", one.kind, other.kind);
+                format!("{kinds} with different redundancy, {losses} vs. {others} are present")
+            }
+            Difference::Kind(one, other) => {
+                format!("both {} and {} vdevs are present", one.kind, other.kind)
+            }
+            Difference::Parity(one, other) => {
+                let (parity, others) = (one.parity, other.parity);
+                format!("both {parity} and {others} device parity {} vdevs are present", other.kind)
+            }
+            Difference::Width(one, other) => {
+                format!("both {}-way and {}-way {} vdevs are present", one.width, other.width, other.kind)
+            }
+        }
+    }
+
+    fn of_pool_and_new(&self) -> String {
+        match self {
+            Difference::Losses(one, other) => {
+                let (one, other) = parity_first(*one, *other);
+                let (losses, others) = (one.losses(), other.losses());
+                let kinds = format!("{} and {} vdevs", one.kind, other.kind);
+                format!("pool and new vdev with different redundancy, {kinds}, {losses} vs. {others}")
+            }
+            Difference::Kind(one, other) => {
+                format!("pool uses {} and new vdev is {}", one.kind, other.kind)
+            }
+            Difference::Parity(one, other) => {
+                format!("pool uses {} device parity and new vdev uses {}", one.parity, other.parity)
+            }
+            Difference::Width(one, other) => {
+                let pool = format!("pool uses {}-way {}", one.width, one.kind);
+                format!("{pool} and new vdev uses {}-way {}", other.width, other.kind)
+            }
+        }
+    }
+}
+
+/// RAID-Z or dRAID is named before a mirror.
+fn parity_first(one: Level, other: Level) -> (Level, Level) {
+    if one.kind == "mirror" { (other, one) } else { (one, other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout;
+    use super::*;
+
+    fn groups(line: &str) -> Vec<Group<'static>> {
+        let words: Vec<String> = line.split(' ').map(String::from).collect();
+        layout::parse(words.leak()).unwrap().groups
+    }
+
+    fn said(present: &str, new: &str) -> Option<String> {
+        let present = if present.is_empty() { Vec::new() } else { groups(present) };
+        let new = if new.is_empty() { Vec::new() } else { groups(new) };
+        let sizes: Vec<_> = new.iter().map(|group| vec![(1 << 30, true); group.devices.len()]).collect();
+        mismatch(&present, &new, &sizes)
+    }
+
+    #[test]
+    fn vdevs_that_protect_differently_are_noticed() {
+        for (new, why) in [
+            ("mirror a b mirror c d", ""),
+            ("a b c", ""),
+            ("raidz a b c raidz d e f", ""),
+            ("raidz a b c mirror d e", ""),
+            ("raidz a b c special mirror d e", ""),
+            ("mirror a b log c", ""),
+            ("a mirror b c", "both disk and mirror vdevs are present"),
+            ("raidz a b c raidz2 d e f", "both 1 and 2 device parity raidz vdevs are present"),
+            ("raidz a b c raidz d e f g", "both 3-way and 4-way raidz vdevs are present"),
+            ("mirror a b special c", "both mirror and disk vdevs are present"),
+            (
+                "mirror d e raidz2 a b c",
+                "raidz and mirror vdevs with different redundancy, 2 vs. 1 (2-way) are present",
+            ),
+        ] {
+            let expected = (!why.is_empty()).then(|| format!("mismatched replication level: {why}"));
+            assert_eq!(said("", new), expected, "{new}");
+        }
+        let new = groups("mirror a b");
+        assert!(mismatch(&[], &new, &[vec![(64 << 20, true), (128 << 20, true)]]).is_some());
+        assert!(mismatch(&[], &new, &[vec![(64 << 20, true), (64 << 20, false)]]).is_some());
+    }
+
+    #[test]
+    fn what_is_new_protects_like_the_pool_unless_that_is_mixed() {
+        for (present, new, why) in [
+            ("mirror a b", "mirror c d", ""),
+            ("mirror a b", "log c", ""),
+            ("mirror a b", "", ""),
+            ("mirror a b c raidz d e f", "g", ""),
+            ("draid1:2d:6c:1s a b c d e f special mirror g h i", "", ""),
+            ("mirror a b", "c", "pool uses mirror and new vdev is disk"),
+            ("mirror a b", "mirror c d e", "pool uses 2-way mirror and new vdev uses 3-way mirror"),
+            ("raidz a b c", "raidz2 d e f", "pool uses 1 device parity and new vdev uses 2"),
+            (
+                "draid2:2d:6c:1s a b c d e f",
+                "mirror g h",
+                "pool and new vdev with different redundancy, draid and mirror vdevs, 2 vs. 1 (2-way)",
+            ),
+        ] {
+            let expected = (!why.is_empty()).then(|| format!("mismatched replication level: {why}"));
+            assert_eq!(said(present, new), expected, "{present} + {new}");
+        }
+    }
+}
