@@ -5,6 +5,7 @@
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
 //!   mount:   make the directory, open the dataset, mount(2), serve
 //!   unmount: children first; a busy one stays, with who keeps it
+//!   gone:    directories that follow from datasets' names go with the datasets, and when the pool leaves
 //! ```
 //!
 //! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares
@@ -12,7 +13,7 @@
 //! none may judge another's new mount by what there was before. What a command has set aside, no other
 //! mounts.
 //!
-//! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay), zfsprops(7).
+//! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay, `remove_mountpoint`), zfsprops(7).
 
 mod follow;
 mod options;
@@ -91,6 +92,8 @@ struct Entry {
 pub struct Aside<'a> {
     mounts: &'a Mounts,
     ids: Vec<DatasetId>,
+    /// Directories that go with them, should they be mounted elsewhere next.
+    derived: Vec<PathBuf>,
 }
 
 impl Drop for Aside<'_> {
@@ -230,8 +233,14 @@ impl Mounts {
         Ok(())
     }
 
-    /// Unmounts a dataset; `force` takes it out of the tree even if it is in use.
-    async fn take_down(&self, id: DatasetId, name: &str, force: bool) -> Result<(), MountsError> {
+    /// Unmounts a dataset; `force` takes it out of the tree even if it is in use. Answers its directory, if
+    /// that should go with it.
+    async fn take_down(
+        &self,
+        id: DatasetId,
+        name: &str,
+        force: bool,
+    ) -> Result<Option<PathBuf>, MountsError> {
         let found = self
             .table()
             .get(&id)
@@ -253,6 +262,8 @@ impl Mounts {
             return Err(MountsError::Busy { dir: mounted.dir().to_owned(), users });
         }
         let entry = self.table.lock().remove(&id);
+        let plan = entry.as_ref().map(|entry| &entry.properties.plan);
+        let derived = plan.filter(|plan| plan.is_derived).map(|plan| plan.dir.clone());
         if is_used {
             // Whoever uses it has a file system without files from now on.
             files.abandon().await;
@@ -261,7 +272,18 @@ impl Mounts {
             drop(files);
             entry.ended.await.ok();
         }
-        Ok(())
+        Ok(derived)
+    }
+
+    /// Takes directories away that are not mounted on any more, as far as they are empty and there; those
+    /// below others first. They may lie in file systems of ours, so no worker waits for it.
+    async fn clear_away(&self, dirs: Vec<PathBuf>) {
+        let clear = move || {
+            for dir in dirs {
+                std::fs::remove_dir(dir).ok();
+            }
+        };
+        self.engine.runtime().blocking(clear).await;
     }
 
     /// Unmounts everything, or all at and below a dataset, children first. What is busy stays, and so does
@@ -272,10 +294,24 @@ impl Mounts {
     #[boxed]
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn.lock().await;
-        self.take_down_below(name, force).await
+        self.take_down_below(name, force).await.map(drop)
     }
 
-    async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
+    /// Unmounts everything, as [`Mounts::unmount_below`], and takes away the directories that were made for
+    /// it.
+    ///
+    /// # Errors
+    /// The first that is in use.
+    #[boxed]
+    pub async fn leave(&self, force: bool) -> Result<(), MountsError> {
+        let _turn = self.turn.lock().await;
+        // Only now: what lies in a file system of the pool stays there.
+        let derived = self.take_down_below(None, force).await?;
+        self.clear_away(derived).await;
+        Ok(())
+    }
+
+    async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<Vec<PathBuf>, MountsError> {
         let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
         let mut wanted: Vec<(PathBuf, DatasetId, String)> = {
             let table = self.table();
@@ -283,10 +319,11 @@ impl Mounts {
             wanted.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
         };
         wanted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+        let mut derived = Vec::new();
         for (_, id, name) in wanted {
-            self.take_down(id, &name, force).await?;
+            derived.extend(self.take_down(id, &name, force).await?);
         }
-        Ok(())
+        Ok(derived)
     }
 
     /// Unmounts everything at and below a dataset, for something that must not have it open. Answers what
@@ -301,9 +338,9 @@ impl Mounts {
             let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
         };
-        self.take_down_below(Some(name), false).await?;
+        let derived = self.take_down_below(Some(name), false).await?;
         self.aside.lock().extend(&ids);
-        Ok(Aside { mounts: self, ids })
+        Ok(Aside { mounts: self, ids, derived })
     }
 
     /// Mounts what was set aside, as far as it still exists, wherever it now belongs.
@@ -323,6 +360,9 @@ impl Mounts {
                 plans.push((plan, dataset));
             }
         }
+        let mut left = std::mem::take(&mut aside.derived);
+        left.retain(|dir| plans.iter().all(|(plan, _)| plan.dir != *dir));
+        self.clear_away(left).await;
         self.mount_each(plans).await
     }
 

@@ -187,7 +187,7 @@ impl OpenPool {
             let pool = self.name.clone();
             return Err(ExportError::Served { pool, volume: client.volume, who: client.who });
         }
-        self.mounts.unmount_below(None, in_use == InUse::Goes).await?;
+        self.mounts.leave(in_use == InUse::Goes).await?;
         self.clients.send_away().await;
         self.close(state).await
     }

@@ -40,13 +40,16 @@ impl Mounts {
         };
         // Children before parents: those can't be unmounted with something mounted below them.
         mounted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
-        let mut to_mount = Vec::new();
+        let (mut to_mount, mut derived) = (Vec::new(), Vec::new());
         for (dir, id, name, planned) in mounted {
             if self.mounted_on(id).is_none() {
                 continue;
             }
             let Ok(dataset) = mos.dataset_by_id(id).await else {
-                failures.extend(self.take_down(id, &name, true).await.err());
+                match self.take_down(id, &name, true).await {
+                    Ok(dir) => derived.extend(dir),
+                    Err(error) => failures.push(error),
+                }
                 continue;
             };
             let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
@@ -69,12 +72,16 @@ impl Mounts {
                 plan => {
                     failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
                     match self.take_down(id, &name, false).await {
-                        Ok(()) => to_mount.extend(plan.ok().map(|plan| (plan, dataset))),
+                        Ok(dir) => {
+                            derived.extend(dir);
+                            to_mount.extend(plan.ok().map(|plan| (plan, dataset)));
+                        }
                         Err(error) => failures.push(error),
                     }
                 }
             }
         }
+        self.clear_away(derived).await;
         for dataset in mos.all_datasets().await? {
             if dataset.is_snapshot()
                 || before.contains(&dataset.id())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cenote_boxed::boxed;
-use cenote_dataset::properties::Value;
+use cenote_dataset::properties::{Property, Source, Value};
 use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
 use cenote_object::DatasetError;
 
@@ -35,6 +35,8 @@ pub enum Unmountable {
 #[allow(missing_docs)] // properties of the same names
 pub struct Plan {
     pub dir: PathBuf,
+    /// The directory follows from the dataset's name: it goes with the dataset, if it is empty.
+    pub is_derived: bool,
     pub read_only: bool,
     pub exec: bool,
     pub setuid: bool,
@@ -65,8 +67,8 @@ impl Plan {
             Some(2) if auto => return Ok(Err(Unmountable::Noauto)),
             _ => {}
         }
-        let mountpoint = match dataset.property("mountpoint").await?.map(|property| property.value) {
-            Some(Value::Text(text)) => text,
+        let (mountpoint, source) = match dataset.property("mountpoint").await? {
+            Some(Property { value: Value::Text(text), source, .. }) => (text, source),
             _ => return Ok(Err(Unmountable::None)),
         };
         match &*mountpoint {
@@ -84,6 +86,7 @@ impl Plan {
         let is_set = async |name: &str| Ok::<bool, DatasetError>(number(name).await? == Some(1));
         Ok(Ok(Plan {
             dir,
+            is_derived: matches!(source, Source::Default | Source::Inherited(_)),
             read_only: is_set("readonly").await?,
             exec: is_set("exec").await?,
             setuid: is_set("setuid").await?,

@@ -184,3 +184,43 @@ fn mounts_follow_properties_in_the_right_order() {
     // An unknown option is one, for scripts that try.
     assert!(bench.fails("zfs unmount -? tank").contains("invalid option"));
 }
+
+#[test]
+fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let (mnt, own) = (bench.text("mnt"), bench.text("own"));
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create tank/one");
+    bench.done("zfs create tank/one/below");
+    bench.done(&format!("zfs create -o mountpoint={own} tank/own"));
+    let is_there = |name: &str| bench.path("mnt").join(name).exists();
+    assert!(is_there("one/below"));
+    bench.done("zfs rename tank/one tank/two");
+    assert!(!is_there("one") && is_there("two/below"));
+    bench.done("zfs unmount tank/two/below");
+    assert!(is_there("two/below"), "it may be mounted again");
+    bench.done("zfs mount tank/two/below");
+    bench.done("zfs destroy tank/two/below");
+    assert!(!is_there("two/below"));
+    bench.done(&format!("zfs set mountpoint={own}2 tank/two"));
+    assert!(!is_there("two"));
+    bench.done("zfs destroy tank/two");
+    bench.done("zfs destroy tank/own");
+    for named in [&own, &format!("{own}2")] {
+        assert!(fs::exists(named).unwrap(), "somebody has named it");
+    }
+    bench.done("zpool destroy tank");
+    assert!(fs::exists(&mnt).unwrap());
+
+    // That of a pool goes when the pool does.
+    bench.done("zpool create -f -O canmount=noauto tank a");
+    bench.done("zpool export tank");
+    bench.done(&format!("zpool import -R {mnt} tank"));
+    bench.done("zfs mount tank");
+    assert!(is_there("tank"));
+    bench.done("zpool export tank");
+    assert!(!is_there("tank"));
+}
