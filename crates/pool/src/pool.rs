@@ -537,6 +537,14 @@ impl Pool {
         self.vdevs().can_spare(leaf)
     }
 
+    /// The log vdev that a leaf belongs to. While the pool is open, it does without it: whatever a log says is
+    /// in memory, too.
+    pub fn log_of(&self, leaf: Guid) -> Option<VdevId> {
+        let vdevs = self.vdevs();
+        let mut logs = vdevs.tops().filter(|top| top.class == VdevClass::Log);
+        logs.find(|top| top.leaves().any(|one| one.guid == leaf)).map(|top| VdevId(top.id))
+    }
+
     /// Whether a leaf is in use and has all that it should hold.
     pub fn is_whole(&self, leaf: Guid) -> bool {
         self.vdevs().is_whole(leaf)

@@ -61,6 +61,19 @@ impl Session {
         self.pools.as_ref()?.get(name)
     }
 
+    /// # Errors
+    /// The daemon has this pool, or another one of that name.
+    pub fn refuse_if_held(&self, found: &FoundPool) -> Result<(), CliError> {
+        let name = found.name();
+        match self.held(found).or_else(|| self.held_by_name(name)) {
+            None => Ok(()),
+            Some(_) => Err(CliError::Refused(format!(
+                "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool import \
+                 <pool | id> <newpool>' to give it a new name"
+            ))),
+        }
+    }
+
     /// An open pool as its labels now show it.
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
         // What is said below is about the txg on disk.
@@ -174,13 +187,7 @@ impl Session {
         let pools =
             self.pools.as_ref().ok_or_else(|| CliError::Refused("no daemon runs this command".into()))?;
         let _turn = pools.turn.lock().await;
-        if pools.by_guid(found.guid()).is_some() || pools.get(found.name()).is_some() {
-            let name = found.name();
-            return Err(CliError::Refused(format!(
-                "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool import \
-                 <pool | id> <newpool>' to give it a new name"
-            )));
-        }
+        self.refuse_if_held(found)?;
         let engine = self.take_for_good(found).await?;
         let pool = OpenPool::new(found.name(), engine, found.paths(), root, pools);
         let pool = pools.insert(pool);

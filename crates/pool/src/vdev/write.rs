@@ -20,6 +20,7 @@ use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
+use cenote_format::label::VdevClass;
 use cenote_format::units::{Guid, Psize, TXG_INITIAL, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
@@ -98,7 +99,8 @@ impl VdevTree {
     }
 
     /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed
-    /// `txg`. It is an error if a vdev may then lack blocks.
+    /// `txg`. It is an error if a vdev may then lack blocks; not if it is a log and all are meant: the txg has
+    /// what logs say.
     pub(crate) async fn flush(
         &self,
         only: Option<&[VdevId]>,
@@ -127,7 +129,8 @@ impl VdevTree {
             let failed = leaves.filter(|leaf| leaf.is_out_of_use() || errors.contains_key(&leaf.guid));
             failed.for_each(|leaf| missed.note_all(leaf.guid, (TXG_INITIAL, txg)));
         }
-        for (vdev, top) in &tops {
+        for (vdev, top) in tops.iter().filter(|(_, top)| only.is_some() || top.config.class != VdevClass::Log)
+        {
             let mut of_top = top.slots().iter().flat_map(|slot| &slot.leaves);
             let Some(why) = of_top.find_map(|leaf| errors.get(&leaf.guid)) else { continue };
             let has_all = |leaf: &Arc<Leaf>| !leaf.is_out_of_use() && !missed.has(leaf.guid, txg);

@@ -141,9 +141,11 @@ impl Watch {
         for (leaf, counts) in counters {
             let record = self.leaves.entry(leaf).or_default();
             let before = std::mem::replace(&mut record.counts, counts);
+            let is_cleared = is_cleared(before, counts);
+            let before = if is_cleared { ErrorCounts::default() } else { before };
             let io = (counts.read + counts.write).saturating_sub(before.read + before.write);
             let checksum = counts.checksum.saturating_sub(before.checksum);
-            if is_cleared(before, counts) {
+            if is_cleared {
                 (record.io, record.checksum) = Default::default();
             }
             if checksum > 0 {
@@ -200,7 +202,7 @@ fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
 
 /// Takes a leaf out of use, if the pool does without it.
 async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
-    match pool.can_spare(leaf) {
+    match pool.can_spare(leaf) || pool.log_of(leaf).is_some() {
         true => take_out(engine, leaf, how).await,
         false => degrade(engine, leaf).await,
     }

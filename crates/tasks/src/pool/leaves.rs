@@ -25,7 +25,7 @@ use cenote_object::{DatasetError, Result};
 use cenote_pool::FoundDevice;
 
 use crate::pool::expand::autoexpand;
-use crate::pool::take_tree::take_tree;
+use crate::pool::take_tree::{take_tree, usable_logs};
 use crate::pool::tree::parent_of;
 
 /// How a leaf goes out of use.
@@ -60,7 +60,20 @@ pub enum Back {
 /// There is no such leaf, or other devices do not have all that it holds.
 #[boxed]
 pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { take_out_sync(context, leaf, how).await })).await
+    let log = engine.pool().log_of(leaf).filter(|_| !engine.pool().can_spare(leaf));
+    let take_out = move |engine: Engine| async move {
+        if let Some(log) = log {
+            // Nothing more goes there, and what is there a txg has before the log is gone.
+            engine.allocator().set_allocates(log, false);
+            engine.end_logs().await?;
+        }
+        let done = engine.run(move |context| Box::pin(take_out_sync(context, leaf, how))).await;
+        if let (Some(log), Err(_)) = (log, &done) {
+            engine.allocator().set_allocates(log, true);
+        }
+        done
+    };
+    engine.to_end(take_out).await
 }
 
 /// Brings leaves back into use, `only` one or all; `devices` are those that were closed or not there. What
@@ -77,9 +90,13 @@ pub async fn bring_back(
 ) -> Result<()> {
     let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
     let bring = move |engine: Engine| async move {
+        let logs_before = usable_logs(&engine.pool());
         engine.run(move |context| Box::pin(task(context))).await?;
         if how == Back::Cleared {
             engine.pool().clear_errors(only);
+        }
+        for log in usable_logs(&engine.pool()).difference(&logs_before) {
+            engine.allocator().set_allocates(*log, true);
         }
         if how == Back::Online {
             autoexpand(&engine).await?;
@@ -118,7 +135,7 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
         return Ok(());
     }
-    if !context.pool().can_spare(guid) {
+    if !context.pool().can_spare(guid) && context.pool().log_of(guid).is_none() {
         return Err(refused("no valid replicas"));
     }
     match how {

@@ -5,7 +5,7 @@
 //!
 //! Source: OpenZFS `spa_misc.c` (`spa_vdev_exit`), `vdev.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_engine::SyncContext;
 use cenote_engine::space::map_edit::SpaceMapEdit;
@@ -13,8 +13,8 @@ use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::label::{LabelConfig, PoolConfig, VdevConfig};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_object::{DatasetError, Result, ZapEdit};
-use cenote_pool::FoundDevice;
 use cenote_pool::label::init_device;
+use cenote_pool::{FoundDevice, Pool, VdevClass, VdevState};
 
 /// The txg is written to this tree of vdevs from now on. New devices get labels that belong to no pool yet.
 /// A leaf that only gets another guid keeps its labels until those of this txg replace them: if the power
@@ -44,11 +44,23 @@ pub(crate) async fn take_tree(
     }
     // Before others see the new tree: who has the pool is to be said on all devices that it has on disk.
     context.begin_writing().await?;
+    let logs_before = usable_logs(context.pool());
     context.pool().set_vdevs(tops, joining, lacking);
+    let logs = usable_logs(context.pool());
+    for log in logs.symmetric_difference(&logs_before) {
+        context.allocator().set_allocates(*log, logs.contains(log));
+    }
     context.write_to(context.pool().at(&uberblock));
     *context.config() = config;
     context.config_has_changed();
     Ok(())
+}
+
+/// Log vdevs that logs may be written to.
+pub(crate) fn usable_logs(pool: &Pool) -> BTreeSet<VdevId> {
+    let tops = pool.status().root.children;
+    let usable = tops.iter().filter(|top| top.class == VdevClass::Log && top.state >= VdevState::Degraded);
+    usable.map(|top| VdevId(top.id)).collect()
 }
 
 /// What the MOS has of a leaf that is gone.

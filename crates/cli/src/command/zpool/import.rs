@@ -1,8 +1,8 @@
 //! `zpool import`: lists the pools on the disks and checks whether they open.
 //!
-//! Nothing stays imported: a pool is open for reading while the command runs. The listing opens each pool to
-//! see its state, and `import POOL` reports what it found. Permanent changes (a rename, a rewind, discarded
-//! logs) are written, and the pool is left exported.
+//! Without a daemon nothing stays imported: a pool is open for reading while the command runs. The listing
+//! opens each pool to see its state, and `import POOL` reports what it found. Permanent changes (a rename, a
+//! rewind, discarded logs) are written, and the pool is left exported. A daemon has it open afterwards.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ impl Import {
 
     /// Whether this is about a pool on disks, not about having one open.
     pub fn is_for_disks(&self) -> bool {
-        self.is_look() || self.missing_log || self.rewind_to_checkpoint
+        self.is_look()
     }
 
     /// Imports pools for good: the daemon has them from now on.
@@ -85,6 +85,15 @@ impl Import {
     }
 
     async fn import_into_daemon(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
+        if self.missing_log || self.rewind_to_checkpoint {
+            session.refuse_if_held(&session.find_on_disks(name).await?)?;
+        }
+        if self.rewind_to_checkpoint {
+            self.go_back(session, name).await?;
+        }
+        if self.missing_log {
+            self.give_up_logs(session, name).await?;
+        }
         if self.written_name().is_some() || self.destroyed {
             self.take(session, name).await?;
         }

@@ -1,6 +1,7 @@
 //! Devices that leave a pool of the daemon and come back.
 
 use std::fs;
+use std::io::Write;
 
 use crate::serve::bench::{Bench, can_mount, zdb_finds_nothing};
 
@@ -57,6 +58,73 @@ fn devices_leave_an_open_pool_and_come_back() {
         }
         fs::rename(bench.path("aside"), bench.path("d").join(lost)).unwrap();
     }
+}
+
+#[test]
+fn a_pool_does_without_its_only_log_and_uses_it_when_it_is_back() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b", "c"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b log c"));
+    let commit = |bench: &Bench| {
+        let mut file = fs::File::options().create(true).append(true).open(bench.path("mnt/file")).unwrap();
+        for _ in 0..20 {
+            file.write_all(&[1; 512]).unwrap();
+            file.sync_all().unwrap();
+        }
+    };
+    let is_used = |bench: &Bench| {
+        let writes =
+            || -> u64 { bench.done("zpool get -H -p -o value write_ops tank c").trim().parse().unwrap() };
+        let before = writes();
+        commit(bench);
+        // The first of them may have had its place before.
+        writes() >= before + 19
+    };
+    let becomes = |bench: &Bench, wanted: &str| {
+        bench.until("zpool status tank", |status| status.contains(wanted));
+    };
+    assert!(is_used(&bench));
+    for what in ["write", "flush"] {
+        bench.done(&format!("inject tank c --error {what}"));
+        bench.until("zpool status tank", |status| {
+            commit(&bench);
+            status.contains("c         FAULTED")
+        });
+        assert!(!is_used(&bench), "{what}");
+        bench.done("inject --clear");
+        bench.done("zpool clear tank");
+        becomes(&bench, "c         ONLINE");
+        assert!(is_used(&bench), "after errors of {what}");
+        bench.done("zpool wait -t resilver tank");
+        let status = bench.done("zpool status tank");
+        assert!(status.matches("ONLINE       0     0     0").count() == 5, "{what}: {status}");
+    }
+    bench.done("zpool offline tank c");
+    becomes(&bench, "c         OFFLINE");
+    assert!(!is_used(&bench));
+    bench.done("zpool export tank");
+    bench.done("zpool import tank");
+    becomes(&bench, "c         OFFLINE");
+    assert!(!is_used(&bench));
+    bench.done("zpool online tank c");
+    becomes(&bench, "c         ONLINE");
+    assert!(is_used(&bench));
+
+    // The same of one that is missing at import.
+    bench.done("zpool export tank");
+    fs::rename(bench.path("d/c"), bench.path("c")).unwrap();
+    bench.done("zpool import -m tank");
+    commit(&bench);
+    fs::rename(bench.path("c"), bench.path("d/c")).unwrap();
+    bench.done("zpool online tank c");
+    assert!(is_used(&bench));
+    let written = fs::read(bench.path("mnt/file")).unwrap();
+    bench.signal(rustix::process::Signal::TERM);
+    assert!(written.iter().all(|byte| *byte == 1) && written.len() > 11 * 20 * 512, "{}", written.len());
+    zdb_finds_nothing(&bench.path("d"), "tank");
 }
 
 #[test]

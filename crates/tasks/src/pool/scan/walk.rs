@@ -172,8 +172,12 @@ impl<'a> Slice<'a> {
         self.healed.add(healed);
     }
 
-    /// The end of a log was never written, or torn: that is no loss.
+    /// Only logs that wait to be replayed: what others say a txg has soon, and where they end nothing was
+    /// written yet. The end of a log may be torn: that is no loss.
     async fn visit_log(&mut self, log: &Log) {
+        if !log.header.is_claimed() {
+            return;
+        }
         for (bp, place) in log.blocks(&self.pool, self.next_txg()).await.live {
             let healed = match self.scan.is_resilver() {
                 true => self.pool.heal_many(vec![VerifyItem { bp, place }]).await,
