@@ -44,8 +44,8 @@ use links::{Link, remove_dead};
 
 /// How long a volume has no device after that was sent away: whoever did so wants to have it.
 const REST: Duration = Duration::from_secs(5);
-/// Calls of the driver at a time. Each has one of the runtime's threads, and lasts until requests are answered
-/// that need others of them.
+/// Calls of the driver at a time. Each has one of the runtime's threads, and lasts until requests are
+/// answered that need others of them.
 const CALLS: usize = 64;
 /// No device.
 const NONE: u32 = u32::MAX;

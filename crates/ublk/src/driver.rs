@@ -150,8 +150,8 @@ impl Driver {
         self.call(Control::UpdateSize, Subject { device, data: sectors }, &mut []).map(drop)
     }
 
-    /// Deletes devices of processes that are gone, but for those that `is_kept`. Answers whether all are gone:
-    /// what somebody has open still can be deleted later.
+    /// Deletes devices of processes that are gone, but for those that `is_kept`. Answers whether all are
+    /// gone: what somebody has open still can be deleted later.
     pub fn sweep(&self, is_kept: impl Fn(u32) -> bool) -> bool {
         let listed = read_dir(DEVICES).into_iter().flatten().flatten();
         let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
