@@ -33,45 +33,66 @@ use cenote_ublk::{Device, Server, Shape, Source};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::cancel::Cancel;
 use crate::disk::refused;
 use crate::pools::Pools;
-use crate::volumes::{Noted, Presence, ServedVolume, VolumeInfo, list, state};
+use crate::volumes::{LOOK, Noted, Presence, ServedVolume, VolumeInfo, Watch};
 
 use links::{Link, remove_dead};
 
-/// How soon a new volume has its device, and one that nobody uses is closed.
-const LOOK: Duration = Duration::from_secs(2);
 /// How long a volume has no device after that was sent away: whoever did so wants to have it.
 const REST: Duration = Duration::from_secs(5);
+/// Calls of the driver at a time. Each has one of the runtime's threads, and lasts until requests are
+/// answered that need others of them.
+const CALLS: usize = 64;
 /// No device.
 const NONE: u32 = u32::MAX;
 
 /// How volumes are served as block devices.
 pub struct UblkServer {
-    /// The pools.
-    pub pools: Arc<Pools>,
+    pools: Arc<Pools>,
     /// The folder of links.
-    pub dir: PathBuf,
+    dir: PathBuf,
     /// Who serves block devices.
-    pub server: Arc<Server>,
+    server: Arc<Server>,
     /// Tells the administrator of what does not work.
-    pub tell: Box<dyn Fn(String) + Send + Sync>,
+    tell: Box<dyn Fn(String) + Send + Sync>,
+    /// Turns at the driver.
+    turns: Semaphore,
 }
 
 impl UblkServer {
+    /// Serves the volumes of these pools, with links in a folder.
+    pub fn new(
+        pools: &Arc<Pools>,
+        dir: PathBuf,
+        server: Arc<Server>,
+        tell: impl Fn(String) + Send + Sync + 'static,
+    ) -> UblkServer {
+        let (pools, tell, turns) = (pools.clone(), Box::new(tell), Semaphore::new(CALLS));
+        UblkServer { pools, dir, server, tell, turns }
+    }
+
+    /// Has the driver do something that lasts.
+    async fn call<T: Send + 'static>(
+        &self,
+        runtime: &Runtime,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let _turn = self.turns.acquire().await;
+        runtime.blocking(work).await
+    }
+
     /// Keeps a device for each volume until it is dropped. Devices that are there then end with their pools.
     pub async fn keep(self: Arc<UblkServer>, runtime: Runtime) {
         remove_dead(&self.dir);
         let mut places: BTreeMap<(Guid, Guid), Arc<Place>> = BTreeMap::new();
-        let mut seen = None;
+        let mut watch = Watch::new(&self.pools);
         loop {
-            let now = Some(state(&self.pools));
-            let is_other = seen != now || places.values().any(|place| place.ended.lock().is_some());
-            // What can't be read now may be so the next time.
-            if is_other && let Ok(all) = list(&self.pools).await {
-                seen = now;
+            let is_missing = places.values().any(|place| place.is_missing());
+            if let Some(all) = watch.look(is_missing).await {
                 let all: BTreeMap<_, _> = all.into_iter().map(|volume| (volume.guids, volume)).collect();
                 places.retain(|volume, place| all.contains_key(volume) || !place.end());
                 for (volume, info) in all {
@@ -133,6 +154,11 @@ impl Place {
         self.ended.lock().is_some()
     }
 
+    /// Whether it has ended, and is to be made anew.
+    fn is_missing(&self) -> bool {
+        matches!(*self.ended.lock(), Some(Ended::Sent(_) | Ended::Changed))
+    }
+
     /// Takes note of what the volume is like now. Answers whether it goes on so.
     fn suits(&self, info: &VolumeInfo, now: Instant) -> bool {
         match &*self.ended.lock() {
@@ -161,7 +187,8 @@ impl Place {
         let noted = Arc::new(Noted::new(pool, &info.name, self.clone(), &self.cancel));
         *self.noted.lock() = Some(noted.clone());
         let (server, shape, source) = (self.server.server.clone(), shape_of(&info), self.clone());
-        let mut device = match runtime.blocking(move || server.serve(shape, source)).await {
+        let made = self.server.call(runtime, move || server.serve(shape, source)).await;
+        let mut device = match made {
             Ok(device) => device,
             Err(error) => {
                 (self.server.tell)(format!("no block device for {}: {error}", info.name));
@@ -195,7 +222,7 @@ impl Place {
             }
         };
         drop(link);
-        if let Err(error) = runtime.blocking(move || device.remove()).await {
+        if let Err(error) = self.server.call(runtime, move || device.remove()).await {
             (self.server.tell)(format!("the block device of {} stays: {error}", info.name));
         }
         ended

@@ -7,7 +7,6 @@
 //!
 //! Sockets are for the daemon's user and root, as all that lies in the folder.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
@@ -16,7 +15,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cenote_disk::Limits;
 use cenote_iscsi::{Identity, Unit};
@@ -30,10 +28,7 @@ use tokio::sync::oneshot;
 use crate::cancel::Cancel;
 use crate::listen::{Place, SocketFile, remove_dead};
 use crate::pools::Pools;
-use crate::volumes::{ServedVolume, list, path_below, state};
-
-/// How soon a new volume has its socket.
-const LOOK: Duration = Duration::from_secs(2);
+use crate::volumes::{LOOK, ServedVolume, Watch, path_below};
 
 /// How volumes are served to virtual machines.
 pub struct VhostServer {
@@ -60,21 +55,13 @@ impl VhostServer {
     /// Keeps a socket for each volume until it is dropped.
     pub async fn keep(self: Arc<VhostServer>, runtime: Runtime) {
         let mut sockets: BTreeMap<String, Option<AbortOnDrop<()>>> = BTreeMap::new();
-        let mut seen = None;
+        let mut watch = Watch::new(&self.pools);
         loop {
-            let state = Some(state(&self.pools));
-            // What can't be read now may be so the next time.
-            if seen != state
-                && let Ok(all) = list(&self.pools).await
-            {
-                seen = state;
+            if let Some(all) = watch.look(false).await {
                 let names: BTreeSet<String> = all.into_iter().map(|volume| volume.name).collect();
                 sockets.retain(|name, _| names.contains(name));
                 for name in names {
-                    if let Entry::Vacant(place) = sockets.entry(name) {
-                        let socket = self.open(&runtime, place.key());
-                        place.insert(socket);
-                    }
+                    sockets.entry(name).or_insert_with_key(|name| self.open(&runtime, name));
                 }
             }
             runtime.sleep(LOOK).await;

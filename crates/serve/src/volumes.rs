@@ -13,8 +13,10 @@
 //! Locking: a served volume may be used by any number of tasks at once.
 
 mod clients;
+mod watch;
 
 pub use clients::{Client, Clients, Noted, Presence};
+pub(crate) use watch::{LOOK, Watch};
 
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -30,7 +32,7 @@ use cenote_fs::{FsError, Refusal, Volume, VolumeSource, VolumeWriter};
 use cenote_object::{DatasetError, Wait};
 
 use crate::cancel::Cancel;
-use crate::pools::{OpenPool, Pools};
+use crate::pools::Pools;
 
 /// The user property that says how a volume is served: `off`, `ro`, or `on`, which is the default.
 pub const SERVE_PROPERTY: &str = "org.cenote:serve";
@@ -392,12 +394,6 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
         }
     }
     Ok(all)
-}
-
-/// The pools and their last txgs: as long as these are the same, so are the volumes.
-pub(crate) fn state(pools: &Pools) -> Vec<(Guid, Txg)> {
-    let of = |pool: Arc<OpenPool>| (pool.guid(), pool.engine.pool().uberblock().txg);
-    pools.all().into_iter().map(of).collect()
 }
 
 /// Where a volume is below a folder; none: its name would lead out of there.

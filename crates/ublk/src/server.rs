@@ -70,8 +70,8 @@ impl Server {
     pub fn sweep(&self) {
         if self.has_left.swap(false, Ordering::Relaxed) {
             let ours = self.ours.lock();
-            let left = self.driver.sweep(|device| ours.contains(&device));
-            self.has_left.fetch_or(!left.is_empty(), Ordering::Relaxed);
+            let all_gone = self.driver.sweep(|device| ours.contains(&device));
+            self.has_left.fetch_or(!all_gone, Ordering::Relaxed);
         }
     }
 

@@ -32,11 +32,13 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn push_visible(out: &mut String, c: char) {
+    if !is_unseen(c) {
+        return out.push(c);
+    }
     match u32::from(c) {
-        code @ ..=0x7f if is_unseen(c) => out.push_str(&format!("\\x{code:02x}")),
-        code @ ..=0xffff if is_unseen(c) => out.push_str(&format!("\\u{code:04x}")),
-        code if is_unseen(c) => out.push_str(&format!("\\U{code:08x}")),
-        _ => out.push(c),
+        code @ ..=0x7f => out.push_str(&format!("\\x{code:02x}")),
+        code @ ..=0xffff => out.push_str(&format!("\\u{code:04x}")),
+        code => out.push_str(&format!("\\U{code:08x}")),
     }
 }
 

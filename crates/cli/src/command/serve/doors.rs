@@ -212,8 +212,7 @@ impl Doors {
         }
         if let Some((server, dir)) = self.ublk {
             say!("volumes are block devices, with links in {}", dir.display());
-            let tell = Box::new(|what: String| say!("{what}"));
-            let server = UblkServer { pools: pools.clone(), dir, server, tell };
+            let server = UblkServer::new(pools, dir, server, |what| say!("{what}"));
             open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
         }
         if self.http.is_empty() {
