@@ -2,7 +2,8 @@
 //!
 //! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
 //! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
-//! device is this leaf's, it is. One that is open, but no longer at its path, was taken away: it may come back.
+//! device is this leaf's, it is. One that is open, but no longer at its path, was taken away: it may come
+//! back.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
