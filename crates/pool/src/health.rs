@@ -64,7 +64,9 @@ pub enum Trouble {
     InUse,
     /// Every child was taken offline.
     ChildrenOffline,
-    /// For the pool: its metadata cannot be read, though devices are present.
+    /// None of its labels is intact.
+    InvalidLabel,
+    /// Its labels are another vdev's. For the pool: its metadata cannot be read, though devices are present.
     CorruptedData,
 }
 
@@ -83,6 +85,7 @@ impl fmt::Display for Trouble {
             Trouble::MissingDevice => f.write_str("missing device"),
             Trouble::InUse => f.write_str("currently in use"),
             Trouble::ChildrenOffline => f.write_str("all children offline"),
+            Trouble::InvalidLabel => f.write_str("invalid label"),
             Trouble::CorruptedData => f.write_str("corrupted data"),
         }
     }

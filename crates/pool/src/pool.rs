@@ -21,7 +21,7 @@ use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
-use crate::health::ErrorCounts;
+use crate::health::{ErrorCounts, Trouble};
 use crate::second::{SecondLevel, Secondary};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
@@ -82,6 +82,8 @@ struct Current {
     indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
     /// Leaves that are out of use until the pool is opened again.
     aside: BTreeSet<Guid>,
+    /// Leaves that have no device although there is one, and why.
+    refused: BTreeMap<Guid, Trouble>,
     /// Trees before this one, as long as operations use them.
     earlier: Vec<Weak<VdevTree>>,
 }
@@ -149,6 +151,7 @@ impl Pool {
             vdevs,
             indirect: BTreeMap::new(),
             aside: BTreeSet::new(),
+            refused: BTreeMap::new(),
             earlier: Vec::new(),
         };
         let live = Live {
@@ -269,6 +272,7 @@ impl Pool {
                 vdevs,
                 indirect: trusted.indirect,
                 aside: BTreeSet::new(),
+                refused: BTreeMap::new(),
                 earlier: Vec::new(),
             }
             .into(),
@@ -291,6 +295,7 @@ impl Pool {
         }
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
+        current.refused.retain(|leaf, _| !joining.contains_key(leaf));
         found.join(joining);
         for aside in &current.aside {
             if let Some(leaf) = vdevs.iter_mut().find_map(|top| top.leaf_mut(*aside)) {
@@ -301,7 +306,11 @@ impl Pool {
         let stay: BTreeSet<Guid> = leaves().map(|leaf| leaf.guid).collect();
         let away: BTreeSet<Guid> =
             leaves().filter(|leaf| leaf.is_taken_out()).map(|leaf| leaf.guid).collect();
-        found.devices.retain(|guid, _| stay.contains(guid) && !away.contains(guid));
+        current.refused.retain(|leaf, _| stay.contains(leaf));
+        let refused = &current.refused;
+        found
+            .devices
+            .retain(|guid, _| stay.contains(guid) && !away.contains(guid) && !refused.contains_key(guid));
         self.live.missed.keep_only(&stay);
         let config = PoolConfig { vdevs, ..PoolConfig::clone(&current.config) };
         let leaves = current.vdevs.leaves().to_vec();
@@ -387,6 +396,16 @@ impl Pool {
     /// Whether a leaf is out of use until the pool is opened again.
     pub fn is_set_aside(&self, leaf: Guid) -> bool {
         self.live.current.read().aside.contains(&leaf)
+    }
+
+    /// With the next tree, a leaf has no device until one joins: what is there is not its own.
+    pub fn refuse_device(&self, leaf: Guid, why: Trouble) {
+        self.live.current.write().refused.insert(leaf, why);
+    }
+
+    /// Leaves whose devices were refused, and why.
+    pub(crate) fn refused_devices(&self) -> BTreeMap<Guid, Trouble> {
+        self.live.current.read().refused.clone()
     }
 
     fn current(&self) -> Current {

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   leaf     faulted, offline          as configured, found or not
-//!            no device with its guid   REMOVED if it was, else UNAVAIL
+//!            no device with its guid   REMOVED if it was, else UNAVAIL (also one that another's labels name)
 //!            device too small          UNAVAIL: its end is missing (what is there is read all the same)
 //!   raidz    failed > parity           UNAVAIL      any failed or degraded  DEGRADED
 //!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED (also spare, replacing)
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl FoundPool {
     /// State of the pool and every vdev, with the reason and what to do: from labels alone.
     pub fn status(&self) -> PoolHealth {
-        health(&self.config, self, BTreeMap::new(), Vec::new())
+        health(&self.config, self, Now::default())
     }
 }
 
@@ -39,18 +39,24 @@ impl Pool {
     /// State of the pool and every vdev now: from the configuration in use, with error counters.
     pub fn status(&self) -> PoolHealth {
         let errors = self.error_counters().into_iter().collect();
-        health(&self.config(), &self.found(), errors, self.hung_leaves())
+        let now = Now { errors, hung: self.hung_leaves(), refused: self.refused_devices() };
+        health(&self.config(), &self.found(), now)
     }
 }
 
-fn health(
-    config: &PoolConfig,
-    found: &FoundPool,
+/// What only an open pool knows of its leaves.
+#[derive(Default)]
+struct Now {
     errors: BTreeMap<Guid, ErrorCounts>,
+    /// Leaves that don't answer.
     hung: Vec<Guid>,
-) -> PoolHealth {
+    /// Leaves whose devices were refused, and why.
+    refused: BTreeMap<Guid, Trouble>,
+}
+
+fn health(config: &PoolConfig, found: &FoundPool, now: Now) -> PoolHealth {
     let names = Names::gather(config, found);
-    let examiner = Examiner { found, errors, hung, names };
+    let examiner = Examiner { found, now, names };
     let tops: Vec<VdevStatus> =
         config.vdevs.iter().map(|top| examiner.vdev(top, top.class, least_bytes(top))).collect();
     let mut in_use = BTreeSet::new();
@@ -95,9 +101,7 @@ fn root(config: &PoolConfig, tops: Vec<VdevStatus>) -> VdevStatus {
 
 struct Examiner<'a> {
     found: &'a FoundPool,
-    errors: BTreeMap<Guid, ErrorCounts>,
-    /// Leaves that don't answer.
-    hung: Vec<Guid>,
+    now: Now,
     names: Names,
 }
 
@@ -112,8 +116,8 @@ impl Examiner<'_> {
         }
         let device = self.device(config);
         let (state, trouble) = match config.is_leaf() {
-            true if self.hung.contains(&config.guid) => (VdevState::Faulted, Some(Trouble::Hung)),
-            true => leaf(config, device, least_bytes),
+            true if self.now.hung.contains(&config.guid) => (VdevState::Faulted, Some(Trouble::Hung)),
+            true => leaf(config, device, self.now.refused.get(&config.guid), least_bytes),
             false => interior(config, &children),
         };
         let mut status = bare(config, self.names.of(config), children);
@@ -124,7 +128,7 @@ impl Examiner<'_> {
         if config.kind == VdevKind::DistributedSpare {
             status.size_bytes = smallest_device(self.found);
         }
-        status.errors = self.errors.get(&config.guid).copied().unwrap_or_default();
+        status.errors = self.now.errors.get(&config.guid).copied().unwrap_or_default();
         status.expandable_bytes = expandable(config, &status);
         VdevStatus { class, state, trouble, ..status }
     }
@@ -170,12 +174,18 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
     }
 }
 
-fn leaf(config: &VdevConfig, device: Option<&FoundDevice>, least_bytes: u64) -> (VdevState, Option<Trouble>) {
+fn leaf(
+    config: &VdevConfig,
+    device: Option<&FoundDevice>,
+    refused: Option<&Trouble>,
+    least_bytes: u64,
+) -> (VdevState, Option<Trouble>) {
     let room = |found: &FoundDevice| found.device.size_bytes().saturating_sub(VDEV_LABELS_BYTES);
     let there = device.is_some() || config.kind == VdevKind::DistributedSpare;
     match () {
         () if config.faulted && !config.removed => (VdevState::Faulted, Some(diagnosis(config))),
         () if config.offline => (VdevState::Offline, None),
+        () if !there && refused.is_some() => (VdevState::Unavailable, refused.cloned()),
         () if !there && config.removed => (VdevState::Removed, None),
         () if !there => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.clone() })),
         () if device.is_some_and(|device| room(device) < least_bytes) => {

@@ -10,8 +10,8 @@
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
 //!              mark, allow, change_key; and what they share: make, counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
-//!              sparing, mend, errors, split, reguid, scan, passes, auxiliary, settings, features, upgrade,
-//!              checkpoint
+//!              sparing, validate, mend, errors, split, reguid, scan, passes, auxiliary, settings, features,
+//!              upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
@@ -80,6 +80,7 @@ pub use pool::scan::{
 };
 pub use pool::settings::{PoolSetting, set_pool};
 pub use pool::split::{SplitOff, split};
+pub use pool::validate::validate;
 pub use pool::vdevs::add_vdevs;
 pub use promote::promote;
 pub use rename::{rename, rename_snapshots};

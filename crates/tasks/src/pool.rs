@@ -25,4 +25,5 @@ pub(crate) mod split;
 pub(crate) mod take_tree;
 pub(crate) mod tree;
 pub(crate) mod upgrade;
+pub(crate) mod validate;
 pub(crate) mod vdevs;

@@ -5,8 +5,8 @@
 //!   cut      at many moments of the journal      -> disks
 //!   open     the pool for writing, replay its logs: it must equal the history as of the txg found and the
 //!            commits since, no older than what was acknowledged; intact, nothing leaked
-//!   again    for some: cut the power during replay, which must give the same result; or continue the work
-//!            and cut the power then
+//!   again    for some: cut the power during replay or while the pool is taken, which must give the same
+//!            result; or continue the work and cut the power then
 //! ```
 //!
 //! `CENOTE_KEEP=DIR` keeps some of the pools that cuts left, as disk images; `proof/cuts` gives them to the
@@ -27,7 +27,7 @@ use crate::journal::{DiskShape, Journal, Moment};
 use crate::model::World;
 use crate::pools::{Disks, Layout, Vdev, create};
 use crate::power_cut::Cutter;
-use crate::run::{Expected, Run, recover};
+use crate::run::{Expected, Recovered, Run, recover, recover_damaged};
 use crate::work::Worker;
 
 /// Cuts of each layout, 3,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
@@ -39,7 +39,7 @@ const STEPS: usize = 160;
 const STEPS_AFTER: usize = 24;
 /// After one in this many cuts the work continues, and the power is cut again.
 const GO_ON: usize = 8;
-/// One in this many recoveries that replay logs is interrupted.
+/// One in this many recoveries is interrupted.
 const CUT_RECOVERY: usize = 4;
 /// One in this many cuts is checked by `zdb`, which takes a second.
 const ASK_ZDB: u64 = 400;
@@ -74,6 +74,7 @@ struct Survived {
     /// The disks, and how recovery changed them.
     before: Vec<Image>,
     recovery: Journal,
+    has_replayed: bool,
     /// The continued work.
     run: Option<Run>,
 }
@@ -91,12 +92,12 @@ fn after_cut(
         let disks = Disks::new(&rt, shape, before.clone());
         let pool = recover(&rt, disks.devices()).await?;
         let expected = run.expect(&pool, moment).await?;
-        let recovery = disks.take_journal();
+        let (recovery, has_replayed) = (disks.take_journal(), !pool.replayed.is_empty());
         let run = match steps > 0 && expected.unsure.is_empty() {
             true => Some(work(&rt, pool.engine, &disks, expected.world.clone(), steps).await),
             false => None,
         };
-        Ok(Survived { expected, before, recovery, run })
+        Ok(Survived { expected, before, recovery, has_replayed, run })
     })
 }
 
@@ -116,19 +117,93 @@ pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     moments
 }
 
+/// What a cut left.
+pub struct Cut<'a> {
+    pub rt: &'a Runtime,
+    pub layout: &'a Layout,
+    pub images: Vec<Image>,
+    pub run: &'a Run,
+    pub at: Moment,
+}
+
+/// The pool that a cut left, and what it must hold.
+pub struct Opened<'a> {
+    pub rt: &'a Runtime,
+    pub layout: &'a Layout,
+    pub disks: Disks,
+    pub pool: Recovered,
+    pub expected: Expected,
+}
+
+impl<'a> Cut<'a> {
+    /// Opens the pool: it is intact, and all that must have survived is there.
+    pub async fn open(self) -> Result<Opened<'a>, String> {
+        self.open_but(&[]).await
+    }
+
+    /// The same without some disks.
+    pub async fn open_but(self, gone: &[usize]) -> Result<Opened<'a>, String> {
+        let disks = self.disks();
+        let pool = recover(self.rt, disks.devices_but(gone)).await?;
+        self.opened(disks, pool).await
+    }
+
+    /// The same for a pool of which a disk holds rubbish.
+    pub async fn open_damaged(self) -> Result<Opened<'a>, String> {
+        let disks = self.disks();
+        let pool = recover_damaged(self.rt, disks.devices()).await?;
+        self.opened(disks, pool).await
+    }
+
+    pub fn disks(&self) -> Disks {
+        Disks::new(self.rt, self.layout.shape(), self.images.clone())
+    }
+
+    async fn opened(self, disks: Disks, pool: Recovered) -> Result<Opened<'a>, String> {
+        let expected = self.run.expect(&pool, self.at).await?;
+        Ok(Opened { rt: self.rt, layout: self.layout, disks, pool, expected })
+    }
+}
+
+impl Opened<'_> {
+    pub fn engine(&self) -> &Engine {
+        &self.pool.engine
+    }
+
+    /// What had begun is done: the pool has all that it must, and when it is opened again, without disks that
+    /// are no part of it, it is intact and has that, too; even if some more are lost.
+    pub async fn end(self, apart: &[usize], lost: &[usize]) -> Result<(), String> {
+        let Opened { rt, layout, disks, pool, expected } = self;
+        expected.compare(&pool.engine).await?;
+        pool.engine.sync_all().await.map_err(|error| error.to_string())?;
+        drop(pool);
+        let mut ways = vec![apart.to_vec(), [apart, lost].concat()];
+        ways.dedup();
+        for gone in ways {
+            let again = |why| format!("again without {gone:?}: {why}");
+            let disks = Disks::new(rt, layout.shape(), disks.images());
+            let pool = recover(rt, disks.devices_but(&gone)).await.map_err(again)?;
+            expected.compare(&pool.engine).await.map_err(again)?;
+        }
+        Ok(())
+    }
+}
+
 /// Cuts one run at so many moments, each of which it has to survive.
 pub fn survives_cuts(
     seed: u64,
     layout: &Layout,
     run: &Run,
     count: usize,
-    survive: impl AsyncFn(&Runtime, &Layout, Vec<Image>, &Run, Moment) -> Result<(), String>,
+    survive: impl AsyncFn(Cut<'_>) -> Result<(), String>,
 ) {
     let mut rng = Rng::stream(seed, 1);
     let mut cutter = Cutter::new(&run.journal, run.before.clone());
     for moment in moments(&run.journal, count, &mut rng) {
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
-        let survived = simulate(rng.next_u64(), async |rt| survive(&rt, layout, images, run, moment).await);
+        let survived = simulate(rng.next_u64(), async |rt| {
+            survive(Cut { rt: &rt, layout, images, run, at: moment }).await
+        });
         survived.unwrap_or_else(|why| panic!("cut at {moment} of {}: {why}", run.journal.now));
     }
 }
@@ -146,12 +221,12 @@ fn cut_run(test: &str, seed: u64, layout: &Layout) {
         let asked = if rng.below(ASK_ZDB) == 0 { ask_zdb(&images) } else { Ok(()) };
         let outcome = asked.and_then(|()| {
             let survived = after_cut(seed, layout.shape(), images, &run, moment, steps)?;
-            if survived.recovery.now > 0 {
+            if survived.has_replayed {
                 keep(&format!("{test}-{}", with_logs % KEEP), &survived.before);
                 with_logs += 1;
-                if index % CUT_RECOVERY == 0 {
-                    cut_recovery(seed, layout, &survived)?;
-                }
+            }
+            if index % CUT_RECOVERY == 0 {
+                cut_recovery(seed, layout, &survived)?;
             }
             survived.run.map_or(Ok(()), |run| cut_again(seed, layout, &run))
         });
@@ -172,7 +247,8 @@ fn cut_anywhere(journal: &Journal, before: &[Image], layout: &Layout, rng: &mut 
     (moment, Cutter::new(journal, before.to_vec()).cut(moment, layout.sector_bytes, rng))
 }
 
-/// A second cut during log replay: the next opening must find what it would have found after the first.
+/// A second cut while the pool is opened: the next opening must find what it would have found after the
+/// first.
 fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), String> {
     let mut rng = Rng::stream(seed, 3);
     let (moment, images) = cut_anywhere(&first.recovery, &first.before, layout, &mut rng);

@@ -14,12 +14,11 @@ use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, VdevConfig};
 use cenote_runtime::Runtime;
 use cenote_tasks::{Away, Back, Expanded, attach_to_raidz, bring_back, run_expansion, run_scan, take_out};
-use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{self, number, simulate, survives_cuts};
+use crate::cuts::{self, Cut, Opened, number, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, open};
-use crate::run::{Run, recover};
+use crate::run::recover;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -153,72 +152,46 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
 
 /// After a cut, what survived is there, whatever disk is missing; and if the expansion had begun, it is
 /// brought to its end when that is back.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
+async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
-    let disks = Disks::new(rt, layout.shape(), images);
+    let Cut { rt, layout, at, .. } = cut;
     let (_, _, width, _) = layout.vdevs[0];
     let lost = vec![rt.random_u64() as usize % width];
     if at.is_multiple_of(3) {
-        let pool =
-            recover(rt, disks.devices_but(&lost)).await.map_err(|why| format!("no {lost:?}: {why}"))?;
-        let expected = run.expect(&pool, at).await.map_err(|why| format!("no {lost:?}: {why}"))?;
-        pool.engine.force_sync().await.map_err(text)?;
-        expected.compare(&pool.engine).await.map_err(|why| format!("no {lost:?}: {why}"))?;
-        drop(pool);
+        let left = cut.open_but(&lost).await.map_err(|why| format!("no {lost:?}: {why}"))?;
         // What only the disk that comes back makes readable is not taken for a part of a log.
-        let disks = Disks::new(rt, layout.shape(), disks.images());
-        let engine =
-            recover(rt, disks.devices()).await.map_err(|why| format!("{lost:?} is back: {why}"))?.engine;
-        expected.compare(&engine).await.map_err(|why| format!("{lost:?} is back: {why}"))?;
-        engine.force_sync().await.map_err(text)?;
-        let mos = engine.mos().await.map_err(text)?;
-        return check_sound(&mos).await.map_err(|why| format!("{lost:?} is back: {why}"));
+        return left.end(&[], &[]).await.map_err(|why| format!("{lost:?} is back: {why}"));
     }
-    let pool = recover(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
+    let Opened { disks, pool, expected, .. } = cut.open().await?;
     let before = pool.engine.pool().reflowed();
     let said = |what: &str, why: String| format!("{before:?}, {what}: {why}");
-    pool.engine.force_sync().await.map_err(text)?;
     drop(pool);
-    let disks = Disks::new(rt, layout.shape(), disks.images());
     if at % 3 == 1 {
+        let disks = Disks::new(rt, layout.shape(), disks.images());
         let pool = recover(rt, disks.devices_but(&lost)).await.map_err(|why| said("with one lost", why))?;
-        pool.engine.force_sync().await.map_err(text)?;
         expected.compare(&pool.engine).await.map_err(|why| said(&format!("no {lost:?}"), why))?;
     }
     let disks = Disks::new(rt, layout.shape(), disks.images());
-    let engine = recover(rt, disks.devices()).await.map_err(|why| said("again", why))?.engine;
-    expected.compare(&engine).await.map_err(|why| said("again", why))?;
-    let scanned = run_scan(&engine, &|_| {}).await.map_err(text)?;
+    let pool = recover(rt, disks.devices()).await.map_err(|why| said("again", why))?;
+    let again = Opened { rt, layout, disks, pool, expected };
+    let engine = again.engine();
+    again.expected.compare(engine).await.map_err(|why| said("again", why))?;
+    let scanned = run_scan(engine, &|_| {}).await.map_err(text)?;
     if !scanned.incomplete.is_empty() || scanned.errors != 0 {
         return Err(said("resilver", format!("{scanned:?}")));
     }
-    let done = run_expansion(&engine, &|_| {}).await.map_err(text)?;
-    if done != Expanded::Done || shape(&engine).1 {
+    let done = run_expansion(engine, &|_| {}).await.map_err(text)?;
+    if done != Expanded::Done || shape(engine).1 {
         return Err(said("expansion", format!("{done:?}")));
     }
-    expected.compare(&engine).await.map_err(|why| said("expanded", why))?;
-    let scanned = run_scan(&engine, &|_| {}).await.map_err(text)?;
+    again.expected.compare(engine).await.map_err(|why| said("expanded", why))?;
+    let scanned = run_scan(engine, &|_| {}).await.map_err(text)?;
     if scanned.errors != 0 || scanned.written_bytes != 0 {
         return Err(said("scrub", format!("{scanned:?}")));
     }
-    // If the power failed between uberblocks, only the next txg brings the newest state to every disk.
-    engine.force_sync().await.map_err(text)?;
-    let mut gone = Vec::new();
-    gone.extend((shape(&engine).0 == width).then_some(layout.disk_count()));
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    let mos = open(rt, disks.devices_but(&gone)).await?;
-    check_sound(&mos).await.map_err(|why| said("at its end", why))?;
-    drop(mos);
-    gone.push(rt.random_u64() as usize % width);
-    let pool = recover(rt, disks.devices_but(&gone)).await.map_err(|why| said("without one", why))?;
-    expected.compare(&pool.engine).await.map_err(|why| said(&format!("without {gone:?}"), why))
+    let apart = if shape(engine).0 == width { vec![layout.disk_count()] } else { Vec::new() };
+    let lost = [rt.random_u64() as usize % width];
+    again.end(&apart, &lost).await.map_err(|why| said("at its end", why))
 }
 
 #[test]

@@ -12,12 +12,10 @@ use cenote_pool::VdevKind::{Disk, Mirror};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::Runtime;
 use cenote_tasks::{Resilver, attach, detach, run_scan};
-use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{self, simulate, survives_cuts};
+use crate::cuts::{self, Cut, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, open};
-use crate::run::{Run, recover};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -84,22 +82,17 @@ fn a_disk_that_joins_under_work_has_everything() {
 }
 
 /// After a cut, everything that survived is there; a resilver brings it to the disk that joined, if it did.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
-    let disks = Disks::new(rt, layout.shape(), images);
-    let pool = recover(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
-    run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
-    let has_joined = leaves(&pool.engine).len() > layout.vdevs[0].2;
-    take_over(&pool.engine).await;
-    expected.compare(&pool.engine).await.map_err(|why| format!("joined: {has_joined}: {why}"))?;
-    let mos = pool.engine.mos().await.map_err(|error| error.to_string())?;
-    check_sound(&mos).await.map_err(|why| format!("joined: {has_joined}: {why}"))
+/// One disk of the first vdev has it alone.
+async fn survive(cut: Cut<'_>) -> Result<(), String> {
+    let left = cut.open().await?;
+    run_scan(left.engine(), &|_| {}).await.map_err(|error| error.to_string())?;
+    let before = left.layout.vdevs[0].2;
+    let has_joined = leaves(left.engine()).len() > before;
+    take_over(left.engine()).await;
+    let (stays, last) = (if has_joined { None } else { Some(before - 1) }, left.layout.disk_count());
+    let gone = (0..before).chain([last]).filter(|disk| stays.map_or(*disk != last, |stays| *disk != stays));
+    let gone: Vec<usize> = gone.collect();
+    left.end(&gone, &[]).await.map_err(|why| format!("joined: {has_joined}: {why}"))
 }
 
 #[test]

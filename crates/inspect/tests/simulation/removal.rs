@@ -11,12 +11,10 @@ use cenote_runtime::Runtime;
 use cenote_tasks::{
     Removed, cancel_removal, removing_vdev, run_removal, run_scan, start_removal, start_scrub,
 };
-use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{self, simulate, survives_cuts};
+use crate::cuts::{self, Cut, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, open};
-use crate::run::{Run, recover};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -119,32 +117,18 @@ fn a_removal_ends_although_one_scrub_follows_another() {
 }
 
 /// After a cut, what survived is there; and a removal that had begun is brought to its end, or canceled.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
+async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
-    let disks = Disks::new(rt, layout.shape(), images);
-    let pool = recover(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
-    let engine = &pool.engine;
+    let (at, left) = (cut.at, cut.open().await?);
+    let engine = left.engine();
     let removing = removing_vdev(&engine.mos().await.map_err(text)?).await.map_err(text)?;
     match removing {
         Some(_) if at.is_multiple_of(2) => cancel_removal(engine).await.map_err(text)?,
         _ => drop(run_removal(engine, &|_| {}).await.map_err(text)?),
     }
     let is_gone = is_removed(engine);
-    expected.compare(engine).await.map_err(|why| format!("removed: {is_gone}: {why}"))?;
-    // If the power failed between uberblocks, only the next txg brings the newest state to every disk.
-    engine.force_sync().await.map_err(text)?;
-    let gone = if is_gone { leaving(layout) } else { Vec::new() };
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    check_sound(&open(rt, disks.devices_but(&gone)).await?).await?;
-    let pool = recover(rt, disks.devices_but(&gone)).await?;
-    expected.compare(&pool.engine).await.map_err(|why| format!("removed: {is_gone}, again: {why}"))
+    let gone = if is_gone { leaving(left.layout) } else { Vec::new() };
+    left.end(&gone, &[]).await.map_err(|why| format!("removed: {is_gone}: {why}"))
 }
 
 #[test]

@@ -14,13 +14,10 @@ use cenote_pool::VdevKind::{Mirror, Raidz};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::{Expanded, attach_to_raidz, run_expansion, run_scan, start_error_scrub, start_scrub};
-use cenote_testkit::image::Image;
 
-use crate::check::check_sound;
-use crate::cuts::{self, simulate, survives_cuts};
+use crate::cuts::{self, Cut, simulate, survives_cuts};
 use crate::model::{Content, World};
 use crate::pools::{Disks, Layout, Vdev, open};
-use crate::run::{Run, recover_damaged};
 use crate::scans::spoil;
 use crate::work::Worker;
 
@@ -81,30 +78,19 @@ async fn with_known_errors(rt: &Runtime, layout: &Layout) -> (Engine, Worker) {
     (engine.clone(), Worker::begin(rt, engine, &disks, world).await)
 }
 
-async fn survive_error_scrub(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
+async fn survive_error_scrub(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
-    let disks = Disks::new(rt, layout.shape(), images);
-    let pool = recover_damaged(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
-    let status = pool.engine.mos().await.map_err(text)?.error_scrub_status().await.map_err(text)?;
+    let left = cut.open_damaged().await?;
+    let engine = left.engine();
+    let status = engine.mos().await.map_err(text)?.error_scrub_status().await.map_err(text)?;
     if !status.is_some_and(|scrub| scrub.is_running()) {
-        start_error_scrub(&pool.engine).await.map_err(text)?;
+        start_error_scrub(engine).await.map_err(text)?;
     }
-    run_scan(&pool.engine, &|_| {}).await.map_err(text)?;
-    let left = noted(&pool.engine).await;
-    if left > 0 {
-        return Err(format!("{left} errors are noted still"));
+    run_scan(engine, &|_| {}).await.map_err(text)?;
+    match noted(engine).await {
+        0 => left.end(&[], &[]).await,
+        noted => Err(format!("{noted} errors are noted still")),
     }
-    expected.compare(&pool.engine).await?;
-    drop(pool);
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    check_sound(&open(rt, disks.devices()).await?).await
 }
 
 #[test]
@@ -163,30 +149,14 @@ async fn expand_and_repair(engine: &Engine) -> Result<(), String> {
     if scanned.errors > 0 { Err(format!("the scrub: {scanned:?}")) } else { Ok(()) }
 }
 
-async fn survive_repair(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
-    let disks = Disks::new(rt, layout.shape(), images);
-    let pool = recover_damaged(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
-    expand_and_repair(&pool.engine).await?;
-    expected.compare(&pool.engine).await?;
-    let width = pool.engine.pool().vdevs().top(VdevId(0)).map_or(0, |top| top.children.len());
-    pool.engine.force_sync().await.map_err(|error| error.to_string())?;
-    drop(pool);
-    let (_, parity, before, _) = layout.vdevs[0];
-    let apart: Vec<usize> = if width == before { vec![layout.disk_count()] } else { Vec::new() };
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    check_sound(&open(rt, disks.devices_but(&apart)).await?).await?;
+async fn survive_repair(cut: Cut<'_>) -> Result<(), String> {
+    let left = cut.open_damaged().await?;
+    expand_and_repair(left.engine()).await?;
+    let width = left.engine().pool().vdevs().top(VdevId(0)).map_or(0, |top| top.children.len());
+    let (_, parity, before, _) = left.layout.vdevs[0];
+    let apart: Vec<usize> = if width == before { vec![left.layout.disk_count()] } else { Vec::new() };
     // What was spoilt is whole again: others may go.
-    let gone = [apart, (1..=parity).collect()].concat();
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    let pool = recover_damaged(rt, disks.devices_but(&gone)).await?;
-    expected.compare(&pool.engine).await.map_err(|why| format!("without {gone:?}: {why}"))
+    left.end(&apart, &(1..=parity).collect::<Vec<_>>()).await
 }
 
 fn on_raidz(test: &str, run: impl Fn(u64, &Layout)) {

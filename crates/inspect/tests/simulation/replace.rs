@@ -13,12 +13,10 @@ use cenote_pool::VdevKind::{Disk, Draid, Mirror, Raidz, Replacing};
 use cenote_pool::create::NewDevice;
 use cenote_runtime::Runtime;
 use cenote_tasks::{Away, Resilver, detach, rebuilding, replace, run_rebuild, run_scan, take_out};
-use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{self, Replay, number, simulate, survives_cuts};
+use crate::cuts::{self, Cut, Replay, number, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, open};
-use crate::run::{Run, recover};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -211,34 +209,23 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
 }
 
 /// After a cut, what survived is there; and if the replacement had begun, it is brought to its end.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
-    let disks = Disks::new(rt, layout.shape(), images);
-    let pool = recover(rt, disks.devices()).await?;
-    let expected = run.expect(&pool, at).await?;
-    run_rebuild(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
-    let scanned = run_scan(&pool.engine, &|_| {}).await.map_err(|error| error.to_string())?;
-    if is_being_replaced(&pool.engine) {
+async fn survive(cut: Cut<'_>) -> Result<(), String> {
+    let left = cut.open().await?;
+    run_rebuild(left.engine(), &|_| {}).await.map_err(|error| error.to_string())?;
+    let scanned = run_scan(left.engine(), &|_| {}).await.map_err(|error| error.to_string())?;
+    if is_being_replaced(left.engine()) {
         return Err(format!("the old disk stays: {scanned:?}"));
     }
-    let was_replaced = leaf_at(&pool.engine, disks.disks[0].describe()).is_none();
-    expected.compare(&pool.engine).await.map_err(|why| format!("replaced: {was_replaced}: {why}"))?;
-    // If the power failed between uberblocks, only the next txg brings the newest state to every disk.
-    pool.engine.force_sync().await.map_err(|error| error.to_string())?;
-    let gone = if was_replaced { can_go(layout) } else { vec![layout.disk_count()] };
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    if !was_replaced {
-        let mos = open(rt, disks.devices_but(&gone)).await?;
-        return check_sound(&mos).await;
+    match leaf_at(left.engine(), left.disks.disks[0].describe()) {
+        None => {
+            let lost = can_go(left.layout);
+            left.end(&[0], &lost[1..]).await.map_err(|why| format!("replaced: {why}"))
+        }
+        Some(_) => {
+            let new = left.layout.disk_count();
+            left.end(&[new], &[]).await.map_err(|why| format!("not replaced: {why}"))
+        }
     }
-    check_sound(&open(rt, disks.devices_but(&[0])).await?).await?;
-    let pool = recover(rt, disks.devices_but(&gone)).await?;
-    expected.compare(&pool.engine).await.map_err(|why| format!("the new disk: {why}"))
 }
 
 fn power_cuts(seed: u64, layout: &Layout, resilver: Resilver) {

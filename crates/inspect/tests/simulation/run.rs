@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use cenote_dataset::Mos;
 use cenote_device::Device;
-use cenote_engine::Engine;
+use cenote_engine::{Engine, Host};
+use cenote_format::label::PoolState;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::replay_logs;
 use cenote_runtime::Runtime;
@@ -48,7 +49,7 @@ pub struct Expected {
     pub unsure: Unsure,
 }
 
-/// A pool opened after a power cut, intact and with its logs replayed.
+/// A pool opened after a power cut, intact, with its logs replayed, and taken as an import takes it.
 pub struct Recovered {
     pub engine: Engine,
     /// The txg that was found.
@@ -85,7 +86,10 @@ async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
         }
         replayed.push(name);
     }
-    engine.sync_all().await.map_err(|error| error.to_string())?;
+    // If the power failed between uberblocks, only the next txg brings the newest state to every disk; and
+    // labels may tell of a tree that did not come to be.
+    let host = Host { id: 1, name: "here".into() };
+    engine.set_state(PoolState::Active, host).await.map_err(|error| error.to_string())?;
     Ok(Recovered { engine, found, replayed })
 }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_device::Device;
-use cenote_engine::{Engine, Host};
-use cenote_format::label::{PoolState, VDEV_LABEL_START_SIZE};
+use cenote_engine::Engine;
+use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Guid, Txg};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{DistributedSpare, Draid, Spare};
@@ -21,10 +21,10 @@ use cenote_tasks::{
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
-use crate::cuts::{self, simulate, survives_cuts};
+use crate::cuts::{self, Cut, Opened, simulate, survives_cuts};
 use crate::model::World;
 use crate::pools::{Disks, Layout, open};
-use crate::run::{Run, recover, recover_damaged};
+use crate::run::recover_damaged;
 use crate::scans::spoil;
 use crate::work::Worker;
 
@@ -268,33 +268,21 @@ fn a_scrub_repairs_a_draid_with_a_spare_standing_in() {
 }
 
 /// What survived is there; what had begun is brought to its end, and then the disk that was lost is back.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-    (victim, is_missing): (usize, bool),
-) -> Result<(), String> {
+async fn survive(cut: Cut<'_>, (victim, is_missing): (usize, bool)) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
-    let disks = Disks::new(rt, layout.shape(), images);
     let missing: &[usize] = if is_missing { &[victim] } else { &[] };
-    let pool =
-        recover(rt, disks.devices_but(missing)).await.map_err(|why| format!("without {missing:?}: {why}"))?;
-    let expected = run.expect(&pool, at).await?;
-    bring_all(&pool.engine).await?;
+    let left = cut.open_but(missing).await.map_err(|why| format!("without {missing:?}: {why}"))?;
+    bring_all(left.engine()).await?;
+    let has_spare = !standing_in(left.engine()).is_empty();
+    let Opened { rt, layout, disks, pool, expected } = left;
     expected.compare(&pool.engine).await?;
-    // As an import does: if the power failed between uberblocks, only the next txg brings the newest state to
-    // every disk; and labels may tell of a tree that did not come to be.
-    let host = Host { id: 1, name: "host".into() };
-    pool.engine.set_state(PoolState::Active, host).await.map_err(text)?;
-    let has_spare = !standing_in(&pool.engine).is_empty();
     drop(pool);
     let images = disks.images();
+    let complete = async |images: &[Image], gone: &[usize]| {
+        complete_without(rt, layout, images, gone, &expected.world, &expected.unsure).await
+    };
     if has_spare {
-        complete_without(rt, layout, &images, &[victim], &expected.world, &expected.unsure)
-            .await
-            .map_err(|why| format!("the spare: {why}"))?;
+        complete(&images, &[victim]).await.map_err(|why| format!("the spare: {why}"))?;
     }
     let disks = Disks::new(rt, layout.shape(), images);
     let pool = recover_damaged(rt, disks.devices()).await.map_err(|why| format!("it is back: {why}"))?;
@@ -308,14 +296,11 @@ async fn survive(
     }
     .map_err(|why| format!("it is back: {why}"))?;
     release(&pool.engine, leaf).await?;
-    expected.compare(&pool.engine).await?;
     pool.engine.force_sync().await.map_err(text)?;
-    drop(pool);
-    complete_without(rt, layout, &disks.images(), &[], &expected.world, &expected.unsure).await.map_err(
-        |why| format!("in the end, victim {victim}, had spare {has_spare}, was out {is_out}: {why}"),
-    )?;
-    let disks = Disks::new(rt, layout.shape(), disks.images());
-    check_sound(&open(rt, disks.devices()).await?).await
+    complete(&disks.images(), &[]).await.map_err(|why| {
+        format!("in the end, victim {victim}, had spare {has_spare}, was out {is_out}: {why}")
+    })?;
+    Opened { rt, layout, disks, pool, expected }.end(&[], &[]).await
 }
 
 #[test]
@@ -331,9 +316,7 @@ fn power_cuts_while_a_spare_steps_in() {
                 lose(&rt, &engine, &mut worker, leaf, way).await;
                 (worker.into_run(before), victim)
             });
-            survives_cuts(seed, layout, &run, CUTS, async |rt, layout, images, run, at| {
-                survive(rt, layout, images, run, at, (victim, true)).await
-            });
+            survives_cuts(seed, layout, &run, CUTS, async |cut| survive(cut, (victim, true)).await);
         }
     });
 }
@@ -356,8 +339,6 @@ fn power_cuts_while_a_disk_comes_back_to_its_place_from_a_spare() {
             assert!(standing_in(&engine).is_empty());
             (worker.into_run(before), victim)
         });
-        survives_cuts(seed, layout, &run, CUTS, async |rt, layout, images, run, at| {
-            survive(rt, layout, images, run, at, (victim, false)).await
-        });
+        survives_cuts(seed, layout, &run, CUTS, async |cut| survive(cut, (victim, false)).await);
     });
 }

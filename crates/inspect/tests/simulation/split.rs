@@ -10,14 +10,12 @@ use cenote_format::units::Guid;
 use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevKind::{Disk, Mirror};
 use cenote_pool::{FoundPool, VdevConfig, discover_devices};
-use cenote_runtime::Runtime;
 use cenote_tasks::{SplitOff, split};
-use cenote_testkit::image::Image;
 
 use crate::check::check_sound;
-use crate::cuts::{self, simulate, survives_cuts};
-use crate::pools::{Disks, Layout, POOL, Vdev, open};
-use crate::run::{Run, recover};
+use crate::cuts::{self, Cut, simulate, survives_cuts};
+use crate::pools::{Layout, POOL, Vdev, open};
+use crate::run::recover;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -49,14 +47,8 @@ fn devices(found: &FoundPool) -> Vec<Arc<dyn Device>> {
 }
 
 /// After a cut, the pool is there, and the other half if it is a pool.
-async fn survive(
-    rt: &Runtime,
-    layout: &Layout,
-    images: Vec<Image>,
-    run: &Run,
-    at: usize,
-) -> Result<(), String> {
-    let disks = Disks::new(rt, layout.shape(), images);
+async fn survive(cut: Cut<'_>) -> Result<(), String> {
+    let (disks, Cut { rt, layout, run, at, .. }) = (cut.disks(), cut);
     let discovery = discover_devices(disks.devices()).await;
     let called = |name: &str| discovery.pools.iter().find(|pool| pool.name() == name);
     let old = called(POOL).ok_or_else(|| format!("no pool: {:?}", discovery.problems))?;

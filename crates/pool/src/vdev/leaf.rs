@@ -5,11 +5,12 @@
 //! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
 
 use crate::health::ErrorCounts;
+use crate::label::{Label, read_labels};
 use crate::vdev::patience::Patience;
 use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, Op};
-use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
+use cenote_device::{Device, DeviceError, Io, Op};
+use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_LABELS_BYTES, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::sync::Arc;
@@ -253,6 +254,17 @@ impl Leaf {
             false if self.device.is_there() => Probe::Fails,
             false => Probe::Gone,
         }
+    }
+
+    /// Its labels as they are on the device; `None` if it does not answer. Nothing is counted.
+    pub(crate) async fn labels(&self) -> Option<Vec<Label>> {
+        let reading = Io::pending(async { Ok(read_labels(&*self.device).await) });
+        self.patience.answer(reading, Op::Read, 0, VDEV_LABELS_BYTES).await.ok()
+    }
+
+    /// Whether it is still part of the machine.
+    pub(crate) fn is_there(&self) -> bool {
+        self.device.is_there()
     }
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   every second     errors of each leaf since the last look
+//!     any              labels that are not its own -> UNAVAIL (`validate`)
 //!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
 //!     no answer        FAULTED
 //!     wrong content    written again (`mend`)
@@ -35,6 +36,7 @@ use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
 use crate::pool::mend::mend;
 use crate::pool::sparing::step_in;
 use crate::pool::tree::parent_of;
+use crate::pool::validate::validate;
 
 /// How often errors are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -148,9 +150,12 @@ impl Watch {
             if is_cleared {
                 (record.io, record.checksum) = Default::default();
             }
+            if checksum + io > 0 {
+                validate(engine, Some(leaf)).await?;
+            }
             if checksum > 0 {
                 surroundings.noticed(engine, leaf, Symptom::Checksum(checksum));
-                if record.checksum.add(checksum, now) {
+                if record.checksum.add(checksum, now) && pool.device(leaf).is_some() {
                     degrade(engine, leaf).await?;
                 }
             }

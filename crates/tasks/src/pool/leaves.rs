@@ -6,7 +6,8 @@
 //!   ONLINE -----------------> OFFLINE  ---------------> ONLINE, lacks what its DTL says --resilver--> ONLINE
 //!      |---- fault, errors -> FAULTED  -- clear ------>
 //!      |---- pulled out ----> REMOVED  -- online, clear, reopen, by itself -->
-//!      '---- not found -----> UNAVAIL  -- reopen ----->
+//!      '---- not found, ----> UNAVAIL  -- reopen, online, clear ----->
+//!            not its own
 //! ```
 //!
 //! Idea: a leaf out of use is part of the tree without a device: whatever should go there is noted in its
@@ -22,7 +23,7 @@ use cenote_engine::{Engine, SyncContext};
 use cenote_format::label::{ERR_EXCEEDED, EXTERNAL, VdevKind};
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
-use cenote_pool::FoundDevice;
+use cenote_pool::{FoundDevice, Identity};
 
 use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{take_tree, usable_logs};
@@ -41,6 +42,8 @@ pub enum Away {
     Failed,
     /// It is not there any more: until it is found again.
     Removed,
+    /// Its device is not its own, by the labels (`validate`): until one is found that is.
+    Refuted,
 }
 
 /// How leaves come back.
@@ -131,6 +134,8 @@ async fn degrade_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
 async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Result<()> {
     let mut config = context.config().clone();
     let refused = |why: &str| DatasetError::unsuitable(context.pool().name(), why);
+    // Now nobody writes labels: those that are there are as the last txg left them.
+    let identity = if how == Away::Refuted { context.pool().identity(guid).await } else { None };
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
     if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
         return Ok(());
@@ -144,6 +149,10 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
         Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some(EXTERNAL.into())),
         Away::Failed => (leaf.faulted, leaf.aux_state) = (true, Some(ERR_EXCEEDED.into())),
         Away::Removed => leaf.removed = true,
+        Away::Refuted => match identity {
+            Some(Identity::Refuted(why)) => context.pool().refuse_device(guid, why),
+            _ => return Ok(()),
+        },
     }
     // What it was given by those under way is never flushed.
     let lacking = (guid, (context.txg(), Txg(context.txg().0 + TXG_CONCURRENT_STATES)));

@@ -45,6 +45,7 @@ use tokio::sync::watch;
 use crate::pool::detach::let_replaced_go;
 use crate::pool::errors::note_lost;
 use crate::pool::rebuild::active as rebuilding;
+use crate::pool::validate::validate;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
@@ -71,11 +72,13 @@ pub struct Scanned {
 }
 
 /// A scrub of what was born after a txg is to run, or goes on if it was paused. It is done by [`run_scan`].
+/// Devices that are not their leaves' any more go out of use first.
 ///
 /// # Errors
 /// A scan runs already.
 #[boxed]
 pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
+    validate(engine, None).await?;
     order(engine, move |context| Box::pin(async move { state::start_scrub(context, after).await })).await
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::label::VDEV_LABEL_START_SIZE;
+use cenote_format::label::{VDEV_LABEL_START_SIZE, label_offset};
 use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
+use cenote_pool::label::read_labels;
 use cenote_pool::{FoundDevice, Probe, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{
@@ -261,6 +262,75 @@ fn errors_that_are_rare_are_borne_and_many_are_not() {
         lab.work(&mut model, &mut rng).await;
         lab.wait(3).await;
         assert_eq!(lab.state(1), (VdevState::Faulted, "too many errors".into()));
+    });
+}
+
+#[test]
+fn a_device_that_lost_its_labels_goes_out_of_use_when_a_scrub_begins_and_comes_back_with_them() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(17));
+        lab.work(&mut model, &mut rng).await;
+        let before = lab.disks[1].read_at(0, DISK_BYTES).await.unwrap();
+        lab.disks[1].write_at(0, vec![0; DISK_BYTES].into()).await.unwrap();
+        assert_eq!(lab.state(1), (VdevState::Online, String::new()), "nobody has met it");
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        assert_eq!(lab.state(1), (VdevState::Unavailable, "invalid label".into()));
+        assert_eq!(lab.engine.pool().status().state(), VdevState::Degraded);
+        lab.work(&mut model, &mut rng).await;
+        lab.wait(30).await;
+        lab.reads(&model).await;
+        assert_eq!(
+            lab.state(1),
+            (VdevState::Unavailable, "invalid label".into()),
+            "until it is brought back"
+        );
+
+        lab.disks[1].write_at(0, before).await.unwrap();
+        let devices = BTreeMap::from([(lab.leaf(1), FoundDevice::new(lab.disks[1].clone() as _))]);
+        bring_back(&lab.engine, None, Back::Reopened, devices).await.unwrap();
+        lab.has_everything(1, &model).await;
+        assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+    });
+}
+
+#[test]
+fn a_device_whose_labels_name_another_leaf_goes_out_of_use_once_errors_lead_there() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 3).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(18));
+        lab.work(&mut model, &mut rng).await;
+        // Another disk's labels; what lies behind them is rubbish.
+        let labels = lab.disks[0].read_at(0, VDEV_LABEL_START_SIZE as usize).await.unwrap();
+        lab.disks[1].write_at(0, vec![0xb5; DISK_BYTES].into()).await.unwrap();
+        lab.disks[1].write_at(0, labels).await.unwrap();
+        for _ in 0..10 {
+            lab.reads(&model).await;
+            lab.wait(2).await;
+        }
+        assert_eq!(lab.state(1), (VdevState::Unavailable, "corrupted data".into()));
+        lab.work(&mut model, &mut rng).await;
+    });
+}
+
+#[test]
+fn labels_of_which_some_are_damaged_are_whole_once_a_scrub_has_begun() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 1).await;
+        lab.work(&mut Model::new(), &mut Rng::new(19)).await;
+        lab.disks[0].write_at(0, vec![0; 512 << 10].into()).await.unwrap();
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        assert_eq!(lab.state(0), (VdevState::Online, String::new()));
+        let labels = read_labels(&*lab.disks[0]).await;
+        assert!(labels.iter().all(|label| label.config.is_some()));
+        // Also if all are, of a disk that the pool can't do without.
+        for label in 0..4 {
+            let at = label_offset(DISK_BYTES as u64, label).unwrap();
+            lab.disks[0].write_at(at, vec![0; 256 << 10].into()).await.unwrap();
+        }
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        let labels = read_labels(&*lab.disks[0]).await;
+        assert!(labels.iter().all(|label| label.config.is_some()));
     });
 }
 

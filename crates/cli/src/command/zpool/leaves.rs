@@ -6,7 +6,7 @@
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevState, VdevStatus};
-use cenote_tasks::{Away, Back, bring_back, expand, take_out};
+use cenote_tasks::{Away, Back, bring_back, expand, take_out, validate};
 use clap::Args;
 
 use super::devices::leaf;
@@ -86,7 +86,9 @@ pub struct Clear {
 /// `zpool reopen`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Devices that were not there are looked for again, and are brought what they missed.\n\n\
+    after_help = "Devices that were not there are looked for again, and are brought what they missed. Those \
+        whose labels are gone, or are another device's, go out of use, unless others don't have what they \
+        hold.\n\n\
         Example: cenote zpool reopen tank"
 )]
 pub struct Reopen {
@@ -173,6 +175,7 @@ impl Reopen {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let work = async |engine: &Engine, _: &String| {
+            validate(engine, None).await?;
             let devices = session.returning(engine, None).await?;
             bring_back(engine, None, Back::Reopened, devices).await?;
             if self.no_resilver { Ok(Outcome::Done) } else { scan(session, engine, false).await }

@@ -123,6 +123,11 @@ fn is_cut_short(vdev: &VdevStatus) -> bool {
     vdev.trouble == Some(Trouble::TooSmall)
 }
 
+fn is_refuted(vdev: &VdevStatus) -> bool {
+    let is_leaf = vdev.kind != VdevKind::Root;
+    is_leaf && matches!(vdev.trouble, Some(Trouble::InvalidLabel | Trouble::CorruptedData))
+}
+
 /// Problems with devices that lose data.
 fn lost(health: &PoolHealth) -> Option<Reason> {
     let opens = health.is_importable();
@@ -176,6 +181,14 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
     }
     if any(health, is_missing) {
         return reason(Some("ZFS-8000-2Q"), "Devices could not be found; redundancy covers them.", ATTACH);
+    }
+    if any(health, is_refuted) {
+        return reason(
+            Some("ZFS-8000-4J"),
+            "Devices were taken out of use because their labels are gone or are other devices'; redundancy \
+             covers them.",
+            "Replace them with 'zpool replace': what is at the same path will do.",
+        );
     }
     if any(health, is_cut_short) {
         return reason(

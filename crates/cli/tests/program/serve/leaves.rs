@@ -128,6 +128,41 @@ fn a_pool_does_without_its_only_log_and_uses_it_when_it_is_back() {
 }
 
 #[test]
+fn a_file_that_was_emptied_goes_out_of_use_and_is_replaced_at_its_path() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a", "b"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank mirror a b"));
+    let content = vec![7; 30_000_000];
+    fs::write(bench.path("mnt/file"), &content).unwrap();
+    let status = || bench.done("zpool status tank");
+    for check in ["zpool scrub -w tank", "zpool reopen tank"] {
+        let device = fs::File::options().write(true).open(bench.path("d/b")).unwrap();
+        let bytes = device.metadata().unwrap().len();
+        device.set_len(0).unwrap();
+        device.set_len(bytes).unwrap();
+        drop(device);
+        bench.done(check);
+        let told = status();
+        let line = told.lines().find(|line| line.contains("UNAVAIL")).unwrap_or_else(|| panic!("{told}"));
+        assert!(line.contains(" b ") && line.ends_with("invalid label"), "{told}");
+        assert!(told.contains("state: DEGRADED") && told.contains("ZFS-8000-4J"), "{told}");
+        assert!(fs::read(bench.path("mnt/file")).unwrap() == content);
+        bench.done("zpool replace -w tank b");
+        let told = status();
+        assert!(told.contains("state: ONLINE") && told.contains("with 0 errors"), "{told}");
+    }
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+    fs::rename(bench.path("d/a"), bench.path("aside")).unwrap();
+    let mut alone = bench.program();
+    let output = alone.env("CENOTE_SOCKET", "").args(["-d", ".", "cat", "tank:/file"]).output().unwrap();
+    assert!(output.stdout == content, "without a");
+}
+
+#[test]
 fn a_scrub_runs_in_the_background_and_is_shown() {
     if !can_mount() {
         return;

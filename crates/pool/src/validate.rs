@@ -1,0 +1,69 @@
+//! Whether a device in use is still its leaf's: its labels say so, or nobody does.
+//!
+//! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
+//! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
+//! device is this leaf's, it is. One that is open, but no longer at its path, was taken away: it may come
+//! back.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
+
+use crate::health::Trouble;
+use crate::label::Label;
+use crate::pool::Pool;
+use cenote_boxed::boxed;
+use cenote_device::DeviceError;
+use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS};
+use cenote_format::units::Guid;
+
+/// What a device's labels say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// It is the leaf's: every label that can be read says so.
+    Confirmed,
+    /// It is, but some labels are damaged.
+    Damaged,
+    /// What is there is not the leaf's, and why.
+    Refuted(Trouble),
+    /// It is not the leaf's, and nothing is there any more.
+    Gone,
+}
+
+impl Pool {
+    /// What the labels of a leaf's device say; `None` if no such device is in use, or they can't be read.
+    #[boxed]
+    pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
+        let vdevs = self.vdevs();
+        let found = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use())?.clone();
+        let is_top = vdevs.tops().any(|top| top.guid == leaf);
+        drop(vdevs);
+        match judge(&found.labels().await?, |label| names(label, self.guid(), leaf, is_top))? {
+            Identity::Refuted(_) if !found.is_there() => Some(Identity::Gone),
+            said => Some(said),
+        }
+    }
+}
+
+/// Judges labels by what `is_its_own` says of each.
+fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<Identity> {
+    let decode = |label: &Label| LabelConfig::decode(label.config.as_ref()?).ok();
+    let configs: Vec<LabelConfig> = labels.iter().filter_map(decode).collect();
+    let says_so = |config: &LabelConfig| matches!(config, LabelConfig::Member(label) if is_its_own(label));
+    // Beyond the end of a file that was cut off there is nothing; what fails otherwise may be there.
+    let is_cut_off = |error: &DeviceError| matches!(error, DeviceError::Short { .. });
+    let is_unknown = |label: &Label| label.unreadable.as_ref().is_some_and(|error| !is_cut_off(error));
+    let unknown = labels.iter().filter(|label| is_unknown(label)).count();
+    match configs.iter().filter(|config| says_so(config)).count() {
+        0 if unknown > 0 => None,
+        0 if configs.is_empty() => Some(Identity::Refuted(Trouble::InvalidLabel)),
+        0 => Some(Identity::Refuted(Trouble::CorruptedData)),
+        own if own + unknown == VDEV_LABELS as usize => Some(Identity::Confirmed),
+        _ => Some(Identity::Damaged),
+    }
+}
+
+/// Whether a label names a leaf of a pool. The last disk of a mirror takes over the mirror's guid, which its
+/// labels have as that of their top-level vdev.
+fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
+    let is_leaf = label.guid == Some(leaf) || label.vdev_tree.orig_guid == Some(leaf);
+    label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))
+}
