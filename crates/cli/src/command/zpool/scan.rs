@@ -24,7 +24,7 @@ use crate::session::{Progress, Session};
         shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
         same command goes on where it was, and so does OpenZFS.\n\n\
         With -e only the blocks that `cenote zpool status -v` names are read. What is whole again, or gone, \
-        is no error any more. Paused, `zpool scrub -e` goes on.\n\n\
+        is no error any more. Paused, `zpool scrub -e` goes on. Needs the feature head_errlog.\n\n\
         Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
         Example: cenote zpool scrub tank")]
 pub struct Scrub {

@@ -20,6 +20,7 @@ use cenote_dataset::mos::error_scrub_in;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
+use cenote_format::features::Feature;
 use cenote_format::scan::{
     DSS_CANCELED, DSS_ERRORSCRUBBING, DSS_FINISHED, ErrorScrubPhys, POOL_SCAN_ERRORSCRUB,
 };
@@ -50,6 +51,10 @@ impl Looked {
 
 /// It begins, or goes on if it was paused. No scan is in progress. Answers whether there is anything to do.
 pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
+    let feature = Feature::by_name("head_errlog");
+    if context.count_of(feature.ok_or_else(|| refused(context, "unknown feature"))?).await?.is_none() {
+        return Err(refused(context, "unsupported version or feature: feature@head_errlog is disabled"));
+    }
     if let Some(scrub) = running(context).await? {
         if !scrub.is_paused() {
             return Err(refused(
