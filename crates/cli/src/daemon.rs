@@ -97,7 +97,9 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
 /// Whether a command is about open pools.
 fn is_for_daemon(cli: &Cli) -> bool {
     let common = &cli.common;
-    if common.txg.is_some() || common.rewind || common.checkpoint || common.replay {
+    // An import may begin with a rewind.
+    let is_import = matches!(&cli.command, Command::Zpool(Deferred(Zpool::Import(_))));
+    if common.txg.is_some() || common.rewind && !is_import || common.checkpoint || common.replay {
         return false;
     }
     let names_disks = !common.disks.is_empty() || std::env::var_os("CENOTE_DISKS").is_some();

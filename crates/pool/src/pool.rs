@@ -556,8 +556,8 @@ impl Pool {
         self.vdevs().can_spare(leaf)
     }
 
-    /// The log vdev that a leaf belongs to. While the pool is open, it does without it: whatever a log says is
-    /// in memory, too.
+    /// The log vdev that a leaf belongs to. While the pool is open, it does without it: whatever a log says
+    /// is in memory, too.
     pub fn log_of(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.vdevs();
         let mut logs = vdevs.tops().filter(|top| top.class == VdevClass::Log);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Idea: a free range of a top-level vdev is ranges on each of its leaves, which nothing of a block lies on:
-//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of the groups that
-//! a child of a dRAID belongs to. While a RAID-Z is being expanded, it is none: what is where changes.
+//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of the groups
+//! that a child of a dRAID belongs to. While a RAID-Z is being expanded, it is none: what is where changes.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).

@@ -15,6 +15,7 @@ mod expansion;
 mod growth;
 mod halves;
 mod http;
+mod imports;
 mod inject;
 mod iscsi;
 mod keys;

@@ -99,8 +99,8 @@ impl VdevTree {
     }
 
     /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed
-    /// `txg`. It is an error if a vdev may then lack blocks; not if it is a log and all are meant: the txg has
-    /// what logs say.
+    /// `txg`. It is an error if a vdev may then lack blocks; not if it is a log and all are meant: the txg
+    /// has what logs say.
     pub(crate) async fn flush(
         &self,
         only: Option<&[VdevId]>,

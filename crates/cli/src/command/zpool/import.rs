@@ -85,8 +85,12 @@ impl Import {
     }
 
     async fn import_into_daemon(&self, session: &Session, name: &str) -> Result<Outcome, CliError> {
-        if self.missing_log || self.rewind_to_checkpoint {
+        let rewinds = session.common().rewind;
+        if self.missing_log || self.rewind_to_checkpoint || rewinds {
             session.refuse_if_held(&session.find_on_disks(name).await?)?;
+        }
+        if rewinds {
+            self.go_back_to_whole(session, name).await?;
         }
         if self.rewind_to_checkpoint {
             self.go_back(session, name).await?;

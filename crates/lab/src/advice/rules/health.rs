@@ -64,9 +64,9 @@ fn damaged(pool: &Pool) -> Problem {
         remedy: remedy(
             &[format!("zpool status -v {name}"), format!("zpool scrub {name}")],
             Risk::Low,
-            "The first command names the files: restore them from a backup. Errors leave the list after one or \
-             two scrubs that no longer find them (`zpool scrub -e` rereads only these, if the pool has feature \
-             head_errlog). Keep a copy of the list before you run `zpool clear`.",
+            "The first command names the files: restore them from a backup. Errors leave the list after one \
+             or two scrubs that no longer find them (`zpool scrub -e` rereads only these, if the pool has \
+             the feature head_errlog). Keep a copy of the list before you run `zpool clear`.",
         ),
     }
 }
