@@ -556,12 +556,17 @@ impl Pool {
         self.vdevs().can_spare(leaf)
     }
 
-    /// The log vdev that a leaf belongs to. While the pool is open, it does without it: whatever a log says
-    /// is in memory, too.
+    /// The log vdev that a leaf belongs to.
     pub fn log_of(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.vdevs();
         let mut logs = vdevs.tops().filter(|top| top.class == VdevClass::Log);
         logs.find(|top| top.leaves().any(|one| one.guid == leaf)).map(|top| VdevId(top.id))
+    }
+
+    /// Whether a leaf can go while the pool is open: others have all that it holds, or it is a log's, all of
+    /// which is in memory, too.
+    pub fn is_expendable(&self, leaf: Guid) -> bool {
+        self.can_spare(leaf) || self.log_of(leaf).is_some()
     }
 
     /// Whether a leaf is in use and has all that it should hold.

@@ -13,7 +13,6 @@
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).
 
-use crate::config::{VdevConfig, VdevKind};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
@@ -57,19 +56,13 @@ impl Pool {
         let vdevs = self.vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
         let top = vdevs.all_tops().iter().find(|top| slot_of(top, leaf).is_some())?;
-        let is_spare = |one: &VdevConfig| one.guid == leaf && one.kind == VdevKind::DistributedSpare;
-        let tells = match top.layout {
-            Layout::Raidz(..) => !top.config.raidz_expanding,
-            Layout::Copies(_) | Layout::Draid(..) => true,
-            Layout::Indirect(_) | Layout::Absent => false,
-        };
-        (is_in_use && tells && !top.config.leaves().any(is_spare)).then_some(VdevId(top.config.id))
+        (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
     }
 
     /// Where a range of a top-level vdev lies on a leaf, in the order of the leaf, from the end of its front
     /// labels on.
     pub fn ranges_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
-        self.vdevs().layout_of(top).map_or_else(Vec::new, |top| on_leaf(top, leaf, range))
+        self.vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
     }
 
     /// Goes over a free range of a leaf, counted from the end of its front labels; answers the bytes done.
@@ -113,16 +106,17 @@ fn slot_of(top: &Top, leaf: Guid) -> Option<usize> {
     top.slots().iter().position(|slot| slot.leaves.iter().any(|one| one.guid == leaf))
 }
 
-fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
-    let Some(slot) = slot_of(top, leaf) else { return Vec::new() };
+/// `None` if that can't be told.
+fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> {
+    let slot = slot_of(top, leaf)?;
     match &top.layout {
-        Layout::Copies(_) => vec![range],
-        Layout::Raidz(..) if top.config.raidz_expanding => Vec::new(),
+        Layout::Copies(_) => Some(vec![range]),
+        Layout::Raidz(..) if top.config.raidz_expanding => None,
         Layout::Raidz(_, slots) => {
-            vec![on_column(range, slot as u64, slots.len() as u64, top.config.ashift)]
+            Some(vec![on_column(range, slot as u64, slots.len() as u64, top.config.ashift)])
         }
-        Layout::Draid(draid, _) => draid.on_child(slot, range),
-        Layout::Indirect(_) | Layout::Absent => Vec::new(),
+        Layout::Draid(draid, _) => Some(draid.on_child(slot, range)),
+        Layout::Indirect(_) | Layout::Absent => None,
     }
 }
 

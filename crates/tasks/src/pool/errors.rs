@@ -165,10 +165,9 @@ impl Log {
     }
 
     async fn lists(context: &SyncContext, id: ObjectId) -> Result<Option<BTreeMap<String, ObjectId>>> {
-        let Some(feature) = Feature::by_name("head_errlog") else { return Ok(None) };
-        match context.count_of(feature).await? {
-            Some(_) => lists(context, id).await.map(Some),
-            None => Ok(None),
+        match has_head_errlog(context).await? {
+            true => lists(context, id).await.map(Some),
+            false => Ok(None),
         }
     }
 
@@ -234,6 +233,12 @@ async fn head_of(context: &SyncContext, dataset: DatasetId) -> Result<DatasetId>
 
 async fn find(context: &SyncContext, name: &str) -> Result<Option<ObjectId>> {
     Ok(context.find_directory_object(name).await?.filter(|log| log.0 != 0))
+}
+
+/// Whether the pool has the feature `head_errlog`.
+pub(crate) async fn has_head_errlog(context: &SyncContext) -> Result<bool> {
+    let Some(feature) = Feature::by_name("head_errlog") else { return Ok(false) };
+    Ok(context.count_of(feature).await?.is_some())
 }
 
 /// The lists of a log by dataset; none without `head_errlog`.

@@ -207,7 +207,7 @@ fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
 
 /// Takes a leaf out of use, if the pool does without it.
 async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
-    match pool.can_spare(leaf) || pool.log_of(leaf).is_some() {
+    match pool.is_expendable(leaf) {
         true => take_out(engine, leaf, how).await,
         false => degrade(engine, leaf).await,
     }

@@ -26,7 +26,7 @@ use cenote_object::{DatasetError, Result};
 use cenote_pool::{FoundDevice, Identity};
 
 use crate::pool::expand::autoexpand;
-use crate::pool::take_tree::{take_tree, usable_logs};
+use crate::pool::take_tree::{follow_logs, take_tree, usable_logs};
 use crate::pool::tree::parent_of;
 
 /// How a leaf goes out of use.
@@ -65,12 +65,15 @@ pub enum Back {
 pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
     let log = engine.pool().log_of(leaf).filter(|_| !engine.pool().can_spare(leaf));
     let take_out = move |engine: Engine| async move {
-        if let Some(log) = log {
-            // Nothing more goes there, and what is there a txg has before the log is gone.
-            engine.allocator().set_allocates(log, false);
-            engine.end_logs().await?;
-        }
-        let done = engine.run(move |context| Box::pin(take_out_sync(context, leaf, how))).await;
+        // Nothing more goes there, and what is there a txg has before the log is gone.
+        log.iter().for_each(|log| engine.allocator().set_allocates(*log, false));
+        let done = async {
+            if log.is_some() {
+                engine.end_logs().await?;
+            }
+            engine.run(move |context| Box::pin(take_out_sync(context, leaf, how))).await
+        };
+        let done = done.await;
         if let (Some(log), Err(_)) = (log, &done) {
             engine.allocator().set_allocates(log, true);
         }
@@ -98,9 +101,7 @@ pub async fn bring_back(
         if how == Back::Cleared {
             engine.pool().clear_errors(only);
         }
-        for log in usable_logs(&engine.pool()).difference(&logs_before) {
-            engine.allocator().set_allocates(*log, true);
-        }
+        follow_logs(&logs_before, &engine.pool(), engine.allocator());
         if how == Back::Online {
             autoexpand(&engine).await?;
         }
@@ -140,7 +141,7 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
         return Ok(());
     }
-    if !context.pool().can_spare(guid) && context.pool().log_of(guid).is_none() {
+    if !context.pool().is_expendable(guid) {
         return Err(refused("no valid replicas"));
     }
     match how {

@@ -13,6 +13,7 @@ use cenote_format::dsl::names::{pool as names, vdev_zap};
 use cenote_format::label::{LabelConfig, PoolConfig, VdevConfig};
 use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
 use cenote_object::{DatasetError, Result, ZapEdit};
+use cenote_pool::alloc::Allocator;
 use cenote_pool::label::init_device;
 use cenote_pool::{FoundDevice, Pool, VdevClass, VdevState};
 
@@ -46,10 +47,7 @@ pub(crate) async fn take_tree(
     context.begin_writing().await?;
     let logs_before = usable_logs(context.pool());
     context.pool().set_vdevs(tops, joining, lacking);
-    let logs = usable_logs(context.pool());
-    for log in logs.symmetric_difference(&logs_before) {
-        context.allocator().set_allocates(*log, logs.contains(log));
-    }
+    follow_logs(&logs_before, context.pool(), context.allocator());
     context.write_to(context.pool().at(&uberblock));
     *context.config() = config;
     context.config_has_changed();
@@ -61,6 +59,15 @@ pub(crate) fn usable_logs(pool: &Pool) -> BTreeSet<VdevId> {
     let tops = pool.status().root.children;
     let usable = tops.iter().filter(|top| top.class == VdevClass::Log && top.state >= VdevState::Degraded);
     usable.map(|top| VdevId(top.id)).collect()
+}
+
+/// Logs are written to those log vdevs that have become usable since `before`, and no more to those that are
+/// not any longer.
+pub(crate) fn follow_logs(before: &BTreeSet<VdevId>, pool: &Pool, allocator: &Allocator) {
+    let now = usable_logs(pool);
+    for log in now.symmetric_difference(before) {
+        allocator.set_allocates(*log, now.contains(log));
+    }
 }
 
 /// What the MOS has of a leaf that is gone.

@@ -20,7 +20,6 @@ use cenote_dataset::mos::error_scrub_in;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
-use cenote_format::features::Feature;
 use cenote_format::scan::{
     DSS_CANCELED, DSS_ERRORSCRUBBING, DSS_FINISHED, ErrorScrubPhys, POOL_SCAN_ERRORSCRUB,
 };
@@ -29,7 +28,7 @@ use cenote_format::words::Phys;
 use cenote_object::{DatasetError, Result, Zap, ZapEdit, ZapValue};
 use cenote_pool::{Fault, IoClass, VerifyItem, Zbookmark};
 
-use crate::pool::errors::{known, log, looked_at, rotate, unite};
+use crate::pool::errors::{has_head_errlog, known, log, looked_at, rotate, unite};
 
 /// What was looked at, and is still to be noted.
 pub(super) struct Looked {
@@ -51,8 +50,7 @@ impl Looked {
 
 /// It begins, or goes on if it was paused. No scan is in progress. Answers whether there is anything to do.
 pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
-    let feature = Feature::by_name("head_errlog");
-    if context.count_of(feature.ok_or_else(|| refused(context, "unknown feature"))?).await?.is_none() {
+    if !has_head_errlog(context).await? {
         return Err(refused(context, "unsupported version or feature: feature@head_errlog is disabled"));
     }
     if let Some(scrub) = running(context).await? {

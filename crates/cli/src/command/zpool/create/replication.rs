@@ -60,7 +60,7 @@ fn level(group: &Group<'_>) -> Level {
 
 /// In which way two vdevs differ.
 enum Difference {
-    /// One of them may lose more devices than the other.
+    /// One of them may lose more devices than the other. RAID-Z and dRAID come before a mirror.
     Losses(Level, Level),
     Kind(Level, Level),
     Parity(Level, Level),
@@ -69,11 +69,11 @@ enum Difference {
 
 impl Level {
     fn is_like(self, other: Level) -> Result<(), Difference> {
-        let losses = |one: Level| if one.kind == "mirror" { one.width - 1 } else { one.parity };
         let is_redundant = |one: Level| one.kind != "disk";
         if self.kind != other.kind && is_redundant(self) && is_redundant(other) {
             // They may stand beside each other if they survive the loss of as many devices.
-            return if losses(self) == losses(other) { Ok(()) } else { Err(Difference::Losses(self, other)) };
+            let (one, other) = if self.kind == "mirror" { (other, self) } else { (self, other) };
+            return if one.losses() == other.losses() { Ok(()) } else { Err(Difference::Losses(one, other)) };
         }
         match () {
             () if self.kind != other.kind => Err(Difference::Kind(self, other)),
@@ -83,12 +83,9 @@ impl Level {
         }
     }
 
-    /// The devices that it may lose, and for a mirror its width.
-    fn losses(self) -> String {
-        match self.kind {
-            "mirror" => format!("{} ({}-way)", self.width - 1, self.width),
-            _ => self.parity.to_string(),
-        }
+    /// How many devices it may lose.
+    fn losses(self) -> usize {
+        if self.kind == "mirror" { self.width - 1 } else { self.parity }
     }
 }
 
@@ -96,10 +93,8 @@ impl Difference {
     fn of_new(&self) -> String {
         match self {
             Difference::Losses(one, other) => {
-                let (one, other) = parity_first(*one, *other);
-                let (losses, others) = (one.losses(), other.losses());
-                let kinds = format!("{} and {} vdevs", one.kind, other.kind);
-                format!("{kinds} with different redundancy, {losses} vs. {others} are present")
+                let (kinds, losses) = kinds_and_losses(*one, *other);
+                format!("{kinds} with different redundancy, {losses} are present")
             }
             Difference::Kind(one, other) => {
                 format!("both {} and {} vdevs are present", one.kind, other.kind)
@@ -117,10 +112,8 @@ impl Difference {
     fn of_pool_and_new(&self) -> String {
         match self {
             Difference::Losses(one, other) => {
-                let (one, other) = parity_first(*one, *other);
-                let (losses, others) = (one.losses(), other.losses());
-                let kinds = format!("{} and {} vdevs", one.kind, other.kind);
-                format!("pool and new vdev with different redundancy, {kinds}, {losses} vs. {others}")
+                let (kinds, losses) = kinds_and_losses(*one, *other);
+                format!("pool and new vdev with different redundancy, {kinds}, {losses}")
             }
             Difference::Kind(one, other) => {
                 format!("pool uses {} and new vdev is {}", one.kind, other.kind)
@@ -136,9 +129,11 @@ impl Difference {
     }
 }
 
-/// RAID-Z or dRAID is named before a mirror.
-fn parity_first(one: Level, other: Level) -> (Level, Level) {
-    if one.kind == "mirror" { (other, one) } else { (one, other) }
+/// Two vdevs, and how many devices each may lose.
+fn kinds_and_losses(one: Level, other: Level) -> (String, String) {
+    let way = if other.kind == "mirror" { format!(" ({}-way)", other.width) } else { String::new() };
+    let kinds = format!("{} and {} vdevs", one.kind, other.kind);
+    (kinds, format!("{} vs. {}{way}", one.losses(), other.losses()))
 }
 
 #[cfg(test)]
