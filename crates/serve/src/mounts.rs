@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
@@ -41,6 +42,11 @@ use crate::mount::Mount;
 use options::Properties;
 pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
+
+/// A busy file system is tried again this often, after this long: a program that starts another one has files
+/// open twice for a moment, though it closes them.
+const LOOKS: usize = 10;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
 #[derive(Debug, thiserror::Error)]
@@ -247,15 +253,7 @@ impl Mounts {
             .map(|entry| (entry.mounted.clone(), entry.source.clone(), entry.files.clone()));
         let not_mounted = || MountsError::NotMounted { name: name.into() };
         let (mounted, source, files) = found.ok_or_else(not_mounted)?;
-        let runtime = self.engine.runtime();
-        // Somebody may have unmounted it with umount(8) already: then there is nothing left to do but to
-        // wait.
-        let is_there = || is_mount_point(mounted.dir(), &source);
-        let mut denied = None;
-        if is_there() {
-            let asked = mounted.clone();
-            denied = runtime.blocking(move || asked.unmount(false)).await.err().filter(|_| is_there());
-        }
+        let denied = self.ask(&mounted, &source, if force { 0 } else { LOOKS }).await;
         let is_used = denied.is_some();
         if let Some(error) = denied.filter(|_| !force) {
             let users = if let MountError::Busy { users, .. } = error { users } else { Vec::new() };
@@ -267,12 +265,30 @@ impl Mounts {
         if is_used {
             // Whoever uses it has a file system without files from now on.
             files.abandon().await;
-            runtime.blocking(move || mounted.unmount(true)).await.ok();
+            self.engine.runtime().blocking(move || mounted.unmount(true)).await.ok();
         } else if let Some(entry) = entry {
             drop(files);
             entry.ended.await.ok();
         }
         Ok(derived)
+    }
+
+    /// Asks the kernel to unmount, and so many times more if it is busy. Answers why it stays.
+    async fn ask(&self, mounted: &Mounted, source: &str, mut looks: usize) -> Option<MountError> {
+        let runtime = self.engine.runtime();
+        let is_there = || is_mount_point(mounted.dir(), source);
+        loop {
+            // Somebody may have unmounted it with umount(8) already.
+            if !is_there() {
+                return None;
+            }
+            let asked = mounted.clone();
+            match runtime.blocking(move || asked.unmount(false)).await {
+                Err(MountError::Busy { .. }) if looks > 0 => looks -= 1,
+                answer => return answer.err().filter(|_| is_there()),
+            }
+            runtime.sleep(LOOK).await;
+        }
     }
 
     /// Takes directories away that are not mounted on any more, as far as they are empty and there; those

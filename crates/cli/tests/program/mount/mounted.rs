@@ -84,9 +84,14 @@ impl Mounted {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Unmounts, and waits for the program.
+    /// Unmounts, and waits for the program. While another test's thread starts a program, that has the files
+    /// that are open here for a moment: then it is busy.
     pub fn unmount(mut self) {
-        assert!(umount(&self.dir, ""), "it is busy");
+        let until = Instant::now() + Duration::from_secs(20);
+        while !umount(&self.dir, "") {
+            assert!(Instant::now() < until, "it is busy");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let status = self.wait();
         assert!(status.success(), "{status}");
     }
