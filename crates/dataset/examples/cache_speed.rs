@@ -7,6 +7,7 @@
 //!   hit-seq, hit-rand   the file is read once, then again for SECONDS, BYTES at a time, in order or anywhere
 //!   cold-seq            the file is read once, by THREADS tasks, each its part
 //!   cold-rand           pieces of BYTES, anywhere, for SECONDS; none lies in a block that was read before
+//!   copy-rand           as hit-rand, without the engine: copies from memory of the file's size
 //!   churn               as hit-rand, but half of the reads go to a tenth of the file; for caches that are
 //!                       smaller than the file
 //! ```
@@ -50,6 +51,8 @@ struct Bench {
     read_bytes: u64,
     run: Duration,
     next_block: Arc<AtomicU64>,
+    /// What `copy-rand` copies from.
+    memory: Arc<[u8]>,
 }
 
 fn main() {
@@ -66,6 +69,7 @@ fn main() {
         let found = found.pools.iter().find(|found| found.config.name == *pool).unwrap();
         let mos = import(&rt, found, &ImportOptions { cache, ..ImportOptions::default() }).await.unwrap();
         let objset = mos.dataset(dataset).await.unwrap().objset().await.unwrap();
+        let memory_bytes = if load == "copy-rand" { number(file_bytes) } else { 0 };
         let bench = Bench {
             rt: rt.clone(),
             object: objset.object(ObjectId(number(object))).await.unwrap(),
@@ -76,6 +80,7 @@ fn main() {
             read_bytes: number(read_bytes),
             run: Duration::from_secs(number(seconds)),
             next_block: Arc::default(),
+            memory: vec![1; memory_bytes as usize].into(),
         };
         bench.measure().await;
     });
@@ -98,7 +103,7 @@ fn processor_ns() -> u64 {
 
 impl Bench {
     async fn measure(&self) {
-        if !self.load.starts_with("cold") {
+        if self.load.starts_with("hit") || self.load == "churn" {
             for at in (0..self.file_bytes).step_by(WARM_BYTES as usize) {
                 self.object.read(at, WARM_BYTES as usize).await.unwrap();
             }
@@ -162,7 +167,7 @@ impl Bench {
                 random ^= random >> 7;
                 random ^= random << 17;
                 at = match &self.load[..] {
-                    "hit-rand" => random % places * self.read_bytes,
+                    "hit-rand" | "copy-rand" => random % places * self.read_bytes,
                     "churn" if random >> 63 == 0 => (random >> 8) % (places / 10).max(1) * self.read_bytes,
                     "churn" => (random >> 8) % places * self.read_bytes,
                     _ => at,
@@ -176,6 +181,9 @@ impl Bench {
     }
 
     async fn read(&self, at: u64, buffer: &mut [u8]) {
+        if !self.memory.is_empty() {
+            return buffer.copy_from_slice(&self.memory[at as usize..][..buffer.len()]);
+        }
         let bytes = self.object.read(at, buffer.len()).await.unwrap();
         buffer.copy_from_slice(&bytes);
     }

@@ -26,7 +26,7 @@ mod walk;
 
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use cenote_boxed::boxed;
 use cenote_cache::Looked;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
@@ -276,13 +276,13 @@ impl Object {
     /// Any block can't be read; more is asked for than is read at once.
     #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
-        let mut pieces = self.read_pieces(offset_bytes, len_bytes).await?;
-        if pieces.len() == 1
-            && let Some(piece) = pieces.pop()
-        {
-            return Ok(piece);
-        }
+        let (blocks, skip) = match self.part(offset_bytes, len_bytes)? {
+            Part::Zeros => return Ok(zeros(len_bytes)),
+            Part::OfBlock(block, skip) => return self.part_of_block(block, skip, len_bytes).await,
+            Part::OfBlocks(blocks, skip) => (blocks, skip),
+        };
         let mut out = BytesMut::with_capacity(len_bytes);
+        let pieces = self.parts_of_blocks(blocks, skip, len_bytes).await?;
         pieces.iter().for_each(|piece| out.extend_from_slice(piece));
         Ok(out.freeze())
     }
@@ -293,24 +293,44 @@ impl Object {
     /// Those of [`Object::read`].
     #[boxed]
     pub async fn read_pieces(&self, offset_bytes: u64, len_bytes: usize) -> Result<Vec<Bytes>> {
+        match self.part(offset_bytes, len_bytes)? {
+            Part::Zeros => Ok(vec![zeros(len_bytes)]),
+            Part::OfBlock(block, skip) => Ok(vec![self.part_of_block(block, skip, len_bytes).await?]),
+            Part::OfBlocks(blocks, skip) => self.parts_of_blocks(blocks, skip, len_bytes).await,
+        }
+    }
+
+    /// Which blocks a part of the content lies in.
+    fn part(&self, offset_bytes: u64, len_bytes: usize) -> Result<Part> {
         if len_bytes > MOST_BYTES {
             return Err(self.damaged("would be longer than anything that is read whole"));
         }
         let size = self.block_bytes();
         let end = offset_bytes.saturating_add(len_bytes as u64).min(self.capacity_bytes());
         if size == 0 || offset_bytes >= end {
-            return Ok(vec![zeros(len_bytes)]);
+            return Ok(Part::Zeros);
         }
         let first = offset_bytes / size;
         let skip = (offset_bytes - first * size) as usize;
         if skip + len_bytes <= size as usize {
-            let block = self.data_block(BlockId(first)).await?;
-            return Ok(vec![block.map_or_else(|| zeros(len_bytes), |b| b.slice(skip..skip + len_bytes))]);
+            return Ok(Part::OfBlock(BlockId(first), skip));
         }
+        Ok(Part::OfBlocks(first..end.div_ceil(size), skip))
+    }
+
+    async fn part_of_block(&self, block: BlockId, skip: usize, len_bytes: usize) -> Result<Bytes> {
+        let Some(mut part) = self.data_block(block).await? else { return Ok(zeros(len_bytes)) };
+        part.advance(skip);
+        part.truncate(len_bytes);
+        Ok(part)
+    }
+
+    async fn parts_of_blocks(&self, blocks: Range<u64>, skip: usize, len_bytes: usize) -> Result<Vec<Bytes>> {
+        let (size, first) = (self.block_bytes() as usize, blocks.start);
         let (mut pieces, mut left) = (Vec::new(), len_bytes);
-        for block in self.read_blocks(first..end.div_ceil(size)).await {
+        for block in self.read_blocks(blocks).await {
             let from = if block.id.0 == first { skip } else { 0 };
-            let take = (size as usize - from).min(left);
+            let take = (size - from).min(left);
             pieces.push(block.data?.map_or_else(|| zeros(take), |bytes| bytes.slice(from..from + take)));
             left -= take;
         }
@@ -492,10 +512,21 @@ impl Object {
     }
 }
 
+/// Where a part of an object's content lies.
+enum Part {
+    /// Nowhere.
+    Zeros,
+    /// In one block, from this byte of it.
+    OfBlock(BlockId, usize),
+    /// In several, from this byte of the first. It may end behind them, with zeros.
+    OfBlocks(Range<u64>, usize),
+}
+
 /// A block at the size that its dnode says: cut, or filled up with zeros.
-pub(crate) fn fit(bytes: Bytes, size: usize) -> Bytes {
+pub(crate) fn fit(mut bytes: Bytes, size: usize) -> Bytes {
     if bytes.len() >= size {
-        return bytes.slice(..size);
+        bytes.truncate(size);
+        return bytes;
     }
     let mut whole = BytesMut::zeroed(size);
     whole[..bytes.len()].copy_from_slice(&bytes);
