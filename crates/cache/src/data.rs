@@ -91,7 +91,7 @@ impl BlockCache {
             let Some(block) = self.cached(&bp).filter(|block| caching.primary.takes(block.class)) else {
                 continue;
             };
-            if self.shard(block.id).lock().holds(block.id) {
+            if self.shard(block.id).read().holds(block.id) {
                 self.prefetch.found.fetch_add(1, Ordering::Relaxed);
             } else if window.claim(block.key) {
                 wanted.push((bp, secondary(&ctx, &block, caching, Secondary::Ahead)));

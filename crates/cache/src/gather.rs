@@ -22,7 +22,7 @@ impl BlockCache {
     /// Moves all blocks closer together, so that the allocator can give back what lies free between them.
     /// Answers how many bytes were moved.
     pub async fn gather(&self, runtime: &Runtime) -> u64 {
-        let listed = self.shards.iter().map(|shard| shard.lock().addresses());
+        let listed = self.shards.iter().map(|shard| shard.read().addresses());
         let mut blocks: Vec<(usize, BlockId)> = listed.flatten().collect();
         blocks.sort_unstable();
         let (mut moved_bytes, mut turn_bytes) = (0, 0);
@@ -40,9 +40,9 @@ impl BlockCache {
     }
 
     fn move_block(&self, id: BlockId) -> usize {
-        let Some(old) = self.shard(id).lock().bytes(id) else { return 0 };
+        let Some(old) = self.shard(id).read().bytes(id) else { return 0 };
         let new = Bytes::copy_from_slice(&old);
-        let moved = self.shard(id).lock().replace(id, &old, new);
+        let moved = self.shard(id).write().replace(id, &old, new);
         if moved { old.len() } else { 0 }
     }
 }

@@ -46,7 +46,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_policy::live::{Estimate, LiveCurve};
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
 use cenote_pool::{Pool, PoolError, ReadContext, Recorder, Secondary, Zbookmark};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use flights::Flights;
 use identity::{Identity, Key};
@@ -97,7 +97,7 @@ pub struct Resident {
 
 /// A bounded cache of decoded blocks. Share it in an `Arc`.
 pub struct BlockCache {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<RwLock<Shard>>,
     keeper: Mutex<Keeper>,
     in_flight: Flights<Key, Bytes>,
     under_way: UnderWay,
@@ -123,7 +123,7 @@ impl BlockCache {
         let CacheOptions { budget_bytes, policy: name, data } = options;
         let policy = name.build(budget_bytes as u64, MEAN_BLOCK_BYTES);
         BlockCache {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             keeper: Mutex::new(Keeper { policy, name, budget_bytes, evicted: Vec::new() }),
             in_flight: Flights::default(),
             under_way: UnderWay::default(),
@@ -168,9 +168,8 @@ impl BlockCache {
     ) -> Option<T> {
         let block = self.cached(bp)?;
         let now_ns = now_ns(pool);
-        let (bytes, answer) = self.find_uncounted(&block, now_ns, |bytes| (bytes.len(), look(bytes)))?;
-        self.counters.looked_up(block.class, true);
-        self.curve.note(block.id, cost(bytes), || self.counters.look_ups());
+        let (bytes, answer) = self.find(&block, now_ns, |bytes| (bytes.len(), look(bytes)))?;
+        self.curve.note(block.id, cost(bytes), || self.counted().requests());
         self.note(&block, (Wish::Hit, bytes as u64), place, now_ns);
         Some(answer)
     }
@@ -269,12 +268,12 @@ impl BlockCache {
     pub fn forget(&self, bp: &Blkptr) {
         let Some(block) = Identity::of(bp) else { return };
         // Most of what is freed was never read, and need not wait for the policy.
-        if self.shard(block.id).lock().marks(&block).is_none() {
+        if self.shard(block.id).read().marks(&block).is_none() {
             return;
         }
         let mut keeper = self.keeper.lock();
         keeper.policy.remove(block.id);
-        self.shard(block.id).lock().remove(block.id);
+        self.shard(block.id).write().remove(block.id);
     }
 
     /// Forgets all blocks that are encrypted on disk: their content is here in the clear, and a key was
@@ -282,7 +281,7 @@ impl BlockCache {
     pub fn forget_encrypted(&self) {
         let mut keeper = self.keeper.lock();
         for shard in &self.shards {
-            let mut shard = shard.lock();
+            let mut shard = shard.write();
             for id in shard.encrypted() {
                 keeper.policy.remove(id);
                 shard.remove(id);
@@ -293,7 +292,7 @@ impl BlockCache {
     /// What is known of a block that is resident.
     pub fn resident(&self, bp: &Blkptr) -> Option<Resident> {
         let block = Identity::of(bp)?;
-        let marks = self.shard(block.id).lock().marks(&block)?;
+        let marks = self.shard(block.id).read().marks(&block)?;
         Some(Resident { is_read_ahead: marks.is_read_ahead, uses: marks.uses })
     }
 
@@ -324,7 +323,7 @@ impl BlockCache {
         (*old, *policy) = (name, name.build(*budget_bytes as u64, MEAN_BLOCK_BYTES));
         for shard in &self.shards {
             let listed = {
-                let mut shard = shard.lock();
+                let shard = shard.read();
                 shard.tell(drop);
                 shard.list()
             };
@@ -361,17 +360,28 @@ impl BlockCache {
     /// Statistics so far.
     pub fn stats(&self) -> CacheStats {
         let keeper = self.keeper.lock();
-        let mut stats = self.counters.stats();
+        let mut stats = self.counted();
         stats.prefetch = self.prefetch.stats();
         stats.budget_bytes = keeper.budget_bytes as u64;
         stats.policy = Some(keeper.name);
         stats.gauges = keeper.policy.gauges();
         stats.bytes = keeper.policy.resident_bytes();
         for shard in &self.shards {
-            let shard = shard.lock();
+            let shard = shard.read();
             stats.blocks += shard.len() as u64;
             stats.data.content_bytes += shard.content_bytes(Class::Data);
             stats.metadata.content_bytes += shard.content_bytes(Class::Metadata);
+        }
+        stats
+    }
+
+    /// What is counted; not what the cache holds.
+    fn counted(&self) -> CacheStats {
+        let mut stats = self.counters.stats();
+        for shard in &self.shards {
+            let shard = shard.read();
+            stats.data.hits += shard.hits(Class::Data);
+            stats.metadata.hits += shard.hits(Class::Metadata);
         }
         stats
     }
@@ -390,16 +400,19 @@ impl BlockCache {
     /// What part of the look-ups a cache of another size would have answered; `None` before there were any.
     /// What was looked up lately counts most.
     pub fn estimate(&self, budget_bytes: u64) -> Option<Estimate> {
-        let stats = self.counters.stats();
-        let requests = stats.hits() + stats.misses();
+        let stats = self.counted();
+        let requests = stats.requests();
         let known = stats.hits() as f64 / requests.max(1) as f64;
         self.curve.estimate((self.keeper.lock().budget_bytes as u64, known), budget_bytes, requests)
     }
 
     fn look_up(&self, block: &Identity, bp: &Blkptr, ctx: &ReadContext, now_ns: u64) -> Option<Bytes> {
-        let found = self.find(block, now_ns);
+        let found = self.find(block, now_ns, Bytes::clone);
+        if found.is_none() {
+            self.counters.missed(block.class);
+        }
         let bytes = || found.as_ref().map_or(bp.lsize().0, |bytes| bytes.len() as u64);
-        self.curve.note(block.id, cost(bytes() as usize), || self.counters.look_ups());
+        self.curve.note(block.id, cost(bytes() as usize), || self.counted().requests());
         let wish = if found.is_some() { Wish::Hit } else { Wish::Miss };
         self.note(block, (wish, bytes()), ctx.place, now_ns);
         found
@@ -411,28 +424,30 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    fn find(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
-        let found = self.find_uncounted(block, now_ns, Bytes::clone);
-        self.counters.looked_up(block.class, found.is_some());
-        found
-    }
-
     /// A missing block that is being read ahead, when that is done; `None` if it is not, or could not be
     /// read.
     async fn await_read_ahead(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !self.under_way.wait(&block.key).await {
             return None;
         }
-        let found = self.find_uncounted(block, now_ns, Bytes::clone)?;
+        let found = self.look_at(block, now_ns, |_, bytes| bytes.clone())?;
         self.prefetch.iohits.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
 
+    /// Looks at a block, which counts as a hit.
+    fn find<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
+        self.look_at(block, now_ns, |shard, bytes| {
+            shard.count_hit(block.class);
+            look(bytes)
+        })
+    }
+
     /// Looks at a block under its shard's lock.
-    fn find_uncounted<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
-        let mut shard = self.shard(block.id).lock();
+    fn look_at<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Shard, &Bytes) -> T) -> Option<T> {
+        let shard = self.shard(block.id).read();
         let (bytes, kind) = shard.get(block, now_ns)?;
-        let (len_bytes, found) = (bytes.len(), look(bytes));
+        let (len_bytes, found) = (bytes.len(), look(&shard, bytes));
         // One that was read ahead is used for the first time: that it is there was the first use.
         let heard = match kind {
             Use::Hit => shard.note(access(block.id, block.class, len_bytes, now_ns)),
@@ -469,7 +484,7 @@ impl BlockCache {
             return;
         }
         {
-            let mut shard = self.shard(block.id).lock();
+            let mut shard = self.shard(block.id).write();
             // Two reads of one block may both come here.
             if shard.holds(block.id) {
                 return;
@@ -478,7 +493,7 @@ impl BlockCache {
         }
         // The policy decides by what was hit until now.
         for shard in &self.shards {
-            shard.lock().tell(|hit| {
+            shard.read().tell(|hit| {
                 policy.touch(&hit);
             });
         }
@@ -490,7 +505,7 @@ impl BlockCache {
     /// Removes what the policy named. Its lock is held.
     fn evict(&self, evicted: &mut Vec<BlockId>) {
         for id in evicted.drain(..) {
-            let gone = self.shard(id).lock().remove(id);
+            let gone = self.shard(id).write().remove(id);
             if gone.is_some_and(|(_, marks)| marks.is_read_ahead) {
                 self.prefetch.wasted.fetch_add(1, Ordering::Relaxed);
             }
@@ -498,7 +513,7 @@ impl BlockCache {
         }
     }
 
-    fn shard(&self, id: BlockId) -> &Mutex<Shard> {
+    fn shard(&self, id: BlockId) -> &RwLock<Shard> {
         &self.shards[(id >> 60) as usize % SHARDS]
     }
 }

@@ -3,10 +3,15 @@
 //! Idea: a hit must not wait for the policy, of which there is one for all shards. So a shard only notes the
 //! hit; when it has noted [`BATCH`] of them, whoever made the last one takes them to the policy.
 //!
-//! Locking: none here; the cache keeps each shard behind a mutex.
+//! Locking: none here but for the notes, whose mutex is held for a push; the cache keeps each shard behind a
+//! lock. Who looks a block up shares it, so that two who want the same block do not wait for each other: what
+//! changes then are atomics, of which none says anything about another.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_policy::{ARC_MINTIME_NS, Access, BlockId, Class};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::identity::{Identity, Key};
@@ -18,10 +23,22 @@ const BATCH: usize = 32;
 struct Resident {
     key: Key,
     class: Class,
-    marks: Marks,
     bytes: Bytes,
-    /// When it was hit last, as far as the policy hears.
-    heard_ns: Option<u64>,
+    is_l2_eligible: bool,
+    is_read_ahead: AtomicBool,
+    uses: AtomicU8,
+    /// When the policy may hear of a hit again.
+    deaf_until_ns: AtomicU64,
+}
+
+impl Resident {
+    fn marks(&self) -> Marks {
+        Marks {
+            is_l2_eligible: self.is_l2_eligible,
+            is_read_ahead: self.is_read_ahead.load(Ordering::Relaxed),
+            uses: self.uses.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// What else is known of a block.
@@ -49,42 +66,61 @@ pub(crate) enum Use {
 #[derive(Default)]
 pub(crate) struct Shard {
     blocks: FxHashMap<BlockId, Resident>,
-    noted: Vec<Access>,
+    /// Look-ups that found a block, by class.
+    hits: [AtomicU64; 2],
     /// Bytes of the blocks by class, without what it costs to keep them.
     content_bytes: [u64; 2],
+    noted: Mutex<Vec<Access>>,
 }
 
 impl Shard {
     /// A block that is wanted, and what kind of a use that is.
-    pub(crate) fn get(&mut self, block: &Identity, now_ns: u64) -> Option<(&Bytes, Use)> {
-        let found = self.blocks.get_mut(&block.id).filter(|found| found.key == block.key)?;
-        found.marks.uses = found.marks.uses.saturating_add(1);
-        let is_again = found.heard_ns.is_some_and(|heard| now_ns < heard.saturating_add(ARC_MINTIME_NS));
-        let kind = match std::mem::take(&mut found.marks.is_read_ahead) {
+    pub(crate) fn get(&self, block: &Identity, now_ns: u64) -> Option<(&Bytes, Use)> {
+        let found = self.blocks.get(&block.id).filter(|found| found.key == block.key)?;
+        // Two hits at a time may count once, or be heard of twice.
+        let uses = found.uses.load(Ordering::Relaxed);
+        if uses < u8::MAX {
+            found.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        let is_again = now_ns < found.deaf_until_ns.load(Ordering::Relaxed);
+        let is_first =
+            found.is_read_ahead.load(Ordering::Relaxed) && found.is_read_ahead.swap(false, Ordering::Relaxed);
+        let kind = match is_first {
             true => Use::First,
             false if is_again => Use::Again,
             false => Use::Hit,
         };
         if kind == Use::Hit {
-            found.heard_ns = Some(now_ns);
+            found.deaf_until_ns.store(now_ns.saturating_add(ARC_MINTIME_NS), Ordering::Relaxed);
         }
         Some((&found.bytes, kind))
     }
 
+    /// Counts a look-up that found a block.
+    pub(crate) fn count_hit(&self, class: Class) {
+        self.hits[class as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Look-ups that found a block of a class.
+    pub(crate) fn hits(&self, class: Class) -> u64 {
+        self.hits[class as usize].load(Ordering::Relaxed)
+    }
+
     /// What is known of a block.
     pub(crate) fn marks(&self, block: &Identity) -> Option<Marks> {
-        self.blocks.get(&block.id).filter(|found| found.key == block.key).map(|found| found.marks)
+        self.blocks.get(&block.id).filter(|found| found.key == block.key).map(Resident::marks)
     }
 
     /// Notes a hit. Returns what the policy should hear of, when there is enough of it.
-    pub(crate) fn note(&mut self, access: Access) -> Option<Vec<Access>> {
-        self.noted.push(access);
-        (self.noted.len() >= BATCH).then(|| std::mem::replace(&mut self.noted, Vec::with_capacity(BATCH)))
+    pub(crate) fn note(&self, access: Access) -> Option<Vec<Access>> {
+        let mut noted = self.noted.lock();
+        noted.push(access);
+        (noted.len() >= BATCH).then(|| std::mem::replace(&mut *noted, Vec::with_capacity(BATCH)))
     }
 
     /// Tells `hear` of what was noted.
-    pub(crate) fn tell(&mut self, hear: impl FnMut(Access)) {
-        self.noted.drain(..).for_each(hear);
+    pub(crate) fn tell(&self, hear: impl FnMut(Access)) {
+        self.noted.lock().drain(..).for_each(hear);
     }
 
     /// Whether there is a block of this number, be it another one.
@@ -94,7 +130,16 @@ impl Shard {
 
     pub(crate) fn insert(&mut self, block: &Identity, bytes: Bytes, marks: Marks) {
         self.content_bytes[block.class as usize] += bytes.len() as u64;
-        let resident = Resident { key: block.key, class: block.class, marks, bytes, heard_ns: None };
+        let Marks { is_l2_eligible, is_read_ahead, uses } = marks;
+        let resident = Resident {
+            key: block.key,
+            class: block.class,
+            bytes,
+            is_l2_eligible,
+            is_read_ahead: is_read_ahead.into(),
+            uses: uses.into(),
+            deaf_until_ns: AtomicU64::new(0),
+        };
         self.blocks.insert(block.id, resident);
     }
 
@@ -103,7 +148,7 @@ impl Shard {
         let gone = self.blocks.remove(&id)?;
         let len_bytes = gone.bytes.len() as u64;
         self.content_bytes[gone.class as usize] -= len_bytes;
-        Some((len_bytes, gone.marks))
+        Some((len_bytes, gone.marks()))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -93,11 +93,16 @@ impl CacheStats {
     pub fn misses(&self) -> u64 {
         self.data.misses + self.metadata.misses
     }
+
+    /// Reads of both classes.
+    pub fn requests(&self) -> u64 {
+        self.hits() + self.misses()
+    }
 }
 
+/// Hits are counted by the shards, where nobody else is in the way.
 #[derive(Default)]
 pub(crate) struct Counters {
-    hits: [AtomicU64; 2],
     misses: [AtomicU64; 2],
     evictions: AtomicU64,
     /// Bytes evicted that no cache device may take, and that one may.
@@ -105,9 +110,8 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn looked_up(&self, class: Class, hit: bool) {
-        let counters = if hit { &self.hits } else { &self.misses };
-        counters[class as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn missed(&self, class: Class) {
+        self.misses[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A block of this length was evicted. One that went before it could be evicted counts, too.
@@ -118,19 +122,14 @@ impl Counters {
         }
     }
 
-    /// All look-ups so far.
-    pub(crate) fn look_ups(&self) -> u64 {
-        self.hits.iter().chain(&self.misses).map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
     pub(crate) fn has_evicted(&self) -> bool {
         self.evictions.load(Ordering::Relaxed) > 0
     }
 
-    /// The counts; what the cache holds is left at nought.
+    /// The counts; hits, and what the cache holds, are left at nought.
     pub(crate) fn stats(&self) -> CacheStats {
         let class = |class: Class| ClassStats {
-            hits: self.hits[class as usize].load(Ordering::Relaxed),
+            hits: 0,
             misses: self.misses[class as usize].load(Ordering::Relaxed),
             content_bytes: 0,
         };

@@ -20,7 +20,7 @@ fn cache(policy: PolicyName, blocks: usize) -> BlockCache {
 
 /// Reads as [`BlockCache::read`] does. Returns whether it was a hit.
 fn read(cache: &BlockCache, block: &Identity, now_ns: u64) -> bool {
-    let hit = cache.find(block, now_ns).is_some();
+    let hit = cache.find(block, now_ns, |_| ()).is_some();
     if !hit {
         cache.insert(block, vec![7; 1000].into(), Caching::default(), now_ns);
     }
@@ -61,7 +61,7 @@ fn a_policy_can_be_changed_while_blocks_are_resident() {
     }
     cache.set_budget(5 * (1000 + OVERHEAD_BYTES));
     assert_eq!(cache.stats().blocks, 5);
-    assert_eq!(blocks.iter().filter(|block| cache.find(block, 3).is_some()).count(), 5);
+    assert_eq!(blocks.iter().filter(|block| cache.find(block, 3, |_| ()).is_some()).count(), 5);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn plain_text_of_encrypted_blocks_goes_with_the_key() {
     read(&cache, &open, 1);
     read(&cache, &secret, 1);
     cache.forget_encrypted();
-    assert!(cache.find(&open, 2).is_some() && cache.find(&secret, 2).is_none());
+    assert!(cache.find(&open, 2, |_| ()).is_some() && cache.find(&secret, 2, |_| ()).is_none());
     assert_eq!(cache.stats().blocks, 1);
 }
 
@@ -135,7 +135,7 @@ fn a_dataset_says_what_of_it_is_cached_and_what_a_cache_device_may_take() {
                 Caching { primary, secondary: Scope::Metadata, ..Caching::default() },
                 n,
             );
-            cache.find(&block, n).is_some()
+            cache.find(&block, n, |_| ()).is_some()
         };
         assert_eq!([insert(1, Class::Data), insert(2, Class::Metadata)], cached, "{primary:?}");
         cache.set_budget(0);
@@ -155,17 +155,21 @@ fn blocks_that_are_moved_closer_together_stay_what_they_were() {
         cache.insert(block, content(n), Caching::default(), 1);
     }
     // A reader still has one of them, and three quarters of the others have gone.
-    let read = cache.find(&blocks[4], 2).expect("it is there");
+    let read = cache.find(&blocks[4], 2, Bytes::clone).expect("it is there");
     for block in blocks.iter().enumerate().filter(|(n, _)| n % 4 != 0).map(|(_, block)| block) {
         cache.keeper.lock().policy.remove(block.id);
-        cache.shard(block.id).lock().remove(block.id);
+        cache.shard(block.id).write().remove(block.id);
     }
     let before = cache.stats();
     assert_eq!(runtime.block_on(cache.gather(&runtime)), 500 * 1000);
     assert_eq!(cache.stats(), before);
     for (n, block) in blocks.iter().enumerate() {
-        assert_eq!(cache.find(block, 3), (n % 4 == 0).then(|| content(n)), "block {n}");
+        assert_eq!(cache.find(block, 3, Bytes::clone), (n % 4 == 0).then(|| content(n)), "block {n}");
     }
     assert_eq!(read, content(4));
-    assert_ne!(cache.find(&blocks[4], 3).map(|bytes| bytes.as_ptr()), Some(read.as_ptr()), "it was moved");
+    assert_ne!(
+        cache.find(&blocks[4], 3, Bytes::clone).map(|bytes| bytes.as_ptr()),
+        Some(read.as_ptr()),
+        "it was moved"
+    );
 }

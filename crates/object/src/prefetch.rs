@@ -7,8 +7,9 @@
 //! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Only a reader
 //! that needs one of its blocks waits for a task, and it reads the block itself if the task is cancelled.
 //!
-//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. The list of tasks
-//! has one of its own, taken last.
+//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. Who found all in the
+//! cache does not wait for it: streams forgive accesses that they do not see. The list of tasks has a mutex of
+//! its own, taken last.
 //!
 //! Memory: streams of [`MOST_OBJECTS`] objects; of windows, what [`cenote_cache::Prefetch::permit`] allows.
 //!
@@ -73,7 +74,9 @@ impl Prefetcher {
             is_full: shared.active_bytes() > most_bytes / 2,
         };
         let (seen, ahead) = {
-            let mut objects = self.objects[object.id().0 as usize % SHARDS].lock();
+            let objects = &self.objects[object.id().0 as usize % SHARDS];
+            let objects = if looked == Looked::default() { objects.try_lock() } else { Some(objects.lock()) };
+            let Some(mut objects) = objects else { return };
             make_room(&mut objects, object.id());
             objects.entry(object.id()).or_default().access(&access, &values)
         };

@@ -17,8 +17,9 @@
 //! Caches of less than a thousandth of all blocks are too small for it: a block of the sample stands for as
 //! many as the group's sampling rate says.
 //!
-//! Locking: a mutex a group, taken only for blocks in the sample; the threshold is also an atomic, so that
-//! all others cost a hash and a comparison.
+//! Locking: a mutex a group, tried only for blocks in the sample: nobody waits for it, and a look-up that comes
+//! while it is taken is one that the sample does not have. The threshold is also an atomic, so that all others
+//! cost a hash and a comparison.
 //!
 //! Memory: bounded, about 2 MiB.
 //!
@@ -42,6 +43,8 @@ const LEAST_BLOCKS: usize = 256;
 const OFTEN: usize = 16;
 /// Look-ups, of the sample or not, until counts are halved.
 const AGE: u64 = 1 << 22;
+/// Look-ups of a group after which it asks how many there were in all.
+const ASK: usize = 64;
 /// Distances are counted in 16 steps a doubling, as many as these bits of a float's mantissa tell apart.
 const STEP_BITS: u32 = 4;
 /// Distances up to an exbibyte.
@@ -115,7 +118,7 @@ impl LiveCurve {
         let hash = hash(id);
         let sampler = &self.groups[hash as usize % GROUPS];
         if hash < sampler.threshold.load(Ordering::Relaxed) {
-            sampler.note(hash, bytes, requests());
+            sampler.note(hash, bytes, requests);
         }
     }
 
@@ -156,17 +159,20 @@ impl LiveCurve {
 }
 
 impl Sampler {
-    fn note(&self, hash: u64, bytes: u32, requests: u64) {
-        let mut group = self.group.lock();
+    fn note(&self, hash: u64, bytes: u32, requests: impl FnOnce() -> u64) {
+        let Some(mut group) = self.group.try_lock() else { return };
         let threshold = self.threshold.load(Ordering::Relaxed);
         if hash >= threshold {
             return;
         }
         group.note(hash, u64::from(bytes), rate(threshold));
-        if requests.saturating_sub(group.aged_at) >= AGE {
-            group.age(requests);
-            if group.last_use.len() < LEAST_BLOCKS / 2 {
-                self.threshold.store(threshold.saturating_mul(2), Ordering::Relaxed);
+        if group.noted.is_multiple_of(ASK) {
+            let requests = requests();
+            if requests.saturating_sub(group.aged_at) >= AGE {
+                group.age(requests);
+                if group.last_use.len() < LEAST_BLOCKS / 2 {
+                    self.threshold.store(threshold.saturating_mul(2), Ordering::Relaxed);
+                }
             }
         }
         let blocks = group.last_use.len();
