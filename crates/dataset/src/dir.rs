@@ -64,8 +64,7 @@ impl Dir {
         }
         let mut dir = mos.root_dir().await?;
         for &id in chain.iter().rev().skip(1) {
-            let children = dir.all_children().await?;
-            let name = children.into_iter().find(|(_, child)| *child == id).map(|(name, _)| name);
+            let name = dir.name_of_child(id).await?;
             let name = name.ok_or_else(|| mos.objset().damaged(id, "is not among its parent's children"))?;
             dir = dir.open_child(&name, id).await?;
         }
@@ -139,6 +138,13 @@ impl Dir {
         let mut children = self.all_children().await?;
         children.retain(|(name, _)| !name.contains(['$', '%']));
         Ok(children)
+    }
+
+    async fn name_of_child(&self, id: ObjectId) -> Result<Option<String>> {
+        let Some(zap) = self.zap(self.phys().child_dirs_zap).await? else { return Ok(None) };
+        let entries = zap.to_vec().await?;
+        let found = entries.iter().find(|entry| entry.value.as_u64() == Some(id.0));
+        Ok(found.map(|entry| entry.name_text()))
     }
 
     async fn all_children(&self) -> Result<Vec<(String, ObjectId)>> {

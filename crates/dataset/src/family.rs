@@ -143,7 +143,8 @@ impl Dataset {
     /// A snapshot by number. In newer pools every chain ends in the empty `$ORIGIN@$ORIGIN`, which is
     /// nobody's.
     async fn version(&self, id: ObjectId) -> Result<Option<Dataset>> {
-        if id.0 == 0 {
+        // Most chains end there, and its name need not be looked for.
+        if id.0 == 0 || self.mos().first_version().await.is_ok_and(|first| first == id) {
             return Ok(None);
         }
         let dataset = Dataset::open_by_id(self.mos(), DatasetId(id.0)).await?;

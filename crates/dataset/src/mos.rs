@@ -69,6 +69,7 @@ struct MosInner {
     keyring: Arc<Keyring>,
     /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
     usable_bytes: OnceCell<u64>,
+    first_version: OnceCell<ObjectId>,
 }
 
 impl Mos {
@@ -86,6 +87,7 @@ impl Mos {
             root_dir,
             keyring,
             usable_bytes: OnceCell::new(),
+            first_version: OnceCell::new(),
         }))
     }
 
@@ -345,6 +347,17 @@ impl Mos {
         let dnode = self.objset().dnode(ObjectId(id.0)).await?;
         let phys = DslDatasetPhys::decode(dnode.bonus(), dnode.endian());
         phys.map_err(|e| self.objset().format(ObjectId(id.0), e))
+    }
+
+    /// The empty snapshot at which all chains of newer pools begin, `$ORIGIN@$ORIGIN`; 0 in older ones.
+    pub(crate) async fn first_version(&self) -> Result<ObjectId> {
+        let look = async || {
+            let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else {
+                return Ok(ObjectId(0));
+            };
+            Ok(self.dataset_phys(DatasetId(dir.phys().head_dataset.0)).await?.prev_snapshot)
+        };
+        self.0.first_version.get_or_try_init(look).await.copied()
     }
 
     /// The datasets that come right after one in their chains: its next snapshot or head, and its clones'

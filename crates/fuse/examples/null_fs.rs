@@ -172,5 +172,6 @@ fn main() {
         mount::mount(Path::new(&dir), &options).unwrap_or_else(|error| panic!("{error}"));
     let runtime = Runtime::real(None);
     let session = Session::start(&runtime, device, NullFs::new(), SessionOptions::default());
-    session.unwrap_or_else(|error| panic!("{error}")).wait();
+    let session = session.unwrap_or_else(|error| panic!("{error}"));
+    runtime.block_on(session.ended());
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES, WRITE_IN_BYTES};
@@ -55,6 +56,13 @@ impl Channel {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Waits until there is a request, or the file system is unmounted.
+    pub fn wait(&self) {
+        let mut device = [PollFd::new(&*self.0, PollFlags::IN)];
+        // Whatever is wrong, the read will tell.
+        rustix::event::poll(&mut device, None).ok();
     }
 
     /// Answers a request.

@@ -8,13 +8,15 @@
 //! through `/dev/fuse` (`channel`), as those that the kernel expects no answer to always do.
 //!
 //! Limits: so many operations wait at most (`traffic`, `ring`); then the kernel's queue fills. A session that
-//! is paused keeps its requests until whoever paused it is done; operations under way end first.
+//! is paused keeps its requests until whoever paused it is done; operations under way end first. A process
+//! with hundreds of sessions gives a new one a single thread ([`THREADS_PLENTY`]).
 
 mod dispatch;
 
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::{io, thread};
 
@@ -26,6 +28,12 @@ use crate::ring::{Queue, Ring};
 use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
 use cenote_runtime::Runtime;
+use futures::channel::oneshot;
+
+/// Threads of all sessions of the process beyond which a new one gets no ring, and one reader.
+const THREADS_PLENTY: usize = 512;
+/// How many there are.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// `max_background`: asynchronous requests (read-ahead, direct and background writes) that the kernel sends
 /// at once.
@@ -53,9 +61,13 @@ impl Default for SessionOptions {
 /// A file system that is served. Ends when it is unmounted.
 #[derive(Debug)]
 pub struct Session {
-    readers: Vec<thread::JoinHandle<()>>,
+    /// Canceled when the last thread has ended: each holds the sender.
+    ended: oneshot::Receiver<()>,
     notifier: Notifier,
 }
+
+/// What the threads of a session have in common; with the last one it ends.
+type Alive = Arc<oneshot::Sender<()>>;
 
 struct Shared<V> {
     runtime: Runtime,
@@ -75,7 +87,8 @@ impl Session {
         vfs: V,
         options: SessionOptions,
     ) -> io::Result<Session> {
-        let mut rings = match options.over_io_uring {
+        let has_plenty = THREADS.load(Ordering::Relaxed) >= THREADS_PLENTY;
+        let mut rings = match options.over_io_uring && !has_plenty {
             true => Ring::all(&device).unwrap_or_default(),
             false => Vec::new(),
         };
@@ -87,25 +100,24 @@ impl Session {
         let queues = rings.iter().map(|ring| ring.queue().clone()).collect();
         let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone(), queues };
         // Forgets alone, if there are rings.
-        let device_readers = if rings.is_empty() { options.readers.max(1) } else { 1 };
+        let device_readers = if rings.is_empty() && !has_plenty { options.readers.max(1) } else { 1 };
         let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic });
-        let mut readers = Vec::new();
-        let thread = || thread::Builder::new().name("cenote-fuse".into());
+        let (alive, ended) = oneshot::channel();
+        let alive = Alive::new(alive);
         for ring in rings {
             let shared = shared.clone();
-            let serve = move || {
+            start_thread(&alive, move || {
                 let start = |queue: &Arc<Queue>, slot, request| {
                     start(&shared, request, Way::Ring(queue.clone(), slot));
                 };
                 ring.serve(&shared.traffic, start);
-            };
-            readers.push(thread().spawn(serve)?);
+            })?;
         }
         for _ in 0..device_readers {
             let shared = shared.clone();
-            readers.push(thread().spawn(move || read_requests(&shared))?);
+            start_thread(&alive, move || read_requests(&shared, device_readers == 1))?;
         }
-        Ok(Session { readers, notifier })
+        Ok(Session { ended, notifier })
     }
 
     /// Tells the kernel what has changed behind its back.
@@ -113,11 +125,38 @@ impl Session {
         &self.notifier
     }
 
-    /// Waits until the file system is unmounted and every operation is answered.
-    pub fn wait(self) {
-        for reader in self.readers {
-            drop(reader.join());
-        }
+    /// Waits until the file system is unmounted and its threads have ended. No thread waits meanwhile: there
+    /// may be thousands of sessions.
+    pub async fn ended(self) {
+        // Nobody sends anything.
+        self.ended.await.ok();
+    }
+}
+
+fn start_thread(alive: &Alive, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = Thread::new(alive.clone());
+    let serve = move || {
+        let _thread = thread;
+        serve();
+    };
+    thread::Builder::new().name("cenote-fuse".into()).spawn(serve).map(drop)
+}
+
+/// A thread of a session, from before it starts.
+struct Thread {
+    _alive: Alive,
+}
+
+impl Thread {
+    fn new(alive: Alive) -> Thread {
+        THREADS.fetch_add(1, Ordering::Relaxed);
+        Thread { _alive: alive }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -224,10 +263,16 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     always | writeback | posix_acl | keeps_cache
 }
 
-fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>) {
+/// `alone`: no other thread reads. Then it has no memory for a request until there is one: of thousands of
+/// sessions, most have nothing to do.
+fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
     let mut buffer = Vec::new();
     loop {
         shared.traffic.wait_for_room();
+        if alone {
+            buffer = Vec::new();
+            shared.channel.wait();
+        }
         match shared.channel.read(&mut buffer) {
             Ok(Some(request)) => start(shared, request, Way::Device),
             Err(Errno::INVAL) => {} // not a request: there is nobody to answer

@@ -76,16 +76,17 @@ impl FilesOptions {
     /// They can't be read.
     #[boxed]
     pub async fn of(dataset: &Dataset) -> Result<FilesOptions, DatasetError> {
-        let is_set = async |name: &str| -> Result<bool, DatasetError> {
-            Ok(dataset.property(name).await?.and_then(|property| property.number()) == Some(1))
-        };
-        let atime = match (is_set("atime").await?, is_set("relatime").await?) {
+        let names = ["atime", "relatime", "snapdir", "longname"];
+        let [atime, relatime, snapdir, longname] = dataset.numbers(names).await?;
+        // Snapshots stay as they are, and have none of their own.
+        let is_head = !dataset.is_snapshot();
+        let atime = match (atime == 1 && is_head, relatime == 1) {
             (false, _) => Atime::Off,
             (true, true) => Atime::Relative,
             (true, false) => Atime::On,
         };
-        let longest_name_bytes = if is_set("longname").await? { 1023 } else { 255 };
-        Ok(FilesOptions { atime, lists_snapdir: is_set("snapdir").await?, longest_name_bytes })
+        let longest_name_bytes = if longname == 1 { 1023 } else { 255 };
+        Ok(FilesOptions { atime, lists_snapdir: snapdir == 1 && is_head, longest_name_bytes })
     }
 }
 

@@ -11,7 +11,6 @@ use crate::files::Files;
 /// A mounted dataset.
 #[derive(Debug)]
 pub struct Mount {
-    runtime: Runtime,
     mounted: Mounted,
     session: Session,
     files: Files,
@@ -39,7 +38,7 @@ impl Mount {
         match started {
             Ok(session) => {
                 files.set_notifier(session.notifier().clone());
-                Ok(Mount { runtime: runtime.clone(), mounted, session, files })
+                Ok(Mount { mounted, session, files })
             }
             Err(source) => {
                 mounted.unmount(true).ok();
@@ -56,8 +55,7 @@ impl Mount {
     /// Waits until it is unmounted, by whomever, and the last operation is done.
     #[boxed]
     pub async fn ended(self) {
-        let session = self.session;
-        self.runtime.blocking(move || session.wait()).await;
+        self.session.ended().await;
         self.files.close().await;
     }
 }

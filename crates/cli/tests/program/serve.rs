@@ -33,8 +33,9 @@ mod watched;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
 
-use bench::{Bench, can_mount, zdb_finds_nothing};
+use bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
 
 #[test]
 fn pools_live_in_the_daemon() {
@@ -179,4 +180,29 @@ fn others_may_look_and_nothing_else() {
             "{change:?}: {output:?}"
         );
     }
+}
+
+/// Threads for calls that block are there for all (512): hundreds of mounts would leave none for the disks.
+#[test]
+fn a_mount_keeps_no_thread_that_others_wait_for() {
+    const MOUNTS: usize = 12;
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    (1..MOUNTS).for_each(|n| _ = bench.done(&format!("zfs create tank/{n}")));
+    let daemon = bench.daemon.as_ref().unwrap().id();
+    let threads = || {
+        let threads = fs::read_dir(format!("/proc/{daemon}/task")).unwrap().flatten();
+        let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+        names.filter(|name| name.trim() == "cenote-calls").count()
+    };
+    let begun = Instant::now();
+    // Idle ones end after a while.
+    while threads() >= MOUNTS {
+        assert!(begun.elapsed() < PATIENCE, "{} threads", threads());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(bench.done("zfs list -H -o mounted tank/1"), "yes\n");
 }

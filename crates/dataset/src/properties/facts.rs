@@ -26,6 +26,20 @@ const OF_CONTENT: [&str; 6] =
     ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
 const OF_ENCRYPTION: [&str; 7] =
     ["keystatus", "encryption", "keyformat", "pbkdf2iters", "pbkdf2salt", "keyguid", "encryptionroot"];
+const OF_SPACE: [&str; 12] = [
+    "used",
+    "referenced",
+    "compressratio",
+    "refcompressratio",
+    "logicalreferenced",
+    "written",
+    "logicalused",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbyrefreservation",
+    "usedbychildren",
+    "available",
+];
 const OF_SNAPSHOT: [&str; 4] = ["userrefs", "defer_destroy", "numclones", "clones"];
 
 /// Properties that are what they are: no default stands in, and none is named as their source.
@@ -67,11 +81,13 @@ impl Facts {
         let kind = if dataset.is_snapshot() { DatasetKind::Snapshot } else { head_kind };
         let mut facts = Facts { kind, head_kind, values: BTreeMap::new() };
         facts.add_identity(dataset);
-        facts.add_space(dataset).await?;
+        if any_of(&OF_SPACE) {
+            facts.add_space(dataset).await?;
+        }
         match kind {
             DatasetKind::Snapshot if !any_of(&OF_SNAPSHOT) => {}
             DatasetKind::Snapshot => facts.add_snapshot(dataset).await?,
-            _ => facts.add_head(dataset).await?,
+            _ => facts.add_head(dataset, is_wanted).await?,
         }
         if is_wanted("redact_snaps")
             && let Some(guids) = dataset.field(REDACTED_DATASETS).await?
@@ -139,12 +155,14 @@ impl Facts {
         Ok(())
     }
 
-    async fn add_head(&mut self, dataset: &Dataset) -> Result<()> {
+    async fn add_head(&mut self, dataset: &Dataset, is_wanted: &Wanted<'_>) -> Result<()> {
         let dir = dataset.dir();
         self.number("mounted", 0);
         self.number("quota", dir.phys().quota_bytes);
         self.number("reservation", dir.phys().reserved_bytes);
-        if let Some(origin) = dataset.origin().await? {
+        if is_wanted("origin")
+            && let Some(origin) = dataset.origin().await?
+        {
             self.text("origin", origin.name());
         }
         let fields = [

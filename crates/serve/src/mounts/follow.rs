@@ -3,6 +3,7 @@
 //! Idea: a command does its work and knows nothing of mounts. Afterwards each mount is compared with what its
 //! dataset now says, children before parents; then whatever lacks a mount gets one, parents before children.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cenote_boxed::boxed;
@@ -28,6 +29,9 @@ impl Mounts {
     ) -> Result<Vec<MountsError>, MountsError> {
         let _turn = self.turn.lock().await;
         let mos = self.engine.mos().await?;
+        // Each by itself would look for its name among its neighbours.
+        let datasets: BTreeMap<DatasetId, Dataset> =
+            mos.all_datasets().await?.into_iter().map(|dataset| (dataset.id(), dataset)).collect();
         let mut failures = Vec::new();
         let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
             let table = self.table();
@@ -45,7 +49,7 @@ impl Mounts {
             if self.mounted_on(id).is_none() {
                 continue;
             }
-            let Ok(dataset) = mos.dataset_by_id(id).await else {
+            let Some(dataset) = datasets.get(&id).cloned() else {
                 match self.take_down(id, &name, true).await {
                     Ok(dir) => derived.extend(dir),
                     Err(error) => failures.push(error),
@@ -82,11 +86,8 @@ impl Mounts {
             }
         }
         self.clear_away(derived).await;
-        for dataset in mos.all_datasets().await? {
-            if dataset.is_snapshot()
-                || before.contains(&dataset.id())
-                || self.mounted_on(dataset.id()).is_some()
-            {
+        for dataset in datasets.into_values() {
+            if before.contains(&dataset.id()) || self.mounted_on(dataset.id()).is_some() {
                 continue;
             }
             if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {

@@ -59,12 +59,11 @@ impl Plan {
         if dataset.is_snapshot() || dataset.kind().await? != DatasetKind::Filesystem {
             return Ok(Err(Unmountable::Kind));
         }
-        let number = async |name: &str| -> Result<Option<u64>, DatasetError> {
-            Ok(dataset.property(name).await?.and_then(|property| property.number()))
-        };
-        match number("canmount").await? {
-            Some(0) => return Ok(Err(Unmountable::CanmountOff)),
-            Some(2) if auto => return Ok(Err(Unmountable::Noauto)),
+        let names = ["canmount", "readonly", "exec", "setuid", "devices", "overlay"];
+        let [canmount, read_only, exec, setuid, devices, overlay] = dataset.numbers(names).await?;
+        match canmount {
+            0 => return Ok(Err(Unmountable::CanmountOff)),
+            2 if auto => return Ok(Err(Unmountable::Noauto)),
             _ => {}
         }
         let (mountpoint, source) = match dataset.property("mountpoint").await? {
@@ -83,15 +82,14 @@ impl Plan {
             Some(root) => root.join(mountpoint.trim_start_matches('/')),
             None => PathBuf::from(&*mountpoint),
         };
-        let is_set = async |name: &str| Ok::<bool, DatasetError>(number(name).await? == Some(1));
         Ok(Ok(Plan {
             dir,
             is_derived: matches!(source, Source::Default | Source::Inherited(_)),
-            read_only: is_set("readonly").await?,
-            exec: is_set("exec").await?,
-            setuid: is_set("setuid").await?,
-            devices: is_set("devices").await?,
-            overlay: is_set("overlay").await?,
+            read_only: read_only == 1,
+            exec: exec == 1,
+            setuid: setuid == 1,
+            devices: devices == 1,
+            overlay: overlay == 1,
         }))
     }
 }
