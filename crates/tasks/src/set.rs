@@ -25,8 +25,8 @@ use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
 use crate::counts::begin_counting;
 
-pub use check::check_settings;
 pub(crate) use check::{SetAt, check_setting};
+pub use check::{check_changes, check_settings};
 
 /// What is in force once a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
 use cenote_format::props::Prop;
@@ -70,7 +70,13 @@ pub(super) async fn setting(
     if name == "bootfs" {
         let id = match value {
             "" => 0,
-            root => dataset(mos, root).await?.id().0,
+            root => {
+                let root = dataset(mos, root).await?;
+                if root.kind().await? != DatasetKind::Filesystem {
+                    return Ok(Err("property 'bootfs' must be a file system".into()));
+                }
+                root.id().0
+            }
         };
         return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
     }

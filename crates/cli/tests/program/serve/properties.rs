@@ -224,3 +224,33 @@ fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
     bench.done("zpool export tank");
     assert!(!is_there("tank"));
 }
+
+#[test]
+fn parents_that_a_rename_makes_hide_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create tank/b");
+    fs::write(bench.path("mnt/b/file"), "content").unwrap();
+    bench.done("zfs rename -p tank/b tank/new/deep/b");
+    assert_eq!(fs::read_to_string(bench.path("mnt/new/deep/b/file")).unwrap(), "content");
+    bench.done("zfs rename tank/new/deep/b tank/b");
+    assert_eq!(fs::read_to_string(bench.path("mnt/b/file")).unwrap(), "content");
+    bench.done("zpool export tank");
+}
+
+#[test]
+fn properties_of_an_open_pool_are_those_that_were_set() {
+    let bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    bench.done("zfs create -V 8M tank/v");
+    bench.done("zpool set comment=attic tank");
+    bench.done("zpool set compatibility=openzfs-2.1-linux tank");
+    assert_eq!(bench.done("zpool get -H -o value comment,compatibility tank"), "attic\nopenzfs-2.1-linux\n");
+    bench.done("zpool set comment= tank");
+    assert_eq!(bench.done("zpool get -H -o value,source comment tank"), "-\tdefault\n");
+    assert!(bench.fails("zpool set bootfs=tank/v tank").contains("must be a file system"));
+}
