@@ -325,10 +325,38 @@ fn a_request_that_is_wrong_as_a_whole_changes_nothing() {
     // A volume that can't have its reservation keeps its size.
     disks.fails("zfs set volsize=1T tank/v", "size is greater than available space");
     assert_eq!(disks.cenote("zfs get -H -o value volsize tank/v", &[]), "8M\n");
+    disks.cenote("zfs set quota=20M reservation=4M refquota=5M refreservation=2M tank/a", &[]);
+    let limits = "zfs get -H -o value,source quota,reservation,refquota,refreservation tank/a";
+    for limit in ["quota", "reservation", "refquota", "refreservation"] {
+        disks.fails(&format!("zfs inherit {limit} tank/a"), "cannot be inherited");
+        disks.cenote(&format!("zfs inherit -S {limit} tank/a"), &[]);
+    }
+    assert_eq!(disks.cenote(limits, &[]), "none\tdefault\n".repeat(4));
+    disks.zdb_is_content();
     disks.cenote("zfs create -o version=4 tank/old", &[]);
     assert_eq!(disks.cenote("zfs get -H -o value version tank/old tank/a", &[]), "5\n4\n");
     rewrite(&disks, "tank/old", 3);
     disks.zdb_is_content();
+}
+
+#[test]
+fn what_is_so_already_or_is_named_twice_is_no_error() {
+    let disks = pool();
+    disks.cenote("zfs create tank/a/b", &[]);
+    disks.cenote("zfs rename tank/a tank/a", &[]);
+    disks.cenote("zfs snapshot tank/a@one tank/a@one", &[]);
+    disks.cenote("zfs snapshot -r tank/a@two tank/a/b@two", &[]);
+    disks.cenote("zfs rename tank/a@one tank/a@one", &[]);
+    assert_eq!(names(&disks, "-t snapshot -r tank"), ["tank/a@one", "tank/a@two", "tank/a/b@two"]);
+    disks.fails("zfs snapshot tank/a@three tank/a@four", "multiple snapshots of same fs not allowed");
+    let space = disks.cenote("zfs list -H -o name,space tank/a/b", &[]);
+    assert!(space.starts_with("tank/a/b\ttank/a/b\t") && space.matches('\t').count() == 7, "{space}");
+    assert_eq!(disks.cenote("zfs get -H -o property space tank/a", &[]).lines().count(), 7);
+    let all = disks.cenote("zfs list -o all tank/a", &[]);
+    assert!(all.starts_with("NAME") && all.contains("COMPRESS") && all.contains("PREFETCH"), "{all}");
+    disks.cenote("zfs hold keep tank/a@one", &[]);
+    let held = disks.run("zfs holds -H tank/a@none tank/a@one", &[]);
+    assert!(!held.status.success() && held.stdout.starts_with(b"tank/a@one\tkeep\t"), "{held:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Get {
         let sources = self.sources()?;
         let wanted = match self.properties.as_str() {
             "all" => None,
-            names => Some(names.split(',').map(Wanted::parse).collect::<Result<Vec<_>, _>>()?),
+            names => Some(Wanted::parse_list(names)?),
         };
         let types = self.selection.types.as_deref().map_or(Ok(Types::ALL), Types::parse)?;
         let scope = self.selection.scope(types, &self.names, 0);

@@ -51,6 +51,9 @@ impl Rename {
             .change_pool(pool_of(&to), async |engine| {
                 let mos = engine.mos().await?;
                 dataset(&mos, &self.from).await?;
+                if self.from == to {
+                    return Ok(());
+                }
                 let uppermost = match self.parents {
                     true => create_ancestors(session, engine, &to).await?,
                     false => None,

@@ -215,7 +215,7 @@ impl Inherit {
             if prop.is_read_only() || prop.is_one_time() {
                 return Err(CliError::Refused(format!("{property} property is read-only")));
             }
-            if !prop.is_inheritable() && (!self.received || LIMITS.contains(&property)) {
+            if !prop.is_inheritable() && !self.received {
                 return Err(CliError::Refused(not_inherited(property)));
             }
             if self.received && matches!(property, "volsize" | "version") {

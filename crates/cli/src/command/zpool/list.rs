@@ -73,7 +73,10 @@ impl List {
     fn wanted_columns(&self) -> Result<Vec<String>, CliError> {
         let name = ["name".to_owned()];
         match self.columns.as_str() {
-            "all" => Ok(name.into_iter().chain(ZPOOL_PROPS.iter().map(|prop| prop.name.into())).collect()),
+            "all" => {
+                let all = ZPOOL_PROPS.iter().filter(|prop| prop.visible && prop.name != "name");
+                Ok(name.into_iter().chain(all.map(|prop| prop.name.into())).collect())
+            }
             columns => columns.split(',').map(wanted).collect(),
         }
     }
