@@ -112,7 +112,13 @@ impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for found in session.pools_to_change(&self.pools).await? {
-            session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
+            match session.held(&found) {
+                // No change, and nothing for the history.
+                Some(pool) => _ = pool.engine.force_sync().await?,
+                None => {
+                    session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
+                }
+            }
         }
         Ok(Outcome::Done)
     }

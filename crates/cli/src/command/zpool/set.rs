@@ -5,7 +5,7 @@
 use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
-use cenote_format::props::Prop;
+use cenote_format::props::{Prop, ZPOOL_PROPS};
 use cenote_tasks::PoolSetting;
 use clap::Args;
 
@@ -67,6 +67,7 @@ pub(super) async fn setting(
     name: &str,
     value: &str,
 ) -> Result<Result<PoolSetting, String>, CliError> {
+    let name = ZPOOL_PROPS.iter().find(|prop| prop.is_named(name)).map_or(name, |prop| prop.name);
     if name == "bootfs" {
         let id = match value {
             "" => 0,

@@ -250,6 +250,14 @@ fn properties_of_an_open_pool_are_those_that_were_set() {
     bench.done("zpool set comment=attic tank");
     bench.done("zpool set compatibility=openzfs-2.1-linux tank");
     assert_eq!(bench.done("zpool get -H -o value comment,compatibility tank"), "attic\nopenzfs-2.1-linux\n");
+    bench.done("zpool set listsnaps=on tank");
+    bench.done("zpool sync tank");
+    let history = bench.done("zpool history tank");
+    assert!(history.contains("zpool set listsnaps=on tank") && !history.contains("zpool sync"), "{history}");
+    assert_eq!(
+        bench.done("zpool get -H -o value,source listsnaps,org.me:none tank"),
+        "on\tlocal\n-\tdefault\n"
+    );
     bench.done("zpool set comment= tank");
     assert_eq!(bench.done("zpool get -H -o value,source comment tank"), "-\tdefault\n");
     assert!(bench.fails("zpool set bootfs=tank/v tank").contains("must be a file system"));
