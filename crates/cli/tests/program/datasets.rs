@@ -354,6 +354,8 @@ fn what_is_so_already_or_is_named_twice_is_no_error() {
     assert_eq!(disks.cenote("zfs get -H -o property space tank/a", &[]).lines().count(), 7);
     let all = disks.cenote("zfs list -o all tank/a", &[]);
     assert!(all.starts_with("NAME") && all.contains("COMPRESS") && all.contains("PREFETCH"), "{all}");
+    disks.cenote("zfs set version=5 atime=off tank/a", &[]);
+    assert_eq!(disks.cenote("zfs get -t bookmark all tank/a", &[]), "");
     disks.cenote("zfs hold keep tank/a@one", &[]);
     let held = disks.run("zfs holds -H tank/a@none tank/a@one", &[]);
     assert!(!held.status.success() && held.stdout.starts_with(b"tank/a@one\tkeep\t"), "{held:?}");

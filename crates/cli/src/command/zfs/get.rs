@@ -44,6 +44,10 @@ impl Get {
                 }
             }
         }
+        if !session.json() && found.iter().all(|(_, lines)| lines.is_empty()) {
+            // Like zfs: the header comes with the first line.
+            return Ok(outcome);
+        }
         let lines = found.iter().flat_map(|(_, lines)| lines).map(|(line, _)| line);
         let form = &self.selection.form;
         let document = || as_json(&found, form.values.numbers());

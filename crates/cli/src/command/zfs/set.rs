@@ -91,10 +91,15 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     let target = dataset(&engine.mos().await?, name).await?;
     let typed = settings::parse(options, Some(0)).map_err(refused)?;
     let sizes = Sizes::of(&target).await?;
-    let settings = match &sizes {
+    let mut settings = match &sizes {
         None => settings::parse(options, None).map_err(refused)?,
         Some(sizes) => sizes.settings(&target, options, &typed).map_err(refused)?,
     };
+    // A version can only be what it is already.
+    let version = target.property("version").await?.and_then(|property| property.number());
+    settings.retain(|(property, value)| {
+        property != "version" || version.map(Value::Number).as_ref() != Some(value)
+    });
     let kind = target.kind().await?;
     let has_owners = settings.iter().any(|(property, _)| settings::is_of_owner(property));
     if has_owners && kind != DatasetKind::Filesystem {

@@ -5,12 +5,12 @@
 use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
-use cenote_format::props::{Prop, ZPOOL_PROPS};
+use cenote_format::props::Prop;
 use cenote_tasks::PoolSetting;
 use clap::Args;
 
 use super::create::compatibility;
-use super::create::properties::{comment, pool_switch};
+use super::create::properties::{comment, own_name, pool_switch};
 use super::vdev_properties::named;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
@@ -67,7 +67,7 @@ pub(super) async fn setting(
     name: &str,
     value: &str,
 ) -> Result<Result<PoolSetting, String>, CliError> {
-    let name = ZPOOL_PROPS.iter().find(|prop| prop.is_named(name)).map_or(name, |prop| prop.name);
+    let name = own_name(name);
     if name == "bootfs" {
         let id = match value {
             "" => 0,

@@ -245,7 +245,8 @@ fn parents_that_a_rename_makes_hide_nothing() {
 #[test]
 fn properties_of_an_open_pool_are_those_that_were_set() {
     let bench = Bench::new(&["a"]);
-    bench.done("zpool create -m none tank a");
+    bench.done("zpool create -m none -o expand=on tank a");
+    assert_eq!(bench.done("zpool get -H -o value autoexpand tank"), "on\n");
     bench.done("zfs create -V 8M tank/v");
     bench.done("zpool set comment=attic tank");
     bench.done("zpool set compatibility=openzfs-2.1-linux tank");
