@@ -114,7 +114,7 @@ impl Sync {
         for found in session.pools_to_change(&self.pools).await? {
             match session.held(&found) {
                 // No change, and nothing for the history.
-                Some(pool) => _ = pool.engine.force_sync().await?,
+                Some(pool) => pool.engine.force_sync().await?,
                 None => {
                     session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
                 }
