@@ -161,6 +161,7 @@ fn devices_beside_the_pool_are_used_at_once_and_let_go() {
     assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
     assert_eq!(bench.done("zpool list -H -v -o name,size tank").lines().count(), 6);
     bench.done("zpool remove tank fast b");
+    bench.done("zpool labelclear fast");
     // Others may have them now.
     bench.done("zpool create -f -m none other fast");
     bench.done("zpool attach -f -w tank a b");

@@ -243,6 +243,23 @@ fn parents_that_a_rename_makes_hide_nothing() {
 }
 
 #[test]
+fn a_rollback_takes_mounted_clones_with_it() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs create tank/b");
+    bench.done("zfs snapshot tank/b@one");
+    bench.done("zfs snapshot tank/b@two");
+    bench.done("zfs clone tank/b@two tank/clone");
+    assert!(bench.fails("zfs rollback -r tank/b@one").contains("tank/clone"));
+    bench.done("zfs rollback -R tank/b@one");
+    assert_eq!(bench.done("zfs list -H -t all -o name tank/b -r"), "tank/b\ntank/b@one\n");
+    assert!(!bench.path("mnt/clone").exists());
+}
+
+#[test]
 fn properties_of_an_open_pool_are_those_that_were_set() {
     let bench = Bench::new(&["a"]);
     bench.done("zpool create -m none -o expand=on tank a");
