@@ -368,7 +368,7 @@ impl Pool {
         }
     }
 
-    /// Other spares or cache devices than before.
+    /// Changes what the configuration says beside the tree: spares, cache devices, the comment.
     pub fn set_beside(&self, change: impl FnOnce(&mut PoolConfig)) {
         let mut current = self.live.current.write();
         let mut config = PoolConfig::clone(&current.config);
@@ -381,6 +381,14 @@ impl Pool {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
         found.auxiliary.insert(guid, device);
+        current.found = Arc::new(found);
+    }
+
+    /// A spare or cache device has left the pool: it is closed when nobody uses it any more.
+    pub fn forget_beside(&self, guid: Guid) {
+        let mut current = self.live.current.write();
+        let mut found = FoundPool::clone(&current.found);
+        found.auxiliary.remove(&guid);
         current.found = Arc::new(found);
     }
 

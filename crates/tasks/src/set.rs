@@ -25,8 +25,8 @@ use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
 use crate::counts::begin_counting;
 
-pub use check::check_settings;
 pub(crate) use check::{SetAt, check_setting};
+pub use check::{check_changes, check_settings};
 
 /// What is in force once a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub enum Instead {
     /// What a receive brought; what is above if none did.
     Received,
 }
+
+/// Sizes that are accounted for as soon as they are set. A value of 0 is none.
+const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
 /// Sets a property, of this package's own or the administrator's (with a colon in its name).
 ///
@@ -100,13 +103,22 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     if !inherits {
         return Err(refused(name, property, "property cannot be inherited"));
     }
-    let Some(table) = settings_table(context, &dataset, false).await? else { return Ok(()) };
+    let Some(id) = settings_table(context, &dataset, false).await? else { return Ok(()) };
     let edit = context.edit();
-    let table = ZapEdit::new(&edit, table);
+    let table = ZapEdit::new(&edit, id);
+    let received = table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?;
+    if SIZES.contains(&property) && !dataset.is_snapshot() {
+        // More than a setting: what follows from it follows from what takes its place, too.
+        let next = Value::Number(received.as_ref().and_then(ZapValue::as_u64).unwrap_or(0));
+        check_limit(&dataset, property, &next).await?;
+        store_setting(context, &dataset, property, &next).await?;
+    }
+    let edit = context.edit();
+    let table = ZapEdit::new(&edit, id);
     remove_if_there(&table, property).await?;
     remove_if_there(&table, &format!("{property}$iuv")).await?;
     let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
-    let is_received = table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?.is_some();
+    let is_received = received.is_some();
     match instead {
         // What a receive brought must not come forth.
         Instead::Inherited if is_received => table.update(hidden.as_str(), 0).await?,

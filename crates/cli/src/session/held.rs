@@ -191,7 +191,7 @@ impl Session {
         let engine = self.take_for_good(found).await?;
         let pool = OpenPool::new(found.name(), engine, found.paths(), root, pools);
         let pool = pools.insert(pool);
-        self.use_cache_devices(&pool.engine, &found.auxiliary).await?;
+        self.use_cache_devices(&pool.engine).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         note(pools);

@@ -18,7 +18,7 @@ impl Session {
         engine: &Engine,
         only: Option<Guid>,
     ) -> Result<BTreeMap<Guid, FoundDevice>, CliError> {
-        self.use_cache_devices(engine, &BTreeMap::new()).await?;
+        self.use_cache_devices(engine).await?;
         let pool = engine.pool();
         let open = self.pools().and_then(|pools| pools.by_guid(pool.guid()));
         let Some(open) = open else { return Ok(BTreeMap::new()) };

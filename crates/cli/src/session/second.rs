@@ -1,10 +1,6 @@
 //! Cache devices of the daemon's pools: found where the other devices are, opened, and used.
 
-use std::collections::BTreeMap;
-
 use cenote_engine::Engine;
-use cenote_format::units::Guid;
-use cenote_pool::FoundDevice;
 use cenote_serve::devices::look_again;
 
 use super::Session;
@@ -12,14 +8,10 @@ use crate::message::say;
 use crate::outcome::CliError;
 
 impl Session {
-    /// Uses the cache devices that an open pool has and does not use yet. `found` are devices that are known;
-    /// others are looked for. A pool does without those that can't be used: they are told of. Without a
-    /// daemon there is nothing to do.
-    pub async fn use_cache_devices(
-        &self,
-        engine: &Engine,
-        found: &BTreeMap<Guid, FoundDevice>,
-    ) -> Result<(), CliError> {
+    /// Uses the cache devices that an open pool has and does not use yet. Those that it has not found are
+    /// looked for. A pool does without those that can't be used: they are told of. Without a daemon there is
+    /// nothing to do.
+    pub async fn use_cache_devices(&self, engine: &Engine) -> Result<(), CliError> {
         let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().guid()));
         let Some(pool) = open else { return Ok(()) };
         let mut wanted = engine.mos().await?.cache_devices().await?;
@@ -28,7 +20,8 @@ impl Session {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut found = found.clone();
+        // One that has just been added is open already.
+        let mut found = engine.pool().found().auxiliary.clone();
         if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
             let here = look_again(engine, &pool.devices, &wanted.iter().collect::<Vec<_>>()).await;
             found.extend(here.into_iter().flat_map(|here| here.auxiliary));

@@ -308,6 +308,71 @@ fn settings_are_checked_and_taken_back() {
 }
 
 #[test]
+fn a_request_that_is_wrong_as_a_whole_changes_nothing() {
+    let disks = pool();
+    disks.cenote("zfs create -V 8M tank/v", &[]);
+    disks.fails(
+        "zfs set readonly=on special_small_blocks=4K tank/v",
+        "does not apply to datasets of this type",
+    );
+    disks.fails("zfs set readonly=on userquota@0=1M tank/v", "doesn't apply to datasets of this type");
+    disks.fails("zfs set atime=off version=4 tank/a", "upgrade the file system");
+    let sources = disks.cenote("zfs get -H -o source readonly,atime tank/a tank/v", &[]);
+    assert_eq!(sources, "default\ndefault\ndefault\n-\n");
+    disks.fails("zfs inherit atime tank/v", "property doesn't apply to datasets of this type");
+    disks.cenote("zfs inherit -r atime tank", &[]);
+    disks.fails("zfs inherit -S volsize tank/v", "cannot be reverted to a received value");
+    // A volume that can't have its reservation keeps its size.
+    disks.fails("zfs set volsize=1T tank/v", "size is greater than available space");
+    assert_eq!(disks.cenote("zfs get -H -o value volsize tank/v", &[]), "8M\n");
+    disks.cenote("zfs set quota=20M reservation=4M refquota=5M refreservation=2M tank/a", &[]);
+    let limits = "zfs get -H -o value,source quota,reservation,refquota,refreservation tank/a";
+    for limit in ["quota", "reservation", "refquota", "refreservation"] {
+        disks.fails(&format!("zfs inherit {limit} tank/a"), "cannot be inherited");
+        disks.cenote(&format!("zfs inherit -S {limit} tank/a"), &[]);
+    }
+    assert_eq!(disks.cenote(limits, &[]), "none\tdefault\n".repeat(4));
+    disks.zdb_is_content();
+    disks.cenote("zfs create -o version=4 tank/old", &[]);
+    assert_eq!(disks.cenote("zfs get -H -o value version tank/old tank/a", &[]), "5\n4\n");
+    rewrite(&disks, "tank/old", 3);
+    disks.zdb_is_content();
+}
+
+#[test]
+fn what_is_so_already_or_is_named_twice_is_no_error() {
+    let disks = pool();
+    disks.cenote("zfs create tank/a/b", &[]);
+    disks.cenote("zfs rename tank/a tank/a", &[]);
+    disks.cenote("zfs snapshot tank/a@one tank/a@one", &[]);
+    disks.cenote("zfs snapshot -r tank/a@two tank/a/b@two", &[]);
+    disks.cenote("zfs rename tank/a@one tank/a@one", &[]);
+    assert_eq!(names(&disks, "-t snapshot -r tank"), ["tank/a@one", "tank/a@two", "tank/a/b@two"]);
+    disks.fails("zfs snapshot tank/a@three tank/a@four", "multiple snapshots of same fs not allowed");
+    let space = disks.cenote("zfs list -H -o name,space tank/a/b", &[]);
+    assert!(space.starts_with("tank/a/b\ttank/a/b\t") && space.matches('\t').count() == 7, "{space}");
+    assert_eq!(disks.cenote("zfs get -H -o property space tank/a", &[]).lines().count(), 7);
+    let all = disks.cenote("zfs list -o all tank/a", &[]);
+    assert!(all.starts_with("NAME") && all.contains("COMPRESS") && all.contains("PREFETCH"), "{all}");
+    disks.cenote("zfs set version=5 atime=off tank/a", &[]);
+    assert_eq!(disks.cenote("zfs get -t bookmark all tank/a", &[]), "");
+    disks.cenote("zfs hold keep tank/a@one", &[]);
+    let held = disks.run("zfs holds -H tank/a@none tank/a@one", &[]);
+    assert!(!held.status.success() && held.stdout.starts_with(b"tank/a@one\tkeep\t"), "{held:?}");
+}
+
+#[test]
+fn a_file_system_is_made_with_quotas_of_owners() {
+    let disks = pool();
+    disks.cenote("zfs create -o userquota@root=5M -o groupobjquota@7=12 -o quota=20M tank/q", &[]);
+    let limits = "zfs get -Hp -o value userquota@0,userquota@root,groupobjquota@7,quota tank/q";
+    assert_eq!(disks.cenote(limits, &[]), "5242880\n5242880\n12\n20971520\n");
+    disks.fails("zfs create -o userquota@0=5M -V 8M tank/v", "invalid property 'userquota@0'");
+    disks.fails("zfs set userquota@no-such-user=5M tank/q", "no user of this machine");
+    disks.zdb_is_content();
+}
+
+#[test]
 fn of_several_one_that_fails_does_not_keep_the_rest() {
     let disks = pool();
     disks.cenote("zfs create tank/b", &[]);

@@ -196,6 +196,14 @@ fn properties_features_and_names_are_changed() {
     assert_eq!(get("feature@draid"), "enabled\n");
     let said = disks.cenote("zpool upgrade -V 5000 tank", &[]);
     assert!(said.contains("already has all supported and requested features enabled"), "{said}");
+    let said = disks.cenote("zpool upgrade -a", &[]);
+    assert!(
+        said.ends_with(
+            "Every feature flags pool already has all supported and requested features enabled.\n"
+        )
+    );
+    let all = disks.cenote("zpool list -H -o all tank", &[]);
+    assert!(all.starts_with("tank\t") && all.contains("\tattic\t") && all.contains("\ttank/root\t"), "{all}");
     assert!(disks.cenote("zpool upgrade", &[]).contains("      block_cloning\n"));
     disks.cenote("zpool set compatibility=openzfs-2.2 tank", &[]);
     let said = disks.cenote("zpool upgrade -a", &[]);

@@ -231,7 +231,12 @@ fn owners_use_what_zfs_userspace_says() {
         &["gtree/meta"],
     );
     assert_eq!(shown, "10M\tlocal\nnone\tlocal\n99\tlocal\n");
-    cenote_fails(&pool, "zfs get userused@alice gtree", 2, "give the user's number");
+    cenote_fails(
+        &pool,
+        "zfs get userused@alice gtree",
+        2,
+        "no user of this machine has that name; give its number",
+    );
 }
 
 /// The rows in OpenZFS's format and order, then a selection of columns in another order.

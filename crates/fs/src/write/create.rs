@@ -38,6 +38,8 @@ pub struct NewFilesystem {
     pub owner: (u64, u64),
     /// Create the hidden directory of SMB shares, which OpenZFS creates on first use.
     pub with_shares: bool,
+    /// `version`; the newest that the pool supports if `None`.
+    pub version: Option<u64>,
 }
 
 impl Default for NewFilesystem {
@@ -48,6 +50,7 @@ impl Default for NewFilesystem {
             utf8_only: false,
             owner: (0, 0),
             with_shares: false,
+            version: None,
         }
     }
 }
@@ -72,7 +75,7 @@ impl NewFilesystem {
     }
 }
 
-/// Creates a file system in an empty object set, of the newest version that its pool supports.
+/// Creates a file system in an empty object set, by default of the newest version that its pool supports.
 ///
 /// # Errors
 /// The object set is not empty.
@@ -90,7 +93,8 @@ pub async fn create_filesystem(
     master.add("normalization", new.normalization_word()).await?;
     master.add("utf8only", u64::from(utf8_only)).await?;
     master.add("casesensitivity", new.case_word()).await?;
-    let version = zpl_version_of(live.view().pool().version());
+    let newest = zpl_version_of(live.view().pool().version());
+    let version = new.version.map_or(newest, |version| version.min(newest));
     master.add("VERSION", version).await?;
     let mut sa_attrs = None;
     if version >= ZPL_VERSION_SA {

@@ -77,6 +77,7 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
 pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
     engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
     engine.cache_devices().remove(guid);
+    engine.pool().forget_beside(guid);
     Ok(())
 }
 

@@ -38,14 +38,36 @@ pub(crate) enum SetAt {
 /// # Errors
 /// Which one can't be, and why.
 pub fn check_settings(name: &str, kind: DatasetKind, settings: &Settings) -> Result<()> {
-    let applies = match kind {
-        DatasetKind::Filesystem => AppliesTo::FS,
-        DatasetKind::Volume => AppliesTo::VOL,
-        DatasetKind::Snapshot => AppliesTo::SNAP,
-    };
+    let applies = applies_to(kind);
     settings
         .iter()
         .try_for_each(|(property, value)| check_setting(name, property, value, applies, SetAt::Creation))
+}
+
+/// Whether a dataset of that kind that exists can get these settings: nothing of a request is done if one
+/// can't be. Owners' quotas and what a file system or volume keeps inside are for others to check.
+///
+/// # Errors
+/// Which one can't be, and why.
+pub fn check_changes(name: &str, kind: DatasetKind, settings: &Settings) -> Result<()> {
+    let applies = applies_to(kind);
+    settings.iter().try_for_each(|(property, value)| {
+        let is_of_owner = property.contains('@') && !property.contains(':');
+        let is_inside = kind == DatasetKind::Volume && property == "volsize";
+        if is_of_owner || is_inside {
+            Ok(())
+        } else {
+            check_setting(name, property, value, applies, SetAt::Existing)
+        }
+    })
+}
+
+fn applies_to(kind: DatasetKind) -> AppliesTo {
+    match kind {
+        DatasetKind::Filesystem => AppliesTo::FS,
+        DatasetKind::Volume => AppliesTo::VOL,
+        DatasetKind::Snapshot => AppliesTo::SNAP,
+    }
 }
 
 /// Whether a dataset of that kind can have such a setting.

@@ -121,7 +121,8 @@ impl Create {
                 let mut settings = settings::parse(&self.options, None).map_err(|why| self.refused(why))?;
                 let parent = fill::as_parent(&nearest_above(mos, &self.name).await?).await?;
                 let new = settings::filesystem(&mut settings, parent).map_err(|why| self.refused(why))?;
-                let fill = fill::filesystem(session, new, fill::has_projects(mos).await?);
+                let quotas = settings::take_quotas(&mut settings);
+                let fill = fill::filesystem(session, new, fill::has_projects(mos).await?, quotas);
                 Ok(Plan { kind: DatasetKind::Filesystem, settings, fill })
             }
         }
@@ -221,8 +222,13 @@ impl Create {
     }
 }
 
-/// Creates the missing file systems above a dataset.
-pub async fn create_ancestors(session: &Session, engine: &Engine, name: &str) -> Result<(), CliError> {
+/// Creates the missing file systems above a dataset; answers the uppermost of them.
+pub async fn create_ancestors(
+    session: &Session,
+    engine: &Engine,
+    name: &str,
+) -> Result<Option<String>, CliError> {
+    let mut uppermost = None;
     let above = name.match_indices('/').map(|(at, _)| &name[..at]);
     for ancestor in above {
         let mos = engine.mos().await?;
@@ -234,11 +240,12 @@ pub async fn create_ancestors(session: &Session, engine: &Engine, name: &str) ->
             }
         }
         let new = fill::as_parent(&nearest_above(&mos, ancestor).await?).await?;
-        let fill = fill::filesystem(session, new, fill::has_projects(&mos).await?);
+        let fill = fill::filesystem(session, new, fill::has_projects(&mos).await?, Vec::new());
         let made = cenote_tasks::create_filesystem(engine, ancestor, Settings::new(), fill).await;
         made.map_err(cannot(format!("create '{ancestor}'")))?;
+        uppermost.get_or_insert_with(|| ancestor.to_owned());
     }
-    Ok(())
+    Ok(uppermost)
 }
 
 /// The nearest existing ancestor of a new dataset.

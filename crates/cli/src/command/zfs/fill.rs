@@ -6,19 +6,23 @@ use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
 use cenote_object::DatasetError;
 use cenote_tasks::Fill;
 
-use super::settings::{case_of, form_of};
+use super::settings::{OwnerQuota, case_of, form_of};
 use crate::outcome::CliError;
 use crate::session::{Session, now};
 
-/// An empty file system.
-pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool) -> Fill {
+/// An empty file system, with quotas of owners.
+pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool, quotas: Vec<OwnerQuota>) -> Fill {
     let now = now(session.runtime());
     let options = FsOptions { projects, ..FsOptions::default() };
     Box::new(move |live| {
         Box::pin(async move {
             let edit = live.edit();
             let made = create_filesystem(&live, Change { edit: &edit, now }, &new, options).await;
-            made.map(|_| ()).map_err(of_dataset)
+            let fs = made.map_err(of_dataset)?;
+            for OwnerQuota { by, counted, owner, limit } in quotas {
+                fs.set_quota(&edit, by, counted, owner, limit).await.map_err(of_dataset)?;
+            }
+            Ok(())
         })
     })
 }

@@ -26,7 +26,7 @@ impl Get {
         let sources = self.sources()?;
         let wanted = match self.properties.as_str() {
             "all" => None,
-            names => Some(names.split(',').map(Wanted::parse).collect::<Result<Vec<_>, _>>()?),
+            names => Some(Wanted::parse_list(names)?),
         };
         let types = self.selection.types.as_deref().map_or(Ok(Types::ALL), Types::parse)?;
         let scope = self.selection.scope(types, &self.names, 0);
@@ -43,6 +43,10 @@ impl Get {
                     outcome = outcome.and(error.tell(&item.name));
                 }
             }
+        }
+        if !session.json() && found.iter().all(|(_, lines)| lines.is_empty()) {
+            // Like zfs: the header comes with the first line.
+            return Ok(outcome);
         }
         let lines = found.iter().flat_map(|(_, lines)| lines).map(|(line, _)| line);
         let form = &self.selection.form;

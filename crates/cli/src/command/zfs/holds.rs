@@ -16,8 +16,17 @@ impl Holds {
         let header = [("NAME", Align::Left), ("TAG", Align::Left), ("TIMESTAMP", Align::Left)];
         let mut table = Table::new(header);
         let mut documents = Map::new();
+        let mut outcome = Outcome::Done;
         for name in &self.snapshots {
-            for snapshot in self.snapshots_of(session, name).await? {
+            let snapshots = match self.snapshots_of(session, name).await {
+                Ok(snapshots) => snapshots,
+                Err(error) if self.snapshots.len() > 1 => {
+                    outcome = outcome.and(error.tell(name));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for snapshot in snapshots {
                 let holds = snapshot.holds().await?;
                 if session.json() {
                     let holds: Map<String, Value> =
@@ -38,10 +47,10 @@ impl Holds {
         }
         if session.json() {
             print_json(&document("zfs holds", "datasets", documents))?;
-            return Ok(Outcome::Done);
+            return Ok(outcome);
         }
         print(table.text(self.script))?;
-        Ok(Outcome::Done)
+        Ok(outcome)
     }
 
     /// The named snapshot and, with `-r`, those of the same name below.

@@ -216,6 +216,8 @@ async fn each(
         }
     }
     let keys = if done == "correct" { "keys are" } else { "key(s)" };
-    print(format!("{right} / {tried} {keys} {done}\n"))?;
+    if tried > 0 {
+        print(format!("{right} / {tried} {keys} {done}\n"))?;
+    }
     Ok(outcome)
 }

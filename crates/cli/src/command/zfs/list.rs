@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use cenote_dataset::{Property, Source, Value};
+use cenote_format::props::ZFS_PROPS;
 use serde_json::{Map, json};
 
 use super::select::{Item, Scope, Types, select};
@@ -15,10 +16,6 @@ use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal};
 use crate::session::Session;
-
-/// The columns of `-o space`.
-const SPACE_COLUMNS: &str =
-    "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren";
 
 /// An item and its properties.
 struct Row {
@@ -92,8 +89,13 @@ impl Selection {
 }
 
 fn columns(text: &str) -> Result<Vec<Wanted>, CliError> {
-    let text = if text == "space" { SPACE_COLUMNS } else { text };
-    text.split(',').map(Wanted::parse).collect()
+    match text {
+        "all" => {
+            let all = ZFS_PROPS.iter().filter(|prop| prop.visible && prop.name != "name");
+            Ok([Wanted::parse("name")?].into_iter().chain(all.map(Wanted::Native)).collect())
+        }
+        names => Wanted::parse_list(names),
+    }
 }
 
 /// The properties of an item; reads nothing if only its name is wanted.

@@ -1,7 +1,7 @@
 //! Usage and quotas of single owners: `userused@1000`, `groupobjquota@5`, `projectused@77` and similar.
 //!
-//! Owners are identified by number: only the machine that the pool comes from knows their names.
-//!
+//! Owners are typed by number, or by names of this machine, and shown by number: only the machine that the
+//! pool comes from knows what it called them.
 //!
 //! Source: OpenZFS `zfs_userquota_prop_prefixes`, `zfs_userspace_one`.
 
@@ -10,6 +10,7 @@ use cenote_format::objset::ObjsetType;
 use cenote_fs::{Counted, Filesystem, OwnerSpace, SpaceBy};
 
 use crate::outcome::CliError;
+use crate::users;
 
 /// A property of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +48,14 @@ impl OwnerProp {
             let figure =
                 prefix.strip_prefix(kind).and_then(|rest| FIGURES.iter().find(|(word, _)| *word == rest));
             let Some(&(_, figure)) = figure else { continue };
-            let owner = owner.parse().map_err(|_| {
+            let named = || match by {
+                SpaceBy::User => users::uid(owner),
+                SpaceBy::Group => users::gid(owner),
+                SpaceBy::Project => None,
+            };
+            let owner = owner.parse().ok().or_else(named).ok_or_else(|| {
                 CliError::Usage(format!(
-                    "{name}: give the {kind}'s number ({prefix}@1000); the pool does not store owners' names"
+                    "{name}: no {kind} of this machine has that name; give its number ({prefix}@1000)"
                 ))
             })?;
             return Ok(Some(OwnerProp { name: name.into(), by, owner, figure }));

@@ -51,8 +51,16 @@ impl Rename {
             .change_pool(pool_of(&to), async |engine| {
                 let mos = engine.mos().await?;
                 dataset(&mos, &self.from).await?;
-                if self.parents {
-                    create_ancestors(session, engine, &to).await?;
+                if self.from == to {
+                    return Ok(());
+                }
+                let uppermost = match self.parents {
+                    true => create_ancestors(session, engine, &to).await?,
+                    false => None,
+                };
+                if let (Some(made), Some(pool)) = (uppermost, session.held_by_name(pool_of(&to))) {
+                    // Mounted later, they would hide what is mounted below them.
+                    session.mount_below(&pool, Some(&made)).await?;
                 }
                 let renamed = match self.recursive {
                     true => cenote_tasks::rename_snapshots(engine, self.renames(&mos).await?).await,

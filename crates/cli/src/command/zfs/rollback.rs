@@ -61,7 +61,7 @@ impl Rollback {
             .change_pool(pool_of(name), async |engine| {
                 let newer = self.newer(&engine.mos().await?, path).await?;
                 let clones = self.check(&newer).await?;
-                destroy(engine, clones, newer).await?;
+                destroy(session, engine, clones, newer).await?;
                 let roll_back = async || {
                     cenote_tasks::rollback(engine, name).await.map_err(cannot(format!("rollback '{path}'")))
                 };
@@ -138,12 +138,20 @@ impl Rollback {
     }
 }
 
-async fn destroy(engine: &Engine, clones: Vec<Dataset>, newer: Newer) -> Result<(), CliError> {
+async fn destroy(
+    session: &Session,
+    engine: &Engine,
+    clones: Vec<Dataset>,
+    newer: Newer,
+) -> Result<(), CliError> {
     for dependent in clones {
         let name = dependent.name().to_owned();
         let gone = match dependent.is_snapshot() {
             true => cenote_tasks::destroy_snapshots(engine, std::slice::from_ref(&name), InUse::Refuse).await,
-            false => cenote_tasks::destroy_dataset(engine, &name).await,
+            false => {
+                let destroy = async || Ok(cenote_tasks::destroy_dataset(engine, &name).await);
+                session.with_unmounted(&name, destroy).await?
+            }
         };
         gone.map_err(cannot(format!("destroy '{name}'")))?;
     }

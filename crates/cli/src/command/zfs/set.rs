@@ -91,21 +91,36 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     let target = dataset(&engine.mos().await?, name).await?;
     let typed = settings::parse(options, Some(0)).map_err(refused)?;
     let sizes = Sizes::of(&target).await?;
-    let settings = match &sizes {
+    let mut settings = match &sizes {
         None => settings::parse(options, None).map_err(refused)?,
         Some(sizes) => sizes.settings(&target, options, &typed).map_err(refused)?,
     };
+    // A version can only be what it is already.
+    let version = target.property("version").await?.and_then(|property| property.number());
+    settings.retain(|(property, value)| {
+        property != "version" || version.map(Value::Number).as_ref() != Some(value)
+    });
+    let kind = target.kind().await?;
+    let has_owners = settings.iter().any(|(property, _)| settings::is_of_owner(property));
+    if has_owners && kind != DatasetKind::Filesystem {
+        return Err(refused("property doesn't apply to datasets of this type".into()));
+    }
+    cenote_tasks::check_changes(name, kind, &settings).map_err(cannot(&what))?;
     let mut outcome = Outcome::Done;
     for (property, value) in settings {
         let set = match (&property[..], &value) {
             ("volsize", Value::Number(bytes)) if sizes.is_some() => resize(engine, name, *bytes).await,
-            (owner, Value::Number(limit)) if owner.contains('@') => {
+            (owner, Value::Number(limit)) if settings::is_of_owner(owner) => {
                 limit_owner(engine, name, owner, *limit).await
             }
             _ => cenote_tasks::set_property(engine, name, &property, value).await,
         };
         if let Err(error) = set.map_err(cannot(&what)) {
             outcome = outcome.and(error.tell(name));
+            // A volume that can't be promised what it would need does not grow.
+            if !typed.iter().any(|(other, _)| *other == property) {
+                break;
+            }
         }
     }
     Ok(outcome)
@@ -149,7 +164,11 @@ impl Sizes {
         let follows = self.promised == needs(self.volsize)
             && settings::number_of(&settings, "refreservation").is_none();
         if let (Some(size), true) = (size, follows) {
-            settings.push(("refreservation".into(), Value::Number(needs(size))));
+            let promise = ("refreservation".into(), Value::Number(needs(size)));
+            match size > self.volsize {
+                true => settings.insert(0, promise),
+                false => settings.push(promise),
+            }
         }
         Ok(settings)
     }
@@ -201,8 +220,12 @@ impl Inherit {
             if prop.is_read_only() || prop.is_one_time() {
                 return Err(CliError::Refused(format!("{property} property is read-only")));
             }
-            if !prop.is_inheritable() && (!self.received || LIMITS.contains(&property)) {
+            if !prop.is_inheritable() && !self.received {
                 return Err(CliError::Refused(not_inherited(property)));
+            }
+            if self.received && matches!(property, "volsize" | "version") {
+                let why = format!("'{property}' property cannot be reverted to a received value");
+                return Err(CliError::Refused(why));
             }
         }
         let instead = if self.received { Instead::Received } else { Instead::Inherited };
@@ -213,10 +236,14 @@ impl Inherit {
                 for dataset in all {
                     let is_volume = dataset.property("volsize").await?.is_some();
                     let applies = if is_volume { AppliesTo::VOL } else { AppliesTo::FS };
-                    if self.recursive && prop.is_some_and(|prop| !prop.applies.overlaps(applies)) {
-                        continue;
-                    }
                     let what = format!("inherit {property} for '{}'", dataset.name());
+                    if prop.is_some_and(|prop| !prop.applies.overlaps(applies)) {
+                        if self.recursive {
+                            continue;
+                        }
+                        let why = "property doesn't apply to datasets of this type";
+                        return Err(CliError::Refused(format!("cannot {what}: {why}")));
+                    }
                     cenote_tasks::inherit(engine, dataset.name(), property, instead)
                         .await
                         .map_err(cannot(what))?;

@@ -8,7 +8,7 @@
 use cenote_dataset::Value;
 use cenote_format::props::{IndexValue, Prop, PropType, ZFS_PROPS};
 use cenote_fs::write::NewFilesystem;
-use cenote_fs::{CaseSensitivity, Normalization};
+use cenote_fs::{CaseSensitivity, Counted, Normalization, SpaceBy};
 use cenote_tasks::Settings;
 
 use super::owner::OwnerProp;
@@ -16,6 +16,9 @@ use crate::render::parse_bytes;
 
 /// Limits for which `none` is stored as the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
+/// The oldest version of file systems that are made, `ZPL_VERSION_FUID`.
+const OLDEST_WRITTEN: u64 = 3;
+
 /// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means
 /// nothing.
 pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, String> {
@@ -47,6 +50,11 @@ pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
         },
         None => Err(format!("invalid property '{typed}'")),
     }
+}
+
+/// Whether a property that was parsed is a quota of a user, group or project.
+pub fn is_of_owner(property: &str) -> bool {
+    property.contains('@') && !property.contains(':')
 }
 
 fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Value), String> {
@@ -96,6 +104,32 @@ fn owner_limit(text: &str) -> Result<u64, String> {
             limit => Ok(limit),
         },
     }
+}
+
+/// A quota of a user, group or project.
+pub struct OwnerQuota {
+    pub by: SpaceBy,
+    pub counted: Counted,
+    /// A user's or group's FUID, or a project's number.
+    pub owner: u64,
+    /// Bytes or objects; 0 is none.
+    pub limit: u64,
+}
+
+/// Takes the quotas of owners out of the settings of a new file system: its object set keeps them.
+pub fn take_quotas(settings: &mut Settings) -> Vec<OwnerQuota> {
+    let mut quotas = Vec::new();
+    settings.retain(|(property, value)| {
+        let owner = OwnerProp::parse(property).ok().flatten().and_then(|owner| owner.limit());
+        match (owner, value) {
+            (Some((by, counted, owner)), Value::Number(limit)) => {
+                quotas.push(OwnerQuota { by, counted, owner, limit: *limit });
+                false
+            }
+            _ => true,
+        }
+    });
+    quotas
 }
 
 /// The names of values, with levels abbreviated: `gzip | gzip-[1-9]`.
@@ -149,6 +183,10 @@ pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewF
         _ => {}
     }
     let mut new = parent;
+    new.version = number_of(settings, "version");
+    if new.version.is_some_and(|version| version < OLDEST_WRITTEN) {
+        return Err("file systems of versions 1 and 2 are only read".into());
+    }
     if let Some(case) = number_of(settings, "casesensitivity") {
         new.case = case_of(case);
     }

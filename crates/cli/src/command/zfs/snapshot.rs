@@ -1,5 +1,7 @@
 //! `zfs snapshot`: snapshots of several datasets at the same moment.
 
+use std::collections::HashSet;
+
 use cenote_dataset::Mos;
 use cenote_object::DatasetError;
 use clap::Args;
@@ -55,6 +57,9 @@ impl Snapshot {
             let heads = if self.recursive { head.descendants().await? } else { vec![head] };
             names.extend(heads.iter().map(|head| format!("{}@{own}", head.name())));
         }
+        // What is named twice is taken once.
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         Ok(names)
     }
 }

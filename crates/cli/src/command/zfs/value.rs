@@ -22,7 +22,31 @@ pub enum Wanted {
     OfOwner(OwnerProp),
 }
 
+/// What `space` stands for.
+const SPACE: [&str; 7] = [
+    "name",
+    "available",
+    "used",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbyrefreservation",
+    "usedbychildren",
+];
+
 impl Wanted {
+    /// Parses names with commas between them; `space` stands for several.
+    pub fn parse_list(names: &str) -> Result<Vec<Wanted>, CliError> {
+        let mut all = Vec::new();
+        for name in names.split(',') {
+            let own = [name];
+            let meant = if name == "space" { &SPACE[..] } else { &own };
+            for name in meant {
+                all.push(Wanted::parse(name)?);
+            }
+        }
+        Ok(all)
+    }
+
     /// Parses a property's name or column heading.
     pub fn parse(name: &str) -> Result<Wanted, CliError> {
         if let Some(snapshot) = name.strip_prefix("written@") {

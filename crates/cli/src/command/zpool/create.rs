@@ -130,7 +130,7 @@ impl Create {
             keys: session.keys(),
             cache: session.cache(),
         };
-        let fill = fill::filesystem(session, filesystem, projects);
+        let fill = fill::filesystem(session, filesystem, projects, Vec::new());
         let engine = cenote_tasks::create_pool(session.runtime(), new, fill).await?;
         if !spares.is_empty() {
             cenote_tasks::add_spares(&engine, spares).await?;

@@ -3,7 +3,6 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c`
 //! (`zpool_vdev_attach`), including the wording.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -162,7 +161,7 @@ impl Add {
             }
             if !new.cache.is_empty() {
                 cenote_tasks::add_cache(engine, new.cache).await.map_err(cannot(&what))?;
-                session.use_cache_devices(engine, &BTreeMap::new()).await?;
+                session.use_cache_devices(engine).await?;
             }
             Ok(())
         };

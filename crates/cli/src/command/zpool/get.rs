@@ -80,7 +80,7 @@ fn choose(properties: &Properties, names: Option<&[String]>) -> Vec<Property> {
     let dash = |name: &String| Property {
         name: name.clone(),
         value: Value::Text("-".into()),
-        source: Source::None,
+        source: if name.contains(':') { Source::Default } else { Source::None },
         received: None,
     };
     names.iter().map(|name| properties.get(name).cloned().unwrap_or_else(|| dash(name))).collect()

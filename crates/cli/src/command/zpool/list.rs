@@ -8,7 +8,7 @@ use cenote_dataset::usage::VdevUsage;
 use cenote_dataset::{Mos, Source};
 use cenote_engine::DeviceUse;
 use cenote_format::label::VDEV_LABELS_BYTES;
-use cenote_format::props::{Prop, PropType};
+use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::VdevId;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
 use serde_json::{Map, Value};
@@ -64,9 +64,21 @@ impl Pool {
 impl List {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let columns: Vec<String> = self.columns.split(',').map(wanted).collect::<Result<_, _>>()?;
+        let columns = self.wanted_columns()?;
         let show = async |names: &[String], round| self.show(session, names, &columns, round).await;
         self.repeat.run(session, &self.pools, show).await
+    }
+
+    /// `all` is the properties of pools, without features.
+    fn wanted_columns(&self) -> Result<Vec<String>, CliError> {
+        let name = ["name".to_owned()];
+        match self.columns.as_str() {
+            "all" => {
+                let all = ZPOOL_PROPS.iter().filter(|prop| prop.visible && prop.name != "name");
+                Ok(name.into_iter().chain(all.map(|prop| prop.name.into())).collect())
+            }
+            columns => columns.split(',').map(wanted).collect(),
+        }
     }
 
     async fn show(

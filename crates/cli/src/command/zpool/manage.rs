@@ -112,7 +112,13 @@ impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for found in session.pools_to_change(&self.pools).await? {
-            session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
+            match session.held(&found) {
+                // No change, and nothing for the history.
+                Some(pool) => pool.engine.force_sync().await?,
+                None => {
+                    session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
+                }
+            }
         }
         Ok(Outcome::Done)
     }
@@ -127,7 +133,8 @@ impl LabelClear {
         let config = labels.iter().find_map(|label| label.config.as_ref());
         if let (Some(config), false) = (config, self.force) {
             let state = PoolState::from(config.get_u64("state").unwrap_or(0));
-            if state != PoolState::Destroyed {
+            // Nobody has it open: a spare or cache device is left over from its pool.
+            if !matches!(state, PoolState::Destroyed | PoolState::Spare | PoolState::L2cache) {
                 let (device, state) = (device.describe(), state.to_string().to_lowercase());
                 return Err(CliError::Usage(format!(
                     "{device} belongs to a pool that is {state}; use '-f' to clear its labels anyway"

@@ -2,7 +2,7 @@
 //!
 //! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
 use cenote_format::props::Prop;
@@ -10,7 +10,7 @@ use cenote_tasks::PoolSetting;
 use clap::Args;
 
 use super::create::compatibility;
-use super::create::properties::{comment, pool_switch};
+use super::create::properties::{comment, own_name, pool_switch};
 use super::vdev_properties::named;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
@@ -67,10 +67,17 @@ pub(super) async fn setting(
     name: &str,
     value: &str,
 ) -> Result<Result<PoolSetting, String>, CliError> {
+    let name = own_name(name);
     if name == "bootfs" {
         let id = match value {
             "" => 0,
-            root => dataset(mos, root).await?.id().0,
+            root => {
+                let root = dataset(mos, root).await?;
+                if root.kind().await? != DatasetKind::Filesystem {
+                    return Ok(Err("property 'bootfs' must be a file system".into()));
+                }
+                root.id().0
+            }
         };
         return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
     }

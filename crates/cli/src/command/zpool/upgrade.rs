@@ -69,7 +69,7 @@ impl Upgrade {
     }
 
     async fn upgrade(&self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut outcome, mut entries) = (Outcome::Done, Map::new());
+        let (mut outcome, mut entries, mut had_all) = (Outcome::Done, Map::new(), true);
         for found in session.pools_to_change(&self.pools).await? {
             let (name, mut done) = (found.name(), None);
             let work = async |engine: &Engine| {
@@ -82,9 +82,20 @@ impl Upgrade {
             }
             match done {
                 Some(upgraded) if session.json() => _ = entries.insert(name.into(), upgraded.json(name)),
-                Some(upgraded) => outcome = outcome.printed(print(upgraded.text(name))),
-                None => {}
+                // Of all pools, only those are named that get something.
+                Some(upgraded) if self.all && upgraded.is_nothing() => {}
+                Some(upgraded) => {
+                    had_all = false;
+                    outcome = outcome.printed(print(upgraded.text(name)));
+                }
+                None => had_all = false,
             }
+        }
+        if self.all && had_all && !session.json() {
+            outcome = outcome.printed(print(
+                "All pools are already formatted using feature flags.\n\n\
+                 Every feature flags pool already has all supported and requested features enabled.\n",
+            ));
         }
         match session.json() {
             true => Ok(outcome.printed(print_json(&document("zpool upgrade", "pools", entries)))),
@@ -151,6 +162,10 @@ fn list_text(all: &[Lacking]) -> String {
 }
 
 impl Upgraded {
+    fn is_nothing(&self) -> bool {
+        self.from.is_none() && self.enabled.is_empty()
+    }
+
     fn text(&self, name: &str) -> String {
         let mut out = String::new();
         if let Some(version) = self.from {

@@ -151,3 +151,18 @@ fn a_keyword_without_a_device_is_refused() {
         assert!(refused.contains(&format!("{word} requires at least 1 device")), "{refused}");
     }
 }
+
+#[test]
+fn devices_beside_the_pool_are_used_at_once_and_let_go() {
+    let bench = Bench::new(&["a", "b"]);
+    fs::File::create(bench.path("d/fast")).unwrap().set_len(300 << 20).unwrap();
+    bench.done("zpool create -m none tank a");
+    let said = bench.run(&["zpool", "add", "tank", "cache", "fast", "spare", "b"]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    assert_eq!(bench.done("zpool list -H -v -o name,size tank").lines().count(), 6);
+    bench.done("zpool remove tank fast b");
+    bench.done("zpool labelclear fast");
+    // Others may have them now.
+    bench.done("zpool create -f -m none other fast");
+    bench.done("zpool attach -f -w tank a b");
+}

@@ -224,3 +224,59 @@ fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
     bench.done("zpool export tank");
     assert!(!is_there("tank"));
 }
+
+#[test]
+fn parents_that_a_rename_makes_hide_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create tank/b");
+    fs::write(bench.path("mnt/b/file"), "content").unwrap();
+    bench.done("zfs rename -p tank/b tank/new/deep/b");
+    assert_eq!(fs::read_to_string(bench.path("mnt/new/deep/b/file")).unwrap(), "content");
+    bench.done("zfs rename tank/new/deep/b tank/b");
+    assert_eq!(fs::read_to_string(bench.path("mnt/b/file")).unwrap(), "content");
+    bench.done("zpool export tank");
+}
+
+#[test]
+fn a_rollback_takes_mounted_clones_with_it() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs create tank/b");
+    bench.done("zfs snapshot tank/b@one");
+    bench.done("zfs snapshot tank/b@two");
+    bench.done("zfs clone tank/b@two tank/clone");
+    assert!(bench.fails("zfs rollback -r tank/b@one").contains("tank/clone"));
+    bench.done("zfs rollback -R tank/b@one");
+    assert_eq!(bench.done("zfs list -H -t all -o name tank/b -r"), "tank/b\ntank/b@one\n");
+    assert!(!bench.path("mnt/clone").exists());
+}
+
+#[test]
+fn properties_of_an_open_pool_are_those_that_were_set() {
+    let bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none -o expand=on tank a");
+    assert_eq!(bench.done("zpool get -H -o value autoexpand tank"), "on\n");
+    bench.done("zfs create -V 8M tank/v");
+    bench.done("zpool set comment=attic tank");
+    bench.done("zpool set compatibility=openzfs-2.1-linux tank");
+    assert_eq!(bench.done("zpool get -H -o value comment,compatibility tank"), "attic\nopenzfs-2.1-linux\n");
+    bench.done("zpool set listsnaps=on tank");
+    bench.done("zpool sync tank");
+    let history = bench.done("zpool history tank");
+    assert!(history.contains("zpool set listsnaps=on tank") && !history.contains("zpool sync"), "{history}");
+    assert_eq!(
+        bench.done("zpool get -H -o value,source listsnaps,org.me:none tank"),
+        "on\tlocal\n-\tdefault\n"
+    );
+    bench.done("zpool set comment= tank");
+    assert_eq!(bench.done("zpool get -H -o value,source comment tank"), "-\tdefault\n");
+    assert!(bench.fails("zpool set bootfs=tank/v tank").contains("must be a file system"));
+}

@@ -1,7 +1,7 @@
 //! `-o` of `zpool create`: the properties of a new pool.
 
 use cenote_format::features::Feature;
-use cenote_format::props::Prop;
+use cenote_format::props::{Prop, ZPOOL_PROPS};
 
 use super::compatibility;
 
@@ -34,7 +34,7 @@ impl PoolProperties {
         let mut compatibility = None;
         for option in options {
             let (name, value) = split(option)?;
-            match name {
+            match own_name(name) {
                 "ashift" => this.ashift = ashift(value)?,
                 "comment" => this.comment = Some(comment(value)?),
                 "compatibility" => compatibility = Some(value),
@@ -111,6 +111,11 @@ fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String
         "disabled" => Ok((feature, false)),
         _ => Err(format!("feature@{}: can be enabled or disabled", feature.name)),
     }
+}
+
+/// A property's name, typed as that or as the heading of its column.
+pub fn own_name(typed: &str) -> &str {
+    ZPOOL_PROPS.iter().find(|prop| prop.is_named(typed)).map_or(typed, |prop| prop.name)
 }
 
 /// A property that takes one of a few words.
