@@ -16,10 +16,11 @@
 //! program that reads each file once keeps its memory for metadata, a daemon serves from it. What becomes
 //! resident is the dataset's choice, too ([`caching`]).
 //!
-//! Locking: all methods may be called concurrently. The policy has a mutex, each shard has one, the table of
-//! reads in flight another. The policy's may be held while a shard's is taken, not the other way round; none
-//! is held across an await. What is resident changes only under the policy's lock, so shards and policy agree
-//! whenever it is free. Counters are relaxed atomics.
+//! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
+//! share, the table of reads in flight another mutex. The policy's, or one of the miss-ratio curve's, may be
+//! held while a shard's is taken, not the other way round; none is held across an await. What is resident
+//! changes only under the policy's lock, so shards and policy agree whenever it is free. Counters are relaxed
+//! atomics.
 //!
 //! Memory: at most the budget, bookkeeping included ([`OVERHEAD_BYTES`] a block), plus blocks that callers
 //! still hold, plus blocks being read. Where memory is short, blocks are moved closer together ([`gather`]).

@@ -7,9 +7,9 @@
 //! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Only a reader
 //! that needs one of its blocks waits for a task, and it reads the block itself if the task is cancelled.
 //!
-//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. Who found all in the
-//! cache does not wait for it: streams forgive accesses that they do not see. The list of tasks has a mutex of
-//! its own, taken last.
+//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. Who found all in
+//! the cache does not wait for it: streams forgive accesses that they do not see. The list of tasks has a
+//! mutex of its own, taken last.
 //!
 //! Memory: streams of [`MOST_OBJECTS`] objects; of windows, what [`cenote_cache::Prefetch::permit`] allows.
 //!

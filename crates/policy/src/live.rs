@@ -17,9 +17,9 @@
 //! Caches of less than a thousandth of all blocks are too small for it: a block of the sample stands for as
 //! many as the group's sampling rate says.
 //!
-//! Locking: a mutex a group, tried only for blocks in the sample: nobody waits for it, and a look-up that comes
-//! while it is taken is one that the sample does not have. The threshold is also an atomic, so that all others
-//! cost a hash and a comparison.
+//! Locking: a mutex a group, tried only for blocks in the sample: nobody waits for it, and a look-up that
+//! comes while it is taken is one that the sample does not have. The threshold is also an atomic, so that all
+//! others cost a hash and a comparison.
 //!
 //! Memory: bounded, about 2 MiB.
 //!

@@ -57,7 +57,11 @@ impl Slot {
     pub fn new() -> io::Result<Slot> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: new memory, wherever the kernel likes.
-        let memory = unsafe { mmap_anonymous(null_mut(), SLOT_BYTES, protection, flags)? }.cast::<u8>();
+        let memory = unsafe { mmap_anonymous(null_mut(), SLOT_BYTES, protection, flags)? };
+        // Slots lie side by side: a huge page would be there whole for the header of one.
+        // SAFETY: the new memory; only how it is backed changes.
+        unsafe { madvise(memory, SLOT_BYTES, Advice::LinuxNoHugepage) }.ok();
+        let memory = memory.cast::<u8>();
         let header = Part { base: memory, len: HEADER_BYTES };
         // SAFETY: within the memory.
         let payload = Part { base: unsafe { memory.add(PAYLOAD_AT) }, len: MAX_WRITE_BYTES };
