@@ -65,8 +65,10 @@ impl Dataset {
         if head.id() == id {
             return Ok(head);
         }
-        let names = head.all_snapshot_names().await?;
-        let name = names.into_iter().find(|(_, object)| *object == id).map(|(name, _)| name);
+        let name = match head.snapshot_table().await? {
+            Some(zap) => zap.name_of(id.0).await?,
+            None => None,
+        };
         let unnamed = || mos.objset().damaged(ObjectId(id.0), "is not among its dataset's snapshots");
         head.open_snapshot(&name.ok_or_else(unnamed)?, id).await
     }

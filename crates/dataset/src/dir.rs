@@ -135,27 +135,22 @@ impl Dir {
     /// The table is damaged.
     #[boxed]
     pub async fn children(&self) -> Result<Vec<(String, ObjectId)>> {
-        let mut children = self.all_children().await?;
-        children.retain(|(name, _)| !name.contains(['$', '%']));
-        Ok(children)
-    }
-
-    async fn name_of_child(&self, id: ObjectId) -> Result<Option<String>> {
-        let Some(zap) = self.zap(self.phys().child_dirs_zap).await? else { return Ok(None) };
-        let entries = zap.to_vec().await?;
-        let found = entries.iter().find(|entry| entry.value.as_u64() == Some(id.0));
-        Ok(found.map(|entry| entry.name_text()))
-    }
-
-    async fn all_children(&self) -> Result<Vec<(String, ObjectId)>> {
         let Some(zap) = self.zap(self.phys().child_dirs_zap).await? else { return Ok(Vec::new()) };
         let entries = zap.to_vec().await?;
         let mut children: Vec<_> = entries
             .iter()
             .filter_map(|entry| Some((entry.name_text(), ObjectId(entry.value.as_u64()?))))
+            .filter(|(name, _)| !name.contains(['$', '%']))
             .collect();
         children.sort();
         Ok(children)
+    }
+
+    async fn name_of_child(&self, id: ObjectId) -> Result<Option<String>> {
+        match self.zap(self.phys().child_dirs_zap).await? {
+            Some(zap) => zap.name_of(id.0).await,
+            None => Ok(None),
+        }
     }
 
     /// The directory of that name directly below.

@@ -3,7 +3,7 @@
 use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::trail::Trail;
-use cenote_object::{DatasetError, Result};
+use cenote_object::{DatasetError, Result, Zap};
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
@@ -87,7 +87,7 @@ impl Dataset {
     /// The table or the snapshot is damaged.
     #[boxed]
     pub async fn snapshot(&self, name: &str) -> Result<Option<Dataset>> {
-        let Some(zap) = self.dir().zap(self.phys().snapshot_names_zap).await? else { return Ok(None) };
+        let Some(zap) = self.snapshot_table().await? else { return Ok(None) };
         match zap.get_u64(name).await? {
             Some(id) => self.open_snapshot(name, DatasetId(id)).await.map(Some),
             None => Ok(None),
@@ -100,18 +100,20 @@ impl Dataset {
     /// The table is damaged.
     #[boxed]
     pub async fn snapshot_names(&self) -> Result<Vec<(String, DatasetId)>> {
-        let mut names = self.all_snapshot_names().await?;
-        names.retain(|(name, _)| !name.contains(['$', '%']));
+        let Some(zap) = self.snapshot_table().await? else { return Ok(Vec::new()) };
+        let entries = zap.to_vec().await?;
+        let mut names: Vec<_> = entries
+            .iter()
+            .filter_map(|e| Some((e.name_text(), DatasetId(e.value.as_u64()?))))
+            .filter(|(name, _)| !name.contains(['$', '%']))
+            .collect();
+        names.sort();
         Ok(names)
     }
 
-    pub(super) async fn all_snapshot_names(&self) -> Result<Vec<(String, DatasetId)>> {
-        let Some(zap) = self.dir().zap(self.phys().snapshot_names_zap).await? else { return Ok(Vec::new()) };
-        let entries = zap.to_vec().await?;
-        let mut names: Vec<_> =
-            entries.iter().filter_map(|e| Some((e.name_text(), DatasetId(e.value.as_u64()?)))).collect();
-        names.sort();
-        Ok(names)
+    /// Its snapshots by name, a ZAP; none of a snapshot.
+    pub(super) async fn snapshot_table(&self) -> Result<Option<Zap>> {
+        self.dir().zap(self.phys().snapshot_names_zap).await
     }
 
     pub(super) async fn open_snapshot(&self, name: &str, id: DatasetId) -> Result<Dataset> {
@@ -144,7 +146,7 @@ impl Dataset {
     /// nobody's.
     async fn version(&self, id: ObjectId) -> Result<Option<Dataset>> {
         // Most chains end there, and its name need not be looked for.
-        if id.0 == 0 || self.mos().first_version().await.is_ok_and(|first| first == id) {
+        if id.0 == 0 || self.mos().first_version().await.is_ok_and(|first| first == Some(id)) {
             return Ok(None);
         }
         let dataset = Dataset::open_by_id(self.mos(), DatasetId(id.0)).await?;

@@ -69,7 +69,7 @@ struct MosInner {
     keyring: Arc<Keyring>,
     /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
     usable_bytes: OnceCell<u64>,
-    first_version: OnceCell<ObjectId>,
+    first_version: OnceCell<Option<ObjectId>>,
 }
 
 impl Mos {
@@ -349,13 +349,11 @@ impl Mos {
         phys.map_err(|e| self.objset().format(ObjectId(id.0), e))
     }
 
-    /// The empty snapshot at which all chains of newer pools begin, `$ORIGIN@$ORIGIN`; 0 in older ones.
-    pub(crate) async fn first_version(&self) -> Result<ObjectId> {
+    /// The empty snapshot at which all chains of newer pools begin, `$ORIGIN@$ORIGIN`.
+    pub(crate) async fn first_version(&self) -> Result<Option<ObjectId>> {
         let look = async || {
-            let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else {
-                return Ok(ObjectId(0));
-            };
-            Ok(self.dataset_phys(DatasetId(dir.phys().head_dataset.0)).await?.prev_snapshot)
+            let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else { return Ok(None) };
+            Ok(Some(self.dataset_phys(DatasetId(dir.phys().head_dataset.0)).await?.prev_snapshot))
         };
         self.0.first_version.get_or_try_init(look).await.copied()
     }
@@ -368,13 +366,13 @@ impl Mos {
     #[boxed]
     pub async fn datasets_after(&self, id: Option<DatasetId>) -> Result<Vec<DatasetId>> {
         let Some(id) = id else {
-            // In newer pools all chains begin at a snapshot of the empty `$ORIGIN`.
-            let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else {
+            let Some(first) = self.first_version().await?.map(|first| DatasetId(first.0)) else {
                 return self.first_datasets(ObjectId(0)).await;
             };
-            let origin = self.dataset_phys(DatasetId(dir.phys().head_dataset.0)).await?.prev_snapshot;
-            let mut after = self.datasets_after(Some(DatasetId(origin.0))).await?;
-            after.retain(|id| id.0 != dir.phys().head_dataset.0);
+            // Not its own, empty head.
+            let own = self.dataset_phys(first).await?.next_snapshot;
+            let mut after = self.datasets_after(Some(first)).await?;
+            after.retain(|id| id.0 != own.0);
             return Ok(after);
         };
         let phys = self.dataset_phys(id).await?;

@@ -121,7 +121,7 @@ impl Zap {
         };
         match found {
             None if self.may_hash_elsewhere(name) => {
-                Ok(self.scan(|other| other == name).await?.map(|entry| entry.value))
+                Ok(self.scan(|other| other.name == name).await?.map(|entry| entry.value))
             }
             found => Ok(found),
         }
@@ -150,7 +150,7 @@ impl Zap {
                 return Ok(None);
             }
         }
-        self.scan(|other| fold(other, flags) == wanted).await
+        self.scan(|other| fold(&other.name, flags) == wanted).await
     }
 
     /// The value under a key of numbers.
@@ -194,11 +194,21 @@ impl Zap {
         Ok(all)
     }
 
-    /// The first entry, in the order of the disk, whose name is `wanted`.
-    async fn scan(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<ZapEntry>> {
+    /// The first name, in the order of the disk, that a number stands under (`zap_value_search`).
+    ///
+    /// # Errors
+    /// A block on the way is damaged.
+    #[boxed]
+    pub async fn name_of(&self, number: u64) -> Result<Option<String>> {
+        let found = self.scan(|entry| entry.value.as_u64() == Some(number)).await?;
+        Ok(found.map(|entry| entry.name_text()))
+    }
+
+    /// The first entry, in the order of the disk, that is `wanted`.
+    async fn scan(&self, wanted: impl Fn(&ZapEntry) -> bool) -> Result<Option<ZapEntry>> {
         let mut entries = self.entries();
         while let Some(batch) = entries.next_batch().await {
-            if let Some(entry) = batch?.into_iter().find(|entry| wanted(&entry.name)) {
+            if let Some(entry) = batch?.into_iter().find(&wanted) {
                 return Ok(Some(entry));
             }
         }

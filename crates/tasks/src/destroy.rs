@@ -221,10 +221,9 @@ async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
         }
     }
     let siblings = context.dir_phys(dir.parent).await?.child_dirs_zap;
-    let entries = Zap::open_id(&edit.view(), siblings).await?.to_vec().await?;
-    let own = entries.into_iter().find(|entry| entry.value.as_u64() == Some(id.0));
+    let own = Zap::open_id(&edit.view(), siblings).await?.name_of(id.0).await?;
     let own = own.ok_or_else(|| context.damaged("a directory is not among its parent's children"))?;
-    ZapEdit::new(&edit, siblings).remove(own.name_text().as_str()).await?;
+    ZapEdit::new(&edit, siblings).remove(own.as_str()).await?;
     free_zapified(context, id).await
 }
 

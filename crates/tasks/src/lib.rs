@@ -85,5 +85,5 @@ pub use pool::vdevs::add_vdevs;
 pub use promote::promote;
 pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;
-pub use set::{Instead, check_changes, check_settings, inherit, set_property};
+pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
 pub use snapshot::{snapshot, snapshot_with};

@@ -26,7 +26,7 @@ use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 use crate::counts::begin_counting;
 
 pub(crate) use check::{SetAt, check_setting};
-pub use check::{check_changes, check_settings};
+pub use check::{check_changes, check_settings, is_of_owner};
 
 /// What is in force once a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Instead {
 }
 
 /// Sizes that are accounted for as soon as they are set. A value of 0 is none.
-const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+pub const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
 /// Sets a property, of this package's own or the administrator's (with a colon in its name).
 ///
@@ -104,9 +104,8 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
         return Err(refused(name, property, "property cannot be inherited"));
     }
     let Some(id) = settings_table(context, &dataset, false).await? else { return Ok(()) };
-    let edit = context.edit();
-    let table = ZapEdit::new(&edit, id);
-    let received = table.get(format!("{property}{ZPROP_RECVD_SUFFIX}").as_str()).await?;
+    let received = format!("{property}{ZPROP_RECVD_SUFFIX}");
+    let received = ZapEdit::new(&context.edit(), id).get(received.as_str()).await?;
     if SIZES.contains(&property) && !dataset.is_snapshot() {
         // More than a setting: what follows from it follows from what takes its place, too.
         let next = Value::Number(received.as_ref().and_then(ZapValue::as_u64).unwrap_or(0));
@@ -118,10 +117,9 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     remove_if_there(&table, property).await?;
     remove_if_there(&table, &format!("{property}$iuv")).await?;
     let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
-    let is_received = received.is_some();
     match instead {
         // What a receive brought must not come forth.
-        Instead::Inherited if is_received => table.update(hidden.as_str(), 0).await?,
+        Instead::Inherited if received.is_some() => table.update(hidden.as_str(), 0).await?,
         Instead::Inherited => {}
         Instead::Received => remove_if_there(&table, &hidden).await?,
     }

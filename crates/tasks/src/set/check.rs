@@ -52,14 +52,18 @@ pub fn check_settings(name: &str, kind: DatasetKind, settings: &Settings) -> Res
 pub fn check_changes(name: &str, kind: DatasetKind, settings: &Settings) -> Result<()> {
     let applies = applies_to(kind);
     settings.iter().try_for_each(|(property, value)| {
-        let is_of_owner = property.contains('@') && !property.contains(':');
         let is_inside = kind == DatasetKind::Volume && property == "volsize";
-        if is_of_owner || is_inside {
+        if is_of_owner(property) || is_inside {
             Ok(())
         } else {
             check_setting(name, property, value, applies, SetAt::Existing)
         }
     })
+}
+
+/// Whether a setting is a quota of a user, group or project.
+pub fn is_of_owner(property: &str) -> bool {
+    property.contains('@') && !property.contains(':')
 }
 
 fn applies_to(kind: DatasetKind) -> AppliesTo {

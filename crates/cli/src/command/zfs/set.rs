@@ -95,13 +95,14 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
         None => settings::parse(options, None).map_err(refused)?,
         Some(sizes) => sizes.settings(&target, options, &typed).map_err(refused)?,
     };
-    // A version can only be what it is already.
-    let version = target.property("version").await?.and_then(|property| property.number());
-    settings.retain(|(property, value)| {
-        property != "version" || version.map(Value::Number).as_ref() != Some(value)
-    });
+    if let Some(version) = settings::number_of(&settings, "version")
+        && target.property("version").await?.and_then(|property| property.number()) == Some(version)
+    {
+        // It is what it is already: the only version that can be set.
+        settings.retain(|(property, _)| property != "version");
+    }
     let kind = target.kind().await?;
-    let has_owners = settings.iter().any(|(property, _)| settings::is_of_owner(property));
+    let has_owners = settings.iter().any(|(property, _)| cenote_tasks::is_of_owner(property));
     if has_owners && kind != DatasetKind::Filesystem {
         return Err(refused("property doesn't apply to datasets of this type".into()));
     }
@@ -110,7 +111,7 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
     for (property, value) in settings {
         let set = match (&property[..], &value) {
             ("volsize", Value::Number(bytes)) if sizes.is_some() => resize(engine, name, *bytes).await,
-            (owner, Value::Number(limit)) if settings::is_of_owner(owner) => {
+            (owner, Value::Number(limit)) if cenote_tasks::is_of_owner(owner) => {
                 limit_owner(engine, name, owner, *limit).await
             }
             _ => cenote_tasks::set_property(engine, name, &property, value).await,
@@ -258,11 +259,8 @@ impl Inherit {
     }
 }
 
-/// They have a value for nothing.
-const LIMITS: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
-
 fn not_inherited(property: &str) -> String {
-    let how = match LIMITS.contains(&property) {
+    let how = match cenote_tasks::SIZES.contains(&property) {
         true => format!("\nuse 'zfs set {property}=none' to clear"),
         false => String::new(),
     };

@@ -52,11 +52,6 @@ pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
     }
 }
 
-/// Whether a property that was parsed is a quota of a user, group or project.
-pub fn is_of_owner(property: &str) -> bool {
-    property.contains('@') && !property.contains(':')
-}
-
 fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Value), String> {
     let Some(prop) = find(typed)? else {
         let value = match typed.contains(':') {
