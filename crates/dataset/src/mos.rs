@@ -21,7 +21,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 use cenote_format::words::{Phys, Words};
 use cenote_object::deadlist::Bpobj;
 use cenote_object::{DatasetError, Objset, Result, Zap, ZapEntry};
-use cenote_pool::Pool;
+use cenote_pool::{Pool, PoolConfig};
 use tokio::sync::OnceCell;
 
 use crate::dataset::Dataset;
@@ -65,11 +65,26 @@ struct MosInner {
     /// Or why it can't be read, in a rescue.
     directory: Result<Zap>,
     config: Nvlist,
+    /// The vdevs of this state, if the pool may have others by now.
+    vdevs: Option<Arc<PoolConfig>>,
     root_dir: ObjectId,
     keyring: Arc<Keyring>,
     /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
     usable_bytes: OnceCell<u64>,
     first_version: OnceCell<Option<ObjectId>>,
+}
+
+impl MosInner {
+    fn new(
+        objset: Objset,
+        directory: Result<Zap>,
+        config: Nvlist,
+        root_dir: ObjectId,
+        keyring: Arc<Keyring>,
+    ) -> MosInner {
+        let (usable_bytes, first_version) = (OnceCell::new(), OnceCell::new());
+        MosInner { objset, directory, config, vdevs: None, root_dir, keyring, usable_bytes, first_version }
+    }
 }
 
 impl Mos {
@@ -80,26 +95,26 @@ impl Mos {
         root_dir: ObjectId,
         keyring: Arc<Keyring>,
     ) -> Mos {
-        Mos(Arc::new(MosInner {
-            objset,
-            directory,
-            config,
-            root_dir,
-            keyring,
-            usable_bytes: OnceCell::new(),
-            first_version: OnceCell::new(),
-        }))
+        Mos(Arc::new(MosInner::new(objset, directory, config, root_dir, keyring)))
     }
 
-    /// The MOS of a pool whose configuration is at hand elsewhere.
+    /// The MOS of a pool whose configuration is at hand elsewhere, in a state in which it had these vdevs.
     ///
     /// # Errors
     /// The object directory is damaged.
     #[boxed]
-    pub async fn at(objset: &Objset, keyring: Arc<Keyring>) -> Result<Mos> {
+    pub async fn at(objset: &Objset, keyring: Arc<Keyring>, vdevs: Arc<PoolConfig>) -> Result<Mos> {
         let directory = Zap::open_id(objset, names::DMU_POOL_DIRECTORY_OBJECT).await?;
         let root_dir = directory.get_u64(directory_names::ROOT_DATASET).await?.unwrap_or_default();
-        Ok(Mos::new(objset.clone(), Ok(directory), Nvlist::new(), ObjectId(root_dir), keyring))
+        let (objset, root_dir) = (objset.clone(), ObjectId(root_dir));
+        let inner = MosInner::new(objset, Ok(directory), Nvlist::new(), root_dir, keyring);
+        Ok(Mos(Arc::new(MosInner { vdevs: Some(vdevs), ..inner })))
+    }
+
+    /// The pool with the vdevs of this state: its space maps are theirs. Blocks are read from those that the
+    /// pool has now ([`Pool::vdevs`]).
+    pub fn pool_config(&self) -> Arc<PoolConfig> {
+        self.0.vdevs.clone().unwrap_or_else(|| self.pool().config())
     }
 
     /// The pool below: blocks, vdevs, status.

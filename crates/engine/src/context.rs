@@ -77,7 +77,7 @@ impl SyncContext {
     /// Its directory is damaged.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
-        Mos::at(&self.engine.mos.view(), self.engine.keys.clone()).await
+        Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.config()).await
     }
 
     /// An object that the object directory names.

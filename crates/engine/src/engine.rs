@@ -15,7 +15,7 @@ use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::Pool;
-use cenote_pool::alloc::{AllocClass, Allocator, BorrowedSpace, KeptSpace};
+use cenote_pool::alloc::{AllocClass, Allocator, BorrowedSpace};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
@@ -62,9 +62,7 @@ pub(crate) struct Shared {
     pub(crate) txgs: Arc<Txgs>,
     /// Changed only by whoever writes a txg.
     pub(crate) mos: LiveObjset,
-    /// As the last txg on disk left it: blocks of the one that is being written may be written over by its
-    /// next pass.
-    pub(crate) mos_on_disk: RwLock<Objset>,
+    pub(crate) on_disk: RwLock<OnDisk>,
     pub(crate) room: Arc<Room>,
     pub(crate) freeing: Freeing,
     pub(crate) throttle: Throttle,
@@ -98,6 +96,15 @@ pub(crate) struct Shared {
     pub(crate) taking: OnceLock<Taking>,
     /// Hears of each record that the history gets.
     pub(crate) history_listener: OnceLock<HistoryListener>,
+}
+
+/// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by its
+/// next pass.
+#[derive(Clone)]
+pub(crate) struct OnDisk {
+    pub(crate) mos: Objset,
+    /// With the vdevs that it had then.
+    pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
 }
 
 /// By leaf, runs of txgs that it missed: the first and the last of each.
@@ -208,14 +215,36 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as the last txg on disk left it.
+    /// The pool as the last txg on disk left it. It stays so while this, or anything that was opened through
+    /// it, is held: what is freed meanwhile is not allocated again, so that the tree can be walked while others
+    /// change the pool. Those who hold it for long, and don't walk, let go of that ([`Objset::not_keeping`]). If
+    /// the pool is short of space, it is taken from them ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
     /// The object directory is damaged.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
-        let mos = self.0.mos_on_disk.read().clone();
-        Mos::at(&mos, self.0.keys.clone()).await
+        self.mos_keeping(false).await
+    }
+
+    /// The same for those who write to the blocks that they find in it, for some seconds: it is never taken from
+    /// them.
+    ///
+    /// # Errors
+    /// The object directory is damaged.
+    #[boxed]
+    pub async fn mos_to_mend(&self) -> Result<Mos> {
+        self.mos_keeping(true).await
+    }
+
+    async fn mos_keeping(&self, is_firm: bool) -> Result<Mos> {
+        let (on_disk, kept) = {
+            // Together, so that no later tree is looked at than is kept.
+            let on_disk = self.0.on_disk.read();
+            (on_disk.clone(), self.0.allocator.keep_freed(is_firm))
+        };
+        let mos = on_disk.mos.in_view(&on_disk.mos.pool().keeping(kept));
+        Mos::at(&mos, self.0.keys.clone(), on_disk.vdevs).await
     }
 
     /// The same for those who must not keep the pool open.
@@ -241,12 +270,6 @@ impl Engine {
     /// The cache of its blocks.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.0.cache
-    }
-
-    /// Nothing that is freed from now on is allocated again until this is dropped: what is on disk now stays
-    /// whole, and can be walked while others change the pool.
-    pub fn keep_freed(&self) -> KeptSpace {
-        self.0.allocator.keep_freed()
     }
 
     /// Borrows free space of a metaslab: see [`Allocator::borrow_free`].

@@ -72,6 +72,10 @@ impl Engine {
             };
             drop(hold);
             if verdict != Verdict::Wait {
+                if verdict == Verdict::Full {
+                    // Writers come before readers of what is no more.
+                    self.0.allocator.give_up_kept();
+                }
                 patience -= 1;
                 if patience == 0 || !self.has_more_room_soon() {
                     return Err(self.refused(dataset.dataset_id(), need, verdict));

@@ -18,7 +18,7 @@ use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevState};
 
-use crate::engine::{Engine, Features, Shared};
+use crate::engine::{Engine, Features, OnDisk, Shared};
 use crate::kstat::Kstats;
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
@@ -128,7 +128,8 @@ impl Engine {
     fn begin(from: Beginning) -> Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
-        let mos_on_disk = from.mos.clone().into();
+        from.pool.begin_to_change(&from.allocator);
+        let on_disk = OnDisk { mos: from.mos.clone(), vdevs: from.pool.config() }.into();
         let mos = LiveObjset::new(from.mos, Txg(synced.0 + 1));
         let tables = Tables::new(from.shared, mos.clone());
         Engine::of(Arc::new(Shared {
@@ -137,7 +138,7 @@ impl Engine {
             allocator: Arc::new(from.allocator),
             keys: from.keys,
             txgs: Arc::new(Txgs::after(synced)),
-            mos_on_disk,
+            on_disk,
             room: Arc::default(),
             freeing: from.freeing,
             throttle: Throttle::new(&runtime),

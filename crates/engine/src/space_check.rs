@@ -45,10 +45,14 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     let used = context.dir_phys(root).await?.used_bytes;
     match used.saturating_add(TASK_BYTES) > available {
         false => Ok(()),
-        true => Err(DatasetError::NoSpace {
-            name: context.syncing.pool.name().into(),
-            needed_bytes: TASK_BYTES,
-            available_bytes: available.saturating_sub(used),
-        }),
+        true => {
+            // The next one finds what is kept for readers of older states.
+            context.syncing.allocator.give_up_kept();
+            Err(DatasetError::NoSpace {
+                name: context.syncing.pool.name().into(),
+                needed_bytes: TASK_BYTES,
+                available_bytes: available.saturating_sub(used),
+            })
+        }
     }
 }

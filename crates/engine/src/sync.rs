@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{LiveDataset, Shared, Task, Uid};
+use crate::engine::{LiveDataset, OnDisk, Shared, Task, Uid};
 use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
@@ -325,8 +325,12 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
     let dirty = if context.config_changed { &all[..] } else { &[] };
     pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
+    if context.config_changed {
+        pool.learn_objects(&config.vdev_tree.children);
+    }
     let pool = pool.at(&uberblock);
-    *context.engine.mos_on_disk.write() = context.engine.mos.on_disk().in_view(&pool);
+    let mos = context.engine.mos.on_disk().in_view(&pool);
+    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config() };
     *context.engine.pool.write() = pool;
     Ok(())
 }

@@ -19,6 +19,9 @@
 //! Only metadata is decrypted and decompressed. Checksums cover the stored bytes, so encrypted datasets are
 //! verified without their keys.
 //!
+//! A pool in use is verified as its last txg left it: the tree keeps its space ([`cenote_pool::alloc::KeptSpace`])
+//! for as long as that takes. If that is taken from it, the report ends there, and is not complete.
+//!
 //! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
 //! and the findings that are kept. Dropping the future stops everything; [`Stop`] stops it with a partial
 //! report.
@@ -149,7 +152,7 @@ impl<'a> Run<'a> {
             Ok(maps) => maps,
             Err(error) => return self.unchecked("space maps".into(), error.to_string()),
         };
-        for top in self.mos.pool().vdevs().tops() {
+        for top in &self.mos.pool_config().vdevs {
             let bad: Vec<(String, String)> = match maps.vdev(self.mos, top, &mut self.allocated).await {
                 Err(error) => vec![(format!("space of vdev {}", top.id), error.to_string())],
                 Ok(metaslabs) => {
@@ -185,6 +188,9 @@ impl<'a> Run<'a> {
         });
         let _task = task.abort_on_drop();
         while let Some(batch) = batches.next().await {
+            if self.is_stopped() {
+                return;
+            }
             for met in batch {
                 match met {
                     Met::Block { bp, place } => {
@@ -199,10 +205,17 @@ impl<'a> Run<'a> {
             if self.census.window.len() * size_of::<VerifyItem>() >= self.options.window_bytes {
                 self.check(progress).await;
             }
-            if self.options.stop.is_stopped() {
-                return;
-            }
         }
+    }
+
+    /// Whether nothing more is to be looked at, or nothing tells what is damaged: a pool in use was short of
+    /// space, and may have written over what has been freed since this began.
+    fn is_stopped(&self) -> bool {
+        self.options.stop.is_stopped() || self.is_overtaken()
+    }
+
+    fn is_overtaken(&self) -> bool {
+        !self.mos.pool().has_whole_tree()
     }
 
     async fn enter_log(&mut self, pool: &Pool, log: &Log) {
@@ -223,7 +236,7 @@ impl<'a> Run<'a> {
 
     /// Enters blocks waiting to be freed.
     async fn pending_frees(&mut self) {
-        if self.options.stop.is_stopped() {
+        if self.is_stopped() {
             return;
         }
         self.census.claim_unreferenced();
@@ -241,7 +254,7 @@ impl<'a> Run<'a> {
 
     /// Verifies the blocks of the window.
     async fn check(&mut self, progress: &impl Fn(Progress)) {
-        if self.options.stop.is_stopped() {
+        if self.is_stopped() {
             return;
         }
         let (pool, stop) = (self.mos.pool(), &self.options.stop);
@@ -254,7 +267,7 @@ impl<'a> Run<'a> {
     fn compare_space(&mut self) {
         let Some(mut referenced) = self.census.referenced.take() else { return };
         referenced.settle();
-        if self.options.stop.is_stopped() {
+        if self.is_stopped() {
             self.space.checked = false;
             return;
         }
@@ -290,11 +303,15 @@ impl<'a> Run<'a> {
     /// A list that is needed for comparing space can't be read.
     fn unchecked(&mut self, what: String, why: String) {
         self.space.checked = false;
+        if self.is_overtaken() {
+            return;
+        }
         self.find(Finding::Unchecked { what, why });
     }
 
     async fn report(mut self) -> VerifyReport {
         let pool = self.mos.pool();
+        let (overtaken, stopped) = (self.is_overtaken(), self.is_stopped());
         for (place, why) in std::mem::take(&mut self.census.bad_addresses) {
             self.findings.add(Found::BadAddress(place, why));
         }
@@ -308,7 +325,8 @@ impl<'a> Run<'a> {
             pool: pool.name().to_owned(),
             guid: pool.guid().0,
             txg: pool.uberblock().txg.0,
-            complete: !self.options.stop.is_stopped(),
+            complete: !stopped,
+            overtaken,
             counts: self.census.counter.finish(),
             verified_blocks: self.meter.blocks,
             verified_bytes: self.meter.done_bytes,

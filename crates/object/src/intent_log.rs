@@ -19,7 +19,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_format::zil::record::{LogRecord, Operation, WriteData};
 use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
-use cenote_pool::PoolError;
+use cenote_pool::{PoolError, ReadContext};
 
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
@@ -70,14 +70,12 @@ impl Objset {
             bytes += bp.lsize().0;
             log.chain.push(bp);
             log.last_block = bp.checksum()[ZIL_ZC_SEQ];
-            let block = match self.read_log_block(&bp).await {
+            let is_claimed = claimed && !header.may_end_before(log.last_block, log.last_record);
+            let block = match self.read_log_block(&bp, is_claimed).await {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
                 Err(error) => {
-                    let is_end = match claimed {
-                        true => header.may_end_before(log.last_block, log.last_record),
-                        false => is_torn(&error),
-                    };
+                    let is_end = if claimed { !is_claimed } else { is_torn(&error) };
                     log.damaged = (!is_end).then_some(error);
                     break;
                 }
@@ -119,19 +117,22 @@ impl Objset {
     }
 
     async fn read_stored(&self, bp: &Blkptr) -> Result<Bytes> {
-        Ok(self.pool().read_physical(bp, &self.context(ObjectId(0), 0, BlockId(0))).await?)
+        let context = ReadContext::of_log(self.place(ObjectId(0), 0, BlockId(0)), false);
+        Ok(self.pool().read_physical(bp, &context).await?)
     }
 
-    /// Reads one block of the chain; `None` if what is there is not that block: the end.
+    /// Reads one block of the chain; `None` if what is there is not that block: the end. Unless the log was
+    /// claimed with it (`is_claimed`), it may never have been written, and no device is blamed.
     ///
     /// # Errors
     /// It can't be read, or is no log block.
     #[boxed]
-    pub async fn read_log_block(&self, bp: &Blkptr) -> Result<Option<LogBlock>> {
+    pub async fn read_log_block(&self, bp: &Blkptr, is_claimed: bool) -> Result<Option<LogBlock>> {
         let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
             return Err(self.damaged(ObjectId(0), "an intent log block has another checksum than logs have"));
         };
-        let context = self.context(ObjectId(0), 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
+        let place = self.place(ObjectId(0), 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
+        let context = ReadContext::of_log(place, is_claimed).with_key(self.key().cloned());
         let block: Bytes = self.pool().read_log_block(bp, &context).await?;
         let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
         Ok(block.continues(bp).then_some(block))

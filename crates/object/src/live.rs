@@ -73,7 +73,7 @@ impl LiveObjset {
 
     /// The same, with what has changed counted in a sum.
     pub fn counted(on_disk: Objset, txg: Txg, dirty: &DirtyTotal) -> LiveObjset {
-        let dataset = on_disk.dataset_id();
+        let (dataset, on_disk) = (on_disk.dataset_id(), on_disk.not_keeping());
         let state = RwLock::new(LiveState::new(on_disk, None, Arc::new(Layer::new(txg, dirty))));
         let dirty = dirty.clone();
         LiveObjset(Arc::new(LiveInner { dataset, dirty, state, slots: Mutex::default() }))
@@ -84,9 +84,9 @@ impl LiveObjset {
         self.0.dataset
     }
 
-    /// The set as it is now, changes included.
+    /// The set as it is now, changes included. What it is on disk stays whole while the view is held.
     pub fn view(&self) -> Objset {
-        self.0.state.read().view.clone()
+        self.kept(|state| &state.view)
     }
 
     /// What its users do.
@@ -94,9 +94,14 @@ impl LiveObjset {
         self.0.state.read().view.traffic().clone()
     }
 
-    /// The set as the last txg on disk left it.
+    /// The set as the last txg on disk left it; it stays whole likewise.
     pub fn on_disk(&self) -> Objset {
-        self.0.state.read().on_disk.clone()
+        self.kept(|state| &state.on_disk)
+    }
+
+    fn kept(&self, which: impl Fn(&LiveState) -> &Objset) -> Objset {
+        // Together, so that no later tree is looked at than is kept.
+        which(&self.0.state.read()).keeping_now()
     }
 
     /// A hand to change it with in the open txg, which the caller holds open.

@@ -31,6 +31,7 @@ use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeHead, DnodeTree};
 use cenote_format::objset::ObjsetPhys;
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_pool::IoClass;
+use cenote_pool::alloc::KeptSpace;
 use cenote_pool::{DatasetKey, Pool, PoolError, ReadContext, Zbookmark};
 
 use crate::error::{DatasetError, Result};
@@ -68,6 +69,8 @@ pub struct Objset {
     tree: Arc<ObjsetTree>,
     /// Changes that are not on disk yet; none in a set that is only read.
     layers: Layers,
+    /// Of a set that changes: what it is now stays whole on disk.
+    kept: Option<KeptSpace>,
 }
 
 #[derive(Clone)]
@@ -123,7 +126,7 @@ impl Objset {
         let (pool, cache) = (pool.clone(), cache.clone());
         let (caching, prefetcher, traffic) = Default::default();
         let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
-        Objset { tree: Arc::new(tree), layers: Layers::default() }
+        Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
     /// A set that has nothing on disk yet.
@@ -142,14 +145,27 @@ impl Objset {
     pub(crate) fn with_head(&self, pool: &Pool, bp: Blkptr, phys: ObjsetPhys) -> Objset {
         let (pool, meta) = (pool.clone(), phys.meta_dnode.clone());
         let tree = ObjsetTree { pool, bp, phys, meta, ..(*self.tree).clone() };
-        Objset { tree: Arc::new(tree), layers: Layers::default() }
+        Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
     /// The same set in a later view of its pool.
     #[must_use]
     pub fn in_view(&self, pool: &Pool) -> Objset {
         let tree = ObjsetTree { pool: pool.clone(), ..(*self.tree).clone() };
-        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
+        Objset { tree: Arc::new(tree), layers: self.layers.clone(), kept: None }
+    }
+
+    /// The same set for those who hold it for long: its space is not kept for it. That of a snapshot is as
+    /// long as there is the snapshot; that of a set that changes is kept for each of its views
+    /// ([`crate::LiveObjset::view`]).
+    #[must_use]
+    pub fn not_keeping(&self) -> Objset {
+        self.in_view(&self.tree.pool.not_keeping())
+    }
+
+    /// The same set, which is now as this says; so it stays on disk while this view is held.
+    pub(crate) fn keeping_now(&self) -> Objset {
+        Objset { kept: self.tree.pool.keep_now(), ..self.clone() }
     }
 
     /// The same set, just opened, of which so much is cached. (Its head is in memory anyway.)
@@ -164,14 +180,14 @@ impl Objset {
         let none = Caching { primary: Scope::None, secondary: Scope::None, prefetch: Scope::None };
         let caching = Arc::new(CachingCell::new(none));
         let tree = ObjsetTree { caching, ..(*self.tree).clone() };
-        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
+        Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
     /// The same set for a task that reads ahead, which must not keep the prefetcher.
     pub(crate) fn apart(&self, class: IoClass) -> Objset {
         let (pool, prefetcher) = (self.tree.pool.for_class(class), Arc::default());
         let tree = ObjsetTree { pool, prefetcher, ..(*self.tree).clone() };
-        Objset { tree: Arc::new(tree), layers: self.layers.clone() }
+        Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
     pub(crate) fn prefetcher(&self) -> &Prefetcher {
@@ -190,7 +206,7 @@ impl Objset {
 
     /// The same tree, seen through changes that are not on disk yet.
     pub(crate) fn under(&self, layers: Layers) -> Objset {
-        Objset { tree: self.tree.clone(), layers }
+        Objset { tree: self.tree.clone(), layers, kept: self.kept.clone() }
     }
 
     pub(crate) fn layers(&self) -> &Layers {
@@ -348,7 +364,9 @@ impl Objset {
 
     /// Where a block of this set belongs, with the key that opens it.
     pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
-        ReadContext::new(self.place(object, level, block)).with_key(self.tree.key.clone())
+        let place = self.place(object, level, block);
+        let (key, kept) = (self.tree.key.clone(), self.kept.clone());
+        ReadContext { key, kept, ..ReadContext::new(place) }
     }
 
     /// Where a block of this set belongs.

@@ -34,6 +34,7 @@ mod footprint;
 mod free_space;
 mod group;
 mod histogram;
+mod kept;
 mod metaslab;
 mod moved;
 mod space;
@@ -50,12 +51,14 @@ use moved::Moved;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
-use metaslab::Metaslab;
+pub(crate) use kept::Keeper;
+pub use kept::KeptSpace;
 pub use metaslab::TXG_DEFER_SIZE;
+use metaslab::{Metaslab, Needed};
 pub use space::Space;
 
 /// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
@@ -69,8 +72,8 @@ pub struct Allocator {
     vdevs: RwLock<Vdevs>,
     /// The txg that a checkpoint keeps, 0 if there is none.
     checkpoint_txg: AtomicU64,
-    /// How many want to keep what is freed.
-    keepers: AtomicUsize,
+    /// Whose state of the pool is to stay whole.
+    keeper: Arc<Keeper>,
     /// Automatic trim is on.
     trims: AtomicBool,
 }
@@ -314,15 +317,19 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block born in txg `birth`, in the txg that is syncing. Its space becomes allocatable two
-    /// txgs later, unless a checkpoint needs it. For a removed vdev, the block's current copies are freed.
+    /// Frees a block that lies there since txg `birth`, in the txg that is syncing. Its space becomes
+    /// allocatable two txgs later, unless a checkpoint or a reader of an older state needs it. For a removed
+    /// vdev, the block's current copies are freed.
     ///
     /// # Errors
     /// It was not allocated.
     pub fn free(&self, dva: &Dva, birth: Txg) -> Result<(), AllocError> {
         let checkpoint = self.checkpoint_txg.load(Ordering::Relaxed);
-        let kept = checkpoint != 0 && birth.0 <= checkpoint;
-        self.vdevs.read().free(dva, kept)
+        let needed = match checkpoint != 0 && birth.0 <= checkpoint {
+            true => Needed::ByCheckpoint,
+            false => self.needed(birth),
+        };
+        self.vdevs.read().free(dva, needed)
     }
 
     /// Frees a range that was kept for a checkpoint.
@@ -330,7 +337,12 @@ impl Allocator {
     /// # Errors
     /// It was not allocated.
     pub fn free_range(&self, vdev: VdevId, offset_bytes: u64, len_bytes: u64) -> Result<(), AllocError> {
-        self.vdevs.read().free(&Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false }, false)
+        let dva = Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false };
+        self.vdevs.read().free(&dva, self.needed(Txg(0)))
+    }
+
+    fn needed(&self, birth: Txg) -> Needed {
+        if self.keeper.holds_since(birth) { Needed::ByReaders } else { Needed::ByLatest }
     }
 
     /// Keeps blocks born up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
@@ -428,20 +440,29 @@ impl Allocator {
     /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
     /// allocatable, unless somebody keeps it.
     pub fn finish(&self, txg: Txg) {
-        let (kept, trims) = (self.is_kept(), self.trims());
-        self.each_group(|group| group.finish(txg, kept, trims));
+        let (held, trims) = (self.keeper.finish(txg), self.trims());
+        self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Nothing that is freed from now on becomes allocatable until this is dropped: the tree of the last txg
-    /// stays whole on disk, and can be walked while others change the pool.
-    pub fn keep_freed(self: &Arc<Self>) -> KeptSpace {
-        self.keepers.fetch_add(1, Ordering::AcqRel);
-        KeptSpace(self.clone())
+    /// Nothing that the tree of the last txg on disk refers to becomes allocatable until this is dropped, so
+    /// that it can be walked while others change the pool. If space is short, it is given up, unless it is
+    /// kept firmly: for seconds at most, by those who write to blocks that they find.
+    pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
+        self.keeper.keep(is_firm)
     }
 
-    /// Whether somebody keeps what is freed.
-    pub fn is_kept(&self) -> bool {
-        self.keepers.load(Ordering::Acquire) > 0
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Whether somebody keeps the state of a txg before this one.
+    pub fn is_kept_before(&self, txg: Txg) -> bool {
+        self.keeper.holds_before(txg)
+    }
+
+    /// Space is short: what is kept for readers of older states becomes allocatable with the next txg.
+    pub fn give_up_kept(&self) {
+        self.keeper.give_up();
     }
 
     /// Borrows free ranges of a metaslab from an offset on, `most_bytes` at most: nobody allocates them until
@@ -487,9 +508,8 @@ impl Allocator {
     /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
     /// it can no longer be rewound safely.
     pub fn release_deferred(&self) {
-        if !self.is_kept() {
-            self.each_group(MetaslabGroup::release);
-        }
+        let held = self.keeper.held();
+        self.each_group(|group| group.release(&held));
     }
 
     /// What the space map of a metaslab must contain once all changes taken so far are in it, so that it
@@ -542,15 +562,6 @@ impl Allocator {
     }
 }
 
-/// Keeps space that is freed from being allocated. See [`Allocator::keep_freed`].
-pub struct KeptSpace(Arc<Allocator>);
-
-impl Drop for KeptSpace {
-    fn drop(&mut self) {
-        self.0.keepers.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// Free space that nobody allocates meanwhile. See [`Allocator::borrow_free`].
 pub struct BorrowedSpace {
     allocator: Arc<Allocator>,
@@ -588,15 +599,15 @@ impl Vdevs {
             .unwrap_or(Err(not_here.clone()))
     }
 
-    fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
+    fn free(&self, dva: &Dva, needed: Needed) -> Result<(), AllocError> {
         let Some(moved) = self.moved.get(&dva.vdev) else {
-            return self.at(dva, |group| group.free(dva, kept));
+            return self.at(dva, |group| group.free(dva, needed));
         };
         if self.groups.contains_key(&dva.vdev) {
-            self.at(dva, |group| group.free(dva, kept))?;
+            self.at(dva, |group| group.free(dva, needed))?;
         }
         for copy in moved.free(dva)? {
-            self.free(&copy, kept)?;
+            self.free(&copy, needed)?;
         }
         Ok(())
     }

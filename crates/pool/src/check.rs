@@ -90,6 +90,11 @@ impl<'a> Check<'a> {
         matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
     }
 
+    /// Whether it is a block of an intent log's chain, which is known by what it says of itself.
+    pub(crate) fn is_of_log(&self) -> bool {
+        matches!(self, Check::Embedded { checksum: Checksum::Zilog | Checksum::Zilog2, .. })
+    }
+
     pub(crate) fn algorithm(&self) -> Checksum {
         match *self {
             Check::Pointer { checksum, .. } | Check::Embedded { checksum, .. } => checksum,

@@ -27,6 +27,14 @@ pub enum PoolError {
         /// The result of the last attempt.
         source: ChecksumError,
     },
+    /// What is there is not the block, which may have been freed since its pointer was read.
+    #[error("{place}: was freed while it was being read, and its space at {at} reused; read it again")]
+    Reused {
+        /// The block.
+        place: Zbookmark,
+        /// Its addresses, as `vdev:offset:asize` in hex.
+        at: Arc<str>,
+    },
     /// Too many of the devices that hold the block are missing or cannot read it.
     #[error(
         "{place}: no copy at {at} can be read: {why}; attach the missing devices, or name their folder \

@@ -60,7 +60,7 @@ impl Pool {
         let place = ctx.place;
         let check = Check::gang_header(bp)
             .ok_or_else(|| bad_pointer(place, "a gang block without an address".into()))?;
-        let bytes = self.read_copies(bp, SPA_GANGBLOCKSIZE, &check, place).await?;
+        let bytes = self.read_copies(bp, SPA_GANGBLOCKSIZE, &check, ctx).await?;
         let what = || format!("{place}: gang header").into();
         GangHeader::decode(&bytes).map_err(|source| PoolError::Format { what: what(), source })
     }

@@ -6,12 +6,12 @@
 //! true block is written again. So what a resilver brings has been verified. A leaf that is being evacuated
 //! is read first.
 //!
-//! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is
-//! not given away ([`crate::alloc::Allocator::keep_freed`]).
+//! Nobody else may write to the blocks meanwhile: they are on disk, and the view that they are healed through
+//! keeps their space, firmly ([`crate::alloc::KeptSpace`]).
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
-use crate::pool::Pool;
+use crate::pool::{Pool, ReadContext};
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
@@ -104,15 +104,16 @@ impl Pool {
             return healed;
         }
         healed.read_bytes = target.psize as u64;
+        let ctx = ReadContext::new(target.place);
         let simply = recover_simply(self, &vdevs, &map, target.psize, &check, Vec::new()).await;
         let recovered = match simply {
             Some(recovered) => Ok(recovered),
-            None => recover(self, &vdevs, &map, target.psize, &check).await,
+            None => recover(self, &vdevs, &map, target.psize, &check, &ctx).await,
         };
         let Ok(recovered) = recovered else {
             (healed.unhealed, healed.lost_copies) = (lacking, 1);
             // If no other copy can be read either, that is noted.
-            drop(self.read_copies(&target.bp, target.psize, &check, target.place).await);
+            drop(self.read_copies(&target.bp, target.psize, &check, &ctx).await);
             return healed;
         };
         healed.add(self.write_truth(recovered.faults).await);

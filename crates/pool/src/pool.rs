@@ -17,11 +17,13 @@
 //! take it or to replace it, never across an await. Error counters and missed txgs synchronise themselves
 //! (`vdev::leaf`, `vdev::missed`).
 
+use crate::alloc::{Allocator, Keeper, KeptSpace};
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, Trouble};
+use crate::mismatch::InLog;
 use crate::second::{SecondLevel, Secondary};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
@@ -40,7 +42,7 @@ use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// How often it is looked whether operations have ended.
@@ -55,6 +57,8 @@ pub struct Pool {
     writes: IoClass,
     /// What is found wrong counts on its leaf.
     counts: bool,
+    /// The tree of its uberblock stays whole.
+    kept: Option<KeptSpace>,
 }
 
 /// What all views of a pool share.
@@ -69,6 +73,8 @@ struct Live {
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
+    /// Who keeps the states of a pool that changes.
+    keeper: OnceLock<Arc<Keeper>>,
     current: RwLock<Current>,
 }
 
@@ -97,12 +103,23 @@ pub struct ReadContext {
     pub key: Option<Arc<DatasetKey>>,
     /// Whether cache devices may take it.
     pub secondary: Secondary,
+    /// The space of the tree that leads to it, if it is not that of the view that it is read through.
+    pub kept: Option<KeptSpace>,
+    /// An intent log leads to it.
+    pub in_log: Option<InLog>,
 }
 
 impl ReadContext {
     /// For a block that is not encrypted.
     pub fn new(place: Zbookmark) -> ReadContext {
         ReadContext { place, ..ReadContext::default() }
+    }
+
+    /// For a block of an intent log, or one that a record there names. It may never have been written, unless
+    /// the log was claimed with it.
+    pub fn of_log(place: Zbookmark, is_claimed: bool) -> ReadContext {
+        let in_log = if is_claimed { InLog::Claimed } else { InLog::MayEnd };
+        ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }
     }
 
     /// The same with a key, if there is one.
@@ -164,15 +181,54 @@ impl Pool {
             reflow,
             settings,
             second: RwLock::default(),
+            keeper: OnceLock::new(),
             current: current.into(),
         };
         let (reads, writes) = (IoClass::SyncRead, IoClass::AsyncWrite);
-        Ok(Pool { live: Arc::new(live), uberblock: Arc::new(*uberblock), reads, writes, counts: true })
+        let (live, uberblock) = (Arc::new(live), Arc::new(*uberblock));
+        Ok(Pool { live, uberblock, reads, writes, counts: true, kept: None })
     }
 
     /// The same pool as of another root, after a txg was synced. All else is shared.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
-        Pool { uberblock: Arc::new(*uberblock), ..self.clone() }
+        Pool { uberblock: Arc::new(*uberblock), kept: None, ..self.clone() }
+    }
+
+    /// From now on the pool changes: this allocator says what becomes free.
+    pub fn begin_to_change(&self, space: &Allocator) {
+        space.keeper().finish(self.uberblock.txg);
+        // An engine that could not begin may have left another.
+        drop(self.live.keeper.set(space.keeper().clone()));
+    }
+
+    /// The same view, whose tree stays whole as long as it, or anything that was opened through it, is held.
+    /// The space must have been kept before the view was taken.
+    pub fn keeping(&self, kept: KeptSpace) -> Pool {
+        Pool { kept: Some(kept), ..self.clone() }
+    }
+
+    /// The same view for those who hold it for long: nothing is kept for it.
+    pub fn not_keeping(&self) -> Pool {
+        Pool { kept: None, ..self.clone() }
+    }
+
+    /// Keeps the state of the pool that is on disk now, if the pool changes.
+    pub fn keep_now(&self) -> Option<KeptSpace> {
+        self.live.keeper.get().map(|keeper| keeper.keep(false))
+    }
+
+    /// Whether nothing that this view's tree refers to can have been freed and written over since.
+    pub fn has_whole_tree(&self) -> bool {
+        self.has_kept(None)
+    }
+
+    /// The same for a read that has `kept` space by itself.
+    pub(crate) fn has_kept(&self, kept: Option<&KeptSpace>) -> bool {
+        match (kept.or(self.kept.as_ref()), self.live.keeper.get()) {
+            (Some(kept), _) => !kept.is_given_up(),
+            (None, Some(keeper)) => keeper.is_recent(self.uberblock.txg),
+            (None, None) => true,
+        }
     }
 
     /// The same pool, for operations of a class: a class of reads says how blocks are read through this view,
@@ -266,6 +322,7 @@ impl Pool {
             reflow,
             settings: self.live.settings.clone(),
             second: RwLock::default(),
+            keeper: OnceLock::new(),
             current: Current {
                 config: Arc::new(trusted.config),
                 found,
@@ -321,6 +378,17 @@ impl Pool {
     /// From the next tree on, a vdev's bytes are where this says.
     pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<IndirectMapping>) {
         self.live.current.write().indirect.insert(vdev, mapping);
+    }
+
+    /// The MOS has these objects for the vdevs: their metaslabs' maps, ZAPs, dirty time logs. A vdev that has
+    /// joined had none before the end of its first txg.
+    pub fn learn_objects(&self, told: &[VdevConfig]) {
+        let mut current = self.live.current.write();
+        let mut config = PoolConfig::clone(&current.config);
+        if learn_objects(&mut config.vdevs, told) {
+            let (found, leaves) = (FoundPool::clone(&current.found), current.vdevs.leaves().to_vec());
+            self.rebuild(&mut current, config, found, &leaves);
+        }
     }
 
     /// Another tree from now on, in which these leaves go on.
@@ -607,6 +675,25 @@ impl Pool {
     pub(crate) fn may_be_live(&self) -> bool {
         self.live.may_be_live
     }
+}
+
+/// Answers whether anything was new.
+fn learn_objects(vdevs: &mut [VdevConfig], told: &[VdevConfig]) -> bool {
+    let mut is_new = false;
+    for vdev in vdevs {
+        let Some(told) = told.iter().find(|told| told.guid == vdev.guid) else { continue };
+        let pairs = [
+            (&mut vdev.metaslab_array, told.metaslab_array),
+            (&mut vdev.top_zap, told.top_zap),
+            (&mut vdev.leaf_zap, told.leaf_zap),
+            (&mut vdev.dtl, told.dtl),
+        ];
+        for (known, told) in pairs {
+            is_new |= std::mem::replace(known, told) != told;
+        }
+        is_new |= learn_objects(&mut vdev.children, &told.children);
+    }
+    is_new
 }
 
 /// Leaves that operations under way may use although the pool has them no more.

@@ -16,13 +16,15 @@
 //! to the pool, a block may be reused after we read its pointer and before we read its bytes. So if the
 //! pool was left active, all copies are read once more before the block is called damaged.
 //!
-//! What is found wrong on the way is noted (`trouble`), and written again later.
+//! What is found wrong on the way is noted (`wrong`), and written again later; as far as it is damage
+//! (`mismatch`).
 
 use crate::buffers;
 use crate::check::{Check, decompression_work};
 use crate::config::VdevClass;
 use crate::crypt;
 use crate::error::{PoolError, Result};
+use crate::mismatch::Mismatch;
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{CopyError, Recovered, Version, recover, recover_simply};
 use crate::second::{Offer, SecondLevel, Secondary};
@@ -60,12 +62,12 @@ impl Pool {
                 let psize = checked_psize(bp, place)?;
                 let check = Check::of(bp, self.salt()).map_err(|source| damaged(bp, place, source))?;
                 let Some(second) = self.second_level() else {
-                    return self.read_copies(bp, psize, &check, place).await;
+                    return self.read_copies(bp, psize, &check, ctx).await;
                 };
                 if let Some(stored) = self.read_second(&*second, bp, &check).await {
                     return Ok(stored);
                 }
-                let stored = self.read_copies(bp, psize, &check, place).await?;
+                let stored = self.read_copies(bp, psize, &check, ctx).await?;
                 self.offer(&*second, bp, &stored, ctx.secondary);
                 Ok(stored)
             }
@@ -94,8 +96,9 @@ impl Pool {
     }
 
     /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,
-    /// else the block was never written and the chain ends here. Decrypted if the pointer says so and a key
-    /// is given.
+    /// else the block was never written and the chain ends here: [`PoolError::Checksum`], which is held
+    /// against no device unless the log was claimed with the block ([`ReadContext::of_log`]). Decrypted if the
+    /// pointer says so and a key is given.
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
@@ -143,9 +146,9 @@ impl Pool {
         bp: &Blkptr,
         psize: usize,
         check: &Check<'_>,
-        place: Zbookmark,
+        ctx: &ReadContext,
     ) -> Result<Bytes> {
-        self.read_rest(bp, psize, check, place, Vec::new()).await
+        self.read_rest(bp, psize, check, ctx, Vec::new()).await
     }
 
     /// The same; what has been read of the first copy's data columns is not read again.
@@ -154,19 +157,20 @@ impl Pool {
         bp: &Blkptr,
         psize: usize,
         check: &Check<'_>,
-        place: Zbookmark,
+        ctx: &ReadContext,
         mut had: Vec<Option<Version>>,
     ) -> Result<Bytes> {
+        let place = ctx.place;
         let attempts = if self.may_be_live() { 2 } else { 1 };
         let mut error = bad_pointer(place, "it has no address".to_owned());
         for _ in 0..attempts {
             let mut worst = None;
             for dva in bp.dvas() {
                 let had = std::mem::take(&mut had);
-                match self.read_copy(&dva, psize, bp.physical_birth(), check, had).await {
+                match self.read_copy(&dva, psize, bp.physical_birth(), check, ctx, had).await {
                     Ok(Copy { data, is_bad }) => {
                         if is_bad || worst.is_some() {
-                            self.note_bad(bp, place);
+                            self.note_bad(bp, place, self.meaning_of_part(check, ctx));
                         }
                         return Ok(data);
                     }
@@ -180,10 +184,17 @@ impl Pool {
                 break;
             }
         }
-        if !matches!(error, PoolError::BadPointer { .. }) {
-            self.note_lost(bp, place);
+        if matches!(error, PoolError::BadPointer { .. }) {
+            return Err(error);
         }
-        Err(error)
+        let meaning = self.meaning(check, ctx);
+        self.note_lost(bp, place, meaning);
+        match (error, meaning) {
+            (PoolError::Checksum { place, at, .. }, Mismatch::MayBeReused) => {
+                Err(PoolError::Reused { place, at })
+            }
+            (error, _) => Err(error),
+        }
     }
 
     /// Reads one copy: the data columns if they are right, else any combination that can be put together.
@@ -193,6 +204,7 @@ impl Pool {
         psize: usize,
         birth: Txg,
         check: &Check<'_>,
+        ctx: &ReadContext,
         had: Vec<Option<Version>>,
     ) -> Result<Copy, CopyError> {
         let vdevs = self.vdevs();
@@ -215,7 +227,7 @@ impl Pool {
         };
         let Recovered { data, faults } = match simply {
             Some(recovered) => recovered,
-            None => recover(self, &vdevs, &map, psize, check).await?,
+            None => recover(self, &vdevs, &map, psize, check, ctx).await?,
         };
         // What a leaf is known to lack, a resilver brings.
         let is_bad = faults.iter().any(|fault| !vdevs.lacks(&fault.leaf, map.birth));

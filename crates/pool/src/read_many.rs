@@ -129,7 +129,7 @@ impl Pool {
         match Check::of(bp, self.salt()) {
             Ok(check) if had.iter().any(Option::is_some) => {
                 let psize = checked_psize(bp, ctx.place)?;
-                let stored = self.read_rest(bp, psize, &check, ctx.place, had).await?;
+                let stored = self.read_rest(bp, psize, &check, ctx, had).await?;
                 self.decode(bp, stored, ctx).await
             }
             _ => self.read(bp, ctx).await,

@@ -10,12 +10,13 @@
 //! that time ([`Former`]) are doubted like units: whatever was on one is rebuilt.
 //!
 //! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is
-//! blamed.
+//! blamed, unless it was known to be behind when it was read, or the mismatch may be no damage (`mismatch`).
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
 use crate::check::Check;
-use crate::pool::Pool;
+use crate::mismatch::Mismatch;
+use crate::pool::{Pool, ReadContext};
 use crate::read::preferred;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, Former, MapError, Row};
@@ -24,6 +25,7 @@ use crate::vdev::{Layout, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::raidz;
+use cenote_format::units::Guid;
 use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -110,6 +112,8 @@ struct Gathered<'a> {
     versions: Vec<Vec<Vec<Version>>>,
     /// They come after the units where something is chosen for each.
     formers: Vec<Former>,
+    /// Leaves that were behind when they were read. A resilver may have ended since.
+    lagging: Vec<Guid>,
     last_error: Option<String>,
 }
 
@@ -129,6 +133,7 @@ pub(crate) async fn recover(
     map: &BlockMap,
     psize: usize,
     check: &Check<'_>,
+    ctx: &ReadContext,
 ) -> Result<Recovered, CopyError> {
     let gathered = gather(vdevs, map, pool.reads(), check.is_vacuous()).await;
     let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
@@ -140,7 +145,7 @@ pub(crate) async fn recover(
     let Some(block) = found else {
         return Err(match search.last {
             Some(error) => {
-                if pool.counts() {
+                if pool.counts() && pool.meaning(check, ctx) == Mismatch::Damage {
                     gathered.blame_all(vdevs);
                 }
                 CopyError::Mismatch(error)
@@ -155,9 +160,12 @@ pub(crate) async fn recover(
         // Nothing tells which is right: what may be old is taken to be wrong.
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
     }
-    let is_to_blame =
-        |fault: &&ColumnFault| fault.kind != FaultKind::Unreadable && !vdevs.is_lagging(&fault.leaf);
-    if pool.counts() {
+    let is_to_blame = |fault: &&ColumnFault| {
+        fault.kind != FaultKind::Unreadable
+            && !gathered.was_lagging(&fault.leaf)
+            && !vdevs.is_lagging(&fault.leaf)
+    };
+    if pool.counts() && pool.meaning_of_part(check, ctx) == Mismatch::Damage {
         faults.iter().filter(is_to_blame).for_each(|fault| fault.leaf.blame());
     }
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
@@ -210,7 +218,8 @@ async fn gather_least<'a>(
     class: IoClass,
     had: Vec<Option<Version>>,
 ) -> Gathered<'a> {
-    let mut gathered = Gathered { map, versions: Vec::new(), formers: Vec::new(), last_error: None };
+    let mut gathered =
+        Gathered { map, versions: Vec::new(), formers: Vec::new(), lagging: Vec::new(), last_error: None };
     let mut had = had.into_iter();
     for row in &map.rows {
         let mut columns: Vec<Vec<Version>> = row.columns.iter().map(|_| Vec::new()).collect();
@@ -300,7 +309,8 @@ async fn gather<'a>(
     nothing_tells: bool,
 ) -> Gathered<'a> {
     let formers = vdevs.formers(map);
-    let mut gathered = Gathered { map, versions: Vec::new(), formers, last_error: None };
+    let lagging = vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect();
+    let mut gathered = Gathered { map, versions: Vec::new(), formers, lagging, last_error: None };
     for row in &map.rows {
         let mut reads = Vec::new();
         let mut counts = Vec::new();
@@ -520,10 +530,15 @@ impl Gathered<'_> {
         faults
     }
 
+    fn was_lagging(&self, leaf: &Leaf) -> bool {
+        leaf.names().any(|name| self.lagging.contains(&name))
+    }
+
     /// Nothing matches: every leaf that returned data is suspect.
     fn blame_all(&self, vdevs: &VdevTree) {
         for version in self.versions.iter().flatten().flatten() {
-            if version.bytes.is_some() && !vdevs.is_lagging(&version.leaf) {
+            let lags = || self.was_lagging(&version.leaf) || vdevs.is_lagging(&version.leaf);
+            if version.bytes.is_some() && !lags() {
                 version.leaf.blame();
             }
         }

@@ -23,6 +23,7 @@ pub(crate) mod targets;
 
 use crate::batches::cut;
 use crate::heal::Healed;
+use crate::mismatch::Mismatch;
 use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -84,7 +85,8 @@ impl Pool {
     /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the
     /// items. Holes and embedded blocks are always fine. Missing devices are not reported block by block,
     /// but a block that can't be rebuilt without them is. Leaves that lag behind ([`Pool::lagging_leaves`])
-    /// are not reported.
+    /// are not reported. Nor is anything, once the tree that has the blocks is not whole any more
+    /// ([`Pool::has_whole_tree`]).
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         self.examine(blocks, false).await.0
@@ -120,9 +122,15 @@ impl Pool {
         findings.extend(all.findings);
         findings.extend(judge(all.lost));
         findings.sort_by_key(|finding| finding.item);
-        if heals {
+        if heals && self.has_whole_tree() {
             let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
-            lost.for_each(|finding| self.note_lost(&blocks[finding.item].bp, finding.place));
+            lost.for_each(|finding| {
+                self.note_lost(&blocks[finding.item].bp, finding.place, Mismatch::Damage);
+            });
+        }
+        if !self.has_whole_tree() {
+            // Nothing tells what is damaged.
+            findings.clear();
         }
         (findings, all.healed)
     }

@@ -3,13 +3,15 @@
 //!
 //! Idea: a read only notes the place. When it is seen to, the tree may have changed; so whoever does that
 //! looks there what the block is now, and verifies it anew. Nothing is noted of a pool that is only read, nor
-//! of intent logs, which end with blocks that were never written.
+//! of intent logs, which end with blocks that were never written. A block that may have been freed while it was
+//! read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
 //!
 //! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
 //!
 //! Locking: one lock for each kind, held for one look or change.
 
 use crate::check::Check;
+use crate::mismatch::Mismatch;
 use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
 use cenote_format::blkptr::Blkptr;
@@ -30,6 +32,7 @@ const NOBODY: DatasetId = DatasetId(u64::MAX);
 #[derive(Default)]
 pub(crate) struct Wrong {
     bad: Mutex<BTreeSet<BlockBookmark>>,
+    suspect: Mutex<BTreeSet<BlockBookmark>>,
     lost: Mutex<BTreeMap<BlockBookmark, Txg>>,
 }
 
@@ -40,6 +43,11 @@ impl Pool {
         std::mem::take(&mut *self.wrong().bad.lock())
     }
 
+    /// Places of blocks that were wrong and may have been freed, likewise.
+    pub fn take_suspect(&self) -> BTreeSet<BlockBookmark> {
+        std::mem::take(&mut *self.wrong().suspect.lock())
+    }
+
     /// Blocks that could not be read, with their births, likewise.
     pub fn take_lost(&self) -> BTreeMap<BlockBookmark, Txg> {
         std::mem::take(&mut *self.wrong().lost.lock())
@@ -47,20 +55,29 @@ impl Pool {
 
     /// Whether reads have met anything that nobody has seen to yet.
     pub fn has_found_wrong(&self) -> bool {
-        !self.wrong().bad.lock().is_empty() || !self.wrong().lost.lock().is_empty()
+        let Wrong { bad, suspect, lost } = self.wrong();
+        !bad.lock().is_empty() || !suspect.lock().is_empty() || !lost.lock().is_empty()
     }
 
-    /// A block could be read, but not all that there is of it.
-    pub(crate) fn note_bad(&self, bp: &Blkptr, place: Zbookmark) {
+    /// A block could be read, but not all that there is of it is what it should be.
+    pub(crate) fn note_bad(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
         let Some(place) = self.bookmark(bp, place) else { return };
-        let mut bad = self.wrong().bad.lock();
-        if bad.len() < MOST {
-            bad.insert(place);
+        let noted = match meaning {
+            Mismatch::Damage => &self.wrong().bad,
+            Mismatch::MayBeReused => &self.wrong().suspect,
+            Mismatch::EndOfLog => return,
+        };
+        let mut noted = noted.lock();
+        if noted.len() < MOST {
+            noted.insert(place);
         }
     }
 
     /// A block could not be read.
-    pub(crate) fn note_lost(&self, bp: &Blkptr, place: Zbookmark) {
+    pub(crate) fn note_lost(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
+        if meaning != Mismatch::Damage {
+            return self.note_bad(bp, place, meaning);
+        }
         let Some(place) = self.bookmark(bp, place) else { return };
         let mut lost = self.wrong().lost.lock();
         if lost.len() < MOST {

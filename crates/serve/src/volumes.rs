@@ -136,7 +136,7 @@ impl ServedVolume {
         };
         let is_read_only = access(&head, &dataset).await?;
         let kind = if is_read_only {
-            Kind::Fixed(Volume::open(dataset.objset().await?).await?)
+            Kind::Fixed(Volume::open(dataset.objset().await?.not_keeping()).await?)
         } else {
             Kind::Head(pool.engine.clone(), VolumeWriter::shared(&pool.engine, name).await?)
         };

@@ -57,9 +57,9 @@ impl Log {
             }
             let place = Zbookmark { dataset: self.dataset, block: BlockId(number), ..Zbookmark::default() };
             found.live.push((bp, place));
-            let Some(block) = read_block(pool, &bp, place).await else {
-                let is_lost = claimed && !header.may_end_before(number, last_record);
-                found.lost.extend(is_lost.then_some(place));
+            let is_claimed = claimed && !header.may_end_before(number, last_record);
+            let Some(block) = read_block(pool, &bp, place, is_claimed).await else {
+                found.lost.extend(is_claimed.then_some(place));
                 break;
             };
             // This works with and without a key.
@@ -72,7 +72,7 @@ impl Log {
                 let Some((bp, place)) = data.filter(|(bp, _)| seen.insert(bp.dvas().next())) else {
                     continue;
                 };
-                let is_lost = pool.read_physical(&bp, &ReadContext::new(place)).await.is_err();
+                let is_lost = pool.read_physical(&bp, &ReadContext::of_log(place, true)).await.is_err();
                 found.lost.extend(is_lost.then_some(place));
                 found.live.push((bp, place));
             }
@@ -94,9 +94,10 @@ impl Log {
     }
 }
 
-/// A block of the chain; `None` if it was never written (or is damaged, which looks the same).
-async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark) -> Option<LogBlock> {
+/// A block of the chain; `None` if it was never written (or is damaged, which looks the same, and is the only
+/// possibility if the log was claimed with it).
+async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark, is_claimed: bool) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
-    let bytes = pool.read_physical(bp, &ReadContext::new(place)).await.ok()?;
+    let bytes = pool.read_physical(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;
     LogBlock::decode(&bytes, layout).ok().filter(|block| block.continues(bp))
 }

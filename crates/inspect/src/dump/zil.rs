@@ -37,7 +37,7 @@ pub async fn intent_log(sink: &mut dyn Sink, name: &str, objset: &Objset) {
     let mut blocks = 0;
     let mut ended = None;
     while !next.is_hole() && blocks < MAX_BLOCKS && !sink.is_closed() {
-        match objset.read_log_block(&next).await {
+        match objset.read_log_block(&next, false).await {
             Ok(Some(block)) => {
                 show_block(sink, objset, &next, &block, &mut counts);
                 blocks += 1;

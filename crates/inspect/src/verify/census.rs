@@ -41,7 +41,7 @@ impl Census {
     pub(super) async fn open(mos: &Mos, compare_space: bool) -> Result<Census> {
         Ok(Census {
             pool: mos.pool().clone(),
-            metaslab_shifts: mos.pool().vdevs().tops().map(|top| top.metaslab_shift).collect(),
+            metaslab_shifts: mos.pool_config().vdevs.iter().map(|top| top.metaslab_shift).collect(),
             sharing: Sharing::load(mos).await?,
             counter: Counter::default(),
             referenced: compare_space.then(ExtentSet::default),

@@ -255,6 +255,8 @@ pub struct VerifyReport {
     pub txg: u64,
     /// Whether everything was verified; otherwise it was stopped and this is the partial result.
     pub complete: bool,
+    /// It stopped because the pool, which was in use, needed space that had been freed since.
+    pub overtaken: bool,
     /// Counts of blocks.
     pub counts: Counts,
     /// Blocks whose copies were all read.

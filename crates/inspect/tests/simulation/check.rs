@@ -9,6 +9,7 @@ use cenote_format::units::ObjectId;
 use cenote_fs::{FileKind, Filesystem, FsError, Volume};
 use cenote_inspect::verify::{Finding, VerifyOptions, verify};
 use cenote_object::Objset;
+use cenote_pool::Pool;
 use cenote_testkit::image::{Image, save};
 
 use crate::model::{Content, Node, World};
@@ -132,6 +133,13 @@ pub async fn check_sound(mos: &Mos) -> Outcome {
         return Ok(());
     }
     Err(report.findings.iter().map(|finding| format!("{finding}; ")).collect())
+}
+
+/// No disk has a checksum error.
+pub fn check_blameless(pool: &Pool) -> Outcome {
+    let blamed: Vec<_> =
+        pool.error_counters().into_iter().filter(|(_, errors)| errors.checksum > 0).collect();
+    if blamed.is_empty() { Ok(()) } else { Err(format!("healthy disks are blamed: {blamed:?}")) }
 }
 
 /// `zdb` reads every block and finds no leaks. Passes if it is not installed, unless `CENOTE_REQUIRE_ZDB` is

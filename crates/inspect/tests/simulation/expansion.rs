@@ -15,7 +15,7 @@ use cenote_pool::{FoundDevice, VdevConfig};
 use cenote_runtime::Runtime;
 use cenote_tasks::{Away, Back, Expanded, attach_to_raidz, bring_back, run_expansion, run_scan, take_out};
 
-use crate::check::{Unsure, check_sound, compare};
+use crate::check::{Unsure, check_blameless, check_sound, compare};
 use crate::cuts::{self, Cut, Opened, number, simulate, survives_cuts};
 use crate::pools::{Disks, Layout, Vdev, open};
 use crate::run::recover;
@@ -106,6 +106,7 @@ fn a_raidz_that_gets_a_disk_under_work_has_everything() {
             assert_eq!(run_scan(&engine, &|_| {}).await.unwrap().errors, 0, "the scrub that follows");
             worker.run(STEPS).await;
             worker.sync().await;
+            check_blameless(&engine.pool()).unwrap();
             assert_complete(&rt, layout, &disks, worker.world()).await;
         });
     });
@@ -144,6 +145,7 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
                 assert_eq!(expand(&engine).await, Expanded::Done);
                 worker.run(STEPS / 4).await;
                 worker.sync().await;
+                check_blameless(&engine.pool()).unwrap();
                 assert_complete(&rt, layout, &disks, worker.world()).await;
             });
         },

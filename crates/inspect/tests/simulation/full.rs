@@ -8,11 +8,12 @@ use cenote_engine::{Engine, Need};
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
 use cenote_fs::{Filesystem, FsError, FsOptions, FsWriter, Refusal};
+use cenote_inspect::verify::{VerifyOptions, verify};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{Disk, Raidz};
 use cenote_runtime::{Rng, Runtime};
 
-use crate::check::{ask_zdb, check_sound};
+use crate::check::{ask_zdb, check_blameless, check_sound};
 use crate::cuts::{Replay, number, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
 use crate::run::recover;
@@ -141,6 +142,29 @@ fn a_full_pool_refuses_writes_and_can_still_delete() {
 #[test]
 fn a_full_raidz_refuses_writes_and_can_still_delete() {
     on_pool("a_full_raidz_refuses_writes_and_can_still_delete", (Raidz, 1, 3, Normal), fill_and_empty);
+}
+
+#[test]
+fn a_reader_of_an_old_state_does_not_keep_the_pool_full() {
+    let test = "a_reader_of_an_old_state_does_not_keep_the_pool_full";
+    on_pool(test, (Disk, 0, 1, Normal), async |rt, disks, engine| {
+        let mut files = Files::of(&rt, &engine, POOL).await;
+        assert_eq!(files.fill(400_000).await, Refusal::NoSpace);
+        let (count, mos) = (files.files.len(), engine.mos().await.unwrap());
+        for _ in 0..count / 2 {
+            files.remove().await;
+        }
+        for _ in 0..count / 3 {
+            files.make(400_000).await.unwrap();
+        }
+        engine.sync_all().await.unwrap();
+        // It is told so, and no disk is blamed for what is not there any more.
+        assert!(!mos.pool().has_whole_tree());
+        let report = verify(&mos, VerifyOptions::default(), |_| {}).await.unwrap();
+        assert!(report.overtaken && !report.complete && report.findings.is_empty(), "{:?}", report.findings);
+        check_blameless(&engine.pool()).unwrap();
+        check(&rt, &disks).await;
+    });
 }
 
 /// A power cut on a full pool: each committed file exists, and no removed one does.

@@ -4,7 +4,7 @@
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
 //! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`], [`scans`],
-//! [`repairs`], [`trim`], [`ahead`], [`full`], [`shared`], [`dropped`] and [`many`] (the tests).
+//! [`repairs`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
@@ -14,6 +14,7 @@ mod dropped;
 mod expansion;
 mod faults;
 mod full;
+mod healthy;
 mod journal;
 mod many;
 mod mirrors;

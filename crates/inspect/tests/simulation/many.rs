@@ -31,7 +31,7 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
-use crate::check::{ask_zdb, check_sound};
+use crate::check::{ask_zdb, check_blameless, check_sound};
 use crate::cuts::{Replay, number, simulate};
 use crate::dropped::{check_tree, poll_times};
 use crate::journal::{Journal, Moment};
@@ -191,6 +191,7 @@ async fn work(rt: Runtime, layout: &Layout, victim: usize) -> Left {
     drop(scanner.await);
     cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap();
     stage.engine.sync_all().await.unwrap();
+    check_blameless(&stage.engine.pool()).unwrap();
     drop(background);
     let records = records.iter().map(|record| record.lock().clone()).collect();
     let snapshots = snapshots.lock().clone();

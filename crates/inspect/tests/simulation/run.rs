@@ -17,7 +17,7 @@ use cenote_fs::replay_logs;
 use cenote_runtime::Runtime;
 use cenote_testkit::image::Image;
 
-use crate::check::{Known, Unsure, check_sound, compare};
+use crate::check::{Known, Unsure, check_blameless, check_sound, compare};
 use crate::journal::{Journal, Moment};
 use crate::model::{Content, History, World};
 use crate::pools::{now, open};
@@ -58,7 +58,7 @@ pub struct Recovered {
     pub replayed: Vec<String>,
 }
 
-/// Opens the pool that a cut left.
+/// Opens the pool that a cut left. No disk is blamed for that.
 pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let mos = open(rt, devices).await?;
     check_sound(&mos).await?;
@@ -67,6 +67,7 @@ pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Reco
         let mos = recovered.engine.mos().await.map_err(|error| error.to_string())?;
         check_sound(&mos).await.map_err(|why| format!("after replay: {why}"))?;
     }
+    check_blameless(&recovered.engine.pool())?;
     Ok(recovered)
 }
 

@@ -17,7 +17,8 @@
 //! `metaslab_segment_may_passivate`).
 
 use super::footprint::Footprint;
-use super::metaslab::{Metaslab, Weight};
+use super::kept::Held;
+use super::metaslab::{Metaslab, Needed, Weight};
 use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
@@ -190,13 +191,14 @@ impl MetaslabGroup {
     /// it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let done = self.at(dva, |metaslab, len| {
-            metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len, false)
+            metaslab.take_back(dva.offset_bytes, len, txg)
+                || metaslab.free(dva.offset_bytes, len, Needed::ByLatest)
         })?;
         if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
     }
 
-    pub(super) fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, kept))?;
+    pub(super) fn free(&self, dva: &Dva, needed: Needed) -> Result<(), AllocError> {
+        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, needed))?;
         if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
     }
 
@@ -234,12 +236,12 @@ impl MetaslabGroup {
         }
     }
 
-    pub(super) fn finish(&self, txg: Txg, kept: bool, trims: bool) {
-        self.each(|metaslab| metaslab.finish(txg, kept, trims));
+    pub(super) fn finish(&self, txg: Txg, held: &Held, trims: bool) {
+        self.each(|metaslab| metaslab.finish(txg, held, trims));
     }
 
-    pub(super) fn release(&self) {
-        self.each(Metaslab::release);
+    pub(super) fn release(&self, held: &Held) {
+        self.each(|metaslab| metaslab.release(held));
     }
 
     /// Borrows free ranges of a metaslab; `None` if it is another group's.

@@ -6,7 +6,7 @@
 //!     free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
 //!      ^                                                              |
 //!      |                                                            free
-//!   deferred[2] <--finish-- freed <--take_changes-- freeing <---------+
+//!   deferred <--finish-- freed <--take_changes-- freeing <------------+
 //! ```
 //!
 //! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim). With
@@ -24,16 +24,21 @@
 
 use super::free_space::FreeSpace;
 use super::histogram::SizeHistogram;
+use super::kept::Held;
 use super::{NewMetaslab, Space};
 use crate::ranges::Ranges;
 use cenote_format::units::Txg;
+use std::ops::Range;
 
 /// Txgs that may be in progress at once, `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
 /// Txgs for which freed space is kept, `TXG_DEFER_SIZE`.
 pub const TXG_DEFER_SIZE: usize = 2;
 
-const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < TXG_SIZE);
+/// Sets of freed space that wait apart, at most.
+const MOST_DEFERRED: usize = 8;
+
+const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < MOST_DEFERRED);
 
 /// Best fit if the largest free range is shorter: `metaslab_df_alloc_threshold`.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
@@ -73,17 +78,41 @@ pub(super) struct Metaslab {
     pub(super) size_bytes: u64,
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
-    freeing: Ranges,
+    /// By who needs it.
+    freeing: [Ranges; READERS],
     /// Freed, but a checkpoint needs it: it stays allocated.
     checkpointing: Ranges,
-    freed: Ranges,
-    deferred: [Ranges; TXG_DEFER_SIZE],
+    freed: [Ranges; READERS],
+    deferred: Vec<Deferred>,
     /// Free, but somebody works on what lies there.
     borrowed: Ranges,
     /// A part of what is free or borrowed: not trimmed yet.
     untrimmed: Ranges,
     /// For each power of two in a size: where the last block of that kind ended.
     cursors: [u64; 64],
+}
+
+/// Who may need a block that is freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// Readers of the tree before the txg that frees it.
+    ByLatest,
+    /// Readers of older trees, too.
+    ByReaders,
+    /// A checkpoint.
+    ByCheckpoint,
+}
+
+/// [`Needed`], as far as it is by readers.
+const READERS: usize = 2;
+
+/// Freed ranges that are not allocatable yet.
+#[derive(Debug)]
+struct Deferred {
+    needed: Needed,
+    /// Txgs whose trees have it. The last one is that before it was freed.
+    trees: Range<u64>,
+    ranges: Ranges,
 }
 
 /// The changes of a txg to a metaslab since the last call.
@@ -112,10 +141,10 @@ impl Metaslab {
             size_bytes: new.size_bytes,
             free: FreeSpace::new(free),
             allocating: Default::default(),
-            freeing: Ranges::default(),
+            freeing: Default::default(),
             checkpointing: Ranges::default(),
-            freed: Ranges::default(),
-            deferred: Default::default(),
+            freed: Default::default(),
+            deferred: Vec::new(),
             borrowed: Ranges::default(),
             untrimmed: Ranges::default(),
             cursors: [0; 64],
@@ -239,11 +268,14 @@ impl Metaslab {
 
     /// Frees an allocated range; one that a checkpoint needs stays allocated. `false` if part of it was
     /// free.
-    pub(super) fn free(&mut self, offset: u64, len: u64, kept: bool) -> bool {
+    pub(super) fn free(&mut self, offset: u64, len: u64, needed: Needed) -> bool {
         let allocated =
             self.unallocated().chain([&self.checkpointing]).all(|ranges| ranges.is_clear(offset, len));
         if allocated {
-            let into = if kept { &mut self.checkpointing } else { &mut self.freeing };
+            let into = match needed {
+                Needed::ByCheckpoint => &mut self.checkpointing,
+                by => &mut self.freeing[by as usize],
+            };
             into.insert(offset, len);
         }
         allocated
@@ -256,44 +288,75 @@ impl Metaslab {
 
     /// The sets of ranges that were freed and are not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
-        [&self.freeing, &self.freed, &self.borrowed].into_iter().chain(&self.deferred)
+        self.freeing.iter().chain(self.freed())
+    }
+
+    /// The same as far as changes have been taken.
+    fn freed(&self) -> impl Iterator<Item = &Ranges> {
+        let deferred = self.deferred.iter().map(|deferred| &deferred.ranges);
+        self.freed.iter().chain([&self.borrowed]).chain(deferred)
     }
 
     /// Takes what changed since the last call; `None` if nothing did.
     pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
-        let freed = std::mem::take(&mut self.freeing);
-        for (start, end) in freed.iter() {
-            let twice = self.freed.insert(start, end - start);
-            debug_assert_eq!(twice, None, "freed twice");
+        let mut freed = Ranges::default();
+        for (freeing, into) in std::mem::take(&mut self.freeing).iter().zip(&mut self.freed) {
+            for (start, end) in freeing.iter() {
+                let twice = into.insert(start, end - start).or(freed.insert(start, end - start));
+                debug_assert_eq!(twice, None, "freed twice");
+            }
         }
         let checkpointed = std::mem::take(&mut self.checkpointing);
         let is_changed = !allocated.is_empty() || !freed.is_empty() || !checkpointed.is_empty();
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough becomes
-    /// free, unless all that was freed is `kept`. It is to be trimmed, or nothing is.
-    pub(super) fn finish(&mut self, txg: Txg, kept: bool, trims: bool) {
-        debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing.is_empty(), "changes not taken");
-        let oldest = &mut self.deferred[txg.0 as usize % TXG_DEFER_SIZE];
-        if kept {
-            let freed = std::mem::take(&mut self.freed);
-            freed.iter().for_each(|(start, end)| _ = oldest.insert(start, end - start));
-            return;
+    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough, and no state
+    /// that is held has, becomes free. It is to be trimmed, or nothing is.
+    pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
+        let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
+        debug_assert!(is_taken, "changes not taken");
+        self.defer(Needed::ByLatest, held.latest.0..txg.0);
+        self.defer(Needed::ByReaders, 0..txg.0);
+        for done in self.settled(held) {
+            self.set_free(&done);
+            if trims {
+                done.iter().for_each(|(start, end)| _ = self.untrimmed.insert(start, end - start));
+            }
         }
-        let done = std::mem::replace(oldest, std::mem::take(&mut self.freed));
-        self.set_free(&done);
-        if trims {
-            done.iter().for_each(|(start, end)| _ = self.untrimmed.insert(start, end - start));
-        } else if !self.untrimmed.is_empty() {
+        if !trims && !self.untrimmed.is_empty() {
             self.untrimmed = Ranges::default();
         }
     }
 
-    /// Makes all waiting ranges free at once.
-    pub(super) fn release(&mut self) {
-        std::mem::take(&mut self.deferred).iter().for_each(|ranges| self.set_free(ranges));
+    /// What was freed begins to wait. If there is much that waits, some of it does so together, because every
+    /// free looks through all.
+    fn defer(&mut self, needed: Needed, trees: Range<u64>) {
+        let ranges = std::mem::take(&mut self.freed[needed as usize]);
+        if ranges.is_empty() {
+            return;
+        }
+        let is_long = self.deferred.len() >= MOST_DEFERRED;
+        match self.deferred.iter_mut().rfind(|last| is_long && last.needed == needed) {
+            Some(last) => {
+                last.trees.end = trees.end;
+                ranges.iter().for_each(|(start, end)| _ = last.ranges.insert(start, end - start));
+            }
+            None => self.deferred.push(Deferred { needed, trees, ranges }),
+        }
+    }
+
+    /// Makes all that waits and no state that is held has free at once.
+    pub(super) fn release(&mut self, held: &Held) {
+        self.settled(held).iter().for_each(|ranges| self.set_free(ranges));
+    }
+
+    /// Takes what has waited long enough and no state that is held has.
+    fn settled(&mut self, held: &Held) -> Vec<Ranges> {
+        let is_done =
+            |waits: &mut Deferred| waits.trees.end <= held.settled.0 && !held.has_any_of(&waits.trees);
+        self.deferred.extract_if(.., is_done).map(|done| done.ranges).collect()
     }
 
     fn set_free(&mut self, ranges: &Ranges) {
@@ -305,8 +368,7 @@ impl Metaslab {
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
-        let heard = [&self.freed, &self.borrowed].into_iter().chain(&self.deferred);
-        for (start, end) in unheard.chain(heard).flat_map(Ranges::iter) {
+        for (start, end) in unheard.chain(self.freed()).flat_map(Ranges::iter) {
             free.insert(start, end - start);
         }
         free.complement(self.start_bytes, self.end_bytes())
@@ -323,8 +385,7 @@ impl Metaslab {
 
     /// Bytes of [`Metaslab::allocated`].
     pub(super) fn allocated_bytes(&self) -> u64 {
-        let free = [self.free.ranges(), &self.freed, &self.borrowed];
-        let heard = free.into_iter().chain(&self.deferred).chain(&self.allocating);
+        let heard = [self.free.ranges()].into_iter().chain(self.freed()).chain(&self.allocating);
         self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
     }
 

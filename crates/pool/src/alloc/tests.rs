@@ -111,6 +111,67 @@ fn what_waits_can_be_released_at_once() {
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().free_bytes(), 2 * MIB);
 }
 
+/// A pool in whose txg 1 a block is written that fills it; the block, and how to ask for one like it.
+fn filled() -> (Allocator, Dva, AllocRequest<'static>) {
+    let allocator = pool(&[disk(0, VdevClass::Normal, 1)]);
+    let whole = request(AllocClass::Normal, MIB, 1);
+    let dva = allocator.allocate(&whole).unwrap()[0];
+    sync(&allocator, 1);
+    (allocator, dva, whole)
+}
+
+#[test]
+fn what_a_reader_may_look_at_is_not_allocated_again() {
+    let (allocator, dva, whole) = filled();
+    let reader = allocator.keep_freed(false);
+    sync(&allocator, 2);
+    allocator.free(&dva, Txg(1)).unwrap();
+    for txg in 3..20 {
+        sync(&allocator, txg);
+        assert!(allocator.allocate(&whole).is_err(), "txg {txg}");
+    }
+    let later = allocator.keep_freed(false);
+    drop(reader);
+    sync(&allocator, 20);
+    assert_eq!(allocator.allocate(&whole).unwrap(), [dva], "a later reader has nothing of it");
+    assert!(!later.is_given_up());
+}
+
+#[test]
+fn what_was_written_after_a_reader_began_does_not_wait_for_it() {
+    let (allocator, dva, whole) = filled();
+    allocator.free(&dva, Txg(1)).unwrap();
+    (2..5).for_each(|txg| drop(sync(&allocator, txg)));
+    let _reader = allocator.keep_freed(false);
+    // It may look at what is written next, too.
+    sync(&allocator, 5);
+    let mut txg = 6;
+    for _ in 0..10 {
+        let dva = allocator.allocate(&AllocRequest { txg: Txg(txg), ..whole }).unwrap()[0];
+        sync(&allocator, txg);
+        sync(&allocator, txg + 1);
+        allocator.free(&dva, Txg(txg)).unwrap();
+        (txg + 2..txg + 5).for_each(|txg| drop(sync(&allocator, txg)));
+        txg += 5;
+    }
+}
+
+#[test]
+fn a_pool_that_is_short_of_space_takes_what_readers_keep_but_not_what_is_kept_firmly() {
+    for is_firm in [false, true] {
+        let (allocator, dva, whole) = filled();
+        let reader = allocator.keep_freed(is_firm);
+        sync(&allocator, 2);
+        allocator.free(&dva, Txg(1)).unwrap();
+        (3..6).for_each(|txg| drop(sync(&allocator, txg)));
+        allocator.give_up_kept();
+        assert_eq!(reader.is_given_up(), !is_firm, "it is told before anything is allocated");
+        assert!(allocator.allocate(&whole).is_err());
+        sync(&allocator, 6);
+        assert_eq!(allocator.allocate(&whole).is_ok(), !is_firm);
+    }
+}
+
 #[test]
 fn copies_lie_on_other_vdevs_while_there_are_any() {
     let vdevs = [0, 1, 2].map(|id| disk(id, VdevClass::Normal, 8));

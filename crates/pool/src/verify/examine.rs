@@ -4,7 +4,7 @@ use super::targets::Target;
 use super::{Examined, Fault, Finding};
 use crate::check::Check;
 use crate::extents::{Extents, Fetched, Ticket};
-use crate::pool::Pool;
+use crate::pool::{Pool, ReadContext};
 use crate::recover::{ColumnFault, CopyError, FaultKind, Recovered, recover};
 use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};
@@ -38,7 +38,7 @@ impl Pool {
             self.runtime().work(check.work(), target.psize as u64).await;
             self.runtime().work(WorkKind::ParityGenerate, target.psize as u64).await;
             if !asked.is_right(&fetched, &check, target.psize, &mut scratch) {
-                match self.examine_closely(&vdevs, &asked.map, &check, target.psize).await {
+                match self.examine_closely(&vdevs, &asked.map, &check, &target).await {
                     Ok(recovered) => {
                         examined.findings.extend(findings(&vdevs, &target, &recovered));
                         if heals {
@@ -58,11 +58,12 @@ impl Pool {
         vdevs: &VdevTree,
         map: &BlockMap,
         check: &Check<'_>,
-        psize: usize,
+        target: &Target,
     ) -> Result<Recovered, CopyError> {
-        let first = recover(self, vdevs, map, psize, check).await;
+        let ctx = ReadContext::new(target.place);
+        let first = recover(self, vdevs, map, target.psize, check, &ctx).await;
         if first.is_err() && self.may_be_live() {
-            recover(self, vdevs, map, psize, check).await
+            recover(self, vdevs, map, target.psize, check, &ctx).await
         } else {
             first
         }

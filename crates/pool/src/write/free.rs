@@ -33,7 +33,8 @@ impl Pool {
         self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with the txg in which it was born.
+    /// Applies a function to each address that a block takes, with the txg since which it lies
+    /// there.
     async fn each_address(
         &self,
         bp: &Blkptr,
@@ -58,7 +59,7 @@ impl Pool {
                     self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
-                act(&dva, bp.logical_birth()).map_err(|error| PoolError::BadPointer {
+                act(&dva, bp.physical_birth()).map_err(|error| PoolError::BadPointer {
                     place: ctx.place,
                     why: error.to_string().into(),
                 })?;

@@ -238,6 +238,11 @@ impl Lab {
         self.disks.values().map(|disk| disk.faulty.clone() as Arc<dyn Device>).collect()
     }
 
+    /// Of all leaves.
+    pub fn checksum_errors(&self) -> u64 {
+        self.pool.error_counters().iter().map(|(_, errors)| errors.checksum).sum()
+    }
+
     /// Bytes allocated on all vdevs.
     pub fn allocated_bytes(&self) -> u64 {
         self.all_vdevs().iter().map(|&vdev| self.space.vdev_space(vdev).unwrap().allocated_bytes).sum()

@@ -35,6 +35,7 @@ fn a_log_block_is_written_where_its_pointer_says() {
             let place = Zbookmark::default();
             // The chain ends where nothing was written.
             assert!(matches!(lab.pool.read_log_block(&bp, &ctx).await, Err(PoolError::Checksum { .. })));
+            assert_eq!(lab.checksum_errors(), 0, "a disk was blamed");
 
             let text: &[u8; 96] = &std::array::from_fn(|index| b'a' + (index % 26) as u8);
             let block = log_block(text);

@@ -9,4 +9,5 @@ mod labels;
 mod log;
 mod losses;
 mod mirror;
+mod mismatch;
 mod round_trip;

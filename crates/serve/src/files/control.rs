@@ -142,7 +142,7 @@ impl Files {
             Some(id) => id,
             None => {
                 let objset = snapshot.objset().await.map_err(|e| errno_below(&e))?;
-                let fs = Filesystem::open(objset).await.map_err(|e| errno(&e))?;
+                let fs = Filesystem::open(objset.not_keeping()).await.map_err(|e| errno(&e))?;
                 self.0.snapshots.insert(snapshot.id(), snapshot.guid(), fs)?
             }
         };

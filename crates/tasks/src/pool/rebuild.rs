@@ -154,9 +154,7 @@ async fn slice(
     state: RebuildPhys,
     orders: watch::Receiver<u64>,
 ) -> Result<(VdevConfig, Noted)> {
-    // Before the tree is looked at.
-    let _kept = engine.keep_freed();
-    let mos = engine.mos().await?;
+    let mos = engine.mos_to_mend().await?;
     let mut slice = Slice {
         pool: mos.pool().for_class(IoClass::Rebuild),
         segment_bytes: engine.scan_settings().rebuild_segment_bytes(),

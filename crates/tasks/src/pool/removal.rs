@@ -86,7 +86,7 @@ pub async fn run_removal(
     progress: &(dyn Fn(RemovalProgress) + Send + Sync),
 ) -> Result<Removed> {
     let _alone = engine.removal_turn().await;
-    let (mut is_begun, mut is_copied) = (false, false);
+    let (mut is_begun, mut copied) = (false, None);
     loop {
         let Some(removing) = in_progress(&engine.mos().await?).await? else {
             condense::condense(engine).await?;
@@ -103,7 +103,7 @@ pub async fn run_removal(
         }
         let vdev = removing.removing_vdev;
         match engine.to_end_held(move |engine, hold| copy::slice(engine, hold, vdev)).await? {
-            Slice::Copied => {}
+            Slice::Copied => copied = None,
             Slice::Gone => {
                 // That may not be on disk yet.
                 engine.force_sync().await?;
@@ -113,16 +113,16 @@ pub async fn run_removal(
                     return Err(mos.objset().damaged(DMU_POOL_DIRECTORY_OBJECT, why));
                 }
             }
-            Slice::NothingLeft if is_copied => {
-                engine.to_end(move |engine| end::finish(engine, vdev)).await?;
-            }
-            Slice::NothingLeft => {
-                // Nobody reads any more what was freed before it was copied.
-                for _ in 0..TXG_DEFER_SIZE {
-                    engine.force_sync().await?;
+            Slice::NothingLeft => match copied {
+                Some(copied) => engine.to_end(move |engine| end::finish(engine, vdev, copied)).await?,
+                None => {
+                    // Nobody reads any more what was freed before it was copied.
+                    for _ in 0..TXG_DEFER_SIZE {
+                        engine.force_sync().await?;
+                    }
+                    copied = Some(engine.pool().uberblock().txg);
                 }
-                is_copied = true;
-            }
+            },
             Slice::Failed(error) => {
                 cancel_removal(engine).await?;
                 return Ok(Removed::Canceled { why: error.to_string() });

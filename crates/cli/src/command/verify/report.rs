@@ -42,7 +42,13 @@ pub fn text(report: &VerifyReport, verbose: bool) -> String {
 
 fn verdict(report: &VerifyReport) -> String {
     let head = format!("pool '{}' as of txg {}: ", report.pool, report.txg);
-    let unfinished = if report.complete { "" } else { "; stopped before the end" };
+    let unfinished = match report.complete {
+        true => "",
+        false if report.overtaken => {
+            "; stopped before the end: the pool is short of space and needs what was freed meanwhile"
+        }
+        false => "; stopped before the end",
+    };
     let mut parts = Vec::new();
     if report.lost_blocks > 0 {
         parts.push(format!("{} lost", counted(report.lost_blocks, "block")));

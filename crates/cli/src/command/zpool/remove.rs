@@ -99,6 +99,8 @@ impl Remove {
                 if !is_ours {
                     start_removal(engine, vdev).await.map_err(cannot(format!("remove {typed}")))?;
                 }
+                // The end waits for readers of what was there before.
+                drop(mos);
                 if session.pools().is_none() {
                     finish(engine, typed).await?;
                 }

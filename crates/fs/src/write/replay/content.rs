@@ -11,6 +11,7 @@ use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_format::zil::record::{LogRecord, Operation, WriteData};
 use cenote_object::{DatasetError, Edit};
+use cenote_pool::{InLog, ReadContext};
 
 use super::super::content::clear;
 use super::{Replay, contradiction};
@@ -51,7 +52,7 @@ const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 async fn read_block(edit: &Edit, id: ObjectId, bp: &Blkptr) -> Result<Bytes> {
     let view = edit.view();
-    let context = view.context(id, 0, BlockId(0));
+    let context = ReadContext { in_log: Some(InLog::Claimed), ..view.context(id, 0, BlockId(0)) };
     Ok(view.pool().read(bp, &context).await.map_err(DatasetError::from)?)
 }
 

@@ -71,9 +71,11 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
             });
             task.await?;
         }
+        let looked_at = mos.uberblock().txg;
+        drop(mos);
         let _no_walks = engine.no_walks().await;
-        if engine.allocator().is_kept() {
-            // Later: whoever keeps what is freed may be after it.
+        if engine.allocator().is_kept_before(looked_at) {
+            // Later: a reader of an older state may be after it.
             return Ok(());
         }
         engine.run(move |context| Box::pin(async move { finish(context, begun).await })).await?;

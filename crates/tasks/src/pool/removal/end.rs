@@ -26,17 +26,17 @@ use crate::pool::take_tree::{drop_leaf, forget_unflushed, take_tree};
 /// How often it is looked whether nobody walks an older tree.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All has been copied: the devices leave. Does nothing if that is not so, or somebody still reads an older
-/// tree, which may have blocks that were freed and never copied.
-pub(super) async fn finish(engine: Engine, vdev: VdevId) -> Result<()> {
+/// All had been copied in txg `copied`: the devices leave. Does nothing if that is not so, or somebody still
+/// reads an older tree, which may have blocks that were freed and never copied.
+pub(super) async fn finish(engine: Engine, vdev: VdevId, copied: Txg) -> Result<()> {
     // Scans wait for it, so that it need not wait for the end of one.
     let no_walks = engine.no_walks().await;
-    if engine.allocator().is_kept() {
+    if engine.allocator().is_kept_before(copied) {
         engine.runtime().sleep(LOOK_INTERVAL).await;
         return Ok(());
     }
     let task = engine.run_first(SpaceCheck::None, move |context| {
-        Box::pin(async move { finish_sync(context, vdev).await })
+        Box::pin(async move { finish_sync(context, vdev, copied).await })
     });
     let Some(Gone { devices, in_use }) = task.await? else { return Ok(()) };
     drop(no_walks);
@@ -53,12 +53,12 @@ struct Gone {
     in_use: LeavesInUse,
 }
 
-async fn finish_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Option<Gone>> {
+async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Result<Option<Gone>> {
     let Some(top) = removing_top(context, vdev) else { return Ok(None) };
     let end = context.allocator().moved_up_to(vdev);
     let Some(mapping) = context.allocator().mapping(vdev) else { return Ok(None) };
     let is_all = context.allocator().in_use(vdev, end, u64::MAX).is_empty();
-    if !is_all || context.allocator().is_kept() {
+    if !is_all || context.allocator().is_kept_before(copied) {
         return Ok(None);
     }
     let leaves: Vec<Guid> = top.leaves().map(|leaf| leaf.guid).collect();

@@ -120,9 +120,7 @@ pub(super) async fn give_way(context: &mut SyncContext) -> Result<()> {
 
 /// Verifies some of what is left. `None`: nothing is in progress, or it is paused.
 pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
-    // Before the tree is looked at.
-    let _kept = engine.keep_freed();
-    let mos = engine.mos().await?;
+    let mos = engine.mos_to_mend().await?;
     let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
     let Some(ErrorScrubPhys { start_time_s, .. }) = scrub else { return Ok(None) };
     let errors = mos.error_log().await?.into_iter().filter(|error| !error.by_last_scrub);

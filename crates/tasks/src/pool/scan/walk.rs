@@ -18,7 +18,6 @@ use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::scan::ScanPhys;
 use cenote_format::units::Txg;
 use cenote_object::Result;
-use cenote_pool::alloc::KeptSpace;
 use cenote_pool::{Fault, Healed, IoClass, Pool, VerifyItem, Zbookmark};
 use cenote_runtime::Instant;
 
@@ -33,9 +32,7 @@ pub(super) struct Slice<'a> {
     scan: &'a ScanPhys,
     /// How long pointers are collected and blocks read before the place is noted.
     length: Duration,
-    /// What the tree refers to is not given away before it has been walked over.
-    _kept: KeptSpace,
-    /// With the tree.
+    /// With the tree. What that refers to is not given away before it has been walked over.
     pub(super) mos: Mos,
     pool: Pool,
     /// What is left after it.
@@ -51,13 +48,10 @@ pub(super) struct Slice<'a> {
 
 impl<'a> Slice<'a> {
     pub(super) async fn new(engine: &Engine, scan: &'a ScanPhys) -> Result<Slice<'a>> {
-        // Before the tree is looked at.
-        let _kept = engine.keep_freed();
-        let mos = engine.mos().await?;
+        let mos = engine.mos_to_mend().await?;
         Ok(Slice {
             scan,
             length: engine.scan_settings().slice(scan.is_resilver()),
-            _kept,
             pool: mos.pool().for_class(IoClass::Scrub),
             plan: Plan::of(scan, queue_of(&mos, scan).await?),
             mos,
@@ -178,10 +172,12 @@ impl<'a> Slice<'a> {
         if !log.header.is_claimed() {
             return;
         }
-        for (bp, place) in log.blocks(&self.pool, self.next_txg()).await.live {
+        // A device that lacks some of a log may have been written to when the power went: none is blamed.
+        let pool = self.pool.without_counting();
+        for (bp, place) in log.blocks(&pool, self.next_txg()).await.live {
             let healed = match self.scan.is_resilver() {
-                true => self.pool.heal_many(vec![VerifyItem { bp, place }]).await,
-                false => self.pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
+                true => pool.heal_many(vec![VerifyItem { bp, place }]).await,
+                false => pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
             };
             if healed.lost_copies == 0 {
                 self.healed.add(healed);
