@@ -56,8 +56,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
 pub(crate) use kept::Keeper;
-pub use kept::KeptSpace;
-pub use metaslab::TXG_DEFER_SIZE;
+pub use kept::{KeptSpace, TXG_DEFER_SIZE};
 use metaslab::{Metaslab, Needed};
 pub use space::Space;
 

@@ -20,7 +20,7 @@ use crate::pool::{Pool, ReadContext};
 
 /// What bytes mean that are not the block that was read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mismatch {
+pub(crate) enum Mismatch {
     /// The block is damaged.
     Damage,
     /// The block was never written: an intent log ends.

@@ -27,7 +27,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::metaslab::TXG_DEFER_SIZE;
+/// Txgs for which freed space is kept even if nobody reads it, `TXG_DEFER_SIZE`.
+pub const TXG_DEFER_SIZE: usize = 2;
 
 /// Keeps all that the tree of a txg refers to from being allocated again, until dropped.
 pub struct KeptSpace {
@@ -57,11 +58,6 @@ impl KeptSpace {
     /// Whether space of this state may have been allocated again by now, although this is held.
     pub fn is_given_up(&self) -> bool {
         self.state.is_given_up.load(Ordering::Acquire)
-    }
-
-    /// Whether it is never given up.
-    pub fn is_firm(&self) -> bool {
-        self.is_firm
     }
 }
 

@@ -24,7 +24,7 @@
 
 use super::free_space::FreeSpace;
 use super::histogram::SizeHistogram;
-use super::kept::Held;
+use super::kept::{Held, TXG_DEFER_SIZE};
 use super::{NewMetaslab, Space};
 use crate::ranges::Ranges;
 use cenote_format::units::Txg;
@@ -32,8 +32,6 @@ use std::ops::Range;
 
 /// Txgs that may be in progress at once, `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
-/// Txgs for which freed space is kept, `TXG_DEFER_SIZE`.
-pub const TXG_DEFER_SIZE: usize = 2;
 
 /// Sets of freed space that wait apart, at most.
 const MOST_DEFERRED: usize = 8;

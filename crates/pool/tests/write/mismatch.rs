@@ -75,7 +75,8 @@ fn a_view_of_the_last_two_txgs_tells_damage_without_keeping_anything() {
         assert!(!pool.has_whole_tree());
         pool.for_class(cenote_pool::IoClass::Scrub).read(&bp, &ctx).await.unwrap();
         assert_eq!(lab.checksum_errors(), 0, "the old view blames nobody");
-        let recent = pool.at(&cenote_format::uberblock::Uberblock { txg: Txg(FIRST_TXG.0 + 2), ..*pool.uberblock() });
+        let recent =
+            pool.at(&cenote_format::uberblock::Uberblock { txg: Txg(FIRST_TXG.0 + 2), ..*pool.uberblock() });
         while lab.checksum_errors() == 0 {
             recent.verify_many(vec![VerifyItem { bp, place: Zbookmark::default() }]).await;
         }
