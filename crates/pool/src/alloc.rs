@@ -189,6 +189,13 @@ pub enum AllocError {
         /// The address.
         dva: Dva,
     },
+    /// The range to be freed was allocated in another txg than the one being written, which must not touch it:
+    /// no state of the pool would have it allocated first. Nothing was freed.
+    #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
+    OtherTxg {
+        /// The address.
+        dva: Dva,
+    },
     /// The range to be claimed is not free.
     #[error("claimed and not free: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotFree {
@@ -314,23 +321,30 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block born in txg `birth`, in the txg that is syncing. Its space becomes allocatable two
+    /// Frees a block born in txg `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
     /// txgs later, unless a checkpoint needs it. For a removed vdev, the block's current copies are freed.
     ///
     /// # Errors
-    /// It was not allocated.
-    pub fn free(&self, dva: &Dva, birth: Txg) -> Result<(), AllocError> {
+    /// It was not allocated, or not in this txg or an earlier one.
+    pub fn free(&self, dva: &Dva, birth: Txg, txg: Txg) -> Result<(), AllocError> {
         let checkpoint = self.checkpoint_txg.load(Ordering::Relaxed);
         let kept = checkpoint != 0 && birth.0 <= checkpoint;
-        self.vdevs.read().free(dva, kept)
+        self.vdevs.read().free(dva, kept, txg)
     }
 
     /// Frees a range that was kept for a checkpoint.
     ///
     /// # Errors
     /// It was not allocated.
-    pub fn free_range(&self, vdev: VdevId, offset_bytes: u64, len_bytes: u64) -> Result<(), AllocError> {
-        self.vdevs.read().free(&Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false }, false)
+    pub fn free_range(
+        &self,
+        vdev: VdevId,
+        offset_bytes: u64,
+        len_bytes: u64,
+        txg: Txg,
+    ) -> Result<(), AllocError> {
+        let dva = Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false };
+        self.vdevs.read().free(&dva, false, txg)
     }
 
     /// Keeps blocks born up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
@@ -588,15 +602,15 @@ impl Vdevs {
             .unwrap_or(Err(not_here.clone()))
     }
 
-    fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
+    fn free(&self, dva: &Dva, kept: bool, txg: Txg) -> Result<(), AllocError> {
         let Some(moved) = self.moved.get(&dva.vdev) else {
-            return self.at(dva, |group| group.free(dva, kept));
+            return self.at(dva, |group| group.free(dva, kept, txg));
         };
         if self.groups.contains_key(&dva.vdev) {
-            self.at(dva, |group| group.free(dva, kept))?;
+            self.at(dva, |group| group.free(dva, kept, txg))?;
         }
         for copy in moved.free(dva)? {
-            self.free(&copy, kept)?;
+            self.free(&copy, kept, txg)?;
         }
         Ok(())
     }

@@ -438,6 +438,19 @@ impl Mounts {
         }
     }
 
+    /// Snapshots are to be destroyed: the kernel forgets all of them that nobody has open.
+    #[boxed]
+    pub async fn let_go_of_snapshots(&self, snapshots: &[Dataset]) {
+        for snapshot in snapshots {
+            let head = DatasetId(snapshot.dir().phys().head_dataset.0);
+            if let Some(files) = self.files(head)
+                && let Some((_, name)) = snapshot.name().split_once('@')
+            {
+                files.let_go_of_snapshot(snapshot.id(), name).await;
+            }
+        }
+    }
+
     /// The files of a mounted dataset.
     pub fn files(&self, id: DatasetId) -> Option<Files> {
         self.table().get(&id).map(|entry| entry.files.clone())

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cenote_dataset::Mos;
+use cenote_dataset::{Dataset, Mos};
 use cenote_device::Gate;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
@@ -180,6 +180,22 @@ impl Session {
             done
         })
         .await
+    }
+
+    /// Destroys snapshots, all or none, unless a file of one is open in `.zfs`.
+    pub async fn destroy_snapshots(
+        &self,
+        engine: &Engine,
+        snapshots: &[Dataset],
+        in_use: cenote_tasks::InUse,
+    ) -> cenote_object::Result<()> {
+        if let Some(first) = snapshots.first()
+            && let Some(pool) = self.held_by_name(super::pool_of(first.name()))
+        {
+            pool.mounts.let_go_of_snapshots(snapshots).await;
+        }
+        let names: Vec<String> = snapshots.iter().map(|snapshot| snapshot.name().to_owned()).collect();
+        cenote_tasks::destroy_snapshots(engine, &names, in_use).await
     }
 
     /// Opens a pool for good: this daemon has it until it is exported.

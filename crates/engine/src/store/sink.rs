@@ -151,7 +151,8 @@ impl PoolSink {
             Ok(Compression::Inherit) | Err(_) => policy.compression,
             Ok(own) => own,
         };
-        let compression = if compression == Compression::On { syncing.compression } else { compression };
+        let compression =
+            if compression == Compression::On { syncing.features.compression } else { compression };
         let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
         let block_use = BlockUse {
             object_type: new.object_type,
@@ -167,8 +168,8 @@ impl PoolSink {
             fill: new.fill,
             class: syncing.allocator.preferred_class(&block_use),
             key: policy.key.clone(),
-            embed: syncing.embed,
-            hole_birth: syncing.hole_birth,
+            embed: syncing.features.embedded_data,
+            hole_birth: syncing.features.hole_birth,
             nop_write: !is_metadata,
             previous: new.old,
             sync_pass: syncing.pass,
@@ -245,12 +246,12 @@ impl BlockSink for PoolSink {
         if !self.frees_at_once {
             return Ok(());
         }
-        let SyncingTxg { pool, allocator, .. } = &self.syncing;
+        let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
         let (dead, mut freed) = (std::mem::take(&mut self.ledger.lock().dead), SpaceDelta::default());
         for bp in dead {
             freed = freed + self.space_of(&bp);
             self.syncing.cache.forget(&bp);
-            pool.free(allocator, &bp, &ReadContext::new(Zbookmark::default())).await?;
+            pool.free(allocator, &bp, *txg, &ReadContext::new(Zbookmark::default())).await?;
         }
         let mut ledger = self.ledger.lock();
         ledger.born = ledger.born + -freed;
@@ -260,7 +261,7 @@ impl BlockSink for PoolSink {
     /// What stands where `old` stood and nothing does now.
     fn hole(&self, old: &Blkptr) -> Blkptr {
         let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
-        match self.syncing.hole_birth && lsize.0 != 0 {
+        match self.syncing.features.hole_birth && lsize.0 != 0 {
             true => Blkptr::hole(&BlockIdentity { lsize, object_type, level, birth: self.syncing.txg }),
             false => Blkptr::HOLE,
         }

@@ -12,6 +12,7 @@ mod like_module;
 mod model;
 
 mod new_like_module;
+mod next_txg;
 mod on_disk;
 mod operations;
 mod quotas;

@@ -17,7 +17,7 @@
 //! `metaslab_segment_may_passivate`).
 
 use super::footprint::Footprint;
-use super::metaslab::{Metaslab, Weight};
+use super::metaslab::{Metaslab, Unfreeable, Weight};
 use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
@@ -189,15 +189,25 @@ impl MetaslabGroup {
     /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
     /// it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| {
-            metaslab.take_back(dva.offset_bytes, len, txg) || metaslab.free(dva.offset_bytes, len, false)
-        })?;
-        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+        self.free_at(dva, |metaslab, len| match metaslab.take_back(dva.offset_bytes, len, txg) {
+            true => Ok(()),
+            false => metaslab.free(dva.offset_bytes, len, false, txg),
+        })
     }
 
-    pub(super) fn free(&self, dva: &Dva, kept: bool) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, kept))?;
-        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+    pub(super) fn free(&self, dva: &Dva, kept: bool, txg: Txg) -> Result<(), AllocError> {
+        self.free_at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, kept, txg))
+    }
+
+    fn free_at(
+        &self,
+        dva: &Dva,
+        free: impl FnOnce(&mut Metaslab, u64) -> Result<(), Unfreeable>,
+    ) -> Result<(), AllocError> {
+        self.at(dva, free)?.map_err(|why| match why {
+            Unfreeable::NotAllocated => AllocError::NotAllocated { dva: *dva },
+            Unfreeable::OtherTxg => AllocError::OtherTxg { dva: *dva },
+        })
     }
 
     /// Applies `act` to the metaslab and the length of an address.

@@ -93,6 +93,15 @@ pub(super) struct Changes {
     pub(super) checkpointed: Ranges,
 }
 
+/// Why a range can't be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfreeable {
+    /// Part of it is free.
+    NotAllocated,
+    /// Part of it was allocated in another txg than the one being written.
+    OtherTxg,
+}
+
 impl Metaslab {
     /// Space outside whole units (in a damaged map) does not become free.
     pub(super) fn new(new: &NewMetaslab, unit_bytes: u64) -> Metaslab {
@@ -237,16 +246,21 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range; one that a checkpoint needs stays allocated. `false` if part of it was
-    /// free.
-    pub(super) fn free(&mut self, offset: u64, len: u64, kept: bool) -> bool {
-        let allocated =
-            self.unallocated().chain([&self.checkpointing]).all(|ranges| ranges.is_clear(offset, len));
-        if allocated {
-            let into = if kept { &mut self.checkpointing } else { &mut self.freeing };
-            into.insert(offset, len);
+    /// Frees an allocated range in txg `txg`, which is being written; one that a checkpoint needs stays
+    /// allocated.
+    pub(super) fn free(&mut self, offset: u64, len: u64, kept: bool, txg: Txg) -> Result<(), Unfreeable> {
+        let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
+        if !self.unallocated().chain([&self.checkpointing]).all(is_clear) {
+            return Err(Unfreeable::NotAllocated);
         }
-        allocated
+        // The space maps of this txg would free what only those of the next allocate.
+        let of_others = self.allocating.iter().zip(0..).filter(|(_, other)| *other != slot(txg));
+        if !of_others.map(|(ranges, _)| ranges).all(is_clear) {
+            return Err(Unfreeable::OtherTxg);
+        }
+        let into = if kept { &mut self.checkpointing } else { &mut self.freeing };
+        into.insert(offset, len);
+        Ok(())
     }
 
     /// The sets of ranges that are not allocated.

@@ -119,7 +119,7 @@ async fn free_kept(context: &mut SyncContext, vdev: VdevId, top_zap: ObjectId) -
     })
     .await?;
     for (offset_bytes, run_bytes) in kept {
-        let freed = context.allocator().free_range(vdev, offset_bytes, run_bytes);
+        let freed = context.allocator().free_range(vdev, offset_bytes, run_bytes, context.txg());
         freed.map_err(|error| edit.damaged(map, &error.to_string()))?;
     }
     SpaceMapEdit::new(&edit, map, ashift).free().await?;

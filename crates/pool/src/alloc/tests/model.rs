@@ -151,10 +151,10 @@ impl Model {
             return;
         }
         let dva = from.swap_remove(self.rng.below(from.len() as u64) as usize);
-        self.allocator.free(&dva, Txg(1)).unwrap();
+        self.allocator.free(&dva, Txg(1), Txg(self.txg)).unwrap();
         let freed = &mut self.vdevs[dva.vdev.0 as usize].freed[0];
         assert_eq!(freed.insert(dva.offset_bytes, dva.asize.0), None);
-        assert_eq!(self.allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
+        assert_eq!(self.allocator.free(&dva, Txg(1), Txg(self.txg)), Err(AllocError::NotAllocated { dva }));
     }
 
     fn take_changes(&mut self) {

@@ -147,7 +147,7 @@ fn free_copies(context: &SyncContext, vdev: VdevId) -> Result<()> {
     let Some(mapping) = allocator.mapping(vdev) else { return Ok(()) };
     for (start, end) in allocator.in_use(vdev, 0, mapping.end_bytes()).iter() {
         for copy in mapping.resolve(start, end - start) {
-            let freed = allocator.free(&copy, Txg(0));
+            let freed = allocator.free(&copy, Txg(0), context.txg());
             freed.map_err(|error| context.damaged(&error.to_string()))?;
         }
     }
