@@ -376,7 +376,8 @@ impl Pool {
         self.rebuild(&mut current, config, found, &leaves);
     }
 
-    /// Waits until no operation is under way at a device that answers, whoever asked for it.
+    /// Waits until no change is under way at any device that answers, not even one that nobody waits for any
+    /// more.
     #[boxed]
     pub async fn idle(&self) {
         self.vdevs().idle().await;

@@ -1,4 +1,5 @@
-//! Work of devices that nobody waits for any more: space that it touches goes to nobody else before it is done.
+//! Work of devices that nobody waits for any more: space that it touches goes to nobody else before it is
+//! done.
 //!
 //! The device is like the kernel: an operation that has begun goes on. It promises no order, so only the
 //! leases of space keep new data from being overwritten by old work.

@@ -303,8 +303,8 @@ impl Leaf {
         self.patience.owe()
     }
 
-    /// Waits until nothing is under way at the device, even if nobody waits for it any more; unless it
-    /// hangs.
+    /// Waits until no change is under way at the device, not even one that nobody waits for any more;
+    /// unless it hangs.
     pub(crate) async fn idle(&self) {
         self.patience.idle().await;
     }

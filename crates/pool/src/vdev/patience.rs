@@ -37,14 +37,14 @@ pub(crate) struct Patience {
 #[derive(Default)]
 struct State {
     hung: AtomicBool,
-    /// Operations that nobody waits for any more because they took too long.
+    /// Changes that nobody waits for any more because they took too long.
     late: AtomicU64,
-    /// Operations that are not over, late ones included.
+    /// Changes that are not over, late ones included.
     owed: AtomicU64,
     over: Notify,
 }
 
-/// Something that is not over: an operation, or several that belong together.
+/// A change that is not over, or several that belong together.
 pub(crate) struct Owed(Arc<State>);
 
 /// One that is late.
@@ -60,23 +60,22 @@ impl Patience {
         Patience { device: grown, runtime: self.runtime.clone(), state: self.state.clone() }
     }
 
-    /// It failed to answer an operation, or still owes an answer that is late.
+    /// It failed to answer an operation, or still owes the answer to a change, which is late.
     pub(crate) fn is_hung(&self) -> bool {
         self.state.hung.load(Ordering::Relaxed) || self.state.late.load(Ordering::Relaxed) > 0
     }
 
-    /// It gets another chance, once it has answered everything.
+    /// It gets another chance, once no change is late any more.
     pub(crate) fn forgive(&self) {
         self.state.hung.store(false, Ordering::Relaxed);
     }
 
-    /// Several operations, the next of which may not have begun yet, count as under way until this is
-    /// dropped.
+    /// Several changes, the next of which may not have begun yet, count as under way until this is dropped.
     pub(crate) fn owe(&self) -> Owed {
         Owed::new(&self.state)
     }
 
-    /// Waits until nothing is under way at the device, unless it hangs.
+    /// Waits until no change is under way at the device, unless it hangs. Reads do no harm.
     pub(crate) async fn idle(&self) {
         loop {
             let mut over = std::pin::pin!(self.state.over.notified());
@@ -106,8 +105,7 @@ impl Patience {
         op: Op,
         begin: impl FnOnce(&dyn Device) -> Io<T>,
     ) -> Option<Io<T>> {
-        let is_change = matches!(op, Op::Write | Op::Discard);
-        (!(is_change && self.is_hung())).then(|| begin(&*self.device))
+        (!(is_change(op) && self.is_hung())).then(|| begin(&*self.device))
     }
 
     /// The device's answer to an operation that has begun, or that there is none.
@@ -123,7 +121,7 @@ impl Patience {
             _ => return Err(no_answer(&*self.device, op, offset_bytes, len)),
         };
         let (device, runtime, state) = (self.device.clone(), self.runtime.clone(), self.state.clone());
-        let owed = Owed::new(&state);
+        let owed = is_change(op).then(|| Owed::new(&state));
         let answer = async move {
             let (mut io, _kept) = (io, kept);
             if let Ok(answer) = runtime.timeout(DEADMAN, &mut io).await {
@@ -131,7 +129,8 @@ impl Patience {
                 return answer;
             }
             state.hung.store(true, Ordering::Relaxed);
-            drop(io.holding((owed, Late::new(&state))));
+            let late = owed.map(|owed| (owed, Late::new(&state)));
+            drop(io.holding(late));
             state.over.notify_waiters();
             Err(no_answer(&*device, op, offset_bytes, len))
         };
@@ -178,6 +177,10 @@ impl Drop for Late {
     fn drop(&mut self) {
         self.0.late.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn is_change(op: Op) -> bool {
+    matches!(op, Op::Write | Op::Discard)
 }
 
 fn no_answer(device: &dyn Device, op: Op, offset_bytes: u64, len: u64) -> DeviceError {

@@ -102,7 +102,7 @@ impl VdevTree {
         false
     }
 
-    /// Waits until nothing is under way at any device that answers.
+    /// Waits until no change is under way at any device that answers.
     pub(crate) async fn idle(&self) {
         join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
