@@ -450,7 +450,7 @@ impl Allocator {
     /// stays whole on disk, and can be walked while others change the pool.
     pub fn keep_freed(self: &Arc<Self>) -> KeptSpace {
         self.keepers.fetch_add(1, Ordering::AcqRel);
-        KeptSpace(self.clone())
+        KeptSpace { _kept: Arc::new(Kept(self.clone())) }
     }
 
     /// Whether somebody keeps what is freed.
@@ -485,7 +485,7 @@ impl Allocator {
         let vdevs = self.vdevs.read();
         let mut groups = vdevs.groups.get(&vdev).into_iter().flatten();
         let ranges = groups.find_map(|group| group.borrow(index, &ranges)).unwrap_or_default();
-        BorrowedSpace { allocator: self.clone(), vdev, metaslab: index, ranges }
+        BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, ranges }))
     }
 
     /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
@@ -556,17 +556,28 @@ impl Allocator {
     }
 }
 
-/// Keeps space that is freed from being allocated. See [`Allocator::keep_freed`].
-pub struct KeptSpace(Arc<Allocator>);
+/// Keeps space that is freed from being allocated, until the last clone is dropped. See
+/// [`Allocator::keep_freed`]. Operations that write there have clones of their own: a device may still be
+/// at it when nobody waits any more.
+#[derive(Clone)]
+pub struct KeptSpace {
+    _kept: Arc<Kept>,
+}
 
-impl Drop for KeptSpace {
+struct Kept(Arc<Allocator>);
+
+impl Drop for Kept {
     fn drop(&mut self) {
         self.0.keepers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Free space that nobody allocates meanwhile. See [`Allocator::borrow_free`].
-pub struct BorrowedSpace {
+/// Free space that nobody allocates until the last clone is dropped. See [`Allocator::borrow_free`].
+/// Operations on it have clones of their own, as of [`KeptSpace`].
+#[derive(Clone)]
+pub struct BorrowedSpace(Arc<Borrowed>);
+
+struct Borrowed {
     allocator: Arc<Allocator>,
     vdev: VdevId,
     metaslab: u64,
@@ -576,11 +587,11 @@ pub struct BorrowedSpace {
 impl BorrowedSpace {
     /// Where it begins and ends on the vdev, in order.
     pub fn ranges(&self) -> &[(u64, u64)] {
-        &self.ranges
+        &self.0.ranges
     }
 }
 
-impl Drop for BorrowedSpace {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         let vdevs = self.allocator.vdevs.read();
         let groups = vdevs.groups.get(&self.vdev).into_iter().flatten();

@@ -6,16 +6,18 @@
 //! true block is written again. So what a resilver brings has been verified. A leaf that is being evacuated
 //! is read first.
 //!
-//! Callers see to it that nobody else writes to the blocks meanwhile: they are on disk, and their space is
-//! not given away ([`crate::alloc::Allocator::keep_freed`]).
+//! Nobody else writes to the blocks meanwhile: they are on disk, and their space is not given away, because
+//! each write has the [`KeptSpace`] of its caller until it is done, even if nobody waits.
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
+use crate::alloc::KeptSpace;
 use crate::pool::Pool;
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
+use crate::vdev::patience::Owed;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
 use cenote_format::blkptr::Blkptr;
@@ -74,13 +76,13 @@ impl Pool {
     }
 
     /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
-    /// durable.
-    pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
+    /// durable. `kept` was there before the pointers were read.
+    pub async fn heal_many(&self, blocks: Vec<VerifyItem>, kept: &KeptSpace) -> Healed {
         let (mut targets, _) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
         let step = |target: Target| {
-            let pool = self.clone();
-            async move { pool.heal(&target).await }
+            let (pool, kept) = (self.clone(), kept.clone());
+            async move { pool.heal(&target, kept).await }
         };
         let mut healed = Healed::default();
         let mut done = std::pin::pin!(self.runtime().map_bounded(AT_ONCE, targets, step));
@@ -90,10 +92,10 @@ impl Pool {
         healed
     }
 
-    async fn heal(&self, target: &Target) -> Healed {
+    async fn heal(&self, target: &Target, kept: KeptSpace) -> Healed {
         let (vdevs, birth) = (self.vdevs(), target.bp.physical_birth());
         let mut healed = Healed::default();
-        let _inside = vdevs.enter(&target.dva, target.psize, birth).await;
+        let inside = vdevs.enter(&target.dva, target.psize, birth).await;
         let (Ok(map), Ok(check)) = (vdevs.map(&target.dva, target.psize, birth), target.check(self.salt()))
         else {
             healed.lost_copies = 1;
@@ -115,25 +117,31 @@ impl Pool {
             drop(self.read_copies(&target.bp, target.psize, &check, target.place).await);
             return healed;
         };
-        healed.add(self.write_truth(recovered.faults).await);
+        healed.add(self.write_truth(recovered.faults, (kept, inside)).await);
         healed
     }
 
-    /// Writes what should be where it is not.
-    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>) -> Healed {
-        let mut healed = Healed::default();
-        for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
-            let bytes = truth.len() as u64;
-            for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
-                // What fails shows in the counters.
-                leaf.write(self.writes(), offset_bytes, truth.clone()).await.ok();
+    /// Writes what should be where it is not: once begun, to its end, with the space that is `kept`.
+    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>, kept: impl Send + 'static) -> Healed {
+        let class = self.writes();
+        let owed: Vec<Owed> = faults.iter().map(|fault| fault.leaf.owe()).collect();
+        let writing = async move {
+            let _kept = (kept, owed);
+            let mut healed = Healed::default();
+            for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
+                let bytes = truth.len() as u64;
+                for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
+                    // What fails shows in the counters.
+                    leaf.write(class, offset_bytes, truth.clone()).await.ok();
+                }
+                match leaf.is_out_of_use() || leaf.write(class, offset_bytes, truth).await.is_err() {
+                    true => healed.unhealed.extend(leaf.names()),
+                    false => healed.written_bytes += bytes,
+                }
             }
-            match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
-                true => healed.unhealed.extend(leaf.names()),
-                false => healed.written_bytes += bytes,
-            }
-        }
-        healed
+            healed
+        };
+        self.runtime().to_end(writing).await
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_range`), `vdev_op_rebuild_asize` of each kind.
 
+use crate::alloc::KeptSpace;
 use crate::heal::Healed;
 use crate::pool::Pool;
 use crate::recover::recover_unchecked;
@@ -49,14 +50,14 @@ impl Pool {
     /// Brings [pieces](Pool::rebuild_pieces) of a vdev to every leaf that is in use and lacks anything;
     /// [`Pool::flush`] makes that durable. Answers also how many pieces could not be put together.
     ///
-    /// Callers see to it that nobody else writes there meanwhile.
+    /// Nobody else writes there meanwhile: `kept` was there before the ranges in use were read.
     #[boxed]
-    pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
+    pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>, kept: &KeptSpace) -> Healed {
         let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);
         let at_once = (UNDER_WAY_BYTES / longest.max(1)).clamp(1, AT_ONCE) as usize;
         let step = |piece: (u64, u64)| {
-            let pool = self.clone();
-            async move { pool.rebuild_piece(vdev, piece).await }
+            let (pool, kept) = (self.clone(), kept.clone());
+            async move { pool.rebuild_piece(vdev, piece, kept).await }
         };
         let mut healed = Healed::default();
         let mut done = std::pin::pin!(self.runtime().map_bounded(at_once, pieces, step));
@@ -66,7 +67,7 @@ impl Pool {
         healed
     }
 
-    async fn rebuild_piece(&self, vdev: VdevId, (start, end): (u64, u64)) -> Healed {
+    async fn rebuild_piece(&self, vdev: VdevId, (start, end): (u64, u64), kept: KeptSpace) -> Healed {
         let lost = Healed { lost_copies: 1, ..Healed::default() };
         let vdevs = self.vdevs();
         let psize = match vdevs.layout_of(vdev).map(|top| &top.layout) {
@@ -76,6 +77,6 @@ impl Pool {
         let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
         let Ok(map) = vdevs.map(&dva, psize as usize, TXG_UNKNOWN) else { return lost };
         let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
-        Healed { read_bytes: psize, ..self.write_truth(faults).await }
+        Healed { read_bytes: psize, ..self.write_truth(faults, kept).await }
     }
 }

@@ -21,6 +21,7 @@
 mod examine;
 pub(crate) mod targets;
 
+use crate::alloc::KeptSpace;
 use crate::batches::cut;
 use crate::heal::Healed;
 use crate::pool::Pool;
@@ -87,22 +88,22 @@ impl Pool {
     /// are not reported.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
-        self.examine(blocks, false).await.0
+        self.examine(blocks, None).await.0
     }
 
-    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks must stay
+    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks stay
     /// where they are meanwhile, as for [`Pool::heal_many`].
     #[boxed]
-    pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
-        self.examine(blocks, true).await
+    pub async fn scrub_many(&self, blocks: Vec<VerifyItem>, kept: &KeptSpace) -> (Vec<Finding>, Healed) {
+        self.examine(blocks, Some(kept)).await
     }
 
-    async fn examine(&self, blocks: Vec<VerifyItem>, heals: bool) -> (Vec<Finding>, Healed) {
+    async fn examine(&self, blocks: Vec<VerifyItem>, heals: Option<&KeptSpace>) -> (Vec<Finding>, Healed) {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
         let batches = cut(targets, BATCH_TARGETS, BATCH_BYTES, |target| target.psize as u64);
         let step = |batch: Vec<Target>| {
-            let pool = self.clone();
+            let (pool, heals) = (self.clone(), heals.cloned());
             async move { pool.examine_batch(batch, heals).await }
         };
         let mut all = Examined::default();
@@ -120,7 +121,7 @@ impl Pool {
         findings.extend(all.findings);
         findings.extend(judge(all.lost));
         findings.sort_by_key(|finding| finding.item);
-        if heals {
+        if heals.is_some() {
             let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
             lost.for_each(|finding| self.note_lost(&blocks[finding.item].bp, finding.place));
         }

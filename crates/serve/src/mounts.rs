@@ -213,7 +213,9 @@ impl Mounts {
         temporary: Temporary,
     ) -> Result<(), MountsError> {
         let name = dataset.name().to_owned();
-        prepare_directory(&plan)?;
+        // Directories may lie in file systems of ours, so no worker waits for it.
+        let prepare = move || prepare_directory(&plan).map(|()| plan);
+        let plan = self.engine.runtime().blocking(prepare).await?;
         let properties = Properties::of(dataset, plan).await?;
         let in_force = properties.with(temporary);
         let files = Files::open(&self.engine, &name, in_force.files).await;

@@ -13,7 +13,7 @@ use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fuse::SessionOptions;
 use cenote_pool::{FoundPool, PoolState, Taps, discover};
-use cenote_runtime::AbortOnDrop;
+use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_serve::tuning::Tuning;
@@ -210,7 +210,7 @@ impl Session {
         self.use_cache_devices(&pool.engine).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
-        note(pools);
+        note(pools, self.runtime()).await;
         Ok(pool)
     }
 
@@ -279,7 +279,7 @@ impl Session {
             let class =
                 if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
             pool.post(&pools.events, class);
-            note(pools);
+            note(pools, self.runtime()).await;
             Ok(())
         })
         .await
@@ -311,8 +311,8 @@ async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
     Ok(ids)
 }
 
-fn note(pools: &Pools) {
-    if let Err(error) = pools.note() {
+async fn note(pools: &Pools, runtime: &Runtime) {
+    if let Err(error) = pools.note(runtime).await {
         say!("{error}: the next start of the daemon imports only the pools that it is told to");
     }
 }

@@ -6,6 +6,7 @@ mod broken_off;
 mod clones;
 #[path = "../common/mod.rs"]
 mod common;
+mod dropped;
 mod hostile;
 mod idle;
 mod intent_log;

@@ -87,15 +87,24 @@ impl VdevTree {
     }
 
     /// Whether a device must first allocate space for a part of a block.
-    pub(crate) fn has_hole(&self, dva: &Dva, psize: Psize, birth: Txg) -> bool {
+    pub(crate) async fn has_hole(&self, dva: &Dva, psize: Psize, birth: Txg) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
-        let is_hole = |row: &Row, column: &Column| {
-            let top = self.layout_of(row.top);
-            let leaves = top.map(|top| top.holders(column.slot, column.offset_bytes).leaves);
-            let mut leaves = leaves.into_iter().flatten();
-            leaves.any(|leaf| leaf.device.has_hole(column.offset_bytes, column.len as u64))
-        };
-        map.rows.iter().any(|row| row.columns.iter().any(|column| is_hole(row, column)))
+        for row in &map.rows {
+            let Some(top) = self.layout_of(row.top) else { continue };
+            for column in &row.columns {
+                for leaf in top.leaves(column.slot, column.offset_bytes) {
+                    if leaf.has_hole(column.offset_bytes, column.len as u64).await {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Waits until no change is under way at any device that answers.
+    pub(crate) async fn idle(&self) {
+        join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
 
     /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed

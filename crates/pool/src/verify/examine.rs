@@ -2,6 +2,7 @@
 
 use super::targets::Target;
 use super::{Examined, Fault, Finding};
+use crate::alloc::KeptSpace;
 use crate::check::Check;
 use crate::extents::{Extents, Fetched, Ticket};
 use crate::pool::Pool;
@@ -10,6 +11,7 @@ use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};
 use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
+use std::sync::Arc;
 
 /// A copy whose columns were requested, each from every leaf: `tickets[row][column][leaf]`.
 struct Asked {
@@ -20,11 +22,12 @@ struct Asked {
 }
 
 impl Pool {
-    pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: bool) -> Examined {
+    pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: Option<KeptSpace>) -> Examined {
         let (vdevs, mut extents, mut inside) = (self.vdevs(), Extents::default(), Vec::new());
         for target in &batch {
             inside.extend(vdevs.enter(&target.dva, target.psize, target.bp.physical_birth()).await);
         }
+        let inside = Arc::new(inside);
         let asked: Vec<Option<Asked>> =
             batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
         let fetched = extents.fetch(self.reads()).await;
@@ -41,8 +44,9 @@ impl Pool {
                 match self.examine_closely(&vdevs, &asked.map, &check, target.psize).await {
                     Ok(recovered) => {
                         examined.findings.extend(findings(&vdevs, &target, &recovered));
-                        if heals {
-                            examined.healed.add(self.write_truth(recovered.faults).await);
+                        if let Some(kept) = &heals {
+                            let kept = (kept.clone(), inside.clone());
+                            examined.healed.add(self.write_truth(recovered.faults, kept).await);
                         }
                     }
                     Err(_) => examined.lost.push(target),

@@ -47,8 +47,13 @@ impl Pool {
     }
 
     /// Whether the file system under the vdev's file must still allocate space for a part of a log block.
-    pub fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
-        bp.dvas().any(|dva| self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()))
+    pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
+        for dva in bp.dvas() {
+            if self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Writes zeros after a log block, where the next ones will lie. A write to a hole of a sparse file is

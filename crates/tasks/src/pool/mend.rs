@@ -28,7 +28,7 @@ pub async fn mend(engine: &Engine) -> Result<()> {
     if !bad.is_empty() {
         // Before anything is written to devices, the pool is said to be in use.
         engine.force_sync().await?;
-        let _kept = engine.keep_freed();
+        let kept = engine.keep_freed();
         let mos = engine.mos().await?;
         let mut blocks = Vec::new();
         for at in bad {
@@ -39,7 +39,7 @@ pub async fn mend(engine: &Engine) -> Result<()> {
             blocks.push(VerifyItem { bp, place });
         }
         let pool = mos.pool().for_class(IoClass::Scrub).without_counting();
-        pool.scrub_many(blocks).await;
+        pool.scrub_many(blocks, &kept).await;
         // What a flush fails to bring shows in the counters.
         drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     }

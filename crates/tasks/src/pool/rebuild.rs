@@ -41,6 +41,7 @@ use cenote_format::label::VdevConfig;
 use cenote_format::scan::RebuildPhys;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_object::{DatasetError, Result};
+use cenote_pool::alloc::KeptSpace;
 use cenote_pool::{Healed, IoClass, Pool};
 use futures::future::join_all;
 use tokio::sync::watch;
@@ -155,7 +156,7 @@ async fn slice(
     orders: watch::Receiver<u64>,
 ) -> Result<(VdevConfig, Noted)> {
     // Before the tree is looked at.
-    let _kept = engine.keep_freed();
+    let kept = engine.keep_freed();
     let mos = engine.mos().await?;
     let mut slice = Slice {
         pool: mos.pool().for_class(IoClass::Rebuild),
@@ -164,6 +165,7 @@ async fn slice(
         at: state.last_offset_bytes,
         orders,
         mos,
+        kept,
         top: &top,
         done_bytes: 0,
         healed: Healed::default(),
@@ -190,6 +192,8 @@ async fn slice(
 struct Slice<'a> {
     mos: Mos,
     pool: Pool,
+    /// What is in use is not given away before it has been brought.
+    kept: KeptSpace,
     top: &'a VdevConfig,
     orders: watch::Receiver<u64>,
     length: Duration,
@@ -225,7 +229,7 @@ impl Slice<'_> {
                     batch.push(piece);
                 }
                 let batch_end = batch.last().map_or(self.at, |last| last.1);
-                self.healed.add(pool.rebuild_many(vdev, batch).await);
+                self.healed.add(pool.rebuild_many(vdev, batch, &self.kept).await);
                 (self.at, self.done_bytes) = (batch_end, self.done_bytes + bytes);
                 if pool.runtime().now() >= until || self.orders.has_changed().unwrap_or(true) {
                     return Ok(false);

@@ -32,7 +32,7 @@ pub(crate) type Layout = (VdevKind, usize, usize);
 pub(crate) fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
     let path = folder.join(format!("disk{index}.img"));
     std::fs::File::create(&path).unwrap().set_len(96 << 20).unwrap();
-    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await.unwrap();
     NewDevice { path: path.display().to_string(), device: Arc::new(device), is_file: true }
 }
 

@@ -121,7 +121,7 @@ pub(super) async fn give_way(context: &mut SyncContext) -> Result<()> {
 /// Verifies some of what is left. `None`: nothing is in progress, or it is paused.
 pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
     // Before the tree is looked at.
-    let _kept = engine.keep_freed();
+    let kept = engine.keep_freed();
     let mos = engine.mos().await?;
     let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
     let Some(ErrorScrubPhys { start_time_s, .. }) = scrub else { return Ok(None) };
@@ -141,7 +141,7 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
         }
     }
     let pool = mos.pool().for_class(IoClass::Scrub);
-    let (findings, healed) = pool.scrub_many(items).await;
+    let (findings, healed) = pool.scrub_many(items, &kept).await;
     // What a flush fails to bring shows in the counters.
     drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);

@@ -34,7 +34,7 @@ pub(super) struct Slice<'a> {
     /// How long pointers are collected and blocks read before the place is noted.
     length: Duration,
     /// What the tree refers to is not given away before it has been walked over.
-    _kept: KeptSpace,
+    kept: KeptSpace,
     /// With the tree.
     pub(super) mos: Mos,
     pool: Pool,
@@ -52,12 +52,12 @@ pub(super) struct Slice<'a> {
 impl<'a> Slice<'a> {
     pub(super) async fn new(engine: &Engine, scan: &'a ScanPhys) -> Result<Slice<'a>> {
         // Before the tree is looked at.
-        let _kept = engine.keep_freed();
+        let kept = engine.keep_freed();
         let mos = engine.mos().await?;
         Ok(Slice {
             scan,
             length: engine.scan_settings().slice(scan.is_resilver()),
-            _kept,
+            kept,
             pool: mos.pool().for_class(IoClass::Scrub),
             plan: Plan::of(scan, queue_of(&mos, scan).await?),
             mos,
@@ -162,11 +162,11 @@ impl<'a> Slice<'a> {
             return;
         }
         if self.scan.is_resilver() {
-            let healed = self.pool.heal_many(blocks).await;
+            let healed = self.pool.heal_many(blocks, &self.kept).await;
             self.lost += healed.lost_copies;
             return self.healed.add(healed);
         }
-        let (findings, healed) = self.pool.scrub_many(blocks).await;
+        let (findings, healed) = self.pool.scrub_many(blocks, &self.kept).await;
         let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
         self.lost += lost.map(|finding| finding.item).collect::<BTreeSet<_>>().len() as u64;
         self.healed.add(healed);
@@ -180,8 +180,8 @@ impl<'a> Slice<'a> {
         }
         for (bp, place) in log.blocks(&self.pool, self.next_txg()).await.live {
             let healed = match self.scan.is_resilver() {
-                true => self.pool.heal_many(vec![VerifyItem { bp, place }]).await,
-                false => self.pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
+                true => self.pool.heal_many(vec![VerifyItem { bp, place }], &self.kept).await,
+                false => self.pool.scrub_many(vec![VerifyItem { bp, place }], &self.kept).await.1,
             };
             if healed.lost_copies == 0 {
                 self.healed.add(healed);
