@@ -19,7 +19,7 @@ use crate::vdev::map::BlockMap;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
 use cenote_format::blkptr::Blkptr;
-use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use cenote_format::units::{Guid, PhysicalBirth, TXG_INITIAL, Txg};
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ impl Pool {
 }
 
 /// Leaves of a block that may lack it.
-fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: Txg) -> BTreeSet<Guid> {
+fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: PhysicalBirth) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));
     leaves.filter(|leaf| vdevs.lacks(leaf, birth)).flat_map(|leaf| leaf.names().collect::<Vec<_>>()).collect()
