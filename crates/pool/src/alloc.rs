@@ -43,7 +43,7 @@ use crate::ranges::Ranges;
 use cenote_format::blkptr::Dva;
 use cenote_format::dnode::ObjectType;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
-use cenote_format::units::{Asize, Psize, Txg, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, Psize, Txg, VdevId};
 use class::Class;
 use group::MetaslabGroup;
 use moved::Moved;
@@ -321,12 +321,12 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block born in txg `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
+    /// Frees a block written in `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
     /// txgs later, unless a checkpoint needs it. For a removed vdev, the block's current copies are freed.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.
-    pub fn free(&self, dva: &Dva, birth: Txg, txg: Txg) -> Result<(), AllocError> {
+    pub fn free(&self, dva: &Dva, birth: PhysicalBirth, txg: Txg) -> Result<(), AllocError> {
         let checkpoint = self.checkpoint_txg.load(Ordering::Relaxed);
         let kept = checkpoint != 0 && birth.0 <= checkpoint;
         self.vdevs.read().free(dva, kept, txg)
@@ -347,7 +347,7 @@ impl Allocator {
         self.vdevs.read().free(&dva, false, txg)
     }
 
-    /// Keeps blocks born up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
+    /// Keeps blocks written up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
     pub fn keep_for_checkpoint(&self, txg: Txg) {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }

@@ -9,9 +9,15 @@
 //! Nobody else writes to the blocks meanwhile: they are on disk, and their space is not given away, because
 //! each write has the [`KeptSpace`] of its caller until it is done, even if nobody waits.
 //!
-//! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
+//! A resilver walks over trees, and a tree changes behind it: a block that is cloned, or found by
+//! deduplication, gets an owner where the resilver has been, and may lose all others before it gets there.
+//! So whoever gives a block an owner brings it to the leaves first ([`Pool::bring_shared`]). Then all that a
+//! resilver has passed is complete, whatever is shared, moved, or kept by a checkpoint meanwhile.
+//!
+//! Source: OpenZFS `dsl_scan.c` (resilver; `dsl_scan_ddt_entry`, which does that for deduplication, but not
+//! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
-use crate::alloc::KeptSpace;
+use crate::alloc::{Allocator, KeptSpace};
 use crate::pool::Pool;
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
@@ -20,8 +26,9 @@ use crate::vdev::map::BlockMap;
 use crate::vdev::patience::Owed;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
-use cenote_format::blkptr::Blkptr;
-use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use crate::zbookmark::Zbookmark;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::units::{Guid, PhysicalBirth, TXG_INITIAL, Txg};
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,12 +74,25 @@ impl Pool {
         in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
     }
 
-    /// Whether a leaf with a device may lack a block that was born then.
+    /// Whether a leaf in use may lack a block. One that is away is brought what it lacks when it is back.
     pub fn may_lack(&self, bp: &Blkptr) -> bool {
-        let vdevs = self.vdevs();
-        let birth = bp.physical_birth();
-        vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, birth))
+        if bp.kind() != BlkptrKind::Normal {
+            return false;
+        }
+        let (vdevs, birth) = (self.vdevs(), bp.physical_birth());
+        vdevs.leaves().iter().any(|leaf| !leaf.is_out_of_use() && vdevs.lacks(leaf, birth))
             || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
+    }
+
+    /// Brings a block on disk, which gets one more owner in txg `txg`, to every leaf that is in use and may
+    /// lack it. A leaf that does not take it misses something of that txg: so no resilver that is under way
+    /// makes it complete.
+    pub async fn bring_shared(&self, space: &Arc<Allocator>, bp: &Blkptr, place: Zbookmark, txg: Txg) {
+        if !self.may_lack(bp) {
+            return;
+        }
+        let healed = self.heal_many(vec![VerifyItem { bp: *bp, place }], &space.keep_freed()).await;
+        healed.unhealed.into_iter().for_each(|leaf| self.missed_here().note(leaf, txg));
     }
 
     /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
@@ -146,7 +166,7 @@ impl Pool {
 }
 
 /// Leaves of a block that may lack it.
-fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: Txg) -> BTreeSet<Guid> {
+fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: PhysicalBirth) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));
     leaves.filter(|leaf| vdevs.lacks(leaf, birth)).flat_map(|leaf| leaf.names().collect::<Vec<_>>()).collect()

@@ -15,7 +15,7 @@ use crate::recover::recover_unchecked;
 use crate::vdev::Layout;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, TXG_UNKNOWN, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, VdevId};
 use futures::StreamExt;
 
 /// What is put together at the same time, of all ranges.
@@ -75,7 +75,7 @@ impl Pool {
             _ => end - start,
         };
         let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
-        let Ok(map) = vdevs.map(&dva, psize as usize, TXG_UNKNOWN) else { return lost };
+        let Ok(map) = vdevs.map(&dva, psize as usize, PhysicalBirth::UNKNOWN) else { return lost };
         let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
         Healed { read_bytes: psize, ..self.write_truth(faults, kept).await }
     }

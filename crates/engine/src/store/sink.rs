@@ -16,7 +16,7 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
-use cenote_format::units::{Psize, Txg};
+use cenote_format::units::{BlockId, ObjectId, Psize, Txg};
 use cenote_object::Result;
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::write::{BlockSink, NewBlock};
@@ -108,6 +108,7 @@ impl PoolSink {
             let context = ReadContext::new(props.place);
             if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == data) {
                 tables.lock().await.share(&mos, pool, &found).await?;
+                pool.bring_shared(allocator, &found, props.place, *txg).await;
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
@@ -221,8 +222,13 @@ impl BlockSink for PoolSink {
     }
 
     /// A block that is on disk gets one owner more; what it takes the place of is dead.
-    async fn share(&self, bp: &Blkptr, old: &Blkptr) -> Result<Blkptr> {
+    async fn share(&self, bp: &Blkptr, (object, block): (ObjectId, BlockId), old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
+        if syncing.pool.may_lack(bp) {
+            let place = Zbookmark { dataset: self.policy.dataset, object, level: 0, block };
+            let _room = syncing.in_flight.enter(bp.psize().0 as usize).await;
+            syncing.pool.bring_shared(&syncing.allocator, bp, place, syncing.txg).await;
+        }
         if let Some(tables) = syncing.tables.as_ref().filter(|_| !bp.is_embedded()) {
             tables.fetch(&syncing.pool, &[*bp]).await?;
             tables.lock().await.share_clone(&tables.mos(), &syncing.pool, bp).await?;

@@ -197,7 +197,8 @@ impl FsWriter {
             Some(log) => log.last_synced()?,
             None => Txg(u64::MAX),
         };
-        let is_settled = |bp: &Blkptr| bp.is_hole() || bp.is_embedded() || bp.physical_birth() <= synced;
+        let is_settled =
+            |bp: &Blkptr| bp.is_hole() || bp.is_embedded() || bp.physical_birth().txg() <= synced;
         Ok(blocks.filter(|blocks| blocks.iter().all(is_settled)))
     }
 }

@@ -35,22 +35,27 @@ impl Device for Trap {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         self.step();
         self.inner.read_at(offset, len)
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         self.step();
         self.inner.write_at(offset, data)
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.step();
+        self.inner.write_through(offset, data)
+    }
+
+    fn flush(&self) -> Io<()> {
         self.step();
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.inner.discard(offset, len)
     }
 }

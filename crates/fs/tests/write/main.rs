@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod against_model;
+mod births;
 mod broken_off;
 mod clones;
 #[path = "../common/mod.rs"]

@@ -19,6 +19,7 @@ use cenote_object::DatasetError;
 use cenote_pool::discover_devices;
 use cenote_runtime::{JoinHandle, Runtime, SimConfig};
 use cenote_tasks::InUse;
+use futures::future::BoxFuture;
 
 use crate::intent_log::{DISK, create_on, empty_filesystem};
 use crate::on_disk::POOL;
@@ -109,9 +110,11 @@ async fn replayed(mos: &Mos, dataset: &str) -> Filesystem {
     fs
 }
 
+type Verb = fn(Engine) -> BoxFuture<'static, Result<(), DatasetError>>;
+
 #[test]
 fn a_log_of_the_next_txg_keeps_its_dataset() {
-    let verbs: [(&str, fn(Engine) -> futures::future::BoxFuture<'static, Result<(), DatasetError>>); 2] = [
+    let verbs: [(&str, Verb); 2] = [
         ("destroy", |e| Box::pin(async move { cenote_tasks::destroy_dataset(&e, CHILD).await })),
         ("rollback", |e| Box::pin(async move { cenote_tasks::rollback(&e, "made/a@s").await })),
     ];

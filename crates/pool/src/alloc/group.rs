@@ -22,7 +22,7 @@ use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
 use cenote_format::blkptr::{Dva, SPA_DVAS_PER_BP};
-use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ impl MetaslabGroup {
     }
 
     fn asize(&self, psize: Psize, txg: Txg) -> u64 {
-        self.footprint.read().asize(psize, txg)
+        self.footprint.read().asize(psize, PhysicalBirth::in_txg(txg))
     }
 
     /// Whether blocks may go here.

@@ -1,6 +1,10 @@
 //! Freeing: returns the space of a block, including a gang's pieces. And claiming, the opposite, for blocks
 //! that were written before the pool was opened.
 //!
+//! Whether a checkpoint keeps the space is a question of when the bytes were written. OpenZFS
+//! (`metaslab_free`) asks for the logical birth, and so gives away what a checkpoint has if its last pointer
+//! is a later clone.
+//!
 //! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
 use crate::alloc::{AllocError, Allocator};
@@ -11,7 +15,7 @@ use crate::read::bad_pointer;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
-use cenote_format::units::{Asize, Txg};
+use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
     /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and embedded
@@ -34,12 +38,12 @@ impl Pool {
         self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with the txg in which it was born.
+    /// Applies a function to each address that a block takes, with the birth of what lies there.
     async fn each_address(
         &self,
         bp: &Blkptr,
         ctx: &ReadContext,
-        act: impl Fn(&Dva, Txg) -> Result<(), AllocError>,
+        act: impl Fn(&Dva, PhysicalBirth) -> Result<(), AllocError>,
     ) -> Result<()> {
         let mut pending = vec![(*bp, 0)];
         while let Some((bp, depth)) = pending.pop() {
@@ -59,7 +63,7 @@ impl Pool {
                     self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
-                act(&dva, bp.logical_birth()).map_err(|error| PoolError::BadPointer {
+                act(&dva, bp.physical_birth()).map_err(|error| PoolError::BadPointer {
                     place: ctx.place,
                     why: error.to_string().into(),
                 })?;

@@ -104,6 +104,6 @@ impl Pool {
             .map_err(|error| refused(place, error.to_string()))?;
         debug_assert!(Checksum::Zilog2.verify_embedded(&block, bp.checksum(), holds).is_ok());
         let dvas: Vec<Dva> = bp.dvas().collect();
-        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth(), place, durable).await
+        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth().txg(), place, durable).await
     }
 }
