@@ -1,13 +1,14 @@
 //! What a block is called in the cache.
 //!
-//! A block's first address, its properties, birth and checksum name its content for ever: what a later sync
-//! pass wrote to the same place has another checksum. Policies want one number; it is a hash of these words,
+//! A block's first address, its properties, physical birth and checksum name its content for ever: what a
+//! later sync pass wrote to the same place has another checksum. All owners of a block share it, also those
+//! whose pointers are younger: clones, and files with deduplicated blocks. Policies want one number; it is a hash of these words,
 //! and the words themselves are compared at each look-up.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_policy::{BlockId, Class};
 
-/// First DVA, properties, birth and the whole checksum.
+/// First DVA, properties, physical birth and the whole checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key([u64; 8]);
 
@@ -35,7 +36,7 @@ impl Identity {
             return None;
         }
         let w = bp.words();
-        let words = [w[0], w[1], w[6], w[10], w[12], w[13], w[14], w[15]];
+        let words = [w[0], w[1], w[6], bp.physical_birth().0, w[12], w[13], w[14], w[15]];
         // Each step is a bijection of the state, and checksums are nearly random to begin with.
         let id = words
             .iter()
@@ -51,6 +52,7 @@ fn class_of(bp: &Blkptr) -> Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_format::units::{PhysicalBirth, Txg};
 
     /// The first word of a Fletcher checksum is a plain sum: it stays the same if one count in a block
     /// grows by one and another shrinks by one.
@@ -69,5 +71,15 @@ mod tests {
             assert_ne!(block(after).map(|b| b.1), before.map(|b| b.1));
         }
         assert_eq!(block([100, 7, 8, 9]), before);
+    }
+
+    #[test]
+    fn a_clone_is_the_block_that_it_was_made_of() {
+        let mut words = [0; 16];
+        (words[0], words[1], words[6], words[10]) = (8, 4096, 7, 123);
+        let bp = Blkptr::from_words(words);
+        let key = |bp: &Blkptr| Identity::of(bp).map(|block| block.key);
+        assert_eq!(key(&bp.shared_in(Txg(200))), key(&bp));
+        assert_ne!(key(&bp.with_births(Txg(200), PhysicalBirth(200))), key(&bp), "the place was used again");
     }
 }

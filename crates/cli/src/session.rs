@@ -184,7 +184,10 @@ impl Session {
             false => &self.disks,
         });
         match search.is_empty() {
-            true => discover(&self.runtime, &cenote_pool::discover::machine_devices()).await,
+            true => {
+                let all = self.runtime.blocking(cenote_pool::discover::machine_devices).await;
+                discover(&self.runtime, &all).await
+            }
             false => discover(&self.runtime, search).await,
         }
     }

@@ -296,6 +296,17 @@ impl Mos {
         uberblock.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
     }
 
+    /// The MOS of that state.
+    ///
+    /// # Errors
+    /// It is damaged.
+    #[boxed]
+    pub async fn at_checkpoint(&self, checkpoint: &Uberblock) -> Result<Mos> {
+        let (pool, cache) = (self.pool().at_checkpoint(checkpoint), self.objset().cache());
+        let objset = Objset::open(&pool, cache, DatasetId(0), checkpoint.rootbp, None).await?;
+        Mos::at(&objset, self.0.keyring.clone(), self.pool_config()).await
+    }
+
     /// The pool's root file system.
     ///
     /// # Errors

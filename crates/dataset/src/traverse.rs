@@ -45,13 +45,16 @@ use cenote_object::trail::OpenedBlocks;
 use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 
 pub use log::{Log, LogBlocks};
-pub use pending::pending_blocks;
+pub use pending::{listed_blocks, pending_blocks};
 pub use position::Position;
 
 /// Maximum number of metadata blocks opened at once.
 const BATCH_BLOCKS: usize = 256;
 /// Approximate number of metadata blocks that one batch adds to the stack: at 200 bytes each, 6 MB per level.
 const BATCH_CHILDREN: usize = 32 << 10;
+
+/// The dataset of blocks that belong to none any more, `ZB_DESTROYED_OBJSET`.
+pub const DESTROYED: DatasetId = DatasetId(u64::MAX);
 
 /// What the walk found.
 #[derive(Debug)]
@@ -149,7 +152,7 @@ impl Tree {
     /// its mark.
     pub fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
         let mut tree = Tree::within(pool, Scope::Left(Mark::of(entry.resume)));
-        let place = Zbookmark { dataset: DatasetId(u64::MAX), ..Zbookmark::default() };
+        let place = Zbookmark { dataset: DESTROYED, ..Zbookmark::default() };
         tree.visit(entry.bp, place, entry.birth_txg, Some(Holds::Objset { head: false }), met);
         tree
     }

@@ -1,13 +1,14 @@
-//! Speed of reads of a warm file, by path and size: MB/s and reads per second.
+//! Speed of reads of a warm file, and of writes to it, by path and size: MB/s and operations per second.
 //!
 //! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its
 //! own). Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the floor: the
-//! mere copy out of the cache. `cold` rows first drop the file from the cache and then read it once, in
+//! mere copy out of the cache. `write` rows write to a file of the program's own, each place once a round, at
+//! depth 32. `cold` rows first drop the file from the cache and then read it once, in
 //! random order.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 
-use cenote_device::{Device, FileDevice, IoPath, OpenOptions};
+use cenote_device::{Bytes, Device, FileDevice, IoPath, OpenOptions};
 use cenote_runtime::{Rng, Runtime};
 use std::io::Write;
 use std::path::Path;
@@ -23,6 +24,7 @@ const TOTAL_READS: u64 = 200_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rt = Runtime::real(None);
     let mut own = tempfile::NamedTempFile::new()?;
+    let own_only = std::env::args_os().nth(1).is_none();
     let path = match std::env::args_os().nth(1) {
         Some(path) => path.into(),
         None => {
@@ -47,6 +49,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (reads, took) = measure_cold(&rt, &path, io_path, 32, len)?;
             row(way, 32, len, reads, took);
         }
+        if own_only {
+            for (way, io_path) in [("write", IoPath::Auto), ("write ring", IoPath::Uring)] {
+                let (writes, took) = measure_writes(&rt, &path, io_path, 32, len)?;
+                row(way, 32, len, writes, took);
+            }
+        }
         row("memcpy", 1, len, TOTAL_BYTES / len as u64, copy(&rt, len));
     }
     Ok(())
@@ -60,7 +68,11 @@ fn measure(
     depth: usize,
     len: usize,
 ) -> Result<(u64, Duration), Box<dyn std::error::Error>> {
-    let device = Arc::new(FileDevice::open(path, OpenOptions { io_path, ..OpenOptions::READ_ONLY }, rt)?);
+    let device = Arc::new(rt.block_on(FileDevice::open(
+        path,
+        OpenOptions { io_path, ..OpenOptions::READ_ONLY },
+        rt,
+    ))?);
     let places = device.size_bytes() / len as u64;
     let each = (TOTAL_BYTES / len as u64).min(TOTAL_READS) / depth as u64;
     rt.block_on(async {
@@ -83,6 +95,36 @@ fn measure(
     })
 }
 
+/// Writes at random places, none of which is written to by two at once.
+fn measure_writes(
+    rt: &Runtime,
+    path: &Path,
+    io_path: IoPath,
+    depth: usize,
+    len: usize,
+) -> Result<(u64, Duration), Box<dyn std::error::Error>> {
+    let options = OpenOptions { io_path, ..OpenOptions::READ_WRITE };
+    let device = Arc::new(rt.block_on(FileDevice::open(path, options, rt))?);
+    let places = device.size_bytes() / len as u64 / depth as u64;
+    let each = (TOTAL_BYTES / len as u64).min(TOTAL_READS) / depth as u64;
+    rt.block_on(async {
+        let start = rt.now();
+        rt.for_each_bounded(depth, 0..depth as u64, |writer| {
+            let device = device.clone();
+            async move {
+                let (mut rng, data) = (Rng::new(writer), Bytes::from(vec![writer as u8; len]));
+                for _ in 0..each {
+                    let place = writer * places + rng.below(places);
+                    device.write_at(place * len as u64, data.clone()).await?;
+                }
+                Ok::<(), cenote_device::DeviceError>(())
+            }
+        })
+        .await?;
+        Ok((each * depth as u64, rt.now() - start))
+    })
+}
+
 /// Reads every block once after the file was dropped from the cache.
 fn measure_cold(
     rt: &Runtime,
@@ -91,7 +133,11 @@ fn measure_cold(
     depth: usize,
     len: usize,
 ) -> Result<(u64, Duration), Box<dyn std::error::Error>> {
-    let device = Arc::new(FileDevice::open(path, OpenOptions { io_path, ..OpenOptions::READ_ONLY }, rt)?);
+    let device = Arc::new(rt.block_on(FileDevice::open(
+        path,
+        OpenOptions { io_path, ..OpenOptions::READ_ONLY },
+        rt,
+    ))?);
     rustix::fs::fadvise(device.file(), 0, None, rustix::fs::Advice::DontNeed)?;
     rustix::fs::fadvise(device.file(), 0, None, rustix::fs::Advice::Random)?;
     let mut places: Vec<u64> = (0..device.size_bytes() / len as u64).collect();

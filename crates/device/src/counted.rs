@@ -130,38 +130,46 @@ impl Counted {
         Counted { inner, runtime: runtime.clone(), counters }
     }
 
-    fn count<'a, T: Send + 'a>(&'a self, op: Op, len: u64, io: Io<'a, T>) -> Io<'a, T> {
-        let running = Running::new(self, op, len);
-        io.inspect(move |_| drop(running))
+    /// Begun before the call, so that the time of the call itself is counted.
+    fn count<T: Send>(&self, op: Op, len: u64, call: impl FnOnce() -> Io<T>) -> Io<T> {
+        let begun_ns = self.runtime.now().as_ns();
+        let kind = &self.counters.0[op as usize];
+        kind.active.fetch_add(1, Ordering::Relaxed);
+        let io = call();
+        if io.is_done() {
+            kind.ended(len, self.runtime.now().as_ns().saturating_sub(begun_ns));
+            return io;
+        }
+        let (counters, runtime) = (self.counters.clone(), self.runtime.clone());
+        io.holding(Running { counters, runtime, op, len, begun_ns })
     }
 }
 
-/// An operation under way. Counted when it is dropped: also if nobody waits for it any more.
-struct Running<'a> {
-    device: &'a Counted,
+impl Kind {
+    fn ended(&self, len: u64, took_ns: u64) {
+        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        add(&self.operations, 1);
+        add(&self.bytes, len);
+        add(&self.busy_ns, took_ns);
+        add(&self.times[bucket(took_ns, TIME_BUCKETS)], 1);
+        add(&self.sizes[bucket(len, SIZE_BUCKETS)], 1);
+    }
+}
+
+/// An operation under way. Counted when it is dropped: at its end.
+struct Running {
+    counters: Arc<Counters>,
+    runtime: Runtime,
     op: Op,
     len: u64,
     begun_ns: u64,
 }
 
-impl Running<'_> {
-    fn new(device: &Counted, op: Op, len: u64) -> Running<'_> {
-        device.counters.0[op as usize].active.fetch_add(1, Ordering::Relaxed);
-        Running { device, op, len, begun_ns: device.runtime.now().as_ns() }
-    }
-}
-
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        let took_ns = self.device.runtime.now().as_ns().saturating_sub(self.begun_ns);
-        let kind = &self.device.counters.0[self.op as usize];
-        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
-        kind.active.fetch_sub(1, Ordering::Relaxed);
-        add(&kind.operations, 1);
-        add(&kind.bytes, self.len);
-        add(&kind.busy_ns, took_ns);
-        add(&kind.times[bucket(took_ns, TIME_BUCKETS)], 1);
-        add(&kind.sizes[bucket(self.len, SIZE_BUCKETS)], 1);
+        let took_ns = self.runtime.now().as_ns().saturating_sub(self.begun_ns);
+        self.counters.0[self.op as usize].ended(self.len, took_ns);
     }
 }
 
@@ -175,54 +183,48 @@ impl Device for Counted {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
-        // Begun here, so that what the call itself takes is counted.
-        let running = Running::new(self, Op::Read, len as u64);
-        self.inner.read_at(offset, len).inspect(move |_| drop(running))
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        self.count(Op::Read, len as u64, || self.inner.read_at(offset, len))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        let running = Running::new(self, Op::Write, data.len() as u64);
-        self.inner.write_at(offset, data).inspect(move |_| drop(running))
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.count(Op::Write, data.len() as u64, || self.inner.write_at(offset, data))
     }
 
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        let running = Running::new(self, Op::Write, data.len() as u64);
-        self.inner.write_through(offset, data).inspect(move |_| drop(running))
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.count(Op::Write, data.len() as u64, || self.inner.write_through(offset, data))
     }
 
-    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
-        let running = Running::new(self, Op::Read, lens.iter().map(|len| *len as u64).sum());
-        self.inner.read_pieces(offset, lens).inspect(move |_| drop(running))
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
+        let bytes = lens.iter().map(|len| *len as u64).sum();
+        self.count(Op::Read, bytes, || self.inner.read_pieces(offset, lens))
     }
 
-    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
-        let running = Running::new(self, Op::Write, pieces.iter().map(|piece| piece.len() as u64).sum());
-        self.inner.write_pieces(offset, pieces).inspect(move |_| drop(running))
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.count(Op::Write, bytes, || self.inner.write_pieces(offset, pieces))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        self.count(Op::Flush, 0, self.inner.flush())
+    fn flush(&self) -> Io<()> {
+        self.count(Op::Flush, 0, || self.inner.flush())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
-        self.count(Op::Discard, len, self.inner.discard(offset, len))
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.count(Op::Discard, len, || self.inner.discard(offset, len))
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        self.inner.advise(offset, len);
-    }
-
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
         self.inner.has_hole(offset, len)
     }
 
-    fn is_there(&self) -> bool {
+    fn is_there(&self) -> Io<bool> {
         self.inner.is_there()
     }
 
-    fn grown(&self) -> Option<Arc<dyn Device>> {
-        Some(Arc::new(Counted::new(self.inner.grown()?, self.counters.clone(), &self.runtime)))
+    fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
+        let (counters, runtime) = (self.counters.clone(), self.runtime.clone());
+        let above = move |inner| Arc::new(Counted::new(inner, counters, &runtime)) as Arc<dyn Device>;
+        self.inner.grown().map(|grown| Ok(grown?.map(above)))
     }
 }
 

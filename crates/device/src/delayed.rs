@@ -1,13 +1,13 @@
 //! A layer that takes time: a fixed latency, a random one on top, and a rate.
 //!
-//! Operations do not wait for each other here; disks with a queue and a moving head are the lab's models.
+//! Operations wait for each other here only as far as every device promises; disks with a queue and a
+//! moving head are the lab's models.
 
-use crate::error::Result;
 use crate::io::Io;
+use crate::order::{Order, Place};
 use crate::{Device, DeviceInfo};
 use bytes::Bytes;
 use cenote_runtime::Runtime;
-use std::future::Future;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +23,19 @@ pub struct Latency {
     pub bytes_per_s: Option<NonZeroU64>,
 }
 
-/// A slow device.
+/// A slow device. Clones are the same.
+#[derive(Clone)]
 pub struct Delayed {
     inner: Arc<dyn Device>,
     runtime: Runtime,
     latency: Latency,
+    order: Order,
 }
 
 impl Delayed {
     /// Slows a device down.
     pub fn new(inner: Arc<dyn Device>, latency: Latency, runtime: &Runtime) -> Delayed {
-        Delayed { inner, runtime: runtime.clone(), latency }
+        Delayed { inner, runtime: runtime.clone(), latency, order: Order::default() }
     }
 
     fn delay(&self, bytes: u64) -> Duration {
@@ -43,15 +45,18 @@ impl Delayed {
         self.latency.fixed + Duration::from_nanos(random) + Duration::from_nanos(moving)
     }
 
-    /// First waits, then runs the operation: an operation that was not acknowledged may not have happened.
-    fn slowly<'a, T, F>(&'a self, bytes: u64, operation: impl FnOnce() -> F + Send + 'a) -> Io<'a, T>
-    where
-        F: Future<Output = Result<T>> + Send + 'a,
-    {
-        let delay = self.delay(bytes);
-        Io::pending(async move {
-            self.runtime.sleep(delay).await;
-            operation().await
+    /// First waits, then begins the operation below.
+    fn slowly<T: Send>(
+        &self,
+        bytes: u64,
+        place: Place,
+        operation: impl FnOnce(&dyn Device) -> Io<T> + Send + 'static,
+    ) -> Io<T> {
+        let (delay, inner, runtime) = (self.delay(bytes), self.inner.clone(), self.runtime.clone());
+        Io::pending(&self.runtime, async move {
+            let _turn = place.turn().await;
+            runtime.sleep(delay).await;
+            operation(&*inner).await
         })
     }
 }
@@ -61,31 +66,33 @@ impl Device for Delayed {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
-        self.slowly(len as u64, move || self.inner.read_at(offset, len))
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        self.slowly(len as u64, Place::First(None), move |inner| inner.read_at(offset, len))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        self.slowly(data.len() as u64, move || self.inner.write_at(offset, data))
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+        let len = data.len() as u64;
+        self.slowly(len, self.order.enter(offset, len), move |inner| inner.write_at(offset, data))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        self.slowly(0, || self.inner.flush())
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
-        self.slowly(0, move || self.inner.discard(offset, len))
+    fn flush(&self) -> Io<()> {
+        self.slowly(0, Place::First(None), |inner| inner.flush())
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        self.inner.advise(offset, len);
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.slowly(0, self.order.enter(offset, len), move |inner| inner.discard(offset, len))
     }
 
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
         self.inner.has_hole(offset, len)
     }
 
-    fn is_there(&self) -> bool {
+    fn is_there(&self) -> Io<bool> {
         self.inner.is_there()
     }
 }

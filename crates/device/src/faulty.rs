@@ -19,6 +19,7 @@
 
 use crate::error::{Op, Result};
 use crate::io::Io;
+use crate::order::{Order, Place};
 use crate::{Device, DeviceInfo, pieces};
 use bytes::Bytes;
 use cenote_runtime::{Rng, Runtime};
@@ -26,8 +27,8 @@ use parking_lot::Mutex;
 use std::fmt::{self, Display, Formatter};
 use std::io::Error;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The unit in which media go bad, in bytes.
@@ -64,7 +65,7 @@ impl Fault {
         Fault::new(Effect::Error(op))
     }
 
-    /// The operation never completes.
+    /// The operation never completes, and does nothing.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
     }
@@ -163,7 +164,8 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// A device that fails by rules.
+/// A device that fails by rules. Clones are the same.
+#[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Device>,
     faults: Arc<Faults>,
@@ -175,6 +177,8 @@ pub struct Faults {
     /// There are rules, or it is unplugged.
     is_armed: AtomicBool,
     state: Mutex<FaultState>,
+    /// Since the first operation was delayed, all changes take their turn here.
+    late: OnceLock<(Runtime, Order)>,
 }
 
 struct FaultState {
@@ -235,7 +239,7 @@ impl Faults {
     pub fn new(seed: u64) -> Faults {
         let rng = Rng::new(seed);
         let state = FaultState { rng, rules: Vec::new(), next: 0, injected: 0, is_unplugged: false };
-        Faults { seed, is_armed: AtomicBool::new(false), state: Mutex::new(state) }
+        Faults { seed, is_armed: AtomicBool::new(false), state: Mutex::new(state), late: OnceLock::new() }
     }
 
     /// Adds a rule while the device is in use: a disk that dies later. Returns its number.
@@ -334,31 +338,55 @@ impl Faulty {
     }
 
     /// An operation without data: it fails, hangs, waits or proceeds.
-    fn gate<'a>(
-        &'a self,
+    fn gate(
+        &self,
         op: Op,
-        (offset, len): (u64, u64),
-        then: impl FnOnce() -> Io<'a, ()> + Send + 'a,
-    ) -> Io<'a, ()> {
-        match self.strike(op, offset, len).map(|strike| strike.effect) {
-            None => then(),
-            Some(Effect::Hang(_)) => Io::pending(std::future::pending()),
-            Some(Effect::Delay(_, by, runtime)) => later(runtime, by, then),
-            Some(_) => Io::done(self.error(op, offset, len)),
+        range: (u64, u64),
+        then: impl FnOnce(&dyn Device) -> Io<()> + Send + 'static,
+    ) -> Io<()> {
+        match self.strike(op, range.0, range.1).map(|strike| strike.effect) {
+            None => self.change(range, then),
+            Some(Effect::Hang(_)) => Io::never(),
+            Some(Effect::Delay(_, by, runtime)) => self.later(&runtime, by, range, then),
+            Some(_) => Io::done(self.error(op, range.0, range.1)),
         }
     }
-}
 
-/// First waits, then begins the operation.
-fn later<'a, T: Send + 'a>(
-    runtime: Runtime,
-    by: Duration,
-    operation: impl FnOnce() -> Io<'a, T> + Send + 'a,
-) -> Io<'a, T> {
-    Io::pending(async move {
-        runtime.sleep(by).await;
-        operation().await
-    })
+    /// A change of a range (nothing, of a flush), behind those that are delayed.
+    fn change(
+        &self,
+        (offset, len): (u64, u64),
+        then: impl FnOnce(&dyn Device) -> Io<()> + Send + 'static,
+    ) -> Io<()> {
+        let Some((runtime, order)) = self.late.get() else { return then(&*self.inner) };
+        match order.enter(offset, len) {
+            Place::First(turn) => then(&*self.inner).holding(turn),
+            place => {
+                let inner = self.inner.clone();
+                Io::pending(runtime, async move {
+                    let _turn = place.turn().await;
+                    then(&*inner).await
+                })
+            }
+        }
+    }
+
+    /// First waits, then begins the operation.
+    fn later<T: Send>(
+        &self,
+        runtime: &Runtime,
+        by: Duration,
+        (offset, len): (u64, u64),
+        then: impl FnOnce(&dyn Device) -> Io<T> + Send + 'static,
+    ) -> Io<T> {
+        let (_, order) = self.late.get_or_init(|| (runtime.clone(), Order::default()));
+        let (place, inner, time) = (order.enter(offset, len), self.inner.clone(), runtime.clone());
+        Io::pending(runtime, async move {
+            let _turn = place.turn().await;
+            time.sleep(by).await;
+            then(&*inner).await
+        })
+    }
 }
 
 /// The bad byte of each bad sector in the range, or `None` if no sector is bad.
@@ -388,83 +416,95 @@ impl Device for Faulty {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         let in_range = self.info().check_range(Op::Read, offset, len as u64).is_ok();
         let strike = if in_range { self.strike(Op::Read, offset, len as u64) } else { None };
         match strike {
             None => self.inner.read_at(offset, len),
             Some(Strike { effect: Effect::Corruption, places }) => {
-                let read = self.inner.read_at(offset, len);
-                Io::pending(async move { Ok(corrupted(read.await?, offset, &places)) })
+                self.inner.read_at(offset, len).map(move |read| Ok(corrupted(read?, offset, &places)))
             }
-            Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
             Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                later(runtime, by, move || self.inner.read_at(offset, len))
+                self.later(&runtime, by, (offset, 0), move |inner| inner.read_at(offset, len))
             }
             Some(_) => Io::done(self.error(Op::Read, offset, len as u64).map(|()| Bytes::new())),
         }
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         let len = data.len() as u64;
         let in_range = self.info().check_writable(Op::Write, offset, len).is_ok();
         let strike = if in_range { self.strike(Op::Write, offset, len) } else { None };
         match strike {
-            None => self.inner.write_at(offset, data),
+            None => self.change((offset, len), move |inner| inner.write_at(offset, data)),
             Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
             Some(Strike { effect: Effect::TornWrite, places }) => {
                 // Only the sectors before the one that was struck.
                 let place = places.first().copied().unwrap_or(offset);
                 let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
-                self.inner.write_at(offset, data.slice(..kept as usize))
+                let data = data.slice(..kept as usize);
+                self.change((offset, kept), move |inner| inner.write_at(offset, data))
             }
-            Some(Strike { effect: Effect::Hang(_), .. }) => Io::pending(std::future::pending()),
+            Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
             Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                later(runtime, by, move || self.inner.write_at(offset, data))
+                self.later(&runtime, by, (offset, len), move |inner| inner.write_at(offset, data))
             }
             Some(_) => Io::done(self.error(Op::Write, offset, len)),
         }
     }
 
-    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        if self.is_armed.load(Ordering::Acquire) {
+            let of = self.clone();
+            return self.write_at(offset, data).then(move |()| of.flush());
+        }
+        self.change((offset, data.len() as u64), move |inner| inner.write_through(offset, data))
+    }
+
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         match self.is_armed.load(Ordering::Acquire) {
             true => pieces::read(self, offset, lens),
             false => self.inner.read_pieces(offset, lens),
         }
     }
 
-    fn write_pieces(&self, offset: u64, data: Vec<Bytes>) -> Io<'_, ()> {
+    fn write_pieces(&self, offset: u64, data: Vec<Bytes>) -> Io<()> {
         match self.is_armed.load(Ordering::Acquire) {
             true => pieces::write(self, offset, data),
-            false => self.inner.write_pieces(offset, data),
+            false => {
+                let bytes = data.iter().map(|piece| piece.len() as u64).sum();
+                self.change((offset, bytes), move |inner| inner.write_pieces(offset, data))
+            }
         }
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        self.gate(Op::Flush, (0, 0), || self.inner.flush())
+    fn flush(&self) -> Io<()> {
+        self.gate(Op::Flush, (0, 0), |inner| inner.flush())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         let in_range = self.info().check_writable(Op::Discard, offset, len).is_ok();
         match in_range {
-            true => self.gate(Op::Discard, (offset, len), move || self.inner.discard(offset, len)),
+            true => self.gate(Op::Discard, (offset, len), move |inner| inner.discard(offset, len)),
             false => self.inner.discard(offset, len),
         }
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        self.inner.advise(offset, len);
-    }
-
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
         self.inner.has_hole(offset, len)
     }
 
-    fn is_there(&self) -> bool {
-        !self.state.lock().is_unplugged && self.inner.is_there()
+    fn is_there(&self) -> Io<bool> {
+        match self.state.lock().is_unplugged {
+            true => Io::done(Ok(false)),
+            false => self.inner.is_there(),
+        }
     }
 
-    fn grown(&self) -> Option<Arc<dyn Device>> {
-        Some(Arc::new(Faulty::by(self.inner.grown()?, self.faults.clone())))
+    fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
+        let faults = self.faults.clone();
+        let above = |inner| Arc::new(Faulty::by(inner, faults)) as Arc<dyn Device>;
+        self.inner.grown().map(|grown| Ok(grown?.map(above)))
     }
 }

@@ -16,9 +16,13 @@
 //! Writes that bypass the page cache go to io_uring; those into it go to a thread, as they would inside the
 //! kernel ([`queue`]).
 //!
-//! Locking: none of its own; all methods may be called concurrently. `try_cached` and `written_bytes` are
-//! relaxed atomics: a stale value costs one attempt or one hint. The lock that keeps other programs out
-//! belongs to the open file and ends with it.
+//! Every call that may sleep goes to the threads for blocking calls, opening and asking for the size
+//! included: a disk that hangs must not take a worker thread, which serves all pools.
+//!
+//! Locking: all methods may be called concurrently. Operations share the open file and take their turn
+//! among changes that overlap ([`Order`]). `try_cached` and `written_bytes` are relaxed atomics: a stale
+//! value costs one attempt or one hint. A mutex guards `solid`, never across a call. The lock that keeps
+//! other programs out belongs to the open file and ends with it, after the last operation.
 
 mod buffer;
 mod interrupted;
@@ -31,15 +35,19 @@ pub use open::{Access, Direct, IoPath, OpenOptions};
 
 use crate::error::{DeviceError, Op, Result};
 use crate::io::Io;
+use crate::order::Order;
 use crate::{Device, DeviceInfo};
 use buffer::Buffer;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
+use open::OpenFile;
+use parking_lot::Mutex;
 use queue::WriteQueue;
-use rustix::fs::{Advice, FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result as IoResult};
-use std::num::NonZeroU64;
+use std::ops::Range as Span;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uring::{Ring, Transfer};
@@ -48,9 +56,12 @@ use uring::{Ring, Transfer};
 const WRITEBACK_BYTES: u64 = 8 << 20;
 
 /// An open regular file or block device.
-pub struct FileDevice {
+pub struct FileDevice(Arc<Shared>);
+
+/// What a device shares with its operations.
+struct Shared {
     info: DeviceInfo,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     runtime: Runtime,
     ring: Option<Arc<Ring>>,
     writes: WritePath,
@@ -60,6 +71,10 @@ pub struct FileDevice {
     try_cached: AtomicBool,
     /// Bytes written into the page cache.
     written_bytes: AtomicU64,
+    /// Of writes and discards.
+    order: Order,
+    /// Bytes known to be no hole; all, of a block device.
+    solid: Mutex<Span<u64>>,
 }
 
 /// The path of writes and flushes.
@@ -81,17 +96,18 @@ struct Range {
 
 impl FileDevice {
     /// Opens a file or block device.
-    pub fn open(
-        path: impl AsRef<std::path::Path>,
-        options: OpenOptions,
-        runtime: &Runtime,
-    ) -> Result<FileDevice> {
-        let opened = open::open(path.as_ref(), options)?;
+    ///
+    /// # Errors
+    /// There is none that can be used so; or another opener has it.
+    pub async fn open(path: impl AsRef<Path>, options: OpenOptions, runtime: &Runtime) -> Result<FileDevice> {
+        let path = path.as_ref().to_owned();
+        let opened = open::unless_in_use(runtime, move || open::open(&path, options)).await?;
         let may_use_ring = options.io_path != IoPath::Threads && !runtime.is_simulated();
         let ring = if may_use_ring { Ring::of(runtime) } else { None };
         let past_cache = opened.direct_align.is_some() || options.io_path == IoPath::Uring;
-        let file = Arc::new(opened.file);
-        Ok(FileDevice {
+        let file = OpenFile::new(opened.file, runtime);
+        let all = if opened.is_block { 0..u64::MAX } else { 0..0 };
+        Ok(FileDevice(Arc::new(Shared {
             info: opened.info,
             writes: match &ring {
                 Some(ring) if past_cache => WritePath::Ring(ring.clone()),
@@ -103,22 +119,52 @@ impl FileDevice {
             try_cached: AtomicBool::new(options.io_path == IoPath::Auto && opened.direct_align.is_none()),
             direct_align: opened.direct_align,
             written_bytes: AtomicU64::new(0),
-        })
+            order: Order::default(),
+            solid: Mutex::new(all),
+        })))
     }
 
     /// Takes the lock that keeps other programs from writing until the device is closed.
     ///
     /// # Errors
     /// [`DeviceError::InUse`] if another opener holds it, in this process or another.
-    pub fn lock(&self) -> Result<()> {
-        open::lock(&self.file, &self.info.path)
+    pub async fn lock(&self) -> Result<()> {
+        let of = self.0.clone();
+        open::unless_in_use(&self.0.runtime, move || open::lock(&of.file, &of.info.path)).await
     }
 
     /// The descriptor, to ask the kernel about it.
     pub fn file(&self) -> &File {
-        &self.file
+        &self.0.file
     }
 
+    /// An operation that changes a range, in its turn.
+    fn change<F: Future<Output = Result<()>> + Send>(
+        &self,
+        offset: u64,
+        len: u64,
+        steps: impl FnOnce(Arc<Shared>) -> F + Send + 'static,
+    ) -> Io<()> {
+        let (of, place) = (self.0.clone(), self.0.order.enter(offset, len));
+        Io::pending(&self.0.runtime, async move {
+            let _turn = place.turn().await;
+            steps(of).await
+        })
+    }
+
+    fn write(&self, offset: u64, data: Bytes, through: bool) -> Io<()> {
+        let len = data.len() as u64;
+        let checked = self.0.info.check_writable(Op::Write, offset, len);
+        match checked.and_then(|()| self.0.check_aligned(Op::Write, offset, len)) {
+            Ok(()) if len == 0 => Io::done(Ok(())),
+            Ok(()) => self
+                .change(offset, len, move |of| async move { of.write_waiting(offset, data, through).await }),
+            Err(error) => Io::done(Err(error)),
+        }
+    }
+}
+
+impl Shared {
     fn may_be_cached(&self) -> bool {
         self.try_cached.load(Ordering::Relaxed)
     }
@@ -185,15 +231,6 @@ impl FileDevice {
             len: range.len as u64,
             done,
         })
-    }
-
-    fn write(&self, offset: u64, data: Bytes, through: bool) -> Io<'_, ()> {
-        let len = data.len() as u64;
-        let checked = self.info.check_writable(Op::Write, offset, len);
-        match checked.and_then(|()| self.check_aligned(Op::Write, offset, len)) {
-            Ok(()) => Io::pending(self.write_waiting(offset, data, through)),
-            Err(error) => Io::done(Err(error)),
-        }
     }
 
     fn check_aligned(&self, op: Op, offset: u64, len: u64) -> Result<()> {
@@ -270,12 +307,48 @@ impl FileDevice {
             self.runtime.blocking(call).await
         };
         let outcome = interrupted::transfer(&self.runtime, discard).await;
+        let mut solid = self.solid.lock();
+        let is_file = solid.end != u64::MAX;
+        if is_file && offset < solid.end && solid.start < offset.saturating_add(len) {
+            *solid = 0..0;
+        }
+        drop(solid);
         outcome.map_err(|error| match error.kind() {
             ErrorKind::Unsupported => {
                 DeviceError::Unsupported { path: self.info.path.clone(), op: Op::Discard }
             }
             _ => self.info.io_error(Op::Discard, offset, len, error),
         })
+    }
+}
+
+impl Shared {
+    /// Where the first hole begins from an offset on, or the file ends. `None` if that can't be told.
+    async fn next_hole(&self, offset: u64) -> Option<u64> {
+        let file = self.file.clone();
+        // Nobody uses the descriptor's position.
+        let hole = move || rustix::fs::seek(&*file, SeekFrom::Hole(offset)).ok();
+        let hole = self.runtime.blocking(hole).await?;
+        *self.solid.lock() = offset..hole;
+        Some(hole)
+    }
+
+    async fn grown(&self) -> Option<Arc<dyn Device>> {
+        let file = self.file.clone();
+        let size = move || rustix::fs::seek(&*file, SeekFrom::End(0)).ok();
+        let size_bytes = self.runtime.blocking(size).await.filter(|size| *size > self.info.size_bytes)?;
+        Some(Arc::new(FileDevice(Arc::new(Shared {
+            info: DeviceInfo { size_bytes, ..self.info.clone() },
+            file: self.file.clone(),
+            runtime: self.runtime.clone(),
+            ring: self.ring.clone(),
+            writes: self.writes.clone(),
+            direct_align: self.direct_align,
+            try_cached: AtomicBool::new(self.may_be_cached()),
+            written_bytes: AtomicU64::new(0),
+            order: self.order.clone(),
+            solid: Mutex::new(self.solid.lock().clone()),
+        }))))
     }
 }
 
@@ -302,80 +375,75 @@ fn read_to_end(file: &File, buffer: &mut Buffer, start: u64) -> std::io::Result<
 
 impl Device for FileDevice {
     fn info(&self) -> &DeviceInfo {
-        &self.info
+        &self.0.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
-        if let Err(error) = self.info.check_range(Op::Read, offset, len as u64) {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        let of = &self.0;
+        if let Err(error) = of.info.check_range(Op::Read, offset, len as u64) {
             return Io::done(Err(error));
         }
-        let align = self.direct_align.unwrap_or(1);
+        let align = of.direct_align.unwrap_or(1);
         let range = Range::new(offset, len, align);
         let mut buffer = range.buffer(align);
-        if self.may_be_cached() && self.read_cached(&mut buffer, offset) {
-            return Io::done(self.finish_read(buffer, range));
+        if of.may_be_cached() && of.read_cached(&mut buffer, offset) {
+            return Io::done(of.finish_read(buffer, range));
         }
-        Io::pending(self.read_waiting(buffer, range))
+        let of = of.clone();
+        Io::pending(&self.0.runtime, async move { of.read_waiting(buffer, range).await })
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         self.write(offset, data, false)
     }
 
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
         self.write(offset, data, true)
     }
 
-    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         self.read_pieces_at(offset, lens)
     }
 
-    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
         self.write_pieces_at(offset, pieces)
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        Io::pending(self.flush_waiting())
+    fn flush(&self) -> Io<()> {
+        let of = self.0.clone();
+        Io::pending(&self.0.runtime, async move { of.flush_waiting().await })
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
-        match self.info.check_writable(Op::Discard, offset, len) {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        match self.0.info.check_writable(Op::Discard, offset, len) {
             Ok(()) if len == 0 => Io::done(Ok(())),
-            Ok(()) => Io::pending(self.discard_waiting(offset, len)),
+            Ok(()) => {
+                self.change(offset, len, move |of| async move { of.discard_waiting(offset, len).await })
+            }
             Err(error) => Io::done(Err(error)),
         }
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        if self.direct_align.is_none() {
-            // A hint: if the kernel refuses it, the read itself does all the work.
-            let _ = rustix::fs::fadvise(&*self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
+        let end = offset.saturating_add(len);
+        let solid = self.0.solid.lock().clone();
+        if solid.start <= offset && end <= solid.end {
+            return Io::done(Ok(false));
         }
+        let of = self.0.clone();
+        Io::pending(&self.0.runtime, async move { Ok(of.next_hole(offset).await.is_some_and(|at| at < end)) })
     }
 
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
-        // Nobody uses the descriptor's position. Block devices return their end.
-        rustix::fs::seek(&*self.file, SeekFrom::Hole(offset)).is_ok_and(|hole| hole < offset + len)
+    fn is_there(&self) -> Io<bool> {
+        let of = self.0.clone();
+        Io::pending(&self.0.runtime, async move {
+            let path = of.info.path.clone();
+            Ok(of.runtime.blocking(move || std::fs::exists(&*path).unwrap_or(true)).await)
+        })
     }
 
-    fn is_there(&self) -> bool {
-        std::fs::exists(&*self.info.path).unwrap_or(true)
-    }
-
-    fn grown(&self) -> Option<Arc<dyn Device>> {
-        let size_bytes = rustix::fs::seek(&*self.file, SeekFrom::End(0)).ok()?;
-        if size_bytes <= self.info.size_bytes {
-            return None;
-        }
-        Some(Arc::new(FileDevice {
-            info: DeviceInfo { size_bytes, ..self.info.clone() },
-            file: self.file.clone(),
-            runtime: self.runtime.clone(),
-            ring: self.ring.clone(),
-            writes: self.writes.clone(),
-            direct_align: self.direct_align,
-            try_cached: AtomicBool::new(self.may_be_cached()),
-            written_bytes: AtomicU64::new(0),
-        }))
+    fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
+        let of = self.0.clone();
+        Io::pending(&self.0.runtime, async move { Ok(of.grown().await) })
     }
 }

@@ -98,6 +98,7 @@ impl Gate {
     }
 }
 
+#[derive(Clone)]
 struct Held {
     inner: Arc<dyn Device>,
     index: usize,
@@ -148,13 +149,13 @@ impl Device for Held {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         let over = self.over(offset, len);
         if over.is_empty() {
             return self.inner.read_at(offset, len);
         }
-        Io::pending(async move {
-            let mut read = BytesMut::from(&self.inner.read_at(offset, len).await?[..]);
+        self.inner.read_at(offset, len).map(move |below| {
+            let mut read = BytesMut::from(&below?[..]);
             for (at, data) in over {
                 let start = at.max(offset);
                 let end = (at + data.len() as u64).min(offset + len as u64);
@@ -165,7 +166,7 @@ impl Device for Held {
         })
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         if self.gate.is_open() {
             return self.inner.write_at(offset, data);
         }
@@ -176,38 +177,36 @@ impl Device for Held {
         }
     }
 
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
         if self.gate.is_open() {
             return self.inner.write_through(offset, data);
         }
-        Io::pending(async move {
-            self.write_at(offset, data).await?;
-            self.flush().await
-        })
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
     }
 
-    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         match self.gate.is_open() {
             true => self.inner.read_pieces(offset, lens),
             false => pieces::read(self, offset, lens),
         }
     }
 
-    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
         match self.gate.is_open() {
             true => self.inner.write_pieces(offset, pieces),
             false => pieces::write(self, offset, pieces),
         }
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn flush(&self) -> Io<()> {
         match self.gate.is_open() || !self.wait([Step::Flush { device: self.index }]) {
             true => self.inner.flush(),
             false => Io::done(Ok(())),
         }
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         match self.gate.is_open() {
             true => self.inner.discard(offset, len),
             // Only a hint, not worth holding back.
@@ -217,21 +216,17 @@ impl Device for Held {
         }
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        self.inner.advise(offset, len);
-    }
-
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
         self.inner.has_hole(offset, len)
     }
 
-    fn is_there(&self) -> bool {
+    fn is_there(&self) -> Io<bool> {
         self.inner.is_there()
     }
 
-    fn grown(&self) -> Option<Arc<dyn Device>> {
+    fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         // Nothing is held back any more, so nothing need be.
-        if self.gate.is_open() { self.inner.grown() } else { None }
+        if self.gate.is_open() { self.inner.grown() } else { Io::done(Ok(None)) }
     }
 }
 

@@ -1,52 +1,94 @@
-//! The future of a transfer, which may be complete already.
+//! The future of an operation, which may be complete already.
+//!
+//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun
+//! when there is an `Io`, owns everything it needs (buffers, the open file, its place among changes that
+//! overlap), and goes on if the `Io` is dropped.
+//!
+//! ```text
+//!   call --> Io --polled--> result
+//!             | dropped
+//!             a task brings the operation to its end; nobody hears of it
+//! ```
 //!
 //! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions
 //! of such reads; this type does not.
 
 use crate::error::Result;
+use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A transfer: a future of `Result<T>`.
-#[must_use = "futures do nothing unless awaited"]
-pub struct Io<'a, T>(IoState<'a, T>);
+/// An operation of a device: a future of `Result<T>`. Dropping it does not stop the operation.
+#[must_use = "the outcome of an operation is lost; say `drop` if that is meant"]
+pub struct Io<T: Send + 'static>(IoState<T>);
 
-enum IoState<'a, T> {
+enum IoState<T: Send + 'static> {
     /// `None` once taken.
     Done(Option<Result<T>>),
-    Pending(BoxFuture<'a, Result<T>>),
+    UnderWay(UnderWay<T>),
 }
 
-impl<'a, T> Io<'a, T> {
-    /// A transfer that is complete.
-    pub fn done(result: Result<T>) -> Io<'a, T> {
+struct UnderWay<T: Send + 'static> {
+    /// `None` while it is being polled, so that nobody goes on with one that panicked, and at its end.
+    steps: Option<BoxFuture<'static, Result<T>>>,
+    /// `None`: it never ends, so nobody need go on with it.
+    runtime: Option<Runtime>,
+}
+
+impl<T: Send> Io<T> {
+    /// An operation that is complete.
+    pub fn done(result: Result<T>) -> Io<T> {
         Io(IoState::Done(Some(result)))
     }
 
-    /// A transfer in progress.
-    pub fn pending(future: impl Future<Output = Result<T>> + Send + 'a) -> Io<'a, T> {
-        Io(IoState::Pending(Box::pin(future)))
+    /// An operation whose steps are left to be taken.
+    pub fn pending(runtime: &Runtime, steps: impl Future<Output = Result<T>> + Send + 'static) -> Io<T> {
+        Io(IoState::UnderWay(UnderWay { steps: Some(Box::pin(steps)), runtime: Some(runtime.clone()) }))
     }
 
-    /// Looks at the outcome as soon as there is one: at once if the transfer is complete, without delaying
-    /// it.
-    pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'a) -> Io<'a, T>
-    where
-        T: Send + 'a,
-    {
+    /// An operation that the device has forgotten: it neither ends nor does anything.
+    pub fn never() -> Io<T> {
+        let steps: BoxFuture<'static, Result<T>> = Box::pin(std::future::pending());
+        Io(IoState::UnderWay(UnderWay { steps: Some(steps), runtime: None }))
+    }
+
+    /// The same operation with another result, which is made as soon as it is over: at once if it is
+    /// complete.
+    pub fn map<U: Send>(self, make: impl FnOnce(Result<T>) -> Result<U> + Send + 'static) -> Io<U> {
         match self.0 {
-            IoState::Done(result) => {
-                result.as_ref().inspect(|result| look(result));
-                Io(IoState::Done(result))
-            }
-            IoState::Pending(future) => Io::pending(async move {
-                let result = future.await;
-                look(&result);
-                result
-            }),
+            IoState::Done(result) => Io::done(make(taken(result))),
+            IoState::UnderWay(under_way) => under_way.chain(|steps| async move { make(steps.await) }),
         }
+    }
+
+    /// Both operations, the second once the first has succeeded.
+    pub fn then<U: Send>(self, next: impl FnOnce(T) -> Io<U> + Send + 'static) -> Io<U> {
+        match self.0 {
+            IoState::Done(result) => match taken(result) {
+                Ok(done) => next(done),
+                Err(error) => Io::done(Err(error)),
+            },
+            IoState::UnderWay(first) => first.chain(|steps| async move { next(steps.await?).await }),
+        }
+    }
+
+    /// Keeps something until the operation is over, whoever waits for it.
+    pub fn holding(self, kept: impl Send + 'static) -> Io<T> {
+        self.map(move |result| {
+            drop(kept);
+            result
+        })
+    }
+
+    /// Looks at the outcome as soon as there is one: at once if the operation is complete, without delaying
+    /// it.
+    pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'static) -> Io<T> {
+        self.map(move |result| {
+            look(&result);
+            result
+        })
     }
 
     /// Whether it is complete, so that awaiting it does not wait.
@@ -55,16 +97,45 @@ impl<'a, T> Io<'a, T> {
     }
 }
 
-// Nothing in it is pinned in place: the pending future is boxed.
-impl<T> Unpin for Io<'_, T> {}
+fn taken<T>(result: Option<T>) -> T {
+    result.expect("an operation is awaited once")
+}
 
-impl<T> Future for Io<'_, T> {
+impl<T: Send> UnderWay<T> {
+    fn chain<U: Send, F: Future<Output = Result<U>> + Send + 'static>(
+        mut self,
+        more: impl FnOnce(BoxFuture<'static, Result<T>>) -> F,
+    ) -> Io<U> {
+        let (steps, runtime) = (taken(self.steps.take()), self.runtime.take());
+        Io(IoState::UnderWay(UnderWay { steps: Some(Box::pin(more(steps))), runtime }))
+    }
+}
+
+impl<T: Send + 'static> Drop for UnderWay<T> {
+    fn drop(&mut self) {
+        if let (Some(steps), Some(runtime)) = (self.steps.take(), &self.runtime) {
+            runtime.spawn(steps).detach();
+        }
+    }
+}
+
+// Nothing in it is pinned in place: the steps are boxed.
+impl<T: Send> Unpin for Io<T> {}
+
+impl<T: Send> Future for Io<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         match &mut self.0 {
-            IoState::Done(result) => Poll::Ready(result.take().expect("a transfer is awaited once")),
-            IoState::Pending(future) => future.as_mut().poll(context),
+            IoState::Done(result) => Poll::Ready(taken(result.take())),
+            IoState::UnderWay(under_way) => {
+                let mut steps = taken(under_way.steps.take());
+                let polled = steps.as_mut().poll(context);
+                if polled.is_pending() {
+                    under_way.steps = Some(steps);
+                }
+                polled
+            }
         }
     }
 }

@@ -26,6 +26,7 @@ mod file;
 mod held;
 mod io;
 mod memory;
+mod order;
 mod pieces;
 mod traced;
 
@@ -60,63 +61,61 @@ pub struct DeviceInfo {
 
 /// Something that holds bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
 ///
-/// A transfer may begin when the method is called, and continues if its future is dropped; only its result
-/// is lost.
+/// An operation begins when its method is called. From then on it owns its buffers and goes on to its end,
+/// even if its [`Io`] is dropped; only its result is lost. A device that is closed meanwhile stays open for
+/// it.
+///
+/// Changes (writes and discards) that overlap are made in the order of the calls: each begins when the one
+/// before it is over, even if nobody waits for that one any more. So data that were written, and awaited, are
+/// never overwritten by an older change. An `Io` that is neither awaited nor dropped may keep later ones
+/// waiting.
 pub trait Device: Send + Sync {
     /// Path, size, sector, kind.
     fn info(&self) -> &DeviceInfo;
 
     /// Reads exactly `len` bytes at `offset` (both in bytes, of any alignment).
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes>;
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes>;
 
     /// Writes all of `data` at `offset`. Durable only after a later [`Device::flush`].
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()>;
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()>;
 
     /// Writes all of `data` at `offset`, and completes once it is durable. Guarantees nothing about other
     /// writes.
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        Io::pending(async move {
-            self.write_at(offset, data).await?;
-            self.flush().await
-        })
-    }
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()>;
 
     /// Reads ranges that follow each other, the first at `offset`, in one operation, each into memory of its
     /// own.
-    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<'_, Vec<Bytes>> {
+    fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         pieces::read(self, offset, lens)
     }
 
     /// Writes pieces that follow each other, the first at `offset`, in one operation.
-    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+    fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
         pieces::write(self, offset, pieces)
     }
 
     /// Makes every write durable that completed before this call.
-    fn flush(&self) -> Io<'_, ()>;
+    fn flush(&self) -> Io<()>;
 
     /// Discards the content of a range, which then reads as zeros or as before until it is written again. A
     /// hint: a device that cannot do it returns [`DeviceError::Unsupported`].
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()>;
-
-    /// Announces that this range will be read soon, for read-ahead.
-    fn advise(&self, _offset: u64, _len: u64) {}
+    fn discard(&self, offset: u64, len: u64) -> Io<()>;
 
     /// Whether the first write to a part of this range must allocate space first: sparse files have holes.
-    /// A hint, and cheap.
-    fn has_hole(&self, _offset: u64, _len: u64) -> bool {
-        false
+    /// A hint, and usually known without asking the system.
+    fn has_hole(&self, _offset: u64, _len: u64) -> Io<bool> {
+        Io::done(Ok(false))
     }
 
     /// Whether it is still part of the machine, as far as that can be told: a disk that was pulled out is
     /// not. Asked when it has failed.
-    fn is_there(&self) -> bool {
-        true
+    fn is_there(&self) -> Io<bool> {
+        Io::done(Ok(true))
     }
 
     /// The same open device with the size that it has by now, if that is larger than it was.
-    fn grown(&self) -> Option<Arc<dyn Device>> {
-        None
+    fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
+        Io::done(Ok(None))
     }
 
     /// Bytes it holds.

@@ -111,14 +111,14 @@ impl Device for MemoryDevice {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         Io::done(self.info.check_range(Op::Read, offset, len as u64).map(|()| {
             let at = offset as usize; // within a Vec, as just checked
             Bytes::copy_from_slice(&self.images.lock().live[at..at + len])
         }))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64).map(|()| {
             let at = offset as usize;
             let images = &mut *self.images.lock();
@@ -127,7 +127,7 @@ impl Device for MemoryDevice {
         }))
     }
 
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
         Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64).map(|()| {
             let at = offset as usize;
             let images = &mut *self.images.lock();
@@ -136,7 +136,7 @@ impl Device for MemoryDevice {
         }))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn flush(&self) -> Io<()> {
         let images = &mut *self.images.lock();
         for (offset, data) in images.unflushed.drain(..) {
             images.durable[offset..offset + data.len()].copy_from_slice(&data);
@@ -144,7 +144,7 @@ impl Device for MemoryDevice {
         Io::done(Ok(()))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         // The strictest reading of the contract: the content is lost at once.
         let zeros = || Bytes::from(vec![0; len as usize]);
         let checked: Result<()> = self.info.check_writable(Op::Discard, offset, len);

@@ -8,14 +8,9 @@ use crate::Device;
 use crate::io::Io;
 
 /// Reads all of them at once, and cuts that.
-pub(crate) fn read<'a, D: Device + ?Sized>(
-    device: &'a D,
-    offset: u64,
-    lens: Vec<usize>,
-) -> Io<'a, Vec<Bytes>> {
-    let whole = device.read_at(offset, lens.iter().sum());
-    Io::pending(async move {
-        let whole = whole.await?;
+pub(crate) fn read<D: Device + ?Sized>(device: &D, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
+    device.read_at(offset, lens.iter().sum()).map(move |whole| {
+        let whole = whole?;
         let mut at = 0;
         let piece = |len: usize| {
             at += len;
@@ -27,7 +22,7 @@ pub(crate) fn read<'a, D: Device + ?Sized>(
 }
 
 /// Joins them, and writes that.
-pub(crate) fn write<D: Device + ?Sized>(device: &D, offset: u64, pieces: Vec<Bytes>) -> Io<'_, ()> {
+pub(crate) fn write<D: Device + ?Sized>(device: &D, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
     let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
     pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
     device.write_at(offset, whole.freeze())

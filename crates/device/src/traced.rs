@@ -42,11 +42,12 @@ pub struct Event {
     pub failed: bool,
 }
 
-/// A device under observation.
+/// A device under observation. Clones are the same.
+#[derive(Clone)]
 pub struct Traced {
     inner: Arc<dyn Device>,
     runtime: Runtime,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
     event_limit: usize,
 }
 
@@ -59,7 +60,7 @@ struct Seen {
 impl Traced {
     /// Counts all operations, and records the first `event_limit` in the order in which they end.
     pub fn new(inner: Arc<dyn Device>, event_limit: usize, runtime: &Runtime) -> Traced {
-        Traced { inner, runtime: runtime.clone(), seen: Mutex::default(), event_limit }
+        Traced { inner, runtime: runtime.clone(), seen: Arc::default(), event_limit }
     }
 
     /// Statistics of this kind of operation so far.
@@ -85,17 +86,9 @@ impl Traced {
         }
     }
 
-    fn watch<'a, T: Send + 'a>(
-        &'a self,
-        op: Op,
-        offset: u64,
-        len: u64,
-        call: impl FnOnce() -> Io<'a, T>,
-    ) -> Io<'a, T> {
-        let start = self.runtime.now();
-        let transfer = call();
-        let note = move |result: &Result<T>| self.note(start, op, offset, len, result.is_err());
-        transfer.inspect(note)
+    fn watch<T: Send>(&self, op: Op, offset: u64, len: u64, call: impl FnOnce() -> Io<T>) -> Io<T> {
+        let (start, of) = (self.runtime.now(), self.clone());
+        call().inspect(move |result: &Result<T>| of.note(start, op, offset, len, result.is_err()))
     }
 }
 
@@ -104,31 +97,32 @@ impl Device for Traced {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         self.watch(Op::Read, offset, len as u64, || self.inner.read_at(offset, len))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         self.watch(Op::Write, offset, data.len() as u64, || self.inner.write_at(offset, data))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
+    }
+
+    fn flush(&self) -> Io<()> {
         self.watch(Op::Flush, 0, 0, || self.inner.flush())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.watch(Op::Discard, offset, len, || self.inner.discard(offset, len))
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        self.inner.advise(offset, len);
-    }
-
-    fn has_hole(&self, offset: u64, len: u64) -> bool {
+    fn has_hole(&self, offset: u64, len: u64) -> Io<bool> {
         self.inner.has_hole(offset, len)
     }
 
-    fn is_there(&self) -> bool {
+    fn is_there(&self) -> Io<bool> {
         self.inner.is_there()
     }
 }

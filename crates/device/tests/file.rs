@@ -29,7 +29,7 @@ fn ways(file: &NamedTempFile, rt: &Runtime) -> Vec<(String, FileDevice)> {
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         for direct in [Direct::Never, Direct::Always] {
             let options = OpenOptions { direct, io_path, ..OpenOptions::READ_ONLY };
-            match FileDevice::open(file.path(), options, rt) {
+            match rt.block_on(FileDevice::open(file.path(), options, rt)) {
                 Ok(device) => devices.push((format!("{io_path:?}, direct {direct:?}"), device)),
                 Err(error) if direct == Direct::Always => println!("skipped: {error}"),
                 Err(error) => panic!("{error}"),
@@ -82,7 +82,7 @@ fn many_reads_at_once_do_not_mix() {
 fn warm_reads_are_done_when_asked_for() {
     let (file, _) = random_file(4);
     let rt = Runtime::real(Some(1));
-    let device = FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt).expect("opens");
+    let device = rt.block_on(FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt)).expect("opens");
     rt.block_on(device.read_at(0, 8192)).expect("read");
     // Network file systems and old tmpfs do not support it; there the slow path is right.
     let mut probe = [0; 1];
@@ -181,7 +181,8 @@ fn reads_beyond_the_end_and_of_a_file_that_shrank_say_so() {
 fn what_cannot_be_opened_says_why() {
     let rt = Runtime::real(Some(1));
     let folder = tempfile::tempdir().expect("a folder");
-    let open = |path: &std::path::Path| FileDevice::open(path, OpenOptions::READ_ONLY, &rt).err();
+    let open =
+        |path: &std::path::Path| rt.block_on(FileDevice::open(path, OpenOptions::READ_ONLY, &rt)).err();
     assert!(matches!(open(&folder.path().join("none")), Some(DeviceError::NotFound { .. })));
     assert!(matches!(open(folder.path()), Some(DeviceError::IsDirectory { .. })));
     assert!(matches!(
@@ -220,7 +221,7 @@ fn written_bytes_are_read_back_on_every_way() {
         for direct in [Direct::Never, Direct::Always] {
             let (file, mut content) = random_file(8);
             let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
-            let device = match FileDevice::open(file.path(), options, &rt) {
+            let device = match rt.block_on(FileDevice::open(file.path(), options, &rt)) {
                 Ok(device) => device,
                 Err(error) => {
                     println!("skipped: {error}");
@@ -269,7 +270,7 @@ fn pieces_are_read_and_written_as_one_range_on_every_way() {
                 let target = NamedTempFile::new().unwrap();
                 target.as_file().set_len(1 << 20).unwrap();
                 let options = OpenOptions { direct, io_path, ..OpenOptions::EXCLUSIVE };
-                let Ok(device) = FileDevice::open(target.path(), options, &rt) else { continue };
+                let Ok(device) = rt.block_on(FileDevice::open(target.path(), options, &rt)) else { continue };
                 let pieces: Vec<Bytes> = (1..=5_u8).map(|n| vec![n; 4096 * usize::from(n)].into()).collect();
                 rt.block_on(device.write_pieces(4096, pieces.clone())).unwrap();
                 let written = std::fs::read(target.path()).unwrap();
@@ -285,13 +286,17 @@ fn a_sparse_file_tells_its_holes() {
     let file = NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 20).expect("its size");
     let rt = Runtime::real(Some(1));
-    let device = FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt).expect("opened");
-    if !device.has_hole(0, 1 << 20) {
+    let device = rt.block_on(FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt)).expect("opened");
+    let has_hole = |offset, len| rt.block_on(device.has_hole(offset, len)).unwrap();
+    if !has_hole(0, 1 << 20) {
         return println!("skipped: the file system keeps no holes");
     }
     rt.block_on(device.write_through(64 << 10, Bytes::from(vec![7; 64 << 10]))).expect("written");
-    assert!(!device.has_hole(64 << 10, 64 << 10));
-    assert!(device.has_hole(64 << 10, 128 << 10) && device.has_hole(512 << 10, 4096));
+    assert!(!has_hole(64 << 10, 64 << 10));
+    assert!(device.has_hole(72 << 10, 4096).is_done(), "known by now");
+    assert!(has_hole(64 << 10, 128 << 10) && has_hole(512 << 10, 4096));
+    rt.block_on(device.discard(64 << 10, 64 << 10)).expect("discarded");
+    assert!(has_hole(72 << 10, 4096));
 }
 
 #[test]
@@ -302,7 +307,7 @@ fn writes_that_follow_one_another_come_together_and_each_is_answered() {
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         for direct in [Direct::Never, Direct::Always] {
             let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
-            let Ok(device) = FileDevice::open(file.path(), options, &rt) else { continue };
+            let Ok(device) = rt.block_on(FileDevice::open(file.path(), options, &rt)) else { continue };
             // Shuffled, with gaps, and longer than one run can be.
             let mut places: Vec<usize> = (0..180).filter(|index| index % 50 != 7).collect();
             let mut rng = Rng::new(10);
@@ -323,6 +328,71 @@ fn writes_that_follow_one_another_come_together_and_each_is_answered() {
 }
 
 #[test]
+fn a_write_that_was_dropped_is_made_before_newer_ones_to_its_place() {
+    let rt = Runtime::real(Some(2));
+    for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+        for direct in [Direct::Never, Direct::Always] {
+            let (file, _) = random_file(11);
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let Ok(device) = rt.block_on(FileDevice::open(file.path(), options, &rt)) else { continue };
+            let way = format!("{io_path:?}, direct {direct:?}");
+            for round in 0..50_u64 {
+                let at = 8192 + round * 16384;
+                let write = |offset, byte| device.write_at(offset, Bytes::from(vec![byte; 8192]));
+                rt.block_on(async {
+                    // Begun, and nobody waits for it. Somebody else has its place by now.
+                    let mut old = write(at, b'o');
+                    assert!(futures::poll!(&mut old).is_pending() || !old.is_done());
+                    drop(old);
+                    if round % 2 == 0 {
+                        rt.yield_now().await;
+                    }
+                    write(at - 4096, b'n').await.expect("written");
+                    device.flush().await.expect("flushed");
+                });
+                let found = std::fs::read(file.path()).expect("read");
+                let found = &found[at as usize - 4096..][..12288];
+                assert!(found[..8192] == [b'n'; 8192] && found[8192..] == [b'o'; 4096], "{way}: {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_in_pieces_and_discards_keep_the_order_too() {
+    let rt = Runtime::real(Some(2));
+    for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
+        let (file, _) = random_file(12);
+        let options = OpenOptions { access: Access::ReadWrite, direct: Direct::Never, io_path };
+        let device = rt.block_on(FileDevice::open(file.path(), options, &rt)).expect("opens");
+        for round in 0..50_u64 {
+            rt.block_on(async {
+                let mut rng = Rng::new(round);
+                let mut olds = Vec::new();
+                for _ in 0..10 {
+                    let at = rng.below(16) * 4096;
+                    let pieces = (0..4).map(|_| Bytes::from(vec![1; 4096])).collect();
+                    match rng.below(3) {
+                        0 => drop(device.write_pieces(at, pieces)),
+                        1 => drop(device.discard(at, 32768)),
+                        _ => {
+                            let mut old = device.write_through(at, Bytes::from(vec![2; 8192]));
+                            let _ = futures::poll!(&mut old);
+                            olds.push(old);
+                        }
+                    }
+                }
+                drop(olds);
+                device.write_at(0, Bytes::from(vec![9; 128 << 10])).await.expect("written");
+                rt.sleep(std::time::Duration::from_millis(1)).await;
+                let found = device.read_at(0, 128 << 10).await.expect("read");
+                assert!(found.iter().all(|byte| *byte == 9), "{io_path:?}: {round}");
+            });
+        }
+    }
+}
+
+#[test]
 fn a_block_device_has_the_size_the_kernel_says() {
     let rt = Runtime::real(Some(1));
     let mut tried = 0;
@@ -330,13 +400,13 @@ fn a_block_device_has_the_size_the_kernel_says() {
         let path = std::path::Path::new("/dev").join(entry.file_name());
         let sectors = std::fs::read_to_string(entry.path().join("size")).unwrap_or_default();
         let Ok(sectors @ 16..) = sectors.trim().parse::<u64>() else { continue };
-        let Ok(device) = FileDevice::open(&path, OpenOptions::READ_ONLY, &rt) else { continue };
+        let Ok(device) = rt.block_on(FileDevice::open(&path, OpenOptions::READ_ONLY, &rt)) else { continue };
         assert_eq!(device.size_bytes(), sectors * 512, "{}", path.display());
         assert!(device.info().rotational.is_some() && device.info().sector_bytes >= 512);
         // The first sector of a disk in use does not change: read through the cache and past it, it is the
         // same.
         let cached = OpenOptions { direct: Direct::Never, ..OpenOptions::READ_ONLY };
-        let cached = FileDevice::open(&path, cached, &rt).expect("opened a moment ago");
+        let cached = rt.block_on(FileDevice::open(&path, cached, &rt)).expect("opened a moment ago");
         let [cached, direct] =
             [&cached, &device].map(|device| rt.block_on(device.read_at(3, 500)).expect("read"));
         assert!(cached == direct, "{}", path.display());
@@ -351,17 +421,18 @@ fn a_block_device_has_the_size_the_kernel_says() {
 fn one_program_at_a_time_writes() {
     let (file, _) = random_file(9);
     let rt = Runtime::real(Some(1));
-    let first = FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).expect("nobody has it");
+    let first =
+        rt.block_on(FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt)).expect("nobody has it");
     let in_use = |error: DeviceError| {
         assert!(matches!(error, DeviceError::InUse { .. }));
         let us = format!("process {} (", std::process::id());
         assert!(error.to_string().contains(&us), "{error}");
         assert!(error.to_string().contains(&*file.path().to_string_lossy()), "{error}");
     };
-    in_use(FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt).err().expect("locked"));
-    let other = FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt).expect("opens");
-    in_use(other.lock().unwrap_err());
-    FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt).expect("looking is allowed");
+    in_use(rt.block_on(FileDevice::open(file.path(), OpenOptions::EXCLUSIVE, &rt)).err().expect("locked"));
+    let other = rt.block_on(FileDevice::open(file.path(), OpenOptions::READ_WRITE, &rt)).expect("opens");
+    in_use(rt.block_on(other.lock()).unwrap_err());
+    rt.block_on(FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt)).expect("looking is allowed");
     drop(first);
-    other.lock().expect("free again");
+    rt.block_on(other.lock()).expect("free again");
 }

@@ -59,7 +59,7 @@ fn calls_that_are_interrupted_for_ever_are_errors() {
         let rt = Runtime::real(Some(1));
         let options =
             OpenOptions { direct: Direct::Never, io_path: IoPath::Threads, ..OpenOptions::READ_WRITE };
-        let device = FileDevice::open(file.path(), options, &rt).unwrap();
+        let device = rt.block_on(FileDevice::open(file.path(), options, &rt)).unwrap();
         let data = || Bytes::from(vec![1; 8192]);
         assert!(is_interrupted(rt.block_on(device.read_at(0, 4096))));
         assert!(is_interrupted(rt.block_on(device.write_at(0, data()))));

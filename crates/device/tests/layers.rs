@@ -187,3 +187,40 @@ fn a_power_cut_keeps_what_was_flushed_and_tears_the_rest_by_sector() {
     }
     assert!(outcomes.len() > 5, "{} outcomes of 30 seeds", outcomes.len());
 }
+
+/// Drops an operation that has begun.
+async fn begin_and_drop(mut io: cenote_device::Io<()>) {
+    assert!(futures::poll!(&mut io).is_pending());
+}
+
+#[test]
+fn a_dropped_operation_goes_on_and_newer_ones_to_its_place_come_later() {
+    const MS: Duration = Duration::from_millis(1);
+    let latency = |ms| Latency { fixed: MS * ms, jitter: MS, bytes_per_s: None };
+    simulate(7, |rt| async move {
+        let slow = |below| Arc::new(Delayed::new(below, latency(10), &rt)) as Arc<dyn Device>;
+        let late = |below| {
+            let faulty = Faulty::new(below, 1);
+            for op in [Op::Write, Op::Discard] {
+                faulty.add(Fault::delay(op, 50 * MS, &rt).times(1));
+            }
+            Arc::new(faulty) as Arc<dyn Device>
+        };
+        let layered = |below| Arc::new(Traced::new(slow(late(below)), 0, &rt)) as Arc<dyn Device>;
+        for over in [&slow as &dyn Fn(Arc<dyn Device>) -> Arc<dyn Device>, &late, &layered] {
+            let below = disk();
+            let device = over(below.clone());
+            begin_and_drop(device.write_at(0, Bytes::from(vec![1; 8192]))).await;
+            begin_and_drop(device.discard(65536, 65536)).await;
+            drop(device.write_at(8192, Bytes::from(vec![2; 4096])));
+            let newer = Bytes::from(vec![3; 4096]);
+            device.write_at(4096, newer.clone()).await.expect("written");
+            device.write_pieces(65536, vec![newer.clone(), newer]).await.expect("written");
+            rt.sleep(200 * MS).await;
+            let image = below.live_image();
+            let is = |at: usize, len: usize, byte| image[at..at + len].iter().all(|it| *it == byte);
+            assert!(is(0, 4096, 1) && is(4096, 4096, 3) && is(8192, 4096, 2), "the writes");
+            assert!(is(65536, 8192, 3) && is(73728, 57344, 0), "the discard, and writes after it");
+        }
+    });
+}

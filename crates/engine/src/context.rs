@@ -38,6 +38,8 @@ pub struct SyncContext {
     pub(crate) born_objsets: Vec<LiveDataset>,
     /// The configuration has to be written again, in the MOS and in all labels.
     pub(crate) config_changed: bool,
+    /// Features were enabled, or have got their first user.
+    pub(crate) features_changed: bool,
     /// Deadlists that a task keeps opened.
     pub(crate) deadlists: parking_lot::Mutex<KeptDeadlists>,
     /// Something of the txg has been written, or is about to be.
@@ -120,16 +122,6 @@ impl SyncContext {
         let objset = LiveObjset::counted(empty, self.syncing.txg, engine.throttle.dirty());
         self.born_objsets.push(LiveDataset { objset: objset.clone(), policy: Arc::new(policy), log: None });
         Ok(objset)
-    }
-
-    /// Whether anybody has a dataset open to change it.
-    pub fn is_open(&self, dataset: DatasetId) -> bool {
-        self.engine.datasets.lock().get(&dataset).is_some_and(|open| open.objset.is_shared())
-    }
-
-    /// Forgets an opened dataset: it is gone, or has another tree.
-    pub fn close(&self, dataset: DatasetId) {
-        self.engine.datasets.lock().remove(&dataset);
     }
 
     /// Settings have changed: opened datasets follow them from now on, and so do the handles on them.
@@ -337,7 +329,7 @@ impl SyncContext {
     pub(crate) async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {
         let (pool, allocator) = (&self.syncing.pool, &self.syncing.allocator);
         self.syncing.cache.forget(bp);
-        Ok(pool.free(allocator, bp, &ReadContext::new(Zbookmark::default())).await?)
+        Ok(pool.free(allocator, bp, self.txg(), &ReadContext::new(Zbookmark::default())).await?)
     }
 
     /// What a block takes.

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
 use cenote_codec::compress::Compression;
-use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
+use cenote_dataset::{FeatureState, Mos};
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::context::SyncContext;
 use crate::handles::Handles;
+use crate::in_use::Snapshots;
 use crate::kstat::Kstats;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
@@ -68,7 +69,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     pub(crate) kstats: Kstats,
     pub(crate) mos_policy: Arc<StoragePolicy>,
-    pub(crate) features: Features,
+    /// As the last txg whose tasks ran left them.
+    pub(crate) features: RwLock<Features>,
     /// As the MOS and labels have it.
     pub(crate) config: Mutex<PoolConfig>,
     /// Changed only by whoever writes a txg.
@@ -82,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
     /// What users of datasets share.
     pub(crate) handles: Handles,
+    /// Snapshots that somebody looks into.
+    pub(crate) snapshots: Snapshots,
     /// Tasks that come before anything else in the open txg's sync.
     pub(crate) first_tasks: Mutex<Vec<Task>>,
     /// Tasks of the open txg, in order.
@@ -115,10 +119,30 @@ pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
 /// Features that change how blocks are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
+    /// Holes say in which txg they were made.
     pub(crate) hole_birth: bool,
+    /// Small blocks stay in their pointers.
     pub(crate) embedded_data: bool,
-    /// What `compression=on` means.
+    /// What `compression=on` means, and metadata has.
     pub(crate) compression: Compression,
+}
+
+impl Features {
+    /// Those of the pool.
+    pub(crate) async fn of(mos: &Mos) -> Result<Features> {
+        let mut features = Features::default();
+        for (feature, state) in mos.features().await? {
+            match feature.guid {
+                "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
+                "org.illumos:lz4_compress" if state == FeatureState::Active => {
+                    features.compression = Compression::Lz4;
+                }
+                "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
+                _ => {}
+            }
+        }
+        Ok(features)
+    }
 }
 
 impl Default for Features {

@@ -21,6 +21,7 @@
 //!   context, features, history,  what a sync task sees and may do ([`SyncContext`])
 //!     account, deadlists
 //!   store, sharing, space        where blocks go: policy, deduplication, space maps
+//!   in_use                     heads and snapshots that a task may take away
 //!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
 //!   logs, zil                    the intent log
 //!   scanning                     who scrubs or resilvers now
@@ -46,6 +47,7 @@ mod handles;
 pub mod history;
 mod holds;
 mod host;
+mod in_use;
 mod kept_deadlists;
 mod kstat;
 pub mod livelist;
@@ -75,6 +77,7 @@ pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
 pub use handles::Handle;
 pub use host::Host;
+pub use in_use::{Quiet, Snapshot, SnapshotHold, Withdrawn};
 pub use kstat::{Kstats, TxgRecord};
 pub use logs::LostLog;
 pub use open::NewEngine;

@@ -19,7 +19,8 @@ use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::{IoClass, VdevClass};
 
 use crate::context::SyncContext;
-use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
+use crate::engine::{Engine, Features, LiveDataset, Shared, WeakEngine};
+use crate::in_use::Quiet;
 use crate::store::policy::StoragePolicy;
 use crate::store::txg::{InFlight, SyncingTxg};
 use crate::txgs::Hold;
@@ -189,9 +190,7 @@ impl Engine {
             allocator,
             txg: hold.txg(),
             pass: 1,
-            hole_birth: false,
-            embed: false,
-            compression: self.0.features.compression,
+            features: Features { hole_birth: false, embedded_data: false, ..*self.0.features.read() },
             tables: None,
             in_flight: InFlight::default(),
         }
@@ -224,10 +223,11 @@ pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset)
 
 /// Frees the log of a dataset that goes, or gets another tree.
 #[boxed]
-pub async fn free_log(context: &mut SyncContext, head: &Dataset) -> Result<()> {
+pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) -> Result<()> {
+    assert_eq!(quiet.dataset(), head.id(), "the proof is of another dataset");
     let open = context.engine.datasets.lock().get(&head.id()).cloned();
     let blocks = match open.as_ref().and_then(|open| open.log.as_ref()) {
-        Some(log) => log.abandon(),
+        Some(log) => log.abandon(quiet),
         None => {
             let objset = head.objset_head().await?;
             FoundLog::of(objset.intent_log().await, &objset.phys().zil_header, context.txg()).into_blocks()

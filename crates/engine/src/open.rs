@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cenote_boxed::boxed;
 use cenote_cache::{BlockCache, CacheOptions};
 use cenote_codec::compress::Compression;
+use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
-use cenote_dataset::{FeatureState, Mos};
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::features::Feature;
 use cenote_format::label::PoolConfig;
@@ -93,7 +93,7 @@ impl Engine {
             keys: mos.keyring().clone(),
             mos: mos.objset().clone(),
             freeing: Freeing::of(mos).await?,
-            features: features(mos).await?,
+            features: Features::of(mos).await?,
             config,
             space_maps,
             shared: SharedBlocks::load(mos).await?,
@@ -145,7 +145,7 @@ impl Engine {
             kstats: Kstats::default(),
             mos,
             mos_policy: Arc::new(StoragePolicy::of_mos()),
-            features: from.features,
+            features: from.features.into(),
             config: from.config.into(),
             space_maps: from.space_maps.into(),
             tables,
@@ -153,6 +153,7 @@ impl Engine {
             uncharged: SpaceDelta::default().into(),
             datasets: BTreeMap::new().into(),
             handles: Default::default(),
+            snapshots: Default::default(),
             first_tasks: Vec::new().into(),
             tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
@@ -194,21 +195,6 @@ struct Beginning {
     config: PoolConfig,
     space_maps: SpaceMaps,
     shared: SharedBlocks,
-}
-
-async fn features(mos: &Mos) -> Result<Features> {
-    let mut features = Features::default();
-    for (feature, state) in mos.features().await? {
-        match feature.guid {
-            "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
-            "org.illumos:lz4_compress" if state == FeatureState::Active => {
-                features.compression = Compression::Lz4
-            }
-            "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
-            _ => {}
-        }
-    }
-    Ok(features)
 }
 
 /// The configuration of a pool, as a value.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_format::units::{DatasetId, ObjectId};
+use cenote_dataset::Dataset;
+use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
 
 use crate::engine::{Engine, LiveDataset};
@@ -74,34 +75,17 @@ impl Engine {
         self.prepare(self.open_dataset(name)).await
     }
 
-    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is
-    /// in use; then all stay.
+    /// The same for a dataset that was found by its name.
     ///
     /// # Errors
-    /// What has changed in them could not be written.
+    /// Those of [`Engine::dataset`]; [`DatasetError::NextTxg`]: another dataset has that name by now.
     #[boxed]
-    pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
-        if let Some(used) = self.used_of(&ids) {
-            return Ok(Some(used));
+    pub async fn dataset_as(&self, found: &Dataset) -> Result<OpenDataset> {
+        let opened = self.dataset(found.name()).await?;
+        match opened.live().dataset_id() == found.id() {
+            true => Ok(opened),
+            false => Err(DatasetError::NextTxg { name: found.name().into() }),
         }
-        self.end_logs_of(|id| ids.contains(&id)).await?;
-        self.sync_all().await?;
-        self.run(move |context| {
-            Box::pin(async move {
-                let used = ids.iter().copied().find(|&id| context.is_open(id));
-                if used.is_none() {
-                    ids.into_iter().for_each(|id| context.close(id));
-                }
-                Ok(used)
-            })
-        })
-        .await
-    }
-
-    fn used_of(&self, ids: &[DatasetId]) -> Option<DatasetId> {
-        let datasets = self.0.datasets.lock();
-        let is_used = |id: &DatasetId| datasets.get(id).is_some_and(|open| open.objset.is_shared());
-        ids.iter().copied().find(is_used)
     }
 
     async fn open_dataset(&self, name: &str) -> Result<OpenDataset> {

@@ -13,6 +13,20 @@ use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
 use crate::txgs::Hold;
 
+/// The turn of the one who writes a txg. If that panics, or its task is aborted, no other txg is written: the
+/// next one would be made of a state that is half this txg's. Dropped before the lock on the turn.
+struct Unwinding<'a> {
+    engine: &'a Engine,
+    txg: Txg,
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        let stopped = self.engine.stop(self.txg, "writing it was broken off".into());
+        self.engine.0.txgs.done(Err(stopped));
+    }
+}
+
 impl Engine {
     /// Runs a task when the open txg is written, and writes that txg: when this returns, it is on disk. A
     /// txg in which nothing has changed, since all its tasks were refused, is not written.
@@ -140,11 +154,8 @@ impl Engine {
         // A task of its own: who waits for it may give up, and the txg is written all the same.
         let engine = self.clone();
         let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
-        writing.await.unwrap_or_else(|error| {
-            let stopped = self.stop(txg, error.to_string());
-            self.0.txgs.done(Err(stopped.clone()));
-            Err(stopped)
-        })
+        // A panic has stopped the engine before it gets here.
+        writing.await.unwrap_or_else(|error| Err(self.stop(txg, error.to_string())))
     }
 
     async fn write_through(&self, txg: Txg) -> Result<()> {
@@ -154,7 +165,9 @@ impl Engine {
             }
             let _alone = self.0.syncing.lock().await;
             if self.0.txgs.synced()? < txg {
+                let unwinding = Unwinding { engine: self, txg: self.open_txg() };
                 let outcome = sync::sync_open_txg(&self.0).await;
+                std::mem::forget(unwinding);
                 self.0.txgs.done(outcome.map_err(|(txg, error)| self.stop(txg, error.to_string())));
             }
         }

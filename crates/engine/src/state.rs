@@ -109,11 +109,17 @@ impl Engine {
     pub async fn close(&self, state: PoolState) -> Result<()> {
         // Whoever reads ahead has the devices open.
         self.0.cache.prefetch().end().await;
-        let Some(taking) = self.0.taking.get() else { return self.sync_all().await };
-        match self.has_changed() || taking.found_state != state || taking.is_uneven {
-            true => self.set_state(state, taking.host.clone()).await,
-            false => Ok(()),
+        match self.0.taking.get() {
+            None => self.sync_all().await?,
+            Some(taking) if self.has_changed() || taking.found_state != state || taking.is_uneven => {
+                self.set_state(state, taking.host.clone()).await?;
+            }
+            Some(_) => {}
         }
+        // Passes and scans that were aborted may have left the devices work to do, which the next
+        // owner of the pool must not meet.
+        self.pool().idle().await;
+        Ok(())
     }
 
     /// Writes a txg, whether anything has changed or not.

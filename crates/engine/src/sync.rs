@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{LiveDataset, OnDisk, Shared, Task, Uid};
+use crate::engine::{Features, LiveDataset, OnDisk, Shared, Task, Uid};
 use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
@@ -129,9 +129,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         allocator: engine.allocator.clone(),
         txg,
         pass: 1,
-        hole_birth: engine.features.hole_birth,
-        embed: engine.features.embedded_data,
-        compression: engine.features.compression,
+        features: *engine.features.read(),
         tables: Some(engine.tables.clone()),
         in_flight: InFlight::default(),
     };
@@ -141,6 +139,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         dead: Vec::new(),
         born_objsets: Vec::new(),
         config_changed: false,
+        features_changed: false,
         deadlists: Default::default(),
         has_begun: false,
         is_forced: false,
@@ -159,7 +158,18 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
     write_datasets(context, frozen.datasets).await?;
     for task in frozen.tasks {
         run(context, task).await?;
+        follow_features(context).await?;
         write_born(context).await?;
+    }
+    Ok(())
+}
+
+/// A task may have enabled features: all that is written after it is written accordingly.
+async fn follow_features(context: &mut SyncContext) -> Result<()> {
+    if std::mem::take(&mut context.features_changed) {
+        let features = Features::of(&context.mos().await?).await?;
+        context.syncing.features = features;
+        *context.engine.features.write() = features;
     }
     Ok(())
 }

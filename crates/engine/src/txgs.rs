@@ -119,9 +119,15 @@ impl Txgs {
         (closed, frozen)
     }
 
-    /// A txg is on disk, or can't be brought there.
+    /// A txg is on disk, or can't be brought there: then no later one is.
     pub(crate) fn done(&self, outcome: Result<Txg, DatasetError>) {
-        *self.synced.lock() = outcome;
+        let mut synced = self.synced.lock();
+        if synced.is_ok() {
+            *synced = outcome;
+        }
+        drop(synced);
+        // Who waits for the open txg hears of it.
+        self.changed.notify_waiters();
     }
 }
 

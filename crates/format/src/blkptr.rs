@@ -32,7 +32,7 @@ pub use build::BlockIdentity;
 use crate::bytes::{Endian, Reader, Writer};
 use crate::dnode::ObjectType;
 use crate::error::Result;
-use crate::units::{Asize, Lsize, Psize, SPA_MINBLOCKSHIFT, Txg, VdevId};
+use crate::units::{Asize, Lsize, PhysicalBirth, Psize, SPA_MINBLOCKSHIFT, Txg, VdevId};
 
 /// Bytes of a block pointer on disk, `SPA_BLKPTRSHIFT`.
 pub const BLKPTR_BYTES: usize = 128;
@@ -266,18 +266,18 @@ impl Blkptr {
         Asize(self.dvas().map(|d| d.asize.0).sum())
     }
 
-    /// The txg in which the pointer was made. It decides which snapshots the block belongs to.
+    /// The txg in which the pointer was made. It decides which snapshots see the block, and nothing about
+    /// the bytes: see [`Blkptr::physical_birth`].
     pub fn logical_birth(&self) -> Txg {
         Txg(self.words[LOGICAL_BIRTH])
     }
 
     /// The txg in which the block was written: earlier than the logical birth if it was deduplicated or
     /// cloned, later if it was moved.
-    pub fn physical_birth(&self) -> Txg {
+    pub fn physical_birth(&self) -> PhysicalBirth {
         match self.words[PHYSICAL_BIRTH] {
-            0 => self.logical_birth(),
-            _ if self.is_embedded() => self.logical_birth(),
-            txg => Txg(txg),
+            txg if txg != 0 && !self.is_embedded() => PhysicalBirth(txg),
+            _ => PhysicalBirth::in_txg(self.logical_birth()),
         }
     }
 

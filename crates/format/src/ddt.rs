@@ -21,7 +21,7 @@ use crate::blkptr::{Blkptr, Dva, SPA_DVAS_PER_BP};
 use crate::bytes::Endian;
 use crate::dnode::ObjectType;
 use crate::error::{FormatError, Result};
-use crate::units::{Lsize, Psize, SPA_MINBLOCKSHIFT, Txg};
+use crate::units::{Lsize, PhysicalBirth, Psize, SPA_MINBLOCKSHIFT};
 use crate::words::{Phys, Words, word_struct};
 
 /// `DDT_DIR_VERSION`: key of the table's version in its directory; 0 legacy, 1 flat.
@@ -122,7 +122,7 @@ word_struct! {
         /// Block pointers that refer to them.
         pub refcount: u64,
         /// The txg in which the block was written; 0 if the set is unused.
-        pub phys_birth: Txg,
+        pub phys_birth: PhysicalBirth,
     }
 }
 
@@ -142,7 +142,7 @@ word_struct! {
         /// Block pointers that refer to them.
         pub refcount: u64,
         /// The txg in which the block was written.
-        pub phys_birth: Txg,
+        pub phys_birth: PhysicalBirth,
         /// When the entry entered its class, in seconds since 1970.
         pub class_start_s: u64,
     }
@@ -418,7 +418,7 @@ mod tests {
         ) {
             let key = DdtKey { checksum, prop };
             let dvas = [Dva::from_words(dva), Dva::default(), Dva::default()];
-            let bp = ddt_blkptr(8, &key, &DdtPhys { dvas, refcount: 2, phys_birth: Txg(7) });
+            let bp = ddt_blkptr(8, &key, &DdtPhys { dvas, refcount: 2, phys_birth: PhysicalBirth(7) });
             prop_assert_eq!(bp.checksum(), checksum);
             prop_assert!(bp.is_dedup());
             prop_assert_eq!((bp.lsize(), bp.compression_id(), bp.uses_crypt()),

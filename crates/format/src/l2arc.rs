@@ -21,7 +21,7 @@ use crate::blkptr::Dva;
 use crate::bytes::Endian;
 use crate::error::{FormatError, Result};
 use crate::gang::ZIO_ECK_BYTES;
-use crate::units::{Guid, SPA_MINBLOCKSHIFT, Txg};
+use crate::units::{Guid, PhysicalBirth, SPA_MINBLOCKSHIFT};
 use crate::words::{Pad, Phys, Words, word_struct};
 
 /// `L2ARC_DEV_HDR_MAGIC`, "ZFSCACHE".
@@ -98,8 +98,8 @@ word_struct! {
     pub struct LogEntry("L2ARC log entry", bytes: 64, required: all) {
         /// Its first address in the pool.
         pub dva: Dva,
-        /// Its birth (the physical one, if it has two).
-        pub birth: Txg,
+        /// Its birth.
+        pub birth: PhysicalBirth,
         /// Sizes, compression, and what it holds.
         pub prop: Prop,
         /// Byte offset on the device.
@@ -292,7 +292,7 @@ mod tests {
     fn a_log_block_comes_back_in_both_byte_orders() {
         let entry = |n: u64| LogEntry {
             dva: Dva { vdev: VdevId(n), offset_bytes: n << 12, ..Dva::default() },
-            birth: Txg(n),
+            birth: PhysicalBirth(n),
             prop: Prop(n),
             at_bytes: n << 20,
             level: 0,

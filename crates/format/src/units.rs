@@ -36,6 +36,14 @@ unit!(
     Txg
 );
 unit!(
+    /// The txg in which the bytes of a block were written where they lie. It says which disks may lack them,
+    /// how wide their RAID-Z was, and whether a checkpoint has them.
+    ///
+    /// Which snapshots see a block, its *logical* birth says, a plain [`Txg`]: that of a clone, or of a
+    /// deduplicated block, is later.
+    PhysicalBirth
+);
+unit!(
     /// An object's number within its object set.
     ObjectId
 );
@@ -69,8 +77,21 @@ unit!(
     Lsize
 );
 
-/// The birth of something that nobody knows the birth of.
-pub const TXG_UNKNOWN: Txg = Txg(0);
+impl PhysicalBirth {
+    /// Bytes that nobody knows the birth of: ranges of a disk, whatever blocks lie there (`TXG_UNKNOWN`).
+    pub const UNKNOWN: PhysicalBirth = PhysicalBirth(0);
+
+    /// The birth of bytes that are written in a txg.
+    pub const fn in_txg(txg: Txg) -> PhysicalBirth {
+        PhysicalBirth(txg.0)
+    }
+
+    /// The txg.
+    pub const fn txg(self) -> Txg {
+        Txg(self.0)
+    }
+}
+
 /// The txg that makes a pool: no block is older.
 pub const TXG_INITIAL: Txg = Txg(4);
 /// Txgs that may be under way at once: open, quiescing, syncing.

@@ -11,7 +11,7 @@
 use crate::blkptr::{Blkptr, Dva};
 use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result};
-use crate::units::{BlockId, DatasetId, Guid, ObjectId, Txg, VdevId};
+use crate::units::{BlockId, DatasetId, Guid, ObjectId, PhysicalBirth, Txg, VdevId};
 
 /// A value of a fixed number of words.
 pub trait Words: Sized {
@@ -121,7 +121,7 @@ macro_rules! unit_words {
     };
 }
 
-unit_words!(Txg, ObjectId, DatasetId, VdevId, Guid, BlockId);
+unit_words!(Txg, PhysicalBirth, ObjectId, DatasetId, VdevId, Guid, BlockId);
 
 impl<T: Words, const N: usize> Words for [T; N] {
     const COUNT: usize = N * T::COUNT;

@@ -148,7 +148,7 @@ impl FsWriter {
         let dataset = mos.dataset(name).await?;
         let open = async || {
             let options = FsOptions::of(&mos, &dataset).await?;
-            let writer = FsWriter::open(engine.dataset(name).await?, options).await?;
+            let writer = FsWriter::open(engine.dataset_as(&dataset).await?, options).await?;
             Ok::<_, FsError>(writer.0)
         };
         engine.handle(dataset.id(), open).await.map(FsWriter)

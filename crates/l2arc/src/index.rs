@@ -12,7 +12,7 @@
 //! Locking: none here; [`crate::CacheDevices`] keeps it behind a mutex.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::units::{SPA_MINBLOCKSHIFT, Txg};
+use cenote_format::units::{PhysicalBirth, SPA_MINBLOCKSHIFT};
 use rustc_hash::FxHashMap;
 
 /// Devices that a pool can use.
@@ -44,7 +44,7 @@ pub(crate) struct Place {
 pub(crate) struct Index(FxHashMap<BlockName, u64>);
 
 impl BlockName {
-    pub(crate) fn new(dva: Dva, birth: Txg) -> BlockName {
+    pub(crate) fn new(dva: Dva, birth: PhysicalBirth) -> BlockName {
         let [a, b] = dva.to_words();
         // Each step is a bijection of the state.
         let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);

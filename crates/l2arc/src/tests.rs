@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cenote_device::{Fault, Faulty, MemoryDevice, Op};
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{PhysicalBirth, VdevId};
 use cenote_pool::Offer;
 use cenote_runtime::{Rng, SimConfig};
 
@@ -20,7 +20,7 @@ fn bp(n: u64, sectors: u64) -> Blkptr {
     words[6] = (sectors - 1) | (sectors - 1) << 16 | 2 << 32 | 7 << 40 | 19 << 48 | 1 << 63;
     (words[10], words[12]) = (n + 1, n);
     let bp = Blkptr::from_words(words);
-    assert_eq!((bp.psize().0, bp.physical_birth()), (sectors << 9, Txg(n + 1)));
+    assert_eq!((bp.psize().0, bp.physical_birth()), (sectors << 9, PhysicalBirth(n + 1)));
     assert_eq!(bp.dvas().next().map(|dva| dva.vdev), Some(VdevId(1)));
     bp
 }

@@ -143,6 +143,13 @@ pub enum DatasetError {
         /// Where reading ended.
         source: Arc<DatasetError>,
     },
+    /// A task met what belongs to a later txg than its own. Nothing was changed; the same task can run in the
+    /// next txg.
+    #[error("'{name}' has just been changed; try again")]
+    NextTxg {
+        /// The dataset.
+        name: Arc<str>,
+    },
     /// A txg could not be written: the engine does no more.
     #[error(
         "pool '{pool}' takes no more changes, since txg {txg} could not be written: {why}; all txgs before \
@@ -254,6 +261,7 @@ impl DatasetError {
                 | BadName { .. }
                 | BadProperty { .. }
                 | Busy { .. }
+                | NextTxg { .. }
                 | NoSpace { .. }
                 | OverQuota { .. }
                 | Unsuitable { .. }

@@ -100,7 +100,7 @@ impl Objset {
                 }
                 if let Operation::CloneRange { blocks, .. } = &record.operation {
                     let shared = blocks.iter().filter(|bp| !bp.is_hole() && !bp.is_embedded());
-                    if shared.clone().any(|bp| bp.physical_birth() >= first_txg) {
+                    if shared.clone().any(|bp| bp.physical_birth().txg() >= first_txg) {
                         return log;
                     }
                     log.clones.extend(shared);

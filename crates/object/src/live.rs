@@ -25,6 +25,7 @@ mod slots;
 mod words;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use parking_lot::{Mutex, RwLock};
@@ -47,6 +48,8 @@ struct LiveInner {
     dirty: DirtyTotal,
     state: RwLock<LiveState>,
     slots: Mutex<Slots>,
+    /// The last txg in which another object set got blocks of this one; 0 if none did.
+    lent: AtomicU64,
 }
 
 struct LiveState {
@@ -76,7 +79,8 @@ impl LiveObjset {
         let (dataset, on_disk) = (on_disk.dataset_id(), on_disk.not_keeping());
         let state = RwLock::new(LiveState::new(on_disk, None, Arc::new(Layer::new(txg, dirty))));
         let dirty = dirty.clone();
-        LiveObjset(Arc::new(LiveInner { dataset, dirty, state, slots: Mutex::default() }))
+        let (slots, lent) = (Mutex::default(), AtomicU64::new(0));
+        LiveObjset(Arc::new(LiveInner { dataset, dirty, state, slots, lent }))
     }
 
     /// The dataset whose content it is; 0 for the MOS.
@@ -128,6 +132,17 @@ impl LiveObjset {
     /// Whether the open txg has changed anything.
     pub fn is_dirty(&self) -> bool {
         !self.0.state.read().open.is_empty()
+    }
+
+    /// In txg `txg`, which the caller holds open, another object set gets blocks of this one. Until that txg
+    /// is on disk nobody has counted them, so this set must not be destroyed or replaced before.
+    pub fn lend(&self, txg: Txg) {
+        self.0.lent.fetch_max(txg.0, Ordering::AcqRel);
+    }
+
+    /// The last txg that [`LiveObjset::lend`] was told of; 0 if none.
+    pub fn last_lent(&self) -> Txg {
+        Txg(self.0.lent.load(Ordering::Acquire))
     }
 
     /// Changes from now on belong to txg `txg`. There may be none yet.

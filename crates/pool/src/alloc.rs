@@ -44,7 +44,7 @@ use crate::ranges::Ranges;
 use cenote_format::blkptr::Dva;
 use cenote_format::dnode::ObjectType;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
-use cenote_format::units::{Asize, Psize, Txg, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, Psize, Txg, VdevId};
 use class::Class;
 use group::MetaslabGroup;
 use moved::Moved;
@@ -191,6 +191,13 @@ pub enum AllocError {
         /// The address.
         dva: Dva,
     },
+    /// The range to be freed was allocated in another txg than the one being written, which must not touch it:
+    /// no state of the pool would have it allocated first. Nothing was freed.
+    #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
+    OtherTxg {
+        /// The address.
+        dva: Dva,
+    },
     /// The range to be claimed is not free.
     #[error("claimed and not free: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotFree {
@@ -316,35 +323,41 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block that lies there since txg `birth`, in the txg that is syncing. Its space becomes
-    /// allocatable two txgs later, unless a checkpoint or a reader of an older state needs it. For a removed
-    /// vdev, the block's current copies are freed.
+    /// Frees a block written in `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
+    /// txgs later, unless a checkpoint or a reader of an older state needs it. For a removed vdev, the block's
+    /// current copies are freed.
     ///
     /// # Errors
-    /// It was not allocated.
-    pub fn free(&self, dva: &Dva, birth: Txg) -> Result<(), AllocError> {
+    /// It was not allocated, or not in this txg or an earlier one.
+    pub fn free(&self, dva: &Dva, birth: PhysicalBirth, txg: Txg) -> Result<(), AllocError> {
         let checkpoint = self.checkpoint_txg.load(Ordering::Relaxed);
         let needed = match checkpoint != 0 && birth.0 <= checkpoint {
-            true => Needed::ByCheckpoint,
+            true => Needed::Checkpoint,
             false => self.needed(birth),
         };
-        self.vdevs.read().free(dva, needed)
+        self.vdevs.read().free(dva, needed, txg)
     }
 
     /// Frees a range that was kept for a checkpoint.
     ///
     /// # Errors
     /// It was not allocated.
-    pub fn free_range(&self, vdev: VdevId, offset_bytes: u64, len_bytes: u64) -> Result<(), AllocError> {
+    pub fn free_range(
+        &self,
+        vdev: VdevId,
+        offset_bytes: u64,
+        len_bytes: u64,
+        txg: Txg,
+    ) -> Result<(), AllocError> {
         let dva = Dva { vdev, offset_bytes, asize: Asize(len_bytes), gang: false };
-        self.vdevs.read().free(&dva, self.needed(Txg(0)))
+        self.vdevs.read().free(&dva, self.needed(PhysicalBirth::UNKNOWN), txg)
     }
 
-    fn needed(&self, birth: Txg) -> Needed {
-        if self.keeper.holds_since(birth) { Needed::ByReaders } else { Needed::ByLatest }
+    fn needed(&self, birth: PhysicalBirth) -> Needed {
+        if self.keeper.holds_since(birth) { Needed::Readers } else { Needed::Latest }
     }
 
-    /// Keeps blocks born up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
+    /// Keeps blocks written up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
     pub fn keep_for_checkpoint(&self, txg: Txg) {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }
@@ -491,7 +504,7 @@ impl Allocator {
         let vdevs = self.vdevs.read();
         let mut groups = vdevs.groups.get(&vdev).into_iter().flatten();
         let ranges = groups.find_map(|group| group.borrow(index, &ranges)).unwrap_or_default();
-        BorrowedSpace { allocator: self.clone(), vdev, metaslab: index, ranges }
+        BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, ranges }))
     }
 
     /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
@@ -561,8 +574,12 @@ impl Allocator {
     }
 }
 
-/// Free space that nobody allocates meanwhile. See [`Allocator::borrow_free`].
-pub struct BorrowedSpace {
+/// Free space that nobody allocates until the last clone is dropped. See [`Allocator::borrow_free`].
+/// Operations on it have clones of their own: a device may still be at it when nobody waits any more.
+#[derive(Clone)]
+pub struct BorrowedSpace(Arc<Borrowed>);
+
+struct Borrowed {
     allocator: Arc<Allocator>,
     vdev: VdevId,
     metaslab: u64,
@@ -572,11 +589,11 @@ pub struct BorrowedSpace {
 impl BorrowedSpace {
     /// Where it begins and ends on the vdev, in order.
     pub fn ranges(&self) -> &[(u64, u64)] {
-        &self.ranges
+        &self.0.ranges
     }
 }
 
-impl Drop for BorrowedSpace {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         let vdevs = self.allocator.vdevs.read();
         let groups = vdevs.groups.get(&self.vdev).into_iter().flatten();
@@ -598,15 +615,15 @@ impl Vdevs {
             .unwrap_or(Err(not_here.clone()))
     }
 
-    fn free(&self, dva: &Dva, needed: Needed) -> Result<(), AllocError> {
+    fn free(&self, dva: &Dva, needed: Needed, txg: Txg) -> Result<(), AllocError> {
         let Some(moved) = self.moved.get(&dva.vdev) else {
-            return self.at(dva, |group| group.free(dva, needed));
+            return self.at(dva, |group| group.free(dva, needed, txg));
         };
         if self.groups.contains_key(&dva.vdev) {
-            self.at(dva, |group| group.free(dva, needed))?;
+            self.at(dva, |group| group.free(dva, needed, txg))?;
         }
         for copy in moved.free(dva)? {
-            self.free(&copy, needed)?;
+            self.free(&copy, needed, txg)?;
         }
         Ok(())
     }

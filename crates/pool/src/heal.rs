@@ -7,19 +7,29 @@
 //! is read first.
 //!
 //! Nobody else may write to the blocks meanwhile: they are on disk, and the view that they are healed through
-//! keeps their space, firmly ([`crate::alloc::KeptSpace`]).
+//! keeps their space, firmly ([`crate::alloc::KeptSpace`]). Each write has that view until it is done, even if
+//! nobody waits.
 //!
-//! Source: OpenZFS `dsl_scan.c` (resilver), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
+//! A resilver walks over trees, and a tree changes behind it: a block that is cloned, or found by
+//! deduplication, gets an owner where the resilver has been, and may lose all others before it gets there.
+//! So whoever gives a block an owner brings it to the leaves first ([`Pool::bring_shared`]). Then all that a
+//! resilver has passed is complete, whatever is shared, moved, or kept by a checkpoint meanwhile.
+//!
+//! Source: OpenZFS `dsl_scan.c` (resilver; `dsl_scan_ddt_entry`, which does that for deduplication, but not
+//! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
+use crate::alloc::Allocator;
 use crate::pool::{Pool, ReadContext};
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
+use crate::vdev::patience::Owed;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
-use cenote_format::blkptr::Blkptr;
-use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use crate::zbookmark::Zbookmark;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::units::{Guid, PhysicalBirth, TXG_INITIAL, Txg};
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,16 +75,30 @@ impl Pool {
         in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
     }
 
-    /// Whether a leaf with a device may lack a block that was born then.
+    /// Whether a leaf in use may lack a block. One that is away is brought what it lacks when it is back.
     pub fn may_lack(&self, bp: &Blkptr) -> bool {
-        let vdevs = self.vdevs();
-        let birth = bp.physical_birth();
-        vdevs.leaves().iter().any(|leaf| vdevs.lacks(leaf, birth))
+        if bp.kind() != BlkptrKind::Normal {
+            return false;
+        }
+        let (vdevs, birth) = (self.vdevs(), bp.physical_birth());
+        vdevs.leaves().iter().any(|leaf| !leaf.is_out_of_use() && vdevs.lacks(leaf, birth))
             || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
     }
 
+    /// Brings a block on disk, which gets one more owner in txg `txg`, to every leaf that is in use and may
+    /// lack it. A leaf that does not take it misses something of that txg: so no resilver that is under way
+    /// makes it complete.
+    pub async fn bring_shared(&self, space: &Allocator, bp: &Blkptr, place: Zbookmark, txg: Txg) {
+        if !self.may_lack(bp) {
+            return;
+        }
+        let view = self.keeping(space.keep_freed(true));
+        let healed = view.heal_many(vec![VerifyItem { bp: *bp, place }]).await;
+        healed.unhealed.into_iter().for_each(|leaf| self.missed_here().note(leaf, txg));
+    }
+
     /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
-    /// durable.
+    /// durable. This view keeps their space since before the pointers were read.
     pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
         let (mut targets, _) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
@@ -93,7 +117,7 @@ impl Pool {
     async fn heal(&self, target: &Target) -> Healed {
         let (vdevs, birth) = (self.vdevs(), target.bp.physical_birth());
         let mut healed = Healed::default();
-        let _inside = vdevs.enter(&target.dva, target.psize, birth).await;
+        let inside = vdevs.enter(&target.dva, target.psize, birth).await;
         let (Ok(map), Ok(check)) = (vdevs.map(&target.dva, target.psize, birth), target.check(self.salt()))
         else {
             healed.lost_copies = 1;
@@ -116,30 +140,37 @@ impl Pool {
             drop(self.read_copies(&target.bp, target.psize, &check, &ctx).await);
             return healed;
         };
-        healed.add(self.write_truth(recovered.faults).await);
+        healed.add(self.write_truth(recovered.faults, inside).await);
         healed
     }
 
-    /// Writes what should be where it is not.
-    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>) -> Healed {
-        let mut healed = Healed::default();
-        for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
-            let bytes = truth.len() as u64;
-            for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
-                // What fails shows in the counters.
-                leaf.write(self.writes(), offset_bytes, truth.clone()).await.ok();
+    /// Writes what should be where it is not: once begun, to its end, with the space that this view keeps and
+    /// with what it is `inside` of.
+    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>, inside: impl Send + 'static) -> Healed {
+        let (class, view) = (self.writes(), self.clone());
+        let owed: Vec<Owed> = faults.iter().map(|fault| fault.leaf.owe()).collect();
+        let writing = async move {
+            let _kept = (view, inside, owed);
+            let mut healed = Healed::default();
+            for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
+                let bytes = truth.len() as u64;
+                for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
+                    // What fails shows in the counters.
+                    leaf.write(class, offset_bytes, truth.clone()).await.ok();
+                }
+                match leaf.is_out_of_use() || leaf.write(class, offset_bytes, truth).await.is_err() {
+                    true => healed.unhealed.extend(leaf.names()),
+                    false => healed.written_bytes += bytes,
+                }
             }
-            match leaf.is_out_of_use() || leaf.write(self.writes(), offset_bytes, truth).await.is_err() {
-                true => healed.unhealed.extend(leaf.names()),
-                false => healed.written_bytes += bytes,
-            }
-        }
-        healed
+            healed
+        };
+        self.runtime().to_end(writing).await
     }
 }
 
 /// Leaves of a block that may lack it.
-fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: Txg) -> BTreeSet<Guid> {
+fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: PhysicalBirth) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));
     leaves.filter(|leaf| vdevs.lacks(leaf, birth)).flat_map(|leaf| leaf.names().collect::<Vec<_>>()).collect()

@@ -40,6 +40,7 @@ use cenote_format::indirect::IndirectMapping;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_runtime::Runtime;
+use futures::future::join_all;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -192,6 +193,11 @@ impl Pool {
     /// The same pool as of another root, after a txg was synced. All else is shared.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
         Pool { uberblock: Arc::new(*uberblock), kept: None, ..self.clone() }
+    }
+
+    /// The same view as of a checkpoint, whose tree the pool keeps: what this view keeps, that one does, too.
+    pub fn at_checkpoint(&self, checkpoint: &Uberblock) -> Pool {
+        Pool { uberblock: Arc::new(*checkpoint), ..self.clone() }
     }
 
     /// From now on the pool changes: this allocator says what becomes free.
@@ -419,21 +425,35 @@ impl Pool {
 
     /// Looks how large the devices are: those that have grown since they were opened are used as they are
     /// now.
-    pub fn look_at_sizes(&self) {
+    #[boxed]
+    pub async fn look_at_sizes(&self) {
+        // A device that hangs answers late, so this comes before the lock.
+        let leaves: Vec<Arc<Leaf>> = self.vdevs().leaves().to_vec();
+        let looks = leaves.iter().map(async |leaf| Some((leaf.device.clone(), leaf.grown().await?)));
+        let grown: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
+        if grown.is_empty() {
+            return;
+        }
         let mut current = self.live.current.write();
-        let (mut found, mut has_grown) = (FoundPool::clone(&current.found), false);
+        let mut found = FoundPool::clone(&current.found);
         let look = |leaf: &Arc<Leaf>| {
-            let (Some(found), Some(grown)) = (found.devices.get_mut(&leaf.guid), leaf.device.grown()) else {
+            let of = grown.iter().find(|(device, _)| Arc::ptr_eq(device, &leaf.device));
+            let (Some(found), Some((_, grown))) = (found.devices.get_mut(&leaf.guid), of) else {
                 return leaf.clone();
             };
-            (found.device, has_grown) = (grown.clone(), true);
-            Arc::new(leaf.on(&self.live.runtime, grown, &self.live.settings))
+            found.device = grown.clone();
+            Arc::new(leaf.on(&self.live.runtime, grown.clone(), &self.live.settings))
         };
         let leaves: Vec<Arc<Leaf>> = current.vdevs.leaves().iter().map(look).collect();
-        if has_grown {
-            let config = PoolConfig::clone(&current.config);
-            self.rebuild(&mut current, config, found, &leaves);
-        }
+        let config = PoolConfig::clone(&current.config);
+        self.rebuild(&mut current, config, found, &leaves);
+    }
+
+    /// Waits until no change is under way at any device that answers, not even one that nobody waits for any
+    /// more.
+    #[boxed]
+    pub async fn idle(&self) {
+        self.vdevs().idle().await;
     }
 
     /// Changes what the configuration says beside the tree: spares, cache devices, the comment.

@@ -37,7 +37,7 @@ use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::units::{SPA_MAXBLOCKSIZE, Txg};
+use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -202,7 +202,7 @@ impl Pool {
         &self,
         dva: &Dva,
         psize: usize,
-        birth: Txg,
+        birth: PhysicalBirth,
         check: &Check<'_>,
         ctx: &ReadContext,
         had: Vec<Option<Version>>,

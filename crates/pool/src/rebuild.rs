@@ -14,7 +14,7 @@ use crate::recover::recover_unchecked;
 use crate::vdev::Layout;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, TXG_UNKNOWN, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, VdevId};
 use futures::StreamExt;
 
 /// What is put together at the same time, of all ranges.
@@ -49,7 +49,7 @@ impl Pool {
     /// Brings [pieces](Pool::rebuild_pieces) of a vdev to every leaf that is in use and lacks anything;
     /// [`Pool::flush`] makes that durable. Answers also how many pieces could not be put together.
     ///
-    /// Callers see to it that nobody else writes there meanwhile.
+    /// Nobody else writes there meanwhile: this view keeps the space since before the ranges in use were read.
     #[boxed]
     pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
         let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);
@@ -74,8 +74,8 @@ impl Pool {
             _ => end - start,
         };
         let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
-        let Ok(map) = vdevs.map(&dva, psize as usize, TXG_UNKNOWN) else { return lost };
+        let Ok(map) = vdevs.map(&dva, psize as usize, PhysicalBirth::UNKNOWN) else { return lost };
         let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
-        Healed { read_bytes: psize, ..self.write_truth(faults).await }
+        Healed { read_bytes: psize, ..self.write_truth(faults, ()).await }
     }
 }

@@ -182,7 +182,8 @@ impl Pool {
         let expanding = Expanding::of(&vdevs, vdev).map_err(failed)?;
         let alone = self.reflow_here().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
-        try_join_all(copies).await.map_err(failed)?;
+        // All of them end before anybody else gets there.
+        join_all(copies).await.into_iter().collect::<Result<(), String>>().map_err(failed)?;
         expanding.check().map_err(failed)?;
         alone.set(Reflowed { next_bytes: all.end, ..self.reflowed() });
         Ok(())
@@ -307,7 +308,6 @@ impl<'a> Expanding<'a> {
                 self.leaves[child].write(IoClass::Removal, at, column.freeze()).await
             }
         };
-        // All of them end before anybody else gets there.
         let written = join_all((0..children).map(write)).await;
         let failed = written.into_iter().find_map(Result::err);
         failed.map_or(Ok(()), |error| Err(error.to_string()))

@@ -13,6 +13,7 @@
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).
 
+use crate::alloc::BorrowedSpace;
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
@@ -65,12 +66,20 @@ impl Pool {
         self.vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
     }
 
-    /// Goes over a free range of a leaf, counted from the end of its front labels; answers the bytes done.
+    /// Goes over a free range of a leaf, counted from the end of its front labels, which lies in `space`;
+    /// answers the bytes done. If this is dropped, the device may still be at work there: it has the space
+    /// until it is done.
     ///
     /// # Errors
     /// The device fails, or can't give up space.
     #[boxed]
-    pub async fn pass_over(&self, leaf: Guid, (start, end): (u64, u64), pass: Pass) -> Result<u64, Stuck> {
+    pub async fn pass_over(
+        &self,
+        leaf: Guid,
+        (start, end): (u64, u64),
+        pass: Pass,
+        space: &BorrowedSpace,
+    ) -> Result<u64, Stuck> {
         let vdevs = self.vdevs();
         let leaf = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use());
         let leaf = leaf.ok_or(Stuck::Fails)?;
@@ -81,7 +90,12 @@ impl Pool {
         let mut at = start;
         while at < end {
             let len = step_bytes.min(end - at);
-            step(leaf, at + VDEV_LABEL_START_SIZE, len, pass).await.map_err(|error| match error {
+            let (leaf, space) = (leaf.clone(), space.clone());
+            let step = async move {
+                let _space = space;
+                step(&leaf, at + VDEV_LABEL_START_SIZE, len, pass).await
+            };
+            self.runtime().to_end(step).await.map_err(|error| match error {
                 DeviceError::Unsupported { .. } => Stuck::Unsupported,
                 _ => Stuck::Fails,
             })?;

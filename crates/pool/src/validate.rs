@@ -37,7 +37,7 @@ impl Pool {
         let is_top = vdevs.tops().any(|top| top.guid == leaf);
         drop(vdevs);
         match judge(&found.labels().await?, |label| names(label, self.guid(), leaf, is_top))? {
-            Identity::Refuted(_) if !found.is_there() => Some(Identity::Gone),
+            Identity::Refuted(_) if !found.is_there().await => Some(Identity::Gone),
             said => Some(said),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::units::{Guid, SPA_MINBLOCKSIZE, Txg, VdevId};
+use cenote_format::units::{Guid, PhysicalBirth, SPA_MINBLOCKSIZE, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use map::{Column, Row};
@@ -150,12 +150,7 @@ impl VdevTree {
 
     /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, including parity and padding
     /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
-    pub fn psize_to_asize(
-        &self,
-        id: VdevId,
-        psize_bytes: u64,
-        birth: cenote_format::units::Txg,
-    ) -> Option<u64> {
+    pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: PhysicalBirth) -> Option<u64> {
         let top = self.layout_of(id)?;
         Some(match &top.layout {
             Layout::Raidz(raidz, _) => raidz.asize(psize_bytes, birth),
@@ -191,7 +186,9 @@ impl VdevTree {
     /// The bytes of data that raw bytes of a vdev hold: what a block of 128 KiB leaves of them after parity
     /// (`vdev_deflate_ratio`).
     pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
-        let asize = self.psize_to_asize(id, TYPICAL_BLOCK_BYTES, Txg(0)).unwrap_or(TYPICAL_BLOCK_BYTES);
+        let asize = self
+            .psize_to_asize(id, TYPICAL_BLOCK_BYTES, PhysicalBirth::UNKNOWN)
+            .unwrap_or(TYPICAL_BLOCK_BYTES);
         (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
     }
 
@@ -223,7 +220,7 @@ impl VdevTree {
 
     /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held,
     /// maps of it hold that are made afterwards; so it is taken before any I/O by a map.
-    pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: Txg) -> Vec<Inside> {
+    pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {
             return inside;
@@ -247,7 +244,7 @@ impl VdevTree {
     }
 
     /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.
-    pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: Txg) -> Vec<Arc<Leaf>> {
+    pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: PhysicalBirth) -> Vec<Arc<Leaf>> {
         let top = self.layout_of(row.top);
         let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
         leaves.sort_by_key(|leaf| self.lacks(leaf, birth));
@@ -255,12 +252,12 @@ impl VdevTree {
     }
 
     /// Whether a leaf may lack a block born in this txg, or does not answer.
-    pub(crate) fn lacks(&self, leaf: &Leaf, birth: Txg) -> bool {
+    pub(crate) fn lacks(&self, leaf: &Leaf, birth: PhysicalBirth) -> bool {
         leaf.is_stale() || leaf.is_out_of_use() || leaf.names().any(|name| self.missed.has(name, birth))
     }
 
     /// Whether all leaves of a slot are known to lack a block born in this txg.
-    pub(crate) fn is_missed(&self, slot: &Slot, birth: Txg) -> bool {
+    pub(crate) fn is_missed(&self, slot: &Slot, birth: PhysicalBirth) -> bool {
         let guids = slot.leaves.iter().map(|leaf| leaf.guid).chain(slot.spares.iter().map(|spare| spare.0));
         guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }

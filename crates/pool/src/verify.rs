@@ -92,7 +92,7 @@ impl Pool {
         self.examine(blocks, false).await.0
     }
 
-    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks must stay
+    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks stay
     /// where they are meanwhile, as for [`Pool::heal_many`].
     #[boxed]
     pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {

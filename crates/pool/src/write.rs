@@ -117,7 +117,7 @@ impl WriteProps {
 
     /// The previous block is from this txg: the second and later sync passes write it again.
     fn is_written_again(&self, txg: Txg) -> bool {
-        self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth() == txg
+        self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth().txg() == txg
     }
 
     fn identity(&self, lsize: u64, txg: Txg) -> BlockIdentity {
@@ -335,7 +335,7 @@ impl Pool {
     ) -> Option<Blkptr> {
         let dvas: Vec<Dva> = previous.dvas().collect();
         let bp = bp.with_dvas(&dvas);
-        let txg = bp.physical_birth();
+        let txg = bp.physical_birth().txg();
         if previous.is_gang() {
             return self.overwrite_gang(bp, stored, place).await.ok().map(|()| bp);
         }

@@ -44,7 +44,9 @@ pub async fn returning(
 pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
     let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from));
     let places: BTreeSet<PathBuf> = places.iter().cloned().chain(paths).collect();
-    let places: Vec<PathBuf> = places.into_iter().filter(|place| place.exists()).collect();
+    // A file system may hang where one of them is.
+    let are_there = move || places.into_iter().filter(|place| place.exists()).collect::<Vec<PathBuf>>();
+    let places = engine.runtime().blocking(are_there).await;
     let discovery = discover(engine.runtime(), &places).await;
     discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
 }
@@ -69,7 +71,7 @@ impl Surroundings for Watched {
                 Some(found) => found,
                 None => look_again(&engine, &self.places, &[&spare]).await?.auxiliary.remove(&spare.guid)?,
             };
-            found.open_for_writing(engine.runtime()).ok().map(FoundDevice::new)
+            found.open_for_writing(engine.runtime()).await.ok().map(FoundDevice::new)
         })
     }
 

@@ -175,7 +175,7 @@ impl Files {
         match self.head() {
             Tree::Live(_, fs) => fs.options().posix_acl,
             // Without the property at hand: what is stored is enforced.
-            Tree::Fixed(_) => true,
+            Tree::Fixed(_) | Tree::Snapshot(..) => true,
         }
     }
 

@@ -213,7 +213,9 @@ impl Mounts {
         temporary: Temporary,
     ) -> Result<(), MountsError> {
         let name = dataset.name().to_owned();
-        prepare_directory(&plan)?;
+        // Directories may lie in file systems of ours, so no worker waits for it.
+        let prepare = move || prepare_directory(&plan).map(|()| plan);
+        let plan = self.engine.runtime().blocking(prepare).await?;
         let properties = Properties::of(dataset, plan).await?;
         let in_force = properties.with(temporary);
         let files = Files::open(&self.engine, &name, in_force.files).await;
@@ -435,6 +437,19 @@ impl Mounts {
                 files.replace_tree(to, work).await.map_err(failed)
             }
             None => Ok(work().await),
+        }
+    }
+
+    /// Snapshots are to be destroyed: the kernel forgets all of them that nobody has open.
+    #[boxed]
+    pub async fn let_go_of_snapshots(&self, snapshots: &[Dataset]) {
+        for snapshot in snapshots {
+            let head = DatasetId(snapshot.dir().phys().head_dataset.0);
+            if let Some(files) = self.files(head)
+                && let Some((_, name)) = snapshot.name().split_once('@')
+            {
+                files.let_go_of_snapshot(snapshot.id(), name).await;
+            }
         }
     }
 

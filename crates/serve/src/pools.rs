@@ -240,14 +240,18 @@ impl Pools {
     ///
     /// # Errors
     /// The file can't be written.
-    pub fn note(&self) -> io::Result<()> {
+    pub async fn note(&self, runtime: &Runtime) -> io::Result<()> {
         let note = |pool: Arc<OpenPool>| NotedPool { name: pool.name.clone(), devices: pool.devices.clone() };
         let state = State { pools: self.all().into_iter().map(note).collect() };
-        let beside = self.state.with_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&serde_json::to_vec_pretty(&state)?)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &self.state)
+        let (json, noted) = (serde_json::to_vec_pretty(&state)?, self.state.clone());
+        let write = move || {
+            let beside = noted.with_extension("new");
+            let mut file = File::create(&beside)?;
+            file.write_all(&json)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &noted)
+        };
+        runtime.blocking(write).await
     }
 
     /// The pool of this guid.

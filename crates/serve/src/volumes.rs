@@ -1,8 +1,8 @@
 //! Volumes of open pools, as disks for those who serve them over a network.
 //!
 //! ```text
-//!   name --> pool, dataset --> head: VolumeWriter, shared with commands    } ServedVolume
-//!                          --> snapshot, or readonly=on: a view            }
+//!   name --> pool, dataset --> head: VolumeWriter, shared with commands           } ServedVolume
+//!                          --> snapshot: a view, and a hold on the snapshot       }
 //! ```
 //!
 //! Idea: who uses a volume is written down with its pool ([`Clients`]), so that an export can say who is in
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, KeyStatus, Property, Source};
-use cenote_engine::{Engine, Need};
+use cenote_engine::{Engine, Need, SnapshotHold};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::{Guid, Txg};
 use cenote_fs::{FsError, Refusal, Volume, VolumeSource, VolumeWriter};
@@ -94,8 +94,16 @@ pub struct ServedVolume {
 }
 
 enum Kind {
-    Head(Engine, Arc<VolumeWriter>),
-    Fixed(Volume),
+    Head(Engine, Arc<VolumeWriter>, Access),
+    /// Kept from being destroyed while a client has it.
+    Snapshot(Volume, SnapshotHold),
+}
+
+/// What clients may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Full,
+    ReadOnly,
 }
 
 impl ServedVolume {
@@ -134,11 +142,13 @@ impl ServedVolume {
             Some((head, _)) => mos.dataset(head).await?,
             None => dataset.clone(),
         };
-        let is_read_only = access(&head, &dataset).await?;
-        let kind = if is_read_only {
-            Kind::Fixed(Volume::open(dataset.objset().await?.not_keeping()).await?)
+        let access = access(&head, &dataset).await?;
+        let kind = if dataset.is_snapshot() {
+            let (dataset, snapshot) = pool.engine.snapshot(name).await?;
+            let hold = snapshot.hold().ok_or_else(|| Unserved::Unknown { name: name.into() })?;
+            Kind::Snapshot(Volume::open(dataset.objset().await?.not_keeping()).await?, hold)
         } else {
-            Kind::Head(pool.engine.clone(), VolumeWriter::shared(&pool.engine, name).await?)
+            Kind::Head(pool.engine.clone(), VolumeWriter::shared(&pool.engine, name).await?, access)
         };
         Ok(ServedVolume { kind, name: name.into(), guid: dataset.guid(), noted })
     }
@@ -169,28 +179,28 @@ impl ServedVolume {
     /// Its size now, in bytes.
     pub fn size_bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Head(_, writer) => writer.size_bytes(),
-            Kind::Fixed(volume) => volume.size_bytes(),
+            Kind::Head(_, writer, _) => writer.size_bytes(),
+            Kind::Snapshot(volume, _) => volume.size_bytes(),
         }
     }
 
     /// `volblocksize`.
     pub fn block_bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Head(_, writer) => writer.block_bytes(),
-            Kind::Fixed(volume) => volume.block_bytes(),
+            Kind::Head(_, writer, _) => writer.block_bytes(),
+            Kind::Snapshot(volume, _) => volume.block_bytes(),
         }
     }
 
     /// Whether it can't be changed.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.kind, Kind::Fixed(_))
+        !matches!(self.kind, Kind::Head(_, _, Access::Full))
     }
 
     async fn view(&self) -> Result<Volume, FsError> {
         match &self.kind {
-            Kind::Head(_, writer) => writer.view().await,
-            Kind::Fixed(volume) => Ok(volume.clone()),
+            Kind::Head(_, writer, _) => writer.view().await,
+            Kind::Snapshot(volume, _) => Ok(volume.clone()),
         }
     }
 
@@ -198,8 +208,10 @@ impl ServedVolume {
     /// is open.
     async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
         match &self.kind {
-            Kind::Head(engine, writer) => writer.live().traffic().timed(engine.runtime(), wait, work).await,
-            Kind::Fixed(_) => work.await,
+            Kind::Head(engine, writer, _) => {
+                writer.live().traffic().timed(engine.runtime(), wait, work).await
+            }
+            Kind::Snapshot(..) => work.await,
         }
     }
 
@@ -274,8 +286,8 @@ impl ServedVolume {
         let mut has_waited = false;
         loop {
             let source = match &from.kind {
-                Kind::Head(_, writer) => VolumeSource::Live(writer.clone()),
-                Kind::Fixed(volume) => VolumeSource::Fixed(volume.clone()),
+                Kind::Head(_, writer, _) => VolumeSource::Live(writer.clone()),
+                Kind::Snapshot(volume, hold) => VolumeSource::Snapshot(volume.clone(), hold.clone()),
             };
             let (volume, range) = (writer.clone(), range.clone());
             let sharing = engine.change(writer.live(), Need::Write(SHARE_NEED_BYTES), |edit| async move {
@@ -303,8 +315,8 @@ impl ServedVolume {
     #[boxed]
     pub async fn flush(&self) -> Result<(), FsError> {
         match &self.kind {
-            Kind::Head(_, writer) => self.timed(Wait::Commit, writer.commit()).await,
-            Kind::Fixed(_) => Ok(()),
+            Kind::Head(_, writer, _) => self.timed(Wait::Commit, writer.commit()).await,
+            Kind::Snapshot(..) => Ok(()),
         }
     }
 
@@ -337,8 +349,8 @@ impl ServedVolume {
     #[boxed]
     pub async fn changed_since(&self, since: Txg, range: Range<u64>) -> Result<(bool, u64), FsError> {
         match &self.kind {
-            Kind::Fixed(volume) => volume.changed_since(since, range).await,
-            Kind::Head(engine, writer) => {
+            Kind::Snapshot(volume, _) => volume.changed_since(since, range).await,
+            Kind::Head(engine, writer, _) => {
                 if writer.live().dirty_bytes() > 0 {
                     engine.sync_all().await?;
                 }
@@ -350,14 +362,14 @@ impl ServedVolume {
 
     fn writer(&self) -> Result<(&Engine, &Arc<VolumeWriter>), FsError> {
         match &self.kind {
-            Kind::Head(engine, writer) => Ok((engine, writer)),
-            Kind::Fixed(_) => Err(DatasetError::unsuitable(&self.name, "is read-only").into()),
+            Kind::Head(engine, writer, Access::Full) => Ok((engine, writer)),
+            _ => Err(DatasetError::unsuitable(&self.name, "is read-only").into()),
         }
     }
 
     async fn after_change(&self) -> Result<(), FsError> {
         match &self.kind {
-            Kind::Head(_, writer) if writer.is_sync_always() => writer.commit().await,
+            Kind::Head(_, writer, _) if writer.is_sync_always() => writer.commit().await,
             _ => Ok(()),
         }
     }
@@ -379,7 +391,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
             let is_visible = head.property("snapdev").await?.is_some_and(|it| it.literal() == "visible");
             let snapshots = if is_visible { head.snapshots().await? } else { Vec::new() };
             for dataset in std::iter::once(&head).chain(&snapshots) {
-                let Ok(is_read_only) = access(&head, dataset).await else { continue };
+                let Ok(access) = access(&head, dataset).await else { continue };
                 let Ok(volume) = Volume::open(dataset.objset().await?).await else { continue };
                 let lun = if dataset.is_snapshot() { None } else { own_lun(dataset).await? };
                 all.push(VolumeInfo {
@@ -387,7 +399,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
                     name: dataset.name().into(),
                     size_bytes: volume.size_bytes(),
                     block_bytes: volume.block_bytes(),
-                    is_read_only,
+                    is_read_only: access == Access::ReadOnly,
                     lun,
                 });
             }
@@ -409,8 +421,8 @@ async fn own_lun(volume: &Dataset) -> Result<Option<String>, DatasetError> {
     Ok(found.filter(is_own).map(|property| property.literal()))
 }
 
-/// Whether a volume, or a snapshot of it, is served read-only; an error if it is not served at all.
-async fn access(head: &Dataset, dataset: &Dataset) -> Result<bool, Unserved> {
+/// How a volume, or a snapshot of it, is served; an error if it is not.
+async fn access(head: &Dataset, dataset: &Dataset) -> Result<Access, Unserved> {
     let name = || dataset.name().to_owned();
     if head.content_type().await? != ObjsetType::Zvol {
         return Err(Unserved::Kind { name: name() });
@@ -431,7 +443,10 @@ async fn access(head: &Dataset, dataset: &Dataset) -> Result<bool, Unserved> {
     if dataset.key_status().await? == KeyStatus::Unavailable {
         return Err(Unserved::Key { name: name() });
     }
-    Ok(dataset.is_snapshot() || serve == "ro" || value("readonly").await? == "on")
+    match dataset.is_snapshot() || serve == "ro" || value("readonly").await? == "on" {
+        true => Ok(Access::ReadOnly),
+        false => Ok(Access::Full),
+    }
 }
 
 /// A range in parts of at most so many bytes.

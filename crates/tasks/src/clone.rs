@@ -13,7 +13,7 @@ use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::objset::ObjsetType;
 use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
-use cenote_object::Result;
+use cenote_object::{DatasetError, Result};
 
 use crate::allow::grant_at_creation;
 use crate::counts::count_if_others_are;
@@ -45,8 +45,9 @@ pub async fn clone_snapshots(
     settings: Settings,
 ) -> Result<()> {
     engine
-        .run_within(SpaceCheck::Normal, move |context| {
-            Box::pin(async move { clone_snapshots_sync(context, &clones, &settings).await })
+        .run_when_quiet(SpaceCheck::Normal, || {
+            let (clones, settings) = (clones.clone(), settings.clone());
+            move |context| Box::pin(async move { clone_snapshots_sync(context, &clones, &settings).await })
         })
         .await
 }
@@ -83,6 +84,10 @@ async fn clone_snapshot_sync(
 ) -> Result<()> {
     name::split_at(snapshot, '@')?;
     let origin = context.mos().await?.dataset(snapshot).await?;
+    // The clone's own blocks would be born in the snapshot's txg, and pass for the snapshot's.
+    if origin.creation_txg() >= context.txg() {
+        return Err(DatasetError::NextTxg { name: snapshot.into() });
+    }
     // Its log is read on the way.
     origin.key().await?;
     let parent = parent_of_new(context, name).await?;

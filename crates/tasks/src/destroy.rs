@@ -20,14 +20,14 @@ use cenote_format::bpobj::BptreeEntry;
 use cenote_format::dsl::names::{dataset_field, dir_field, pool as names};
 use cenote_format::dsl::{DslDatasetPhys, bookmark};
 use cenote_format::features::Feature;
-use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::units::{ObjectId, Txg};
 use cenote_format::words::Phys;
 use cenote_object::dead_tree::DeadTree;
 use cenote_object::{DatasetError, Objset, Result, Zap, ZapEdit};
 
 use crate::counts::count;
 use crate::crypt::leave_key;
-use crate::destroy_snapshot::remove_if_deferred;
+use crate::destroy_snapshot::{Leaving, remove_snapshot, withdraw_if_last};
 use crate::make::remove_number;
 use crate::mark::drop_bookmark;
 use crate::pool::errors;
@@ -41,10 +41,10 @@ use crate::set::{refreservation, set_reservation};
 /// It has some, or is open; a block that leads to others can't be read.
 #[boxed]
 pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
-    let name = name.to_owned();
     engine
-        .run_within(SpaceCheck::ExtraReserved, move |context| {
-            Box::pin(async move { destroy_dataset_sync(context, &name).await })
+        .run_when_quiet(SpaceCheck::ExtraReserved, || {
+            let name = name.to_owned();
+            move |context| Box::pin(async move { destroy_dataset_sync(context, &name).await })
         })
         .await
 }
@@ -62,9 +62,15 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
             format!("it has children ('{}'); destroy them first", child.name()),
         ));
     }
-    refuse_if_open(context, &head)?;
+    let quiet = context.quiet(&head)?;
     let phys = *head.phys();
-    let origin = head.origin().await?;
+    let origin = match head.origin().await? {
+        Some(origin) => {
+            let last = withdraw_if_last(context, &origin, Leaving::Clone).await?;
+            last.map(|withdrawn| (withdrawn, origin))
+        }
+        None => None,
+    };
     let livelist = livelist(context, phys.dir).await?;
     let is_later = livelist.is_none() && !phys.bp.is_hole() && frees_in_background(context).await?;
     let how = match livelist {
@@ -82,25 +88,18 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
             "synchronous"
         }
     };
-    free_log(context, &head).await?;
+    free_log(context, &head, &quiet).await?;
     let details = format!("({how}, mintxg={})", phys.prev_snapshot_txg);
     context.log_of_dataset((name, ObjectId(head.id().0)), "destroy", &details).await?;
+    context.close(&quiet);
     let used = remove_head(context, ObjectId(head.id().0)).await?;
     if is_later {
         free_tree_later(context, phys.bp, phys.prev_snapshot_txg, used).await?;
     }
-    if let Some(origin) = origin {
-        remove_if_deferred(context, &origin).await?;
+    if let Some((withdrawn, origin)) = origin {
+        remove_snapshot(context, withdrawn, origin.name()).await?;
     }
     Ok(())
-}
-
-/// Nobody may have a dataset open that is to go or to change under them.
-pub(crate) fn refuse_if_open(context: &SyncContext, head: &Dataset) -> Result<()> {
-    match context.is_open(head.id()) {
-        true => Err(DatasetError::busy(head.name(), "it is open; close or unmount it first")),
-        false => Ok(()),
-    }
 }
 
 /// Frees what a clone has to itself, as its livelist says.
@@ -148,7 +147,8 @@ fn tree_since(context: &SyncContext, head: &Dataset, birth_txg: Txg) -> DeadTree
     DeadTree::new(context.pool(), head.id(), &entry)
 }
 
-/// Removes a head whose blocks are free or will be, and its directory; answers what they took.
+/// Removes a head that is closed and whose blocks are free or will be, and its directory; answers what they
+/// took.
 pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Result<SpaceDelta> {
     let edit = context.edit();
     let phys = context.dataset_phys(id).await?;
@@ -177,7 +177,6 @@ pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Resu
     edit.destroy(phys.snapshot_names_zap).await?;
     clear_bootfs(context, id).await?;
     free_zapified(context, id).await?;
-    context.close(DatasetId(id.0));
     remove_dir(context, phys.dir).await?;
     Ok(used)
 }

@@ -18,7 +18,7 @@ use cenote_dataset::{Dataset, Mos, name};
 use cenote_engine::account::{Account, add};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, SpaceCheck, SyncContext, Withdrawn};
 use cenote_format::dsl::names::dir_field;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
 use cenote_format::features::Since;
@@ -47,13 +47,13 @@ pub enum InUse {
 /// its last hold or clone.
 ///
 /// # Errors
-/// One is held or has clones.
+/// One is held or has clones; somebody looks into one.
 #[boxed]
 pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse) -> Result<()> {
-    let names = names.to_vec();
     engine
-        .run_within(SpaceCheck::ExtraReserved, move |context| {
-            Box::pin(async move { destroy_snapshots_sync(context, &names, in_use).await })
+        .run_when_quiet(SpaceCheck::ExtraReserved, || {
+            let names = names.to_vec();
+            move |context| Box::pin(async move { destroy_snapshots_sync(context, &names, in_use).await })
         })
         .await
 }
@@ -68,11 +68,12 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
             refuse_if_used(&snapshot).await?;
         }
         if met.insert(snapshot.id()) {
-            found.push(Found { id: ObjectId(snapshot.id().0), name, is_used: is_used(&snapshot).await? });
+            let withdrawn = context.withdraw(&snapshot)?;
+            found.push(Found { withdrawn, name, is_used: is_used(&snapshot).await? });
         }
     }
     context.keep_deadlists();
-    let done = destroy_found(context, &found).await;
+    let done = destroy_found(context, found).await;
     context.store_deadlists().await?;
     done
 }
@@ -82,21 +83,23 @@ const OPENED_AHEAD: usize = 4;
 
 /// A snapshot that is to go. There may be tens of thousands: no more is kept of each.
 struct Found<'a> {
-    id: ObjectId,
+    withdrawn: Withdrawn,
     name: &'a str,
     is_used: bool,
 }
 
-async fn destroy_found(context: &mut SyncContext, snapshots: &[Found<'_>]) -> Result<()> {
-    let mut to_come = snapshots.iter().skip(OPENED_AHEAD);
-    for &Found { id, name, is_used } in snapshots {
-        if let Some(later) = to_come.next() {
-            context.expect_deadlist(context.dataset_phys(later.id).await?.deadlist);
+async fn destroy_found(context: &mut SyncContext, snapshots: Vec<Found<'_>>) -> Result<()> {
+    let ids: Vec<ObjectId> = snapshots.iter().map(|found| ObjectId(found.withdrawn.id().0)).collect();
+    let mut to_come = ids.iter().skip(OPENED_AHEAD);
+    for Found { withdrawn, name, is_used } in snapshots {
+        if let Some(&later) = to_come.next() {
+            context.expect_deadlist(context.dataset_phys(later).await?.deadlist);
         }
         if !is_used {
-            remove_snapshot(context, id, name).await?;
+            remove_snapshot(context, withdrawn, name).await?;
             continue;
         }
+        let id = ObjectId(withdrawn.id().0);
         let mut phys = context.dataset_phys(id).await?;
         phys.flags |= DS_FLAG_DEFER_DESTROY;
         context.set_dataset_phys(id, &phys).await?;
@@ -110,16 +113,40 @@ async fn is_used(snapshot: &Dataset) -> Result<bool> {
     Ok(snapshot.phys().num_children > 1 || !snapshot.holds().await?.is_empty())
 }
 
-/// Destroys a snapshot that was to go with its last hold or clone, if that is gone now.
-pub(crate) async fn remove_if_deferred(context: &mut SyncContext, snapshot: &Dataset) -> Result<()> {
-    let snapshot = context.mos().await?.dataset(snapshot.name()).await?;
-    if !snapshot.is_deferred_destroy() || is_used(&snapshot).await? {
-        return Ok(());
-    }
-    remove_snapshot(context, ObjectId(snapshot.id().0), snapshot.name()).await
+/// The hold or clone of a snapshot that is about to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    Hold,
+    Clone,
 }
 
-async fn remove_snapshot(context: &mut SyncContext, id: ObjectId, full: &str) -> Result<()> {
+/// Withdraws a snapshot that was to go with its last hold or clone, if that is the one that leaves.
+///
+/// # Errors
+/// Somebody looks into it: the hold or clone has to stay, too.
+pub(crate) async fn withdraw_if_last(
+    context: &SyncContext,
+    snapshot: &Dataset,
+    leaving: Leaving,
+) -> Result<Option<Withdrawn>> {
+    let (holds, children) = (snapshot.holds().await?.len(), snapshot.phys().num_children);
+    let is_last = match leaving {
+        Leaving::Hold => holds <= 1 && children <= 1,
+        Leaving::Clone => holds == 0 && children <= 2,
+    };
+    match is_last && snapshot.is_deferred_destroy() {
+        true => context.withdraw(snapshot).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Destroys a snapshot that nobody uses any more.
+pub(crate) async fn remove_snapshot(
+    context: &mut SyncContext,
+    withdrawn: Withdrawn,
+    full: &str,
+) -> Result<()> {
+    let id = ObjectId(withdrawn.id().0);
     let (_, name) = name::split_at(full, '@')?;
     context.log_of_dataset((full, id), "destroy", NO_DETAILS).await?;
     let snapshot = context.dataset_phys(id).await?;
@@ -158,7 +185,9 @@ async fn remove_snapshot(context: &mut SyncContext, id: ObjectId, full: &str) ->
         context.set_dataset_phys(next_id, &next).await?;
         release_reserved(context, &next, next_id, unique_before).await?;
     }
-    forget_snapshot(context, id, &snapshot, head, name).await
+    forget_snapshot(context, id, &snapshot, head, name).await?;
+    context.forget_snapshot(withdrawn);
+    Ok(())
 }
 
 /// The version before a snapshot that goes is followed by the one after it.

@@ -12,7 +12,7 @@ use cenote_format::features::Since;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit};
 
-use crate::destroy_snapshot::{Heads, remove_if_deferred};
+use crate::destroy_snapshot::{Heads, Leaving, remove_snapshot, withdraw_if_last};
 
 /// `MAXNAMELEN`, less the NUL.
 const MAX_TAG_BYTES: usize = 255;
@@ -37,9 +37,11 @@ pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) ->
 /// There is no such snapshot, or one has no hold of that tag.
 #[boxed]
 pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str) -> Result<()> {
-    let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
     engine
-        .run(move |context| Box::pin(async move { release_snapshots_sync(context, &snapshots, &tag).await }))
+        .run_when_quiet(SpaceCheck::None, || {
+            let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
+            move |context| Box::pin(async move { release_snapshots_sync(context, &snapshots, &tag).await })
+        })
         .await
 }
 
@@ -86,13 +88,20 @@ async fn hold_snapshots_sync(context: &mut SyncContext, names: &[String], tag: &
 }
 
 async fn release_snapshots_sync(context: &mut SyncContext, names: &[String], tag: &str) -> Result<()> {
+    let mut released = Vec::new();
     for snapshot in snapshots_held(context, names, tag, true).await? {
+        let last = withdraw_if_last(context, &snapshot, Leaving::Hold).await?;
+        released.push((snapshot, last));
+    }
+    for (snapshot, last) in released {
         let refs = snapshot.holds().await?.len() - 1;
         ZapEdit::new(&context.edit(), snapshot.phys().userrefs_zap).remove(tag).await?;
         let details = format!("tag={tag} refs={refs}");
         let id = ObjectId(snapshot.id().0);
         context.log_of_dataset((snapshot.name(), id), "release", &details).await?;
-        remove_if_deferred(context, &snapshot).await?;
+        if let Some(withdrawn) = last {
+            remove_snapshot(context, withdrawn, snapshot.name()).await?;
+        }
     }
     Ok(())
 }

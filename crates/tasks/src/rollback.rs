@@ -15,7 +15,7 @@ use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::{DatasetError, Result};
 
-use crate::destroy::{drop_features, free_blocks, refuse_if_open, survey_blocks};
+use crate::destroy::{drop_features, free_blocks, survey_blocks};
 use crate::make::copy_features;
 use crate::remapped::drop_remapped;
 use crate::set::refreservation;
@@ -26,10 +26,10 @@ use crate::set::refreservation;
 /// That is not the last one, the dataset is open, or what is to be freed can't be found.
 #[boxed]
 pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
-    let snapshot = snapshot.to_owned();
     engine
-        .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { rollback_sync(context, &snapshot).await })
+        .run_when_quiet(SpaceCheck::Reserved, || {
+            let snapshot = snapshot.to_owned();
+            move |context| Box::pin(async move { rollback_sync(context, &snapshot).await })
         })
         .await
 }
@@ -42,15 +42,20 @@ async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
         let why = "is not the last snapshot; destroy the later ones first (-r does that)";
         return Err(DatasetError::unsuitable(full, why));
     }
-    refuse_if_open(context, &head)?;
+    let quiet = context.quiet(&head)?;
+    // The head's next blocks would be born in the snapshot's own txg: traversals would take them for the
+    // snapshot's, and nobody would free them.
+    if head.phys().prev_snapshot_txg >= context.txg() {
+        return Err(DatasetError::NextTxg { name: full.into() });
+    }
     survey_blocks(context, &head, snapshot.creation_txg()).await?;
     let dead = context.all_dead_space(head.phys().deadlist).await?;
-    free_log(context, &head).await?;
+    free_log(context, &head, &quiet).await?;
     free_blocks(context, &head, snapshot.creation_txg()).await?;
     return_to(context, &head, &snapshot, dead).await?;
     drop_livelist(context, head.dir().id()).await?;
     drop_remapped(context, ObjectId(head.id().0)).await?;
-    context.close(head.id());
+    context.close(&quiet);
     without_log(context, head.id()).await?;
     let details = format!("parent={}", head.name().rsplit('/').next().unwrap_or_default());
     context.log_of_dataset((path, ObjectId(head.id().0)), "clone swap", &details).await

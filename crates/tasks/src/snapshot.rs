@@ -37,23 +37,15 @@ pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
 /// As [`snapshot`]; or snapshots can't have such properties.
 #[boxed]
 pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings) -> Result<()> {
-    loop {
-        let (names, settings) = (names.to_vec(), settings.clone());
-        let taken = engine
-            .run_within(SpaceCheck::Normal, move |context| {
-                Box::pin(async move { snapshot_sync(context, &names, &settings).await })
-            })
-            .await?;
-        // Two snapshots of one txg could not be told apart by births: the second has to wait for the
-        // next.
-        if taken {
-            return Ok(());
-        }
-    }
+    engine
+        .run_when_quiet(SpaceCheck::Normal, || {
+            let (names, settings) = (names.to_vec(), settings.clone());
+            move |context| Box::pin(async move { snapshot_sync(context, &names, &settings).await })
+        })
+        .await
 }
 
-/// Answers `false` if one of the datasets has a snapshot of this very txg.
-async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &Settings) -> Result<bool> {
+async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &Settings) -> Result<()> {
     let mos = context.mos().await?;
     let first = names.first().map_or("", |name| name);
     for (property, value) in settings {
@@ -80,8 +72,9 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
         }
         heads.push((head, own.to_owned()));
     }
-    if heads.iter().any(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
-        return Ok(false);
+    // Two snapshots of one txg could not be told apart by births.
+    if let Some((head, _)) = heads.iter().find(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
+        return Err(DatasetError::NextTxg { name: head.name().into() });
     }
     for (head, own) in heads {
         let id = ObjectId(head.id().0);
@@ -98,7 +91,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
             }
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Snapshots of encrypted datasets say which set of IVs they belong to.

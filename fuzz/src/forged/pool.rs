@@ -54,21 +54,25 @@ impl Device for ImageDisk {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         let checked = self.info.check_range(Op::Read, offset, len as u64);
         Io::done(checked.map(|()| self.lock().read(offset, len)))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         let checked = self.info.check_writable(Op::Write, offset, data.len() as u64);
         Io::done(checked.map(|()| self.lock().write(offset, &data)))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.write_at(offset, data)
+    }
+
+    fn flush(&self) -> Io<()> {
         Io::done(Ok(()))
     }
 
-    fn discard(&self, _: u64, _: u64) -> Io<'_, ()> {
+    fn discard(&self, _: u64, _: u64) -> Io<()> {
         Io::done(Err(DeviceError::Unsupported { path: self.info.path.clone(), op: Op::Discard }))
     }
 }
@@ -156,7 +160,7 @@ async fn log_blocks(mos: &Mos) -> Vec<Block> {
     for dataset in mos.all_datasets().await.unwrap_or_default() {
         let Ok(objset) = dataset.objset().await else { continue };
         let mut bp = objset.phys().zil_header.log;
-        while let Ok(Some(block)) = objset.read_log_block(&bp).await {
+        while let Ok(Some(block)) = objset.read_log_block(&bp, false).await {
             let Some(dva) = bp.dvas().next() else { break };
             let context = objset.context(ObjectId(0), 0, Default::default());
             let Ok(bytes) = mos.pool().read_physical(&bp, &context).await else { break };

@@ -205,7 +205,7 @@ impl Device for Blocks {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         Io::done(self.info.check_range(Op::Read, offset, len as u64).map(|()| {
             match offset.checked_sub(VDEV_LABEL_START_SIZE) {
                 Some(at) => self.blocks.slice(at as usize..at as usize + len),
@@ -214,15 +214,19 @@ impl Device for Blocks {
         }))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         Io::done(self.info.check_writable(Op::Write, offset, data.len() as u64))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.write_at(offset, data)
+    }
+
+    fn flush(&self) -> Io<()> {
         Io::done(Ok(()))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         Io::done(self.info.check_writable(Op::Discard, offset, len))
     }
 }

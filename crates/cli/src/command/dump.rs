@@ -240,8 +240,8 @@ async fn show_label(
     path: &Path,
     with_ring: bool,
 ) -> Result<(), CliError> {
-    let device = FileDevice::open(path, OpenOptions::READ_ONLY, session.runtime())
-        .map_err(|error| CliError::NotFound(error.to_string()))?;
+    let opened = FileDevice::open(path, OpenOptions::READ_ONLY, session.runtime()).await;
+    let device = opened.map_err(|error| CliError::NotFound(error.to_string()))?;
     let labels = cenote_pool::label::read_labels(&device).await;
     if labels.is_empty() {
         let text = format!("{}: too small for labels (minimum 64 MiB)", path.display());

@@ -7,13 +7,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cenote_dataset::Mos;
+use cenote_dataset::{Dataset, Mos};
 use cenote_device::Gate;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fuse::SessionOptions;
 use cenote_pool::{FoundPool, PoolState, Taps, discover};
-use cenote_runtime::AbortOnDrop;
+use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_serve::tuning::Tuning;
@@ -182,6 +182,22 @@ impl Session {
         .await
     }
 
+    /// Destroys snapshots, all or none, unless a file of one is open in `.zfs`.
+    pub async fn destroy_snapshots(
+        &self,
+        engine: &Engine,
+        snapshots: &[Dataset],
+        in_use: cenote_tasks::InUse,
+    ) -> cenote_object::Result<()> {
+        if let Some(first) = snapshots.first()
+            && let Some(pool) = self.held_by_name(super::pool_of(first.name()))
+        {
+            pool.mounts.let_go_of_snapshots(snapshots).await;
+        }
+        let names: Vec<String> = snapshots.iter().map(|snapshot| snapshot.name().to_owned()).collect();
+        cenote_tasks::destroy_snapshots(engine, &names, in_use).await
+    }
+
     /// Opens a pool for good: this daemon has it until it is exported.
     pub async fn hold(&self, found: &FoundPool, root: Option<PathBuf>) -> Result<Arc<OpenPool>, CliError> {
         let pools =
@@ -194,7 +210,7 @@ impl Session {
         self.use_cache_devices(&pool.engine).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
-        note(pools);
+        note(pools, self.runtime()).await;
         Ok(pool)
     }
 
@@ -263,7 +279,7 @@ impl Session {
             let class =
                 if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
             pool.post(&pools.events, class);
-            note(pools);
+            note(pools, self.runtime()).await;
             Ok(())
         })
         .await
@@ -295,8 +311,8 @@ async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
     Ok(ids)
 }
 
-fn note(pools: &Pools) {
-    if let Err(error) = pools.note() {
+async fn note(pools: &Pools, runtime: &Runtime) {
+    if let Err(error) = pools.note(runtime).await {
         say!("{error}: the next start of the daemon imports only the pools that it is told to");
     }
 }

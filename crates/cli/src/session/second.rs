@@ -29,7 +29,7 @@ impl Session {
         for vdev in wanted {
             let Some(device) = found.get(&vdev.guid) else { continue };
             let path = &device.path;
-            let opened = match device.open_for_writing(self.runtime()) {
+            let opened = match device.open_for_writing(self.runtime()).await {
                 Ok(opened) => opened,
                 Err(error) => {
                     say!("pool '{}' does without its cache device {path}: {error}", pool.name);

@@ -40,6 +40,18 @@ const FORBIDDEN: [&str; 7] = [
 /// Calls whose order depends on a hash seed, forbidden in engine crates in files that use hash tables.
 const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", ".keys()", ".into_keys()"];
 
+/// Calls that may sleep in the host's kernel, forbidden in engine crates...
+const SLEEPS: [&str; 3] = ["std::fs", "rustix::fs", "libc::open"];
+/// ...except where they are made by the runtime's threads for blocking calls: a disk that hangs must not take
+/// a worker, which serves all pools.
+const MAY_SLEEP: [&str; 4] = [
+    "crates/device/src/file",
+    "crates/pool/src/discover/scan.rs",
+    "crates/pool/src/discover/seat.rs",
+    // Its other side is the host.
+    "crates/inspect/src/",
+];
+
 /// The maximum number of files of a crate that import each other in a circle.
 const MOST_IN_CIRCLE: usize = 5;
 
@@ -181,7 +193,15 @@ fn nothing_is_left_to_do() {
 
 /// Where engine crates use a word that `forbidden` finds in a line of a file of theirs.
 fn in_engine(forbidden: impl Fn(&str, &str) -> Option<&'static str>) -> Vec<String> {
-    let in_engine = |path: &str| ENGINE.iter().any(|krate| path.starts_with(&format!("crates/{krate}/src/")));
+    in_engine_but(&[], forbidden)
+}
+
+/// The same but in some files, of which the starts of paths are named.
+fn in_engine_but(excepted: &[&str], forbidden: impl Fn(&str, &str) -> Option<&'static str>) -> Vec<String> {
+    let in_engine = |path: &str| {
+        ENGINE.iter().any(|krate| path.starts_with(&format!("crates/{krate}/src/")))
+            && !excepted.iter().any(|start| path.starts_with(start))
+    };
     let mut broken = Vec::new();
     for (path, text) in all_sources().into_iter().filter(|(path, _)| in_engine(path)) {
         for (number, line) in text.lines().enumerate() {
@@ -198,6 +218,13 @@ fn in_engine(forbidden: impl Fn(&str, &str) -> Option<&'static str>) -> Vec<Stri
 fn the_engine_takes_time_and_tasks_from_the_runtime() {
     let broken = in_engine(|_, code| FORBIDDEN.into_iter().find(|word| code.contains(word)));
     assert_none("engine crates take time, tasks and randomness from cenote-runtime", broken);
+}
+
+#[test]
+fn no_worker_of_the_engine_sleeps_in_the_kernel() {
+    let broken = in_engine_but(&MAY_SLEEP, |_, code| SLEEPS.into_iter().find(|word| code.contains(word)));
+    let broken = broken.into_iter().filter(|path| !path.contains("tests")).collect();
+    assert_none("calls that may sleep go to Runtime::blocking, in device and discover alone", broken);
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct LogBlocks {
     /// Allocated blocks with their bookmarks: the block number is the log's sequence number or, for a
     /// record's data, the block in the file.
     pub live: Vec<(Blkptr, Zbookmark)>,
+    /// Blocks of others that clones in a claimed log share: once it is replayed, they may be nobody else's.
+    pub shared: Vec<Blkptr>,
     /// Claimed blocks that can't be read.
     pub lost: Vec<Zbookmark>,
 }
@@ -68,6 +70,9 @@ impl Log {
                     return found;
                 }
                 last_record = record.seq;
+                if claimed {
+                    found.shared.extend(&record.shared);
+                }
                 let data = record.written.and_then(|written| self.claimed_data(&written));
                 let Some((bp, place)) = data.filter(|(bp, _)| seen.insert(bp.dvas().next())) else {
                     continue;

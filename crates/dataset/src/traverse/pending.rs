@@ -20,13 +20,21 @@ use crate::Mos;
 /// # Errors
 /// A list is damaged; the blocks before the damage were passed on.
 pub async fn pending_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
+    destroyed_datasets(mos, &mut each).await?;
+    listed_blocks(mos, each).await
+}
+
+/// The same without the trees of destroyed datasets: blocks that lists alone lead to.
+///
+/// # Errors
+/// A list is damaged; the blocks before the damage were passed on.
+pub async fn listed_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
     for list in mos.pending_frees().await? {
         let mut entries = list.entries();
         while let Some(batch) = entries.next_batch().await {
             batch?.into_iter().for_each(|entry| each(entry.bp));
         }
     }
-    destroyed_datasets(mos, &mut each).await?;
     destroyed_clones(mos, &mut each).await
 }
 

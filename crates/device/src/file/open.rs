@@ -2,16 +2,23 @@
 //!
 //! Read-only is enforced at the descriptor (`O_RDONLY`): no bug of ours can write to a pool that is only
 //! inspected.
+//!
+//! All of this may sleep, closing included, so it is done by threads for blocking calls. A device that was
+//! closed a moment ago may therefore still be open: if it is in use, opening tries again for [`BRIEFLY`].
 
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
+use cenote_runtime::Runtime;
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the opener may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,10 +81,72 @@ impl OpenOptions {
 /// page.
 const FILE_DIRECT_ALIGN: usize = 4096;
 
+/// How long a device may be in use before that is an error.
+const BRIEFLY: Duration = Duration::from_millis(200);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Repeats an attempt that finds the device in use, but only briefly.
+pub(super) async fn unless_in_use<T: Send + 'static>(
+    runtime: &Runtime,
+    attempt: impl Fn() -> Result<T> + Send + Sync + 'static,
+) -> Result<T> {
+    let attempt = Arc::new(attempt);
+    for _ in 0..BRIEFLY.as_millis() / LOOK.as_millis() {
+        let one = attempt.clone();
+        match runtime.blocking(move || one()).await {
+            Err(DeviceError::InUse { .. }) => runtime.sleep(LOOK).await,
+            outcome => return outcome,
+        }
+    }
+    runtime.blocking(move || attempt()).await
+}
+
+/// An open file, which is closed by a thread for blocking calls.
+pub(super) struct OpenFile {
+    /// `None` once it is being closed.
+    file: Option<File>,
+    runtime: Runtime,
+}
+
+impl OpenFile {
+    pub(super) fn new(file: File, runtime: &Runtime) -> Arc<OpenFile> {
+        Arc::new(OpenFile { file: Some(file), runtime: runtime.clone() })
+    }
+}
+
+impl Deref for OpenFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("it is open until it is dropped")
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl AsRawFd for OpenFile {
+    fn as_raw_fd(&self) -> RawFd {
+        (**self).as_raw_fd()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let file = self.file.take();
+        self.runtime.start_blocking(move || drop(file));
+    }
+}
+
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) info: DeviceInfo,
     pub(super) direct_align: Option<usize>,
+    pub(super) is_block: bool,
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
@@ -123,7 +192,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         rotational: if block { rotational(metadata.rdev()) } else { None },
         read_only: options.access == Access::ReadOnly,
     };
-    Ok(Opened { file, info, direct_align })
+    Ok(Opened { file, info, direct_align, is_block: block })
 }
 
 /// Locks a file for as long as it is open.

@@ -14,11 +14,15 @@
 //! a thread anyway, there or here. So one thread is enough; the writes that arrive while it is busy gather
 //! and go down as a few large calls instead of many that wait for each other.
 //!
+//! Writes that overlap are never queued together: each waits for its turn before ([`crate::order`]). So they
+//! may be sorted.
+//!
 //! Locking: one mutex guards the queue and `has_writer`; it is never held during a system call or an await.
 //! At most one thread writes at a time. It clears `has_writer` in the same critical section in which it
 //! finds the queue empty, so no write is left behind without a thread.
 
 use super::interrupted;
+use super::open::OpenFile;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
 use futures::channel::oneshot;
@@ -35,7 +39,7 @@ const RUN_PIECES: usize = 256;
 
 /// The queue of writes to one file.
 pub(super) struct WriteQueue {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     state: Mutex<QueueState>,
 }
 
@@ -59,8 +63,14 @@ struct Write {
     reply: oneshot::Sender<Result<()>>,
 }
 
+impl Write {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
 impl WriteQueue {
-    pub(super) fn new(file: Arc<File>) -> Arc<WriteQueue> {
+    pub(super) fn new(file: Arc<OpenFile>) -> Arc<WriteQueue> {
         Arc::new(WriteQueue { file, state: Mutex::default() })
     }
 
@@ -117,6 +127,7 @@ impl WriteQueue {
                 return;
             }
             writes.sort_by_key(|write| write.offset);
+            debug_assert!(writes.windows(2).all(|two| two[0].end() <= two[1].offset), "they overlap");
             while !writes.is_empty() {
                 let rest = writes.split_off(run_len(&writes));
                 self.write_run(std::mem::replace(&mut writes, rest));

@@ -25,7 +25,6 @@
 
 mod transfer;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -37,6 +36,7 @@ use io_uring::{IoUring, opcode};
 use parking_lot::Mutex;
 
 use super::interrupted;
+use super::open::OpenFile;
 use transfer::{Write, WritePieces};
 
 pub(super) use transfer::{Transfer, Vectors};
@@ -51,7 +51,7 @@ const BATCH: usize = 64;
 
 struct Request {
     transfer: Transfer,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     offset: u64,
     /// Consecutive times that the kernel only asked to try again.
     put_off: u32,
@@ -104,7 +104,7 @@ impl Ring {
     /// Makes a transfer. A read or write is complete unless the file ended before it.
     pub(super) async fn transfer(
         &self,
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         offset: u64,
         transfer: Transfer,
     ) -> io::Result<Transfer> {
@@ -115,7 +115,7 @@ impl Ring {
     /// Writes all of `data`; with `through`, returns once it is durable.
     pub(super) async fn write(
         &self,
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         offset: u64,
         data: Bytes,
         through: bool,
@@ -130,7 +130,7 @@ impl Ring {
     /// Writes pieces that follow each other.
     pub(super) async fn write_pieces(
         &self,
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         offset: u64,
         pieces: Vec<Bytes>,
     ) -> io::Result<()> {
@@ -144,7 +144,7 @@ impl Ring {
     /// Starts a transfer. It continues even if nobody waits for its outcome.
     pub(super) fn start_transfer(
         &self,
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         offset: u64,
         transfer: Transfer,
     ) -> oneshot::Receiver<io::Result<Transfer>> {

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   take      the uberblock of the txg before goes into the object directory; from this txg on
-//!   free      what was born up to then stays allocated, and is noted in a map of its vdev (pool/alloc)
+//!   free      what was written up to then stays allocated, and is noted in a map of its vdev (pool/alloc)
 //!   discard   what these maps hold is freed
 //! ```
 //!
 //! Idea: the checkpoint is the state that an uberblock leads to, so nothing of it may be overwritten: a block
-//! that it has can only be *unused* by the current state. That is known by the birth of the block, no list of
-//! what the checkpoint has is needed.
+//! that it has can only be *unused* by the current state. That is known by the block's physical birth (its last
+//! pointer may be a clone's, and younger than the checkpoint); no list of what the checkpoint has is needed.
 //!
 //! A checkpoint is taken as the first thing of a txg, before anything is freed in it.
 //!

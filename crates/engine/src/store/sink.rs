@@ -16,7 +16,7 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
-use cenote_format::units::{Psize, Txg};
+use cenote_format::units::{BlockId, ObjectId, Psize, Txg};
 use cenote_object::Result;
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::write::{BlockSink, NewBlock};
@@ -108,6 +108,7 @@ impl PoolSink {
             let context = ReadContext::new(props.place);
             if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == data) {
                 tables.lock().await.share(&mos, pool, &found).await?;
+                pool.bring_shared(allocator, &found, props.place, *txg).await;
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
@@ -151,7 +152,8 @@ impl PoolSink {
             Ok(Compression::Inherit) | Err(_) => policy.compression,
             Ok(own) => own,
         };
-        let compression = if compression == Compression::On { syncing.compression } else { compression };
+        let compression =
+            if compression == Compression::On { syncing.features.compression } else { compression };
         let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
         let block_use = BlockUse {
             object_type: new.object_type,
@@ -167,8 +169,8 @@ impl PoolSink {
             fill: new.fill,
             class: syncing.allocator.preferred_class(&block_use),
             key: policy.key.clone(),
-            embed: syncing.embed,
-            hole_birth: syncing.hole_birth,
+            embed: syncing.features.embedded_data,
+            hole_birth: syncing.features.hole_birth,
             nop_write: !is_metadata,
             previous: new.old,
             sync_pass: syncing.pass,
@@ -220,8 +222,13 @@ impl BlockSink for PoolSink {
     }
 
     /// A block that is on disk gets one owner more; what it takes the place of is dead.
-    async fn share(&self, bp: &Blkptr, old: &Blkptr) -> Result<Blkptr> {
+    async fn share(&self, bp: &Blkptr, (object, block): (ObjectId, BlockId), old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
+        if syncing.pool.may_lack(bp) {
+            let place = Zbookmark { dataset: self.policy.dataset, object, level: 0, block };
+            let _room = syncing.in_flight.enter(bp.psize().0 as usize).await;
+            syncing.pool.bring_shared(&syncing.allocator, bp, place, syncing.txg).await;
+        }
         if let Some(tables) = syncing.tables.as_ref().filter(|_| !bp.is_embedded()) {
             tables.fetch(&syncing.pool, &[*bp]).await?;
             tables.lock().await.share_clone(&tables.mos(), &syncing.pool, bp).await?;
@@ -245,12 +252,12 @@ impl BlockSink for PoolSink {
         if !self.frees_at_once {
             return Ok(());
         }
-        let SyncingTxg { pool, allocator, .. } = &self.syncing;
+        let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
         let (dead, mut freed) = (std::mem::take(&mut self.ledger.lock().dead), SpaceDelta::default());
         for bp in dead {
             freed = freed + self.space_of(&bp);
             self.syncing.cache.forget(&bp);
-            pool.free(allocator, &bp, &ReadContext::new(Zbookmark::default())).await?;
+            pool.free(allocator, &bp, *txg, &ReadContext::new(Zbookmark::default())).await?;
         }
         let mut ledger = self.ledger.lock();
         ledger.born = ledger.born + -freed;
@@ -260,7 +267,7 @@ impl BlockSink for PoolSink {
     /// What stands where `old` stood and nothing does now.
     fn hole(&self, old: &Blkptr) -> Blkptr {
         let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
-        match self.syncing.hole_birth && lsize.0 != 0 {
+        match self.syncing.features.hole_birth && lsize.0 != 0 {
             true => Blkptr::hole(&BlockIdentity { lsize, object_type, level, birth: self.syncing.txg }),
             false => Blkptr::HOLE,
         }

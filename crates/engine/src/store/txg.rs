@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cenote_cache::BlockCache;
-use cenote_codec::compress::Compression;
 use cenote_format::units::Txg;
 use cenote_pool::Pool;
 use cenote_pool::alloc::Allocator;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::engine::Features;
 use crate::sharing::tables::Tables;
 
 /// A transaction group that is being written.
@@ -21,12 +21,8 @@ pub(crate) struct SyncingTxg {
     pub(crate) txg: Txg,
     /// Counts the rounds in which the MOS is written until it does not change any more.
     pub(crate) pass: u32,
-    /// Holes say in which txg they were made.
-    pub(crate) hole_birth: bool,
-    /// Small blocks stay in their pointers.
-    pub(crate) embed: bool,
-    /// What `compression=on` means, and metadata has.
-    pub(crate) compression: Compression,
+    /// How blocks are written.
+    pub(crate) features: Features,
     /// Where blocks that are alike are found, if any are to be.
     pub(crate) tables: Option<Tables>,
     pub(crate) in_flight: InFlight,

@@ -188,8 +188,12 @@ impl Chain {
         Settled { header: self.header, dead }
     }
 
-    pub(crate) fn abandon(&mut self) -> Vec<Blkptr> {
-        let blocks = self.blocks.drain(..).map(|block| block.bp);
-        blocks.chain(self.data.drain(..).map(|(_, bp)| bp)).collect()
+    /// SyncingTxg `txg` is the last of the log: all its blocks, none of which is of a later txg.
+    pub(crate) fn abandon(&mut self, txg: Txg) -> Vec<Blkptr> {
+        let blocks = self.blocks.drain(..).map(|block| (block.placed, block.bp));
+        let blocks: Vec<_> = blocks.chain(self.data.drain(..)).collect();
+        // Freed in `txg`, a block of the open txg would be allocated after it was free: no import believes that.
+        assert!(blocks.iter().all(|(placed, _)| *placed <= txg), "the log has blocks of a later txg");
+        blocks.into_iter().map(|(_, bp)| bp).collect()
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::engine::WeakEngine;
+use crate::in_use::Quiet;
 use crate::zil::chain::{Chain, Settled};
 use crate::zil::claim::FoundLog;
 use crate::zil::policy::{LogPolicy, SyncPolicy};
@@ -173,8 +174,8 @@ impl Log {
     }
 
     /// The dataset goes, or gets another tree: all blocks of its log, of which nobody will hear again.
-    pub(crate) fn abandon(&self) -> Vec<Blkptr> {
-        self.0.chain.lock().abandon()
+    pub(crate) fn abandon(&self, quiet: &Quiet) -> Vec<Blkptr> {
+        self.0.chain.lock().abandon(quiet.txg())
     }
 
     /// Whether it was found, and its records have to be done again before anything else.

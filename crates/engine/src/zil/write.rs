@@ -219,7 +219,7 @@ impl<'a> LogWriter<'a> {
 
 /// Prepares the ground for the blocks after this one, if that is worth it.
 async fn make_ready(engine: &Engine, next: &Blkptr) {
-    if !engine.pool().is_log_block_in_hole(next) {
+    if !engine.pool().is_log_block_in_hole(next).await {
         return;
     }
     let (engine, next) = (engine.clone(), *next);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::bytes::Endian;
 use crate::dnode::ObjectType;
-use crate::units::{Lsize, Psize, SPA_MINBLOCKSHIFT, Txg};
+use crate::units::{Lsize, PhysicalBirth, Psize, SPA_MINBLOCKSHIFT, Txg};
 
 const ENCRYPTED_BIT: u64 = 1 << 61;
 const EMBEDDED_BIT: u64 = 1 << 39;
@@ -182,9 +182,9 @@ impl Blkptr {
 
     /// Sets both births where they differ, for a block that is shared or was moved.
     #[must_use]
-    pub fn with_births(mut self, logical: Txg, physical: Txg) -> Blkptr {
+    pub fn with_births(mut self, logical: Txg, physical: PhysicalBirth) -> Blkptr {
         self.words[LOGICAL_BIRTH] = logical.0;
-        self.words[PHYSICAL_BIRTH] = if logical == physical { 0 } else { physical.0 };
+        self.words[PHYSICAL_BIRTH] = if logical == physical.txg() { 0 } else { physical.0 };
         self
     }
 }
@@ -215,11 +215,11 @@ mod tests {
         assert_eq!((bp.kind(), bp.lsize(), bp.psize()), (BlkptrKind::Normal, id.lsize, Psize(8192)));
         assert_eq!((bp.level(), bp.object_type(), bp.fill()), (2, id.object_type, 1234));
         assert_eq!((bp.compression_id(), bp.checksum_id(), bp.checksum()), (15, 7, [1, 2, 3, 4]));
-        assert_eq!((bp.logical_birth(), bp.physical_birth()), (Txg(77), Txg(77)));
+        assert_eq!((bp.logical_birth(), bp.physical_birth()), (Txg(77), PhysicalBirth(77)));
         assert_eq!(bp.dvas().collect::<Vec<_>>(), [dva(1), dva(2), dva(3)]);
         assert_eq!(bp.endian(), Endian::NATIVE);
-        let moved = bp.with_births(Txg(77), Txg(90)).with_dvas(&[dva(9)]);
-        assert_eq!((moved.physical_birth(), moved.dvas().count()), (Txg(90), 1));
+        let moved = bp.with_births(Txg(77), PhysicalBirth(90)).with_dvas(&[dva(9)]);
+        assert_eq!((moved.physical_birth(), moved.dvas().count()), (PhysicalBirth(90), 1));
     }
 
     #[test]

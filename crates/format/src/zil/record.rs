@@ -77,12 +77,14 @@ pub struct LogRecord {
 }
 
 /// The part of a record that is never encrypted: enough to tell which blocks belong to a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClearRecord {
     /// Number within the log.
     pub seq: u64,
     /// The block of a `TX_WRITE`.
     pub written: Option<WrittenBlock>,
+    /// The blocks of a `TX_CLONE_RANGE`, holes included, which belong to others, too.
+    pub shared: Vec<Blkptr>,
 }
 
 /// The block that a write refers to; a hole if the record holds the data itself.

@@ -8,8 +8,8 @@ use super::record::{CreateKind, LR_BYTES, NewObject, RenameKind, TX_CI, WriteDat
 use super::*;
 use crate::units::{ObjectId, Txg};
 
-/// Without the key of an encrypted dataset, everything except record headers and the pointers of writes is
-/// noise.
+/// Without the key of an encrypted dataset, everything except record headers and the pointers of writes and
+/// clones is noise.
 #[test]
 fn what_is_clear_of_records_is_read_past_noise() {
     let bp = Blkptr::decode(&[7; BLKPTR_BYTES], Endian::Little).unwrap();
@@ -25,7 +25,10 @@ fn what_is_clear_of_records_is_read_past_noise() {
     };
     let link = Operation::Link { directory: object, object, name: Bytes::from_static(b"name") };
     let mut records = Vec::new();
-    for (seq, operation) in [(1, link), (2, write)] {
+    let blocks = vec![bp, Blkptr::HOLE];
+    let clone =
+        Operation::CloneRange { object, offset_bytes: 0, length_bytes: 1024, block_bytes: 512, blocks };
+    for (seq, operation) in [(1, link), (2, write), (3, clone)] {
         let record = LogRecord { txg: Txg(9), seq, case_insensitive: false, operation };
         records.extend(record.encode(Endian::Little));
     }
@@ -40,7 +43,8 @@ fn what_is_clear_of_records_is_read_past_noise() {
     assert!(block.records().next().unwrap().is_err());
     let clear: Vec<ClearRecord> = block.clear_records().collect::<Result<_>>().unwrap();
     let pointers: Vec<_> = clear.iter().map(|record| (record.seq, record.written.map(|to| to.bp))).collect();
-    assert_eq!(pointers, [(1, None), (2, Some(bp))]);
+    assert_eq!(pointers, [(1, None), (2, Some(bp)), (3, None)]);
+    assert_eq!(clear[2].shared, [bp, Blkptr::HOLE]);
 }
 
 fn name() -> impl Strategy<Value = Bytes> {

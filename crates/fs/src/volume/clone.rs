@@ -7,15 +7,17 @@
 //! ```
 //!
 //! Both have blocks of one size, and the same key if they are encrypted. References are counted when the txg
-//! is synced. No log record says what was cloned: what must be durable waits for the txg.
+//! is synced; until then the source is told that it has lent them. No log record says what was cloned: what must be durable waits for the txg.
 //!
 //! Locking: source and target are taken for the whole operation, in the order of data sets and offsets.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
-use cenote_format::units::BlockId;
+use cenote_engine::SnapshotHold;
+use cenote_format::units::{BlockId, Txg};
 use cenote_object::Edit;
 
 use super::ranges::Share;
@@ -30,8 +32,8 @@ const MAX_BLOCKS: u64 = 4 << 10;
 pub enum VolumeSource {
     /// One that others may be changing; it may be the target itself.
     Live(Arc<VolumeWriter>),
-    /// A snapshot, which the caller protects from being destroyed.
-    Fixed(Volume),
+    /// A snapshot, and what keeps it from being destroyed.
+    Snapshot(Volume, SnapshotHold),
 }
 
 impl VolumeWriter {
@@ -74,6 +76,7 @@ impl VolumeWriter {
         let object = view.objset().object(ZVOL_OBJECT).await?;
         let blocks = object.stored_blocks(from.start / block..from.end / block).await?;
         let blocks = blocks.ok_or_else(|| Refusal::Again.of(ZVOL_OBJECT))?;
+        source.lend(edit.txg());
         self.dataset.log().inspect(|log| log.cannot_say(edit.txg()));
         edit.share_blocks(ZVOL_OBJECT, BlockId(to.start / block), &blocks).await?;
         drop((ours, theirs));
@@ -84,7 +87,7 @@ impl VolumeWriter {
     fn may_clone(&self, source: &Volume) -> bool {
         let (ours, theirs) = (self.live().on_disk(), source.objset());
         let key = |objset: &cenote_object::Objset| objset.key().map(|key| key.master().guid());
-        self.clones
+        self.clones.load(Ordering::Relaxed)
             && source.block_bytes() == self.block_bytes()
             && ours.pool().guid() == theirs.pool().guid()
             && key(&ours) == key(theirs)
@@ -95,7 +98,15 @@ impl VolumeSource {
     async fn view(&self) -> Result<Volume> {
         match self {
             VolumeSource::Live(writer) => writer.view().await,
-            VolumeSource::Fixed(volume) => Ok(volume.clone()),
+            VolumeSource::Snapshot(volume, _) => Ok(volume.clone()),
+        }
+    }
+
+    /// In txg `txg`, which is held open, another volume gets blocks of this one.
+    fn lend(&self, txg: Txg) {
+        match self {
+            VolumeSource::Live(writer) => writer.live().lend(txg),
+            VolumeSource::Snapshot(_, hold) => hold.lend(txg),
         }
     }
 

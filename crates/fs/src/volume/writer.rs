@@ -12,6 +12,7 @@
 //! `zvol_discard`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use std::ops::Range;
 
@@ -39,15 +40,19 @@ pub struct VolumeWriter {
     block_bytes: u64,
     size_bytes: RwLock<u64>,
     /// Whether its blocks may be others', too: the pool has the feature.
-    pub(super) clones: bool,
+    pub(super) clones: AtomicBool,
     /// What is being changed.
     pub(super) ranges: Ranges,
 }
 
 impl Handle for VolumeWriter {
-    /// All that users see of a volume's settings is its size, which [`VolumeWriter::resize`] changes.
+    /// Features of the pool. The size changes with [`VolumeWriter::resize`].
     #[boxed]
-    async fn follow_settings(&self, _: &Mos, _: &Dataset) -> cenote_object::Result<()> {
+    async fn follow_settings(&self, mos: &Mos, _: &Dataset) -> cenote_object::Result<()> {
+        let mut features = mos.features().await?.into_iter();
+        let clones = features
+            .any(|(feature, state)| feature.name == "block_cloning" && state != FeatureState::Disabled);
+        self.clones.store(clones, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -82,7 +87,8 @@ impl VolumeWriter {
     pub async fn open(dataset: OpenDataset) -> Result<VolumeWriter> {
         let volume = Volume::open(dataset.view()).await?;
         let (block_bytes, size_bytes) = (volume.block_bytes(), RwLock::new(volume.size_bytes()));
-        Ok(VolumeWriter { dataset, block_bytes, size_bytes, clones: false, ranges: Ranges::default() })
+        let (clones, ranges) = (AtomicBool::new(false), Ranges::default());
+        Ok(VolumeWriter { dataset, block_bytes, size_bytes, clones, ranges })
     }
 
     /// The volume of this name, opened once for all who change it.
@@ -92,15 +98,13 @@ impl VolumeWriter {
     #[boxed]
     pub async fn shared(engine: &Engine, name: &str) -> Result<Arc<VolumeWriter>> {
         let mos = engine.mos().await?;
-        let id = mos.dataset(name).await?.id();
+        let dataset = mos.dataset(name).await?;
         let open = async || {
-            let volume = VolumeWriter::open(engine.dataset(name).await?).await?;
-            let mut features = mos.features().await?.into_iter();
-            let clones = features
-                .any(|(feature, state)| feature.name == "block_cloning" && state != FeatureState::Disabled);
-            Ok(Arc::new(VolumeWriter { clones, ..volume }))
+            let volume = VolumeWriter::open(engine.dataset_as(&dataset).await?).await?;
+            volume.follow_settings(&mos, &dataset).await?;
+            Ok(Arc::new(volume))
         };
-        engine.handle(id, open).await
+        engine.handle(dataset.id(), open).await
     }
 
     /// The current volume, including changes.

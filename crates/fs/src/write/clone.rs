@@ -9,7 +9,8 @@
 //!
 //! Idea: a pointer contains everything needed to read its block. A block of one file can therefore be
 //! attached to another, if both files have that block size and, where they are encrypted, the same key.
-//! References are counted when the txg is synced.
+//! References are counted when the txg is synced. Until then nobody else may free the blocks: the source is
+//! told that it has lent them (`cenote_engine::Quiet`).
 //!
 //! Locking: source and target are locked for the whole operation. If both are live, two file systems are
 //! locked in the order of their dataset ids.
@@ -20,6 +21,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_engine::SnapshotHold;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::{BlockId, ObjectId, Txg};
@@ -42,8 +44,8 @@ const MAX_BLOCKS: u64 = (((128 << 10) - ZIL_CHAIN_BYTES - LR_BYTES - 5 * 8) / BL
 pub enum CloneSource<'a> {
     /// A file system that others may be changing; it may be the target itself.
     Live(&'a FsWriter),
-    /// A snapshot, which the caller protects from being destroyed.
-    Snapshot(&'a Filesystem),
+    /// A snapshot, and what keeps it from being destroyed.
+    Snapshot(&'a Filesystem, &'a SnapshotHold),
 }
 
 /// A file and an offset in it.
@@ -105,6 +107,7 @@ impl FsWriter {
         let first = from.1 / block_bytes;
         let blocks = object.stored_blocks(first..first + len.div_ceil(block_bytes)).await?;
         let blocks = self.settled(blocks).await?.ok_or_else(|| Refusal::Again.of(from.0))?;
+        source.lend(change.edit.txg());
         self.share(change, &mut node, request.to..request.to + len, block_bytes, &blocks).await?;
         self.notes(change).cloned(&node, request.to..request.to + len, blocks);
         Ok(len)
@@ -137,7 +140,7 @@ impl FsWriter {
         to: ObjectId,
     ) -> Both<'a> {
         match source {
-            CloneSource::Snapshot(_) => (self.0.locks.exclusive(&[to]).await, None),
+            CloneSource::Snapshot(..) => (self.0.locks.exclusive(&[to]).await, None),
             CloneSource::Live(other) if source.is_live(self) => {
                 (other.0.locks.exclusive(&[from, to]).await, None)
             }
@@ -194,7 +197,8 @@ impl FsWriter {
             Some(log) => log.last_synced()?,
             None => Txg(u64::MAX),
         };
-        let is_settled = |bp: &Blkptr| bp.is_hole() || bp.is_embedded() || bp.physical_birth() <= synced;
+        let is_settled =
+            |bp: &Blkptr| bp.is_hole() || bp.is_embedded() || bp.physical_birth().txg() <= synced;
         Ok(blocks.filter(|blocks| blocks.iter().all(is_settled)))
     }
 }
@@ -203,7 +207,15 @@ impl CloneSource<'_> {
     fn view(&self) -> Filesystem {
         match self {
             CloneSource::Live(fs) => fs.view(),
-            CloneSource::Snapshot(fs) => (*fs).clone(),
+            CloneSource::Snapshot(fs, _) => (*fs).clone(),
+        }
+    }
+
+    /// In txg `txg`, which is held open, another file system gets blocks of this one.
+    fn lend(&self, txg: Txg) {
+        match self {
+            CloneSource::Live(fs) => fs.live().lend(txg),
+            CloneSource::Snapshot(_, hold) => hold.lend(txg),
         }
     }
 

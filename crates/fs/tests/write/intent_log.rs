@@ -5,6 +5,7 @@ mod meanwhile;
 mod module;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,12 +38,16 @@ pub const DISK: Layout = (VdevClass::Normal, VdevKind::Disk, 0, 1);
 
 /// A pool of files with this size, with a file system in its root dataset.
 pub async fn create(rt: &Runtime, folder: &Path, layout: &[Layout], file_bytes: u64) -> Engine {
-    let device = |vdev: usize, index: usize| {
-        let path = folder.join(format!("disk{vdev}-{index}.img"));
-        std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
-        Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap()) as Arc<dyn Device>
-    };
-    create_on(rt, layout, device).await
+    let mut devices: BTreeMap<(usize, usize), Arc<dyn Device>> = BTreeMap::new();
+    for (vdev, (.., count)) in layout.iter().enumerate() {
+        for index in 0..*count {
+            let path = folder.join(format!("disk{vdev}-{index}.img"));
+            std::fs::File::create(&path).unwrap().set_len(file_bytes).unwrap();
+            let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await.unwrap();
+            devices.insert((vdev, index), Arc::new(device));
+        }
+    }
+    create_on(rt, layout, |vdev, index| devices[&(vdev, index)].clone()).await
 }
 
 pub async fn create_on(

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod against_model;
+mod births;
+mod broken_off;
 mod clones;
 #[path = "../common/mod.rs"]
 mod common;
+mod dropped;
 mod hostile;
 mod idle;
 mod intent_log;
@@ -12,6 +15,7 @@ mod like_module;
 mod model;
 
 mod new_like_module;
+mod next_txg;
 mod on_disk;
 mod operations;
 mod quotas;

@@ -32,7 +32,7 @@ pub const POOL: &str = "made";
 async fn create(rt: &Runtime, folder: &Path) -> Engine {
     let path = folder.join("disk0.img");
     std::fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
-    let device = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap());
+    let device = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await.unwrap());
     let devices = vec![NewDevice { path: path.display().to_string(), device, is_file: true }];
     let vdev = NewVdev { kind: VdevKind::Disk, parity: 0, draid: None, class: VdevClass::Normal, devices };
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();

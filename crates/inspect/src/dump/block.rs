@@ -13,7 +13,9 @@ use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, Dva};
 use cenote_format::bytes::Endian;
-use cenote_format::units::{Asize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT, SPA_MINBLOCKSIZE, VdevId};
+use cenote_format::units::{
+    Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT, SPA_MINBLOCKSIZE, VdevId,
+};
 use cenote_pool::{ReadContext, Zbookmark};
 
 use super::Sink;
@@ -68,13 +70,15 @@ impl std::str::FromStr for Address {
 pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
     let birth = mos.uberblock().txg;
     let vdevs = mos.pool().vdevs();
-    let asize = vdevs.psize_to_asize(address.vdev, address.psize_bytes, birth).ok_or_else(|| {
-        InspectError::Request(format!(
-            "there is no vdev {}; the pool has {}",
-            address.vdev,
-            vdevs.tops().len()
-        ))
-    })?;
+    let asize = vdevs
+        .psize_to_asize(address.vdev, address.psize_bytes, PhysicalBirth::in_txg(birth))
+        .ok_or_else(|| {
+            InspectError::Request(format!(
+                "there is no vdev {}; the pool has {}",
+                address.vdev,
+                vdevs.tops().len()
+            ))
+        })?;
     let dva =
         Dva { vdev: address.vdev, offset_bytes: address.offset_bytes, asize: Asize(asize), gang: false };
     let [first, second] = dva.to_words();

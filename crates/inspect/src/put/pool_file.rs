@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use cenote_boxed::boxed;
+use cenote_engine::SnapshotHold;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::manifest::Content;
 use cenote_fs::write::{CloneSource, SetAttr};
-use cenote_fs::{Attr, FileKind, Filesystem, FsError, FsWriter, OpenFile, Refusal};
+use cenote_fs::{Attr, FileKind, Filesystem, FsError, FsWriter, Refusal};
 use cenote_object::trail::Trail;
 
 use super::Putter;
@@ -33,33 +34,43 @@ pub struct PoolFile {
 enum Home {
     /// The one being changed.
     Target(FsWriter),
-    /// A snapshot, or a file system that does not change meanwhile.
-    Other(Filesystem),
+    /// Another one, which others may be changing.
+    Other(FsWriter),
+    Snapshot(Filesystem, SnapshotHold),
 }
 
 impl Home {
     fn view(&self) -> Filesystem {
         match self {
-            Home::Target(fs) => fs.view(),
-            Home::Other(fs) => fs.clone(),
+            Home::Target(fs) | Home::Other(fs) => fs.view(),
+            Home::Snapshot(fs, _) => fs.clone(),
         }
     }
 
     fn as_source(&self) -> CloneSource<'_> {
         match self {
-            Home::Target(fs) => CloneSource::Live(fs),
-            Home::Other(fs) => CloneSource::Snapshot(fs),
+            Home::Target(fs) | Home::Other(fs) => CloneSource::Live(fs),
+            Home::Snapshot(fs, hold) => CloneSource::Snapshot(fs, hold),
         }
     }
 }
 
 impl PoolFile {
-    /// A file of a snapshot, or of another file system that is neither changed nor destroyed meanwhile.
+    /// A file of a snapshot, which is kept from being destroyed meanwhile.
     ///
     /// # Errors
     /// The file does not exist; damage.
     #[boxed]
-    pub async fn open(fs: Filesystem, object: ObjectId) -> Result<PoolFile> {
+    pub async fn open_in_snapshot(fs: Filesystem, hold: SnapshotHold, object: ObjectId) -> Result<PoolFile> {
+        PoolFile::of(Home::Snapshot(fs, hold), object).await
+    }
+
+    /// A file of another file system.
+    ///
+    /// # Errors
+    /// The file does not exist; damage.
+    #[boxed]
+    pub async fn open(fs: FsWriter, object: ObjectId) -> Result<PoolFile> {
         PoolFile::of(Home::Other(fs), object).await
     }
 
@@ -117,13 +128,9 @@ impl PoolFile {
     }
 
     /// Copies a piece of content; returns where the next one begins.
-    async fn copy(
-        &self,
-        putter: &Putter,
-        object: ObjectId,
-        content: &OpenFile,
-        at: u64,
-    ) -> cenote_fs::Result<u64> {
+    async fn copy(&self, putter: &Putter, object: ObjectId, at: u64) -> cenote_fs::Result<u64> {
+        // Opened anew for each piece: others may write to the source, and what they replace is soon reused.
+        let content = self.home.view().open_file(self.object).await?;
         let Some(start) = content.next_data(at).await?.filter(|&start| start < self.attr.size) else {
             return Ok(self.attr.size);
         };
@@ -138,7 +145,6 @@ impl PoolFile {
     /// source's block size.
     async fn fill(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<bool> {
         let size = self.attr.size;
-        let content = self.home.view().open_file(self.object).await?;
         let (mut at, mut shares) = (0, true);
         while at < size {
             if putter.is_stopped() {
@@ -146,7 +152,7 @@ impl PoolFile {
             }
             let next = match shares {
                 true => self.share(putter, object, at).await.map(|len| at + len),
-                false => self.copy(putter, object, &content, at).await,
+                false => self.copy(putter, object, at).await,
             };
             match next {
                 Err(error) if shares && can_be_copied(&error) => {

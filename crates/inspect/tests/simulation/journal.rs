@@ -76,12 +76,13 @@ impl Journal {
 /// The journal of all disks of a pool.
 pub type SharedJournal = Arc<Mutex<Journal>>;
 
-/// A disk that records its writes and flushes in a journal.
+/// A disk that records its writes and flushes in a journal. Clones are the same.
+#[derive(Clone)]
 pub struct JournaledDisk {
     info: DeviceInfo,
     index: usize,
     runtime: Runtime,
-    image: Mutex<Image>,
+    image: Arc<Mutex<Image>>,
     journal: SharedJournal,
 }
 
@@ -102,7 +103,7 @@ impl JournaledDisk {
             read_only: false,
         };
         let (runtime, journal) = (runtime.clone(), journal.clone());
-        JournaledDisk { info, index, runtime, image: image.into(), journal }
+        JournaledDisk { info, index, runtime, image: Arc::new(image.into()), journal }
     }
 
     /// Its current content.
@@ -129,12 +130,12 @@ impl Device for JournaledDisk {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         let checked = self.info.check_range(Op::Read, offset, len as u64);
         Io::done(checked.map(|()| self.image.lock().read(offset, len)))
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         if let Err(error) = self.info.check_writable(Op::Write, offset, data.len() as u64) {
             return Io::done(Err(error));
         }
@@ -145,35 +146,42 @@ impl Device for JournaledDisk {
             journal.writes.push(Write { disk: self.index, offset, data, asked, done: None });
             (journal.writes.len() - 1, journal.number)
         };
-        // What was given to a disk is written, though nobody waits for it any more.
         let (time, journal) = (self.take_time(), self.journal.clone());
-        let writing = self.runtime.spawn(async move {
+        Io::pending(&self.runtime, async move {
             time.await;
             let mut journal = journal.lock();
             if journal.number == number {
                 let done = journal.tick();
                 journal.writes[write].done = Some(done);
             }
-        });
-        Io::pending(async move {
-            drop(writing.await);
             Ok(())
         })
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        let asked = self.journal.lock().tick();
-        Io::pending(async move {
-            self.take_time().await;
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
+    }
+
+    fn flush(&self) -> Io<()> {
+        let of = self.clone();
+        let (asked, number) = {
             let mut journal = self.journal.lock();
-            let done = journal.tick();
-            journal.flushes.push(Flush { disk: self.index, asked, done });
+            (journal.tick(), journal.number)
+        };
+        Io::pending(&self.runtime, async move {
+            of.take_time().await;
+            let mut journal = of.journal.lock();
+            if journal.number == number {
+                let done = journal.tick();
+                journal.flushes.push(Flush { disk: of.index, asked, done });
+            }
             Ok(())
         })
     }
 
     /// Zeros are written, which a power cut may leave in any part.
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         if let Err(error) = self.info.check_writable(Op::Discard, offset, len) {
             return Io::done(Err(error));
         }

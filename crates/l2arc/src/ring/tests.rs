@@ -1,7 +1,7 @@
 //! The ring against a plain map of who wrote which byte last.
 
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{PhysicalBirth, VdevId};
 use cenote_runtime::Rng;
 
 use super::*;
@@ -15,7 +15,7 @@ fn shape(end_bytes: u64) -> Shape {
 fn entry(n: u64, psize_bytes: u64) -> LogEntry {
     let prop = Prop::of(PropParts { lsize_bytes: psize_bytes, psize_bytes, ..PropParts::default() });
     let dva = Dva { vdev: VdevId(1), offset_bytes: n << 12, ..Dva::default() };
-    LogEntry { dva, birth: Txg(n), prop, at_bytes: 0, level: 0, pad: Pad }
+    LogEntry { dva, birth: PhysicalBirth(n), prop, at_bytes: 0, level: 0, pad: Pad }
 }
 
 /// Every block that the ring says is there was written last where it lies, and nothing lies beyond the end.

@@ -248,7 +248,11 @@ impl Edit {
         if blocks.iter().filter(|bp| !bp.is_hole()).any(is_other_size) {
             return Err(self.view().damaged(object, "has blocks of another size than what it is to share"));
         }
+        let pool = self.live.on_disk().pool().clone();
+        let lacking = blocks.iter().filter(|bp| pool.may_lack(bp)).map(|bp| bp.psize().0);
+        let lacking_bytes: u64 = lacking.sum();
         self.layer.change(object, Some(head), |changed| {
+            changed.lacking_bytes += lacking_bytes;
             for (block, bp) in (first.0..).zip(blocks) {
                 match bp.is_hole() {
                     true => changed.punch(block..block + 1),

@@ -49,6 +49,8 @@ pub struct Changed {
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
     /// Blocks that it shares from now on: where they lie on disk. None of them is in `blocks`.
     pub(crate) clones: BTreeMap<BlockId, Blkptr>,
+    /// Bytes of `clones` that a disk may lack: syncing the txg costs as much as if they were written.
+    pub(crate) lacking_bytes: u64,
     /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` and `clones` came after
     /// that.
     pub(crate) punched: BTreeMap<u64, u64>,
@@ -271,8 +273,8 @@ impl Changed {
         // Kept simple: objects have few blocks changed at a time, or are written in large ones.
         let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
         let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
-        let clones = self.clones.len() * BLKPTR_BYTES;
-        self.blocks.len() as u64 * block + clones as u64 + spill + 512
+        let clones = (self.clones.len() * BLKPTR_BYTES) as u64 + self.lacking_bytes;
+        self.blocks.len() as u64 * block + clones + spill + 512
     }
 }
 

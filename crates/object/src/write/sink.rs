@@ -49,8 +49,13 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// Writes a block; what it replaces is dead.
     fn write(&self, new: NewBlock) -> impl Future<Output = Result<Blkptr>> + Send;
 
-    /// A block that is on disk gets one more owner; what it replaces is dead.
-    fn share(&self, bp: &Blkptr, old: &Blkptr) -> impl Future<Output = Result<Blkptr>> + Send;
+    /// A block that is on disk gets one more owner, a data block of an object; what it replaces is dead.
+    fn share(
+        &self,
+        bp: &Blkptr,
+        to: (ObjectId, BlockId),
+        old: &Blkptr,
+    ) -> impl Future<Output = Result<Blkptr>> + Send;
 
     /// A block is not referred to any more.
     fn kill(&self, bp: &Blkptr);

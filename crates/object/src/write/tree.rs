@@ -142,7 +142,7 @@ impl<S: BlockSink> TreeWriter<S> {
             let writer = self.clone();
             async move {
                 let old = writer.old_pointer(0, block).await?;
-                Ok((block, writer.sink.share(&bp, &old).await?))
+                Ok((block, writer.sink.share(&bp, (writer.object, BlockId(block)), &old).await?))
             }
         };
         let shared = in_batches(self.sink.pool().runtime(), clones, BLOCKS_PER_TASK, share);

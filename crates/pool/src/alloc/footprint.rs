@@ -3,7 +3,7 @@
 use crate::config::{VdevConfig, VdevKind};
 use crate::vdev::draid::DraidGroup;
 use crate::vdev::raidz::Raidz;
-use cenote_format::units::{Psize, Txg};
+use cenote_format::units::{PhysicalBirth, Psize};
 
 /// The shape of a top-level vdev, as far as allocation needs it.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl Footprint {
     }
 
     /// Bytes that a block born in `birth` takes (`vdev_psize_to_asize_txg`).
-    pub(super) fn asize(&self, Psize(psize_bytes): Psize, birth: Txg) -> u64 {
+    pub(super) fn asize(&self, Psize(psize_bytes): Psize, birth: PhysicalBirth) -> u64 {
         match &self.shape {
             Shape::Sectors => psize_bytes.max(1).next_multiple_of(1 << self.ashift),
             Shape::Raidz(raidz) => raidz.asize(psize_bytes, birth),

@@ -18,12 +18,12 @@
 
 use super::footprint::Footprint;
 use super::kept::Held;
-use super::metaslab::{Metaslab, Needed, Weight};
+use super::metaslab::{Metaslab, Needed, Unfreeable, Weight};
 use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
 use cenote_format::blkptr::{Dva, SPA_DVAS_PER_BP};
-use cenote_format::units::{Asize, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
+use cenote_format::units::{Asize, PhysicalBirth, Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ impl MetaslabGroup {
     }
 
     fn asize(&self, psize: Psize, txg: Txg) -> u64 {
-        self.footprint.read().asize(psize, txg)
+        self.footprint.read().asize(psize, PhysicalBirth::in_txg(txg))
     }
 
     /// Whether blocks may go here.
@@ -190,16 +190,25 @@ impl MetaslabGroup {
     /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
     /// it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| {
-            metaslab.take_back(dva.offset_bytes, len, txg)
-                || metaslab.free(dva.offset_bytes, len, Needed::ByLatest)
-        })?;
-        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+        self.free_at(dva, |metaslab, len| match metaslab.take_back(dva.offset_bytes, len, txg) {
+            true => Ok(()),
+            false => metaslab.free(dva.offset_bytes, len, Needed::Latest, txg),
+        })
     }
 
-    pub(super) fn free(&self, dva: &Dva, needed: Needed) -> Result<(), AllocError> {
-        let done = self.at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, needed))?;
-        if done { Ok(()) } else { Err(AllocError::NotAllocated { dva: *dva }) }
+    pub(super) fn free(&self, dva: &Dva, needed: Needed, txg: Txg) -> Result<(), AllocError> {
+        self.free_at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, needed, txg))
+    }
+
+    fn free_at(
+        &self,
+        dva: &Dva,
+        free: impl FnOnce(&mut Metaslab, u64) -> Result<(), Unfreeable>,
+    ) -> Result<(), AllocError> {
+        self.at(dva, free)?.map_err(|why| match why {
+            Unfreeable::NotAllocated => AllocError::NotAllocated { dva: *dva },
+            Unfreeable::OtherTxg => AllocError::OtherTxg { dva: *dva },
+        })
     }
 
     /// Applies `act` to the metaslab and the length of an address.

@@ -21,7 +21,7 @@
 //! Locking: a lock guards the list of states; it is held for a clone or for one look, and no other is taken
 //! meanwhile. A state is given up before any of its space is: a reader that was overtaken sees the mark.
 
-use cenote_format::units::Txg;
+use cenote_format::units::{PhysicalBirth, Txg};
 use parking_lot::RwLock;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Keeper {
     }
 
     /// Whether a state before the newest one is held that may have a block which lies there since txg `birth`.
-    pub(super) fn holds_since(&self, birth: Txg) -> bool {
+    pub(super) fn holds_since(&self, birth: PhysicalBirth) -> bool {
         self.0.read().older.last().is_some_and(|latest| birth.0 <= latest.next.load(Ordering::Acquire))
     }
 

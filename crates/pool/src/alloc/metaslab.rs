@@ -94,11 +94,11 @@ pub(super) struct Metaslab {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needed {
     /// Readers of the tree before the txg that frees it.
-    ByLatest,
+    Latest,
     /// Readers of older trees, too.
-    ByReaders,
+    Readers,
     /// A checkpoint.
-    ByCheckpoint,
+    Checkpoint,
 }
 
 /// [`Needed`], as far as it is by readers.
@@ -118,6 +118,15 @@ pub(super) struct Changes {
     pub(super) allocated: Ranges,
     pub(super) freed: Ranges,
     pub(super) checkpointed: Ranges,
+}
+
+/// Why a range can't be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfreeable {
+    /// Part of it is free.
+    NotAllocated,
+    /// Part of it was allocated in another txg than the one being written.
+    OtherTxg,
 }
 
 impl Metaslab {
@@ -264,19 +273,24 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range; one that a checkpoint needs stays allocated. `false` if part of it was
-    /// free.
-    pub(super) fn free(&mut self, offset: u64, len: u64, needed: Needed) -> bool {
-        let allocated =
-            self.unallocated().chain([&self.checkpointing]).all(|ranges| ranges.is_clear(offset, len));
-        if allocated {
-            let into = match needed {
-                Needed::ByCheckpoint => &mut self.checkpointing,
-                by => &mut self.freeing[by as usize],
-            };
-            into.insert(offset, len);
+    /// Frees an allocated range in txg `txg`, which is being written; one that a checkpoint needs stays
+    /// allocated.
+    pub(super) fn free(&mut self, offset: u64, len: u64, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
+        let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
+        if !self.unallocated().chain([&self.checkpointing]).all(is_clear) {
+            return Err(Unfreeable::NotAllocated);
         }
-        allocated
+        // The space maps of this txg would free what only those of the next allocate.
+        let of_others = self.allocating.iter().zip(0..).filter(|(_, other)| *other != slot(txg));
+        if !of_others.map(|(ranges, _)| ranges).all(is_clear) {
+            return Err(Unfreeable::OtherTxg);
+        }
+        let into = match needed {
+            Needed::Checkpoint => &mut self.checkpointing,
+            by => &mut self.freeing[by as usize],
+        };
+        into.insert(offset, len);
+        Ok(())
     }
 
     /// The sets of ranges that are not allocated.
@@ -315,8 +329,8 @@ impl Metaslab {
     pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
         let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
         debug_assert!(is_taken, "changes not taken");
-        self.defer(Needed::ByLatest, held.latest.0..txg.0);
-        self.defer(Needed::ByReaders, 0..txg.0);
+        self.defer(Needed::Latest, held.latest.0..txg.0);
+        self.defer(Needed::Readers, 0..txg.0);
         for done in self.settled(held) {
             self.set_free(&done);
             if trims {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{DraidConfig, VdevKind};
-use cenote_format::units::{Asize, Guid};
+use cenote_format::units::{Asize, Guid, PhysicalBirth};
 
 mod model;
 
@@ -87,7 +87,7 @@ fn a_pool_that_was_filled_and_emptied_is_as_before() {
         assert_eq!(largest_bytes, allocator.vdev_space(VdevId(0)).unwrap().largest_bytes);
 
         sync(&allocator, 1);
-        blocks.iter().for_each(|dva| allocator.free(dva, Txg(1)).unwrap());
+        blocks.iter().for_each(|dva| allocator.free(dva, PhysicalBirth(1), Txg(2)).unwrap());
         for txg in [2, 3] {
             sync(&allocator, txg);
             assert!(allocator.allocate(&request(AllocClass::Normal, psize, 1)).is_err(), "freed too early");
@@ -105,7 +105,7 @@ fn what_waits_can_be_released_at_once() {
     let allocator = pool(&[disk(0, VdevClass::Normal, 2)]);
     let (blocks, _) = fill(&allocator, &request(AllocClass::Normal, 64 * KIB, 1));
     sync(&allocator, 1);
-    blocks.iter().for_each(|dva| allocator.free(dva, Txg(1)).unwrap());
+    blocks.iter().for_each(|dva| allocator.free(dva, PhysicalBirth(1), Txg(2)).unwrap());
     sync(&allocator, 2);
     allocator.release_deferred();
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().free_bytes(), 2 * MIB);
@@ -125,7 +125,7 @@ fn what_a_reader_may_look_at_is_not_allocated_again() {
     let (allocator, dva, whole) = filled();
     let reader = allocator.keep_freed(false);
     sync(&allocator, 2);
-    allocator.free(&dva, Txg(1)).unwrap();
+    allocator.free(&dva, PhysicalBirth(1), Txg(3)).unwrap();
     for txg in 3..20 {
         sync(&allocator, txg);
         assert!(allocator.allocate(&whole).is_err(), "txg {txg}");
@@ -140,7 +140,7 @@ fn what_a_reader_may_look_at_is_not_allocated_again() {
 #[test]
 fn what_was_written_after_a_reader_began_does_not_wait_for_it() {
     let (allocator, dva, whole) = filled();
-    allocator.free(&dva, Txg(1)).unwrap();
+    allocator.free(&dva, PhysicalBirth(1), Txg(2)).unwrap();
     (2..5).for_each(|txg| drop(sync(&allocator, txg)));
     let _reader = allocator.keep_freed(false);
     // It may look at what is written next, too.
@@ -150,7 +150,7 @@ fn what_was_written_after_a_reader_began_does_not_wait_for_it() {
         let dva = allocator.allocate(&AllocRequest { txg: Txg(txg), ..whole }).unwrap()[0];
         sync(&allocator, txg);
         sync(&allocator, txg + 1);
-        allocator.free(&dva, Txg(txg)).unwrap();
+        allocator.free(&dva, PhysicalBirth(txg), Txg(txg + 2)).unwrap();
         (txg + 2..txg + 5).for_each(|txg| drop(sync(&allocator, txg)));
         txg += 5;
     }
@@ -162,7 +162,7 @@ fn a_pool_that_is_short_of_space_takes_what_readers_keep_but_not_what_is_kept_fi
         let (allocator, dva, whole) = filled();
         let reader = allocator.keep_freed(is_firm);
         sync(&allocator, 2);
-        allocator.free(&dva, Txg(1)).unwrap();
+        allocator.free(&dva, PhysicalBirth(1), Txg(3)).unwrap();
         (3..6).for_each(|txg| drop(sync(&allocator, txg)));
         allocator.give_up_kept();
         assert_eq!(reader.is_given_up(), !is_firm, "it is told before anything is allocated");
@@ -296,7 +296,7 @@ fn vdevs_that_do_not_allocate_get_nothing_and_can_be_emptied() {
     assert_eq!(fill(&allocator, &request(AllocClass::Normal, 256 * KIB, 1)).0.len(), 16);
     allocator.set_allocates(VdevId(0), false);
     sync(&allocator, 1);
-    blocks.iter().for_each(|dva| allocator.free(dva, Txg(1)).unwrap());
+    blocks.iter().for_each(|dva| allocator.free(dva, PhysicalBirth(1), Txg(2)).unwrap());
     (2..5).for_each(|txg| drop(sync(&allocator, txg)));
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().allocated_bytes, 0);
     assert!(allocator.allocate(&request(AllocClass::Normal, 4 * KIB, 1)).is_err());
@@ -312,22 +312,26 @@ fn what_contradicts_the_maps_is_an_error() {
         gang: false,
     };
     let dva = at(0, 8 * KIB, 8 * KIB);
-    assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
+    assert_eq!(allocator.free(&dva, PhysicalBirth(1), Txg(2)), Err(AllocError::NotAllocated { dva }));
     allocator.claim(&dva, Txg(1)).unwrap();
     assert_eq!(allocator.claim(&dva, Txg(1)), Err(AllocError::NotFree { dva }));
     sync(&allocator, 1);
     for bad in [at(1, 0, 4096), at(0, 2 * MIB, 4096), at(0, MIB - 4096, 8192), at(0, 512, 4096), at(0, 0, 0)]
     {
-        assert_eq!(allocator.free(&bad, Txg(1)), Err(AllocError::BadAddress { dva: bad }));
+        assert_eq!(allocator.free(&bad, PhysicalBirth(1), Txg(2)), Err(AllocError::BadAddress { dva: bad }));
     }
     let beyond = at(0, u64::MAX - 4095, 4096);
     assert_eq!(allocator.claim(&beyond, Txg(2)), Err(AllocError::BadAddress { dva: beyond }));
-    allocator.free(&dva, Txg(1)).unwrap();
+    allocator.free(&dva, PhysicalBirth(1), Txg(2)).unwrap();
     for txg in 2..5 {
-        assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }), "txg {txg}");
+        assert_eq!(
+            allocator.free(&dva, PhysicalBirth(1), Txg(2)),
+            Err(AllocError::NotAllocated { dva }),
+            "txg {txg}"
+        );
         sync(&allocator, txg);
     }
-    assert_eq!(allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
+    assert_eq!(allocator.free(&dva, PhysicalBirth(1), Txg(2)), Err(AllocError::NotAllocated { dva }));
     // The address of a gang block covers all its pieces; only its header lies there.
     let gang = Dva { gang: true, ..at(0, 0, 512 * KIB) };
     allocator.claim(&gang, Txg(5)).unwrap();
@@ -419,4 +423,18 @@ fn what_lies_behind_a_block_is_taken_for_a_moment_where_much_is_free() {
     );
     let (blocks, _) = fill(&allocator, &ask);
     assert!(blocks.iter().all(|block| allocator.claim_behind(block, Psize(8 * KIB), Txg(1)).is_none()));
+}
+
+#[test]
+fn a_txg_frees_nothing_of_another() {
+    let allocator = pool(&[disk(0, VdevClass::Normal, 2)]);
+    let at = |txg| AllocRequest { txg: Txg(txg), ..request(AllocClass::Normal, 8 * KIB, 1) };
+    // Txg 5 is being written, and clients already allocate in txg 6.
+    let [of_5, of_6] = [5, 6].map(|txg| allocator.allocate(&at(txg)).unwrap()[0]);
+    assert_eq!(allocator.free(&of_6, PhysicalBirth(6), Txg(5)), Err(AllocError::OtherTxg { dva: of_6 }));
+    allocator.free(&of_5, PhysicalBirth(5), Txg(5)).unwrap();
+    sync(&allocator, 5);
+    allocator.free(&of_6, PhysicalBirth(6), Txg(6)).unwrap();
+    let changes = sync(&allocator, 6);
+    assert_eq!((changes[0].allocated.total_bytes(), changes[0].freed.total_bytes()), (8 * KIB, 8 * KIB));
 }

@@ -112,7 +112,7 @@ fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
 
 async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
     let complain = |why: String| Some(problem(candidate.path.display(), why));
-    let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt) {
+    let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt).await {
         Ok(device) => Arc::new(device),
         // A folder of devices holds empty drives and the like; but disks that we may not read are reported.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
@@ -122,14 +122,16 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
             return (Vec::new(), complain(text.strip_prefix(&path).unwrap_or(&text).to_owned()));
         }
     };
-    look_at(device, Base::Path(candidate.path.clone()), candidate.named).await
+    let path = candidate.path.clone();
+    let seat = rt.blocking(move || Seat::of(&path)).await;
+    look_at(device, Base::Path(candidate.path.clone()), seat, candidate.named).await
 }
 
 /// Reads the labels of devices that are already open.
 pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {
     let (mut scanned, mut problems) = (Vec::new(), Vec::new());
     for device in devices {
-        let (found, trouble) = look_at(device.clone(), Base::Given(device), true).await;
+        let (found, trouble) = look_at(device.clone(), Base::Given(device), None, true).await;
         scanned.extend(found);
         problems.extend(trouble);
     }
@@ -138,18 +140,23 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
 
 /// The labels of a device, or of its partitions. Having none is a problem only for a device that was
 /// `named`.
-async fn look_at(device: Arc<dyn Device>, base: Base, named: bool) -> (Vec<Scanned>, Option<Problem>) {
+async fn look_at(
+    device: Arc<dyn Device>,
+    base: Base,
+    seat: Option<Seat>,
+    named: bool,
+) -> (Vec<Scanned>, Option<Problem>) {
     let name = device.describe().to_owned();
     let complain = |why: String| Some(problem(&name, why));
     let labels = read_labels(&*device).await;
     if is_of_use(&labels) {
-        return (vec![Scanned { device, seat: seat_of(&base), base, labels }], None);
+        return (vec![Scanned { device, seat, base, labels }], None);
     }
     let mut found = Vec::new();
     for (start_bytes, partition) in partitions(&device).await {
         let labels = read_labels(&*partition).await;
         if is_of_use(&labels) {
-            let seat = seat_of(&base).map(|seat| seat.behind(start_bytes));
+            let seat = seat.map(|seat| seat.behind(start_bytes));
             found.push(Scanned { device: partition, base: base.clone(), seat, labels });
         }
     }
@@ -168,13 +175,6 @@ async fn look_at(device: Arc<dyn Device>, base: Base, named: bool) -> (Vec<Scann
         _ => None,
     };
     (found, trouble)
-}
-
-fn seat_of(base: &Base) -> Option<Seat> {
-    match base {
-        Base::Path(path) => Seat::of(path),
-        Base::Given(_) => None,
-    }
 }
 
 fn is_of_use(labels: &[Label]) -> bool {

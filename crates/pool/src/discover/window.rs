@@ -35,45 +35,39 @@ impl Device for WindowDevice {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         match self.info.check_range(Op::Read, offset, len as u64) {
             Ok(()) => self.base.read_at(self.start_bytes + offset, len),
             Err(error) => Io::done(Err(error)),
         }
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         match self.info.check_writable(Op::Write, offset, data.len() as u64) {
             Ok(()) => self.base.write_at(self.start_bytes + offset, data),
             Err(error) => Io::done(Err(error)),
         }
     }
 
-    fn write_through(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
         match self.info.check_writable(Op::Write, offset, data.len() as u64) {
             Ok(()) => self.base.write_through(self.start_bytes + offset, data),
             Err(error) => Io::done(Err(error)),
         }
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn flush(&self) -> Io<()> {
         self.base.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         match self.info.check_writable(Op::Discard, offset, len) {
             Ok(()) => self.base.discard(self.start_bytes + offset, len),
             Err(error) => Io::done(Err(error)),
         }
     }
 
-    fn advise(&self, offset: u64, len: u64) {
-        if let Some(start) = self.start_bytes.checked_add(offset) {
-            self.base.advise(start, len);
-        }
-    }
-
-    fn is_there(&self) -> bool {
+    fn is_there(&self) -> Io<bool> {
         self.base.is_there()
     }
 }

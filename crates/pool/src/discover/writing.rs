@@ -29,7 +29,7 @@ impl FoundDevice {
     ///
     /// # Errors
     /// It is in use (and by whom), or may not be written.
-    pub fn open_for_writing(&self, rt: &Runtime) -> Result<Arc<dyn Device>> {
+    pub async fn open_for_writing(&self, rt: &Runtime) -> Result<Arc<dyn Device>> {
         let Base::Path(path) = &self.base else { return Ok(self.device.clone()) };
         let is_whole = self.path == path.to_string_lossy();
         if !is_whole {
@@ -38,7 +38,7 @@ impl FoundDevice {
                 why: "a partition that the kernel does not know can't be opened for writing by itself".into(),
             });
         }
-        Ok(Arc::new(FileDevice::open(path, OpenOptions::EXCLUSIVE, rt)?))
+        Ok(Arc::new(FileDevice::open(path, OpenOptions::EXCLUSIVE, rt).await?))
     }
 }
 
@@ -70,9 +70,9 @@ impl FoundPool {
                     // Other partitions of the same disk may be in use.
                     let is_whole = found.path == path.to_string_lossy();
                     let options = if is_whole { OpenOptions::EXCLUSIVE } else { OpenOptions::READ_WRITE };
-                    let device = FileDevice::open(path, options, rt)?;
+                    let device = FileDevice::open(path, options, rt).await?;
                     if !is_whole {
-                        device.lock()?;
+                        device.lock().await?;
                     }
                     opened.insert(path.clone(), Arc::new(device));
                 }

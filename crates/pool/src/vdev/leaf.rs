@@ -1,16 +1,19 @@
 //! Leaves: devices with counters; and slots: leaves that hold the same bytes.
 //!
+//! An operation that has begun is brought to its end, and keeps its permit until then, even if its future is
+//! dropped ([`Patience`]); one that still waits in the queue leaves it.
+//!
 //! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and the
 //! state are relaxed. `writes` is incremented (release) after a write is done, and a flush reads it (acquire)
 //! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
 
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};
-use crate::vdev::patience::Patience;
+use crate::vdev::patience::{Owed, Patience};
 use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, Io, Op};
-use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_LABELS_BYTES, VDEV_PAD_SIZE, label_offset};
+use cenote_device::{Device, DeviceError, Op};
+use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::sync::Arc;
@@ -64,6 +67,15 @@ struct State {
     checksum_errors: AtomicU64,
 }
 
+/// A write is done, whatever came of it, when this is dropped.
+struct Written(Arc<State>);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.0.writes.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl Leaf {
     pub(crate) fn new(
         runtime: &Runtime,
@@ -88,7 +100,9 @@ impl Leaf {
         grown: Arc<dyn Device>,
         settings: &Arc<QueueSettings>,
     ) -> Leaf {
-        Leaf { state: self.state.clone(), ..Leaf::new(runtime, self.guid, grown, settings) }
+        let patience = Arc::new(self.patience.on(grown.clone()));
+        let queue = Arc::new(Queue::new(runtime, self.guid, settings, &patience));
+        Leaf { through: Vec::new(), device: grown, queue, patience, ..self.clone() }
     }
 
     /// The same device, for what distributed spares have on it.
@@ -143,12 +157,12 @@ impl Leaf {
         offset_bytes: u64,
         len: usize,
     ) -> Result<Bytes, DeviceError> {
-        let _permit = match self.queue.enter(Ask::read(class, offset_bytes, len)).await {
+        let permit = match self.queue.enter(Ask::read(class, offset_bytes, len)).await {
             Turn::Go(permit) => permit,
             Turn::Done(bytes) => return Ok(bytes),
         };
-        let reading = self.device.read_at(offset_bytes, len);
-        let result = self.patience.answer(reading, Op::Read, offset_bytes, len as u64).await;
+        let what = (Op::Read, offset_bytes, len as u64);
+        let result = self.patience.ask(what, permit, |device| device.read_at(offset_bytes, len)).await;
         if result.is_err() {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -188,28 +202,31 @@ impl Leaf {
     ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let result = match self.queue.enter(Ask::write(class, offset_bytes, &data, padding)).await {
-            Turn::Go(_permit) => {
-                let writing = self.device.write_at(offset_bytes, data);
-                self.patience.answer(writing, Op::Write, offset_bytes, len).await
+            Turn::Go(permit) => {
+                let (what, kept) = ((Op::Write, offset_bytes, len), (permit, Written(self.state.clone())));
+                self.patience.ask(what, kept, |device| device.write_at(offset_bytes, data)).await
             }
-            Turn::Done(_) => Ok(()),
+            Turn::Done(_) => {
+                drop(Written(self.state.clone()));
+                Ok(())
+            }
         };
-        self.state.writes.fetch_add(1, Ordering::Release);
         self.counting_writes(result)
     }
 
     /// The same, but durable on completion.
     pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
-        let _permit = self.queue.enter_alone(Ask::write(IoClass::SyncWrite, offset_bytes, &data, 0)).await;
-        let writing = self.device.write_through(offset_bytes, data);
-        self.counting_writes(self.patience.answer(writing, Op::Write, offset_bytes, len).await)
+        let permit = self.queue.enter_alone(Ask::write(IoClass::SyncWrite, offset_bytes, &data, 0)).await;
+        let what = (Op::Write, offset_bytes, len);
+        let writing = |device: &dyn Device| device.write_through(offset_bytes, data);
+        self.counting_writes(self.patience.ask(what, permit, writing).await)
     }
 
     /// Gives up what a range holds; counts a failure, but not that the device can't do it.
     pub(crate) async fn discard(&self, offset_bytes: u64, len: u64) -> Result<(), DeviceError> {
-        let discarding = self.device.discard(offset_bytes, len);
-        let result = self.patience.answer(discarding, Op::Discard, offset_bytes, len).await;
+        let what = (Op::Discard, offset_bytes, len);
+        let result = self.patience.ask(what, (), |device| device.discard(offset_bytes, len)).await;
         match result {
             Err(DeviceError::Unsupported { .. }) => result,
             _ => self.counting_writes(result),
@@ -223,7 +240,8 @@ impl Leaf {
         if self.state.flushed_writes.load(Ordering::Acquire) >= writes {
             return Ok(());
         }
-        let result = self.counting_writes(self.patience.answer(self.device.flush(), Op::Flush, 0, 0).await);
+        let flushed = self.patience.ask((Op::Flush, 0, 0), (), |device| device.flush()).await;
+        let result = self.counting_writes(flushed);
         if result.is_ok() {
             self.state.flushed_writes.fetch_max(writes, Ordering::AcqRel);
         }
@@ -240,31 +258,55 @@ impl Leaf {
             (0..VDEV_PAD_SIZE / PROBE_SIZE).map(move |place| label + BOOT_ENV_OFFSET + place * PROBE_SIZE)
         });
         for at in places {
-            let reading = self.device.read_at(at, PROBE_SIZE as usize);
-            let Ok(place) = self.patience.answer(reading, Op::Read, at, PROBE_SIZE).await else { continue };
+            let reading = |device: &dyn Device| device.read_at(at, PROBE_SIZE as usize);
+            let read = self.patience.ask((Op::Read, at, PROBE_SIZE), (), reading).await;
+            let Ok(place) = read else { continue };
             is_read = true;
-            let writing = self.device.write_at(at, place);
-            is_written |= self.patience.answer(writing, Op::Write, at, PROBE_SIZE).await.is_ok();
+            let writing = |device: &dyn Device| device.write_at(at, place);
+            is_written |= self.patience.ask((Op::Write, at, PROBE_SIZE), (), writing).await.is_ok();
             if is_written {
                 break;
             }
         }
         match is_read && is_written {
             true => Probe::Works,
-            false if self.device.is_there() => Probe::Fails,
+            false if self.is_there().await => Probe::Fails,
             false => Probe::Gone,
         }
     }
 
     /// Its labels as they are on the device; `None` if it does not answer. Nothing is counted.
     pub(crate) async fn labels(&self) -> Option<Vec<Label>> {
-        let reading = Io::pending(async { Ok(read_labels(&*self.device).await) });
-        self.patience.answer(reading, Op::Read, 0, VDEV_LABELS_BYTES).await.ok()
+        self.patience.within(read_labels(&*self.device)).await
     }
 
     /// Whether it is still part of the machine.
-    pub(crate) fn is_there(&self) -> bool {
-        self.device.is_there()
+    pub(crate) async fn is_there(&self) -> bool {
+        // Something that hangs is there.
+        !matches!(self.patience.within(self.device.is_there()).await, Some(Ok(false)))
+    }
+
+    /// Whether it must first allocate space for a part of a range.
+    pub(crate) async fn has_hole(&self, offset_bytes: u64, len: u64) -> bool {
+        let io = self.device.has_hole(offset_bytes, len);
+        let has_hole = if io.is_done() { Some(io.await) } else { self.patience.within(io).await };
+        matches!(has_hole, Some(Ok(true)))
+    }
+
+    /// The same open device with the size that it has by now, if it has grown.
+    pub(crate) async fn grown(&self) -> Option<Arc<dyn Device>> {
+        self.patience.within(self.device.grown()).await?.ok()?
+    }
+
+    /// Writes that belong together count as under way until this is dropped.
+    pub(crate) fn owe(&self) -> Owed {
+        self.patience.owe()
+    }
+
+    /// Waits until no change is under way at the device, not even one that nobody waits for any more;
+    /// unless it hangs.
+    pub(crate) async fn idle(&self) {
+        self.patience.idle().await;
     }
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {

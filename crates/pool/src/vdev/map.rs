@@ -13,7 +13,7 @@
 use super::{Layout, VdevTree};
 use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::{Guid, Txg, VdevId};
+use cenote_format::units::{Guid, PhysicalBirth, VdevId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -65,8 +65,8 @@ pub(crate) struct BlockMap {
     pub(crate) data_bytes: usize,
     /// Units in all rows.
     pub(crate) units: usize,
-    /// When the block was born.
-    pub(crate) birth: Txg,
+    /// When the bytes were written.
+    pub(crate) birth: PhysicalBirth,
 }
 
 impl BlockMap {
@@ -131,8 +131,8 @@ impl VdevTree {
         formers
     }
 
-    /// Maps `psize` bytes at an address, of a block born in `birth`.
-    pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: Txg) -> Result<BlockMap, MapError> {
+    /// Maps `psize` bytes at an address, of this birth.
+    pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Result<BlockMap, MapError> {
         let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0, birth };
         self.map_into(&mut map, dva, psize, birth, 0)?;
         debug_assert!(map.data_bytes >= psize, "{dva:?}: {} of {psize} bytes mapped", map.data_bytes);
@@ -144,7 +144,7 @@ impl VdevTree {
         map: &mut BlockMap,
         dva: &Dva,
         psize: usize,
-        birth: Txg,
+        birth: PhysicalBirth,
         depth: u32,
     ) -> Result<(), MapError> {
         let at = dva.offset_bytes;

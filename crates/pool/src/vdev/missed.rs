@@ -8,7 +8,7 @@
 //! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
 //! written.
 
-use cenote_format::units::{Guid, TXG_UNKNOWN, Txg};
+use cenote_format::units::{Guid, PhysicalBirth, Txg};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,10 +70,12 @@ impl Missed {
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
     }
 
-    /// Whether the leaf may lack a block born in this txg. With [`TXG_UNKNOWN`]: whether it lacks anything.
-    pub(crate) fn has(&self, leaf: Guid, txg: Txg) -> bool {
+    /// Whether the leaf may lack bytes of this birth. If that is [`PhysicalBirth::UNKNOWN`]: whether it lacks
+    /// anything.
+    pub(crate) fn has(&self, leaf: Guid, birth: PhysicalBirth) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| {
-            txg == TXG_UNKNOWN || runs.iter().any(|&(first, last)| first <= txg && txg <= last)
+            birth == PhysicalBirth::UNKNOWN
+                || runs.iter().any(|&(first, last)| (first..=last).contains(&birth.txg()))
         };
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
@@ -103,8 +105,8 @@ mod tests {
         missed.note_all(Guid(1), run(20, 21));
         missed.take_out(Guid(1), Txg(20));
         assert_eq!(missed.of_leaf(Guid(1)), [run(21, 21)]);
-        assert!(missed.has(Guid(1), Txg(21)) && !missed.has(Guid(1), Txg(12)));
-        assert!(missed.has(Guid(1), TXG_UNKNOWN) && !missed.has(Guid(2), TXG_UNKNOWN));
+        assert!(missed.has(Guid(1), PhysicalBirth(21)) && !missed.has(Guid(1), PhysicalBirth(12)));
+        assert!(missed.has(Guid(1), PhysicalBirth::UNKNOWN) && !missed.has(Guid(2), PhysicalBirth::UNKNOWN));
         missed.take_out(Guid(1), Txg(21));
         assert!(!missed.is_behind(Guid(1)) && missed.all().is_empty());
     }

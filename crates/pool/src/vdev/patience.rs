@@ -1,18 +1,27 @@
-//! Waits for a device's answers, but not for ever.
+//! Waits for a device's answers, but not for ever; and knows which it still owes.
 //!
 //! A device that does not answer an operation within [`DEADMAN`] is out of use until its errors are cleared:
 //! a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk still
-//! writes does no harm, because it misses all txgs from then on.
+//! writes does no harm: it misses all txgs from then on, and it is not used again before it has answered.
 //!
-//! Locking: none; one relaxed flag.
+//! ```text
+//!   asked --+-- answered
+//!           |-- the asker goes away: it waits on, and keeps its permit
+//!           '-- DEADMAN: out of use; the operation is late, and stays with the device until it is over
+//! ```
+//!
+//! So the queue of a device knows how much it has to do, even if callers have gone.
+//!
+//! Locking: none; relaxed flags and counts. `over` is notified when nothing is owed any more.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_runtime::Runtime;
+use tokio::sync::Notify;
 
 /// The longest time for one operation: `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
@@ -21,46 +30,217 @@ const DEADMAN: Duration = Duration::from_secs(300);
 pub(crate) struct Patience {
     pub(crate) device: Arc<dyn Device>,
     runtime: Runtime,
-    hung: AtomicBool,
+    /// Shared with the same device before it grew.
+    state: Arc<State>,
 }
+
+#[derive(Default)]
+struct State {
+    hung: AtomicBool,
+    /// Changes that nobody waits for any more because they took too long.
+    late: AtomicU64,
+    /// Changes that are not over, late ones included.
+    owed: AtomicU64,
+    over: Notify,
+}
+
+/// A change that is not over, or several that belong together.
+pub(crate) struct Owed(Arc<State>);
+
+/// One that is late.
+struct Late(Arc<State>);
 
 impl Patience {
     pub(crate) fn new(runtime: &Runtime, device: Arc<dyn Device>) -> Patience {
-        Patience { device, runtime: runtime.clone(), hung: AtomicBool::new(false) }
+        Patience { device, runtime: runtime.clone(), state: Arc::default() }
     }
 
-    /// It failed to answer an operation.
+    /// For the same device, which has grown.
+    pub(crate) fn on(&self, grown: Arc<dyn Device>) -> Patience {
+        Patience { device: grown, runtime: self.runtime.clone(), state: self.state.clone() }
+    }
+
+    /// It failed to answer an operation, or still owes the answer to a change, which is late.
     pub(crate) fn is_hung(&self) -> bool {
-        self.hung.load(Ordering::Relaxed)
+        self.state.hung.load(Ordering::Relaxed) || self.state.late.load(Ordering::Relaxed) > 0
     }
 
-    /// It gets another chance.
+    /// It gets another chance, once no change is late any more.
     pub(crate) fn forgive(&self) {
-        self.hung.store(false, Ordering::Relaxed);
+        self.state.hung.store(false, Ordering::Relaxed);
     }
 
-    /// The device's answer, or that there is none.
-    pub(crate) async fn answer<T>(
+    /// Several changes, the next of which may not have begun yet, count as under way until this is dropped.
+    pub(crate) fn owe(&self) -> Owed {
+        Owed::new(&self.state)
+    }
+
+    /// Waits until no change is under way at the device, unless it hangs. Reads do no harm.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut over = std::pin::pin!(self.state.over.notified());
+            // Registered before the look, or the last notice could fall between the two.
+            over.as_mut().enable();
+            if self.state.owed.load(Ordering::Acquire) == 0 || self.is_hung() {
+                return;
+            }
+            over.await;
+        }
+    }
+
+    /// Begins an operation, and waits for the answer. `kept` (a permit) is kept until there is one, even if
+    /// the caller goes away.
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        io: Io<'_, T>,
-        op: Op,
-        offset_bytes: u64,
-        len: u64,
+        what: (Op, u64, u64),
+        kept: impl Send + 'static,
+        begin: impl FnOnce(&dyn Device) -> Io<T>,
     ) -> Result<T, DeviceError> {
-        if io.is_done() {
-            return io.await;
-        }
-        if self.is_hung() {
-            return Err(self.no_answer(op, offset_bytes, len));
-        }
-        self.runtime.timeout(DEADMAN, io).await.unwrap_or_else(|_| {
-            self.hung.store(true, Ordering::Relaxed);
-            Err(self.no_answer(op, offset_bytes, len))
-        })
+        self.answer(what, kept, self.begin(what.0, begin)).await
     }
 
-    fn no_answer(&self, op: Op, offset_bytes: u64, len: u64) -> DeviceError {
-        let why = Error::new(ErrorKind::TimedOut, "the device does not answer and is out of use");
-        self.device.info().io_error(op, offset_bytes, len, why)
+    /// Begins an operation. `None`: a device that hangs is asked for no changes.
+    pub(crate) fn begin<T: Send + 'static>(
+        &self,
+        op: Op,
+        begin: impl FnOnce(&dyn Device) -> Io<T>,
+    ) -> Option<Io<T>> {
+        (!(is_change(op) && self.is_hung())).then(|| begin(&*self.device))
+    }
+
+    /// The device's answer to an operation that has begun, or that there is none.
+    pub(crate) async fn answer<T: Send + 'static>(
+        &self,
+        (op, offset_bytes, len): (Op, u64, u64),
+        kept: impl Send + 'static,
+        io: Option<Io<T>>,
+    ) -> Result<T, DeviceError> {
+        let io = match io {
+            Some(io) if io.is_done() => return io.await,
+            Some(io) if !self.is_hung() => io,
+            _ => return Err(no_answer(&*self.device, op, offset_bytes, len)),
+        };
+        let (device, runtime, state) = (self.device.clone(), self.runtime.clone(), self.state.clone());
+        let owed = is_change(op).then(|| Owed::new(&state));
+        let answer = async move {
+            let (mut io, _kept) = (io, kept);
+            if let Ok(answer) = runtime.timeout(DEADMAN, &mut io).await {
+                drop(owed);
+                return answer;
+            }
+            state.hung.store(true, Ordering::Relaxed);
+            let late = owed.map(|owed| (owed, Late::new(&state)));
+            drop(io.holding(late));
+            state.over.notify_waiters();
+            Err(no_answer(&*device, op, offset_bytes, len))
+        };
+        self.runtime.to_end(answer).await
+    }
+
+    /// The result of several operations; `None` if the device does not answer.
+    pub(crate) async fn within<T>(&self, asking: impl Future<Output = T>) -> Option<T> {
+        if self.is_hung() {
+            return None;
+        }
+        let answer = self.runtime.timeout(DEADMAN, asking).await;
+        if answer.is_err() {
+            self.state.hung.store(true, Ordering::Relaxed);
+            self.state.over.notify_waiters();
+        }
+        answer.ok()
+    }
+}
+
+impl Owed {
+    fn new(state: &Arc<State>) -> Owed {
+        state.owed.fetch_add(1, Ordering::Relaxed);
+        Owed(state.clone())
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.0.owed.fetch_sub(1, Ordering::Release) == 1 {
+            self.0.over.notify_waiters();
+        }
+    }
+}
+
+impl Late {
+    fn new(state: &Arc<State>) -> Late {
+        state.late.fetch_add(1, Ordering::Relaxed);
+        Late(state.clone())
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.late.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn is_change(op: Op) -> bool {
+    matches!(op, Op::Write | Op::Discard)
+}
+
+fn no_answer(device: &dyn Device, op: Op, offset_bytes: u64, len: u64) -> DeviceError {
+    let why = Error::new(ErrorKind::TimedOut, "the device does not answer and is out of use");
+    device.info().io_error(op, offset_bytes, len, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vdev::leaf::Leaf;
+    use crate::vdev::queue::IoClass;
+    use cenote_device::{Delayed, Fault, Faulty, Latency, MemoryDevice};
+    use cenote_format::units::Guid;
+    use cenote_runtime::SimConfig;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn leaf(runtime: &Runtime, device: Arc<dyn Device>) -> Leaf {
+        Leaf::new(runtime, Guid(1), device, &Arc::default())
+    }
+
+    #[test]
+    fn a_dropped_operation_is_made_and_keeps_its_permit_until_then() {
+        Runtime::simulate(SimConfig::default(), |runtime| async move {
+            let memory = Arc::new(MemoryDevice::new("disk", 1 << 20));
+            let latency = Latency { fixed: SECOND, ..Latency::default() };
+            let leaf = leaf(&runtime, Arc::new(Delayed::new(memory.clone(), latency, &runtime)));
+            let active = || leaf.load()[IoClass::SyncWrite as usize].active;
+            let write = leaf.write(IoClass::SyncWrite, 0, vec![7; 4096].into());
+            assert!(runtime.timeout(SECOND / 2, write).await.is_err());
+            assert!(runtime.timeout(SECOND / 4, leaf.idle()).await.is_err());
+            assert_eq!((active(), memory.live_image()[0]), (1, 0));
+            leaf.idle().await;
+            assert_eq!((runtime.now().as_ns(), memory.live_image()[0]), (1_000_000_000, 7));
+            runtime.yield_now().await;
+            assert_eq!(active(), 0);
+            // It counts among the writes that a flush has to make durable.
+            leaf.flush().await.unwrap();
+            assert_eq!(memory.durable_image()[0], 7);
+        });
+    }
+
+    #[test]
+    fn a_device_that_owes_an_answer_is_out_of_use_though_it_is_forgiven() {
+        Runtime::simulate(SimConfig::default(), |runtime| async move {
+            let memory = Arc::new(MemoryDevice::new("disk", 1 << 20));
+            let late = Fault::delay(Op::Write, 400 * SECOND, &runtime).times(1);
+            let leaf = leaf(&runtime, Arc::new(Faulty::new(memory.clone(), 1).with(late)));
+            let write = async |byte: u8| leaf.write(IoClass::SyncWrite, 0, vec![byte; 4096].into()).await;
+            assert!(write(1).await.is_err());
+            assert_eq!(runtime.now().as_ns(), 300_000_000_000);
+            leaf.idle().await;
+            leaf.clear_errors();
+            assert!(leaf.is_hung(), "it may still write");
+            assert!(write(2).await.is_err());
+            runtime.sleep(101 * SECOND).await;
+            assert!(!leaf.is_hung() && memory.live_image()[0] == 1);
+            write(3).await.unwrap();
+            assert_eq!(memory.live_image()[0], 3);
+        });
     }
 }

@@ -20,8 +20,10 @@
 //! operations.
 //!
 //! Locking: one mutex a queue, held for a decision, never across an await. All methods may be called
-//! concurrently. A future that is dropped while it waits leaves the queue; one that is dropped later gives
-//! back its [`Permit`]. Groups ([`join`]) are put together under the lock and started after it.
+//! concurrently. A future that is dropped while it waits leaves the queue; an operation that has begun keeps
+//! its [`Permit`] until the device is done. Groups ([`join`]) are put together under the lock and handed to
+//! the device after it. Until that is done with writes nothing else starts, because those whose writes joined
+//! may go away meanwhile, and the next owner of their place must come later.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
 //!
@@ -48,7 +50,7 @@ use tokio::sync::oneshot;
 use super::patience::Patience;
 pub use class::{ClassLoad, IoClass, Moved};
 pub(crate) use join::Ask;
-use join::{Group, Limits, Member, Neighbours, Outcome, run};
+use join::{Group, Limits, Member, Neighbours, Outcome, begin};
 pub use settings::{QueueSettings, Transfer};
 
 /// What waited so long goes before all others of its class.
@@ -72,6 +74,8 @@ struct State {
     lines: [Line; IoClass::ALL.len()],
     neighbours: Neighbours,
     active: u32,
+    /// Groups of writes that are being handed to the device.
+    beginning: u32,
     /// Operations of users under way or waiting (`vq_ia_active`).
     users: u32,
     /// Background operations that may start while users are busy, or that ran since they were
@@ -113,16 +117,16 @@ enum Call {
 }
 
 /// What comes of waiting.
-pub(crate) enum Turn<'a> {
+pub(crate) enum Turn {
     /// The operation may start.
-    Go(Permit<'a>),
+    Go(Permit),
     /// It was done together with others. This was read.
     Done(Bytes),
 }
 
 /// The right to have one operation under way. Dropping it lets the next one go.
-pub(crate) struct Permit<'a> {
-    queue: &'a Arc<Queue>,
+pub(crate) struct Permit {
+    queue: Arc<Queue>,
     class: IoClass,
 }
 
@@ -148,7 +152,7 @@ impl Queue {
     }
 
     /// Waits until an operation may start, or was done together with others.
-    pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn<'_> {
+    pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn {
         match self.wait(ask.clone()).await {
             Ok(permit) => Turn::Go(permit),
             Err(outcome) => match outcome.await {
@@ -160,7 +164,7 @@ impl Queue {
     }
 
     /// Waits until an operation may start by itself.
-    pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit<'_> {
+    pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit {
         let class = ask.class;
         // What may not join never is.
         self.wait(ask.alone())
@@ -168,7 +172,7 @@ impl Queue {
             .unwrap_or_else(|_| unreachable!("{class:?} joined others against its will"))
     }
 
-    async fn wait(self: &Arc<Queue>, ask: Ask) -> Result<Permit<'_>, oneshot::Receiver<Outcome>> {
+    async fn wait(self: &Arc<Queue>, ask: Ask) -> Result<Permit, oneshot::Receiver<Outcome>> {
         let class = ask.class;
         let mut waiting = {
             self.depth.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +182,7 @@ impl Queue {
                 state.start(class, ask.offset_bytes);
                 self.begins(&mut state, class, (&ask, &ask), 1);
                 drop(state);
-                return Ok(Permit { queue: self, class });
+                return Ok(Permit { queue: self.clone(), class });
             }
             let (go, turn) = oneshot::channel();
             let arrival = state.arrivals;
@@ -194,7 +198,7 @@ impl Queue {
         let call = (&mut waiting.turn).await.unwrap_or(Call::Go);
         waiting.is_over = true;
         match call {
-            Call::Go => Ok(Permit { queue: self, class }),
+            Call::Go => Ok(Permit { queue: self.clone(), class }),
             Call::Joined(outcome) => Err(outcome),
         }
     }
@@ -259,17 +263,27 @@ impl Queue {
         self.start_next(state);
     }
 
-    fn start_next(self: &Arc<Queue>, mut state: MutexGuard<'_, State>) {
-        let mut groups = Vec::new();
-        let now = self.runtime.now();
-        while let Some(group) = state.start_next(self, now) {
-            groups.extend(group);
-        }
-        drop(state);
-        for group in groups {
-            // They are one operation from now on.
-            self.depth.fetch_sub(group.members.len() as u64 - 1, Ordering::Relaxed);
-            self.runtime.spawn(run(self.clone(), group)).detach();
+    fn start_next<'a>(self: &'a Arc<Queue>, mut state: MutexGuard<'a, State>) {
+        loop {
+            let mut groups = Vec::new();
+            let now = self.runtime.now();
+            while let Some(group) = state.start_next(self, now) {
+                groups.extend(group);
+            }
+            if groups.is_empty() {
+                return;
+            }
+            let is_write = |group: &&Group| group.members.iter().any(|member| member.ask.data.is_some());
+            let beginning = groups.iter().filter(is_write).count() as u32;
+            state.beginning += beginning;
+            drop(state);
+            for group in groups {
+                // They are one operation from now on.
+                self.depth.fetch_sub(group.members.len() as u64 - 1, Ordering::Relaxed);
+                self.runtime.spawn(begin(self, group)).detach();
+            }
+            state = self.state.lock();
+            state.beginning -= beginning;
         }
     }
 }
@@ -314,7 +328,11 @@ impl State {
 
     /// Whether one more operation of a class may be under way.
     fn may_start(&self, class: IoClass, settings: &QueueSettings) -> bool {
-        self.active < settings.max_active() && self.lines[class as usize].active < self.most(class, settings)
+        self.may_start_any(settings) && self.lines[class as usize].active < self.most(class, settings)
+    }
+
+    fn may_start_any(&self, settings: &QueueSettings) -> bool {
+        self.beginning == 0 && self.active < settings.max_active()
     }
 
     fn least(&self, class: IoClass, settings: &QueueSettings) -> u32 {
@@ -334,7 +352,7 @@ impl State {
     }
 
     fn next_class(&self, settings: &QueueSettings) -> Option<IoClass> {
-        if self.active >= settings.max_active() {
+        if !self.may_start_any(settings) {
             return None;
         }
         let waits = |class: &IoClass| !self.lines[*class as usize].waiting.is_empty();
@@ -418,7 +436,7 @@ fn place(ask: &Ask, arrival: u64) -> Place {
     (if ask.class.is_fifo() { 0 } else { ask.offset_bytes }, arrival)
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.queue.leave(self.class);
     }

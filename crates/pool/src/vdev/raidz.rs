@@ -29,7 +29,7 @@
 use super::map::Column;
 use super::reflow::{Reflow, Reflowed};
 use cenote_format::label::{VDEV_BOOT_SIZE, VDEV_LABEL_START_SIZE};
-use cenote_format::units::Txg;
+use cenote_format::units::{PhysicalBirth, Txg};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -64,14 +64,14 @@ struct Shape {
 
 impl Raidz {
     /// Number of children that a block born in `birth` is spread over.
-    fn logical_width(&self, birth: Txg) -> usize {
+    fn logical_width(&self, birth: PhysicalBirth) -> usize {
         let grown = self.expand_txgs.len() + usize::from(self.reflow.is_some());
         let original = self.width - grown;
-        original + self.expand_txgs.iter().filter(|&&txg| txg <= birth).count()
+        original + self.expand_txgs.iter().filter(|&&txg| txg <= birth.txg()).count()
     }
 
     /// The numbers of children that it has had since, without the present one, the last one first.
-    pub(crate) fn widths_since(&self, birth: Txg) -> impl Iterator<Item = usize> {
+    pub(crate) fn widths_since(&self, birth: PhysicalBirth) -> impl Iterator<Item = usize> {
         (self.logical_width(birth)..self.width).rev()
     }
 
@@ -85,7 +85,7 @@ impl Raidz {
     }
 
     /// Bytes that a block takes, with parity and skip sectors.
-    pub(crate) fn asize(&self, psize_bytes: u64, birth: Txg) -> u64 {
+    pub(crate) fn asize(&self, psize_bytes: u64, birth: PhysicalBirth) -> u64 {
         let Ok(psize) = usize::try_from(psize_bytes) else { return u64::MAX };
         let total = self.shape(psize.max(1), self.logical_width(birth)).total;
         total.next_multiple_of(self.parity as u64 + 1) << self.ashift
@@ -93,7 +93,12 @@ impl Raidz {
 
     /// Rows of a block as (parity, columns), with slots, offsets on the leaves and offsets in the block
     /// set. `None` if the offset is not at a sector.
-    pub(crate) fn rows(&self, offset: u64, psize: usize, birth: Txg) -> Option<Vec<(usize, Vec<Column>)>> {
+    pub(crate) fn rows(
+        &self,
+        offset: u64,
+        psize: usize,
+        birth: PhysicalBirth,
+    ) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(1 << self.ashift) {
             return None;
         }
@@ -205,7 +210,7 @@ impl Raidz {
 
     /// What I/O of a block must have entered while an expansion runs: the rows that it may lie in, as if all
     /// were full.
-    pub(crate) fn entered(&self, offset: u64, psize: usize, birth: Txg) -> Range<u64> {
+    pub(crate) fn entered(&self, offset: u64, psize: usize, birth: PhysicalBirth) -> Range<u64> {
         let width = self.logical_width(birth);
         let rows = self.shape(psize, width).total.div_ceil(width as u64);
         offset..offset.saturating_add((rows * width as u64) << self.ashift)
@@ -225,7 +230,7 @@ mod tests {
     /// Where each sector of a block lies, by its place in the block; parity by column and row.
     fn places(raidz: &Raidz, at: u64, sectors: usize) -> BTreeMap<(bool, usize), (usize, u64)> {
         let mut places = BTreeMap::new();
-        let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+        let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();
         for (row, (parity, columns)) in rows.iter().enumerate() {
             for (index, column) in columns.iter().enumerate() {
                 for n in 0..column.len >> 9 {
@@ -253,13 +258,13 @@ mod tests {
                     let [synced_bytes, next_bytes] = [synced, next].map(|at| at << 9);
                     let reflowed = Reflowed { synced_bytes, next_bytes, scratch_is_valid: false };
                     let raidz = shape(width, Vec::new(), Some(Arc::new(Reflow::from(reflowed))));
-                    let asize = |raidz: &Raidz| raidz.asize(sectors as u64 * 512, Txg(9));
+                    let asize = |raidz: &Raidz| raidz.asize(sectors as u64 * 512, PhysicalBirth(9));
                     assert_eq!(asize(&raidz), asize(&before));
                     for (key, place) in places(&raidz, at, sectors) {
                         assert!([old[&key], new[&key]].contains(&place), "{width}: {key:?} of {sectors}");
                     }
-                    let entered = raidz.entered(at << 9, sectors << 9, Txg(9));
-                    let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
+                    let entered = raidz.entered(at << 9, sectors << 9, PhysicalBirth(9));
+                    let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();
                     for (row, (_, columns)) in rows.iter().enumerate() {
                         let first = at + (row * (width - 1)) as u64;
                         let end = first + columns.len() as u64;
@@ -287,8 +292,8 @@ mod tests {
         for (parity, width) in [(1, 2), (1, 3), (1, 5), (2, 4), (2, 6), (3, 5), (3, 9)] {
             let raidz = Raidz { parity, width, ashift: 9, expand_txgs: Vec::new(), reflow: None };
             for (sectors, at) in (1..40).flat_map(|sectors| [(sectors, 7), (sectors, 1 << 11)]) {
-                let rows = raidz.rows(at << 9, sectors << 9, Txg(9)).unwrap();
-                let asize = raidz.asize((sectors << 9) as u64, Txg(9)) >> 9;
+                let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();
+                let asize = raidz.asize((sectors << 9) as u64, PhysicalBirth(9)) >> 9;
                 // Sectors of the vdev, as it is allocated.
                 let sector = |column: &Column, n: usize| {
                     let below = ((column.offset_bytes - VDEV_LABEL_START_SIZE) >> 9) + n as u64;

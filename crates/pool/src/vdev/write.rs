@@ -21,7 +21,7 @@ use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
 use cenote_format::label::VdevClass;
-use cenote_format::units::{Guid, Psize, TXG_INITIAL, Txg, VdevId};
+use cenote_format::units::{Guid, PhysicalBirth, Psize, TXG_INITIAL, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
 use std::collections::BTreeMap;
@@ -57,9 +57,10 @@ impl VdevTree {
         let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
         top.check_writable().map_err(|why| failed(why.into()))?;
         let data = whole_sectors(data, top.config.ashift);
-        let _inside = self.enter(dva, data.len(), txg).await;
+        let birth = PhysicalBirth::in_txg(txg);
+        let _inside = self.enter(dva, data.len(), birth).await;
         let map =
-            self.map(dva, data.len(), txg).map_err(|error: MapError| failed(error.to_string().into()))?;
+            self.map(dva, data.len(), birth).map_err(|error: MapError| failed(error.to_string().into()))?;
         let mut writes = Vec::new();
         for row in &map.rows {
             if row.parity > 0 {
@@ -87,15 +88,24 @@ impl VdevTree {
     }
 
     /// Whether a device must first allocate space for a part of a block.
-    pub(crate) fn has_hole(&self, dva: &Dva, psize: Psize, birth: Txg) -> bool {
+    pub(crate) async fn has_hole(&self, dva: &Dva, psize: Psize, birth: PhysicalBirth) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
-        let is_hole = |row: &Row, column: &Column| {
-            let top = self.layout_of(row.top);
-            let leaves = top.map(|top| top.holders(column.slot, column.offset_bytes).leaves);
-            let mut leaves = leaves.into_iter().flatten();
-            leaves.any(|leaf| leaf.device.has_hole(column.offset_bytes, column.len as u64))
-        };
-        map.rows.iter().any(|row| row.columns.iter().any(|column| is_hole(row, column)))
+        for row in &map.rows {
+            let Some(top) = self.layout_of(row.top) else { continue };
+            for column in &row.columns {
+                for leaf in top.leaves(column.slot, column.offset_bytes) {
+                    if leaf.has_hole(column.offset_bytes, column.len as u64).await {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Waits until no change is under way at any device that answers.
+    pub(crate) async fn idle(&self) {
+        join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
 
     /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed
@@ -133,7 +143,9 @@ impl VdevTree {
         {
             let mut of_top = top.slots().iter().flat_map(|slot| &slot.leaves);
             let Some(why) = of_top.find_map(|leaf| errors.get(&leaf.guid)) else { continue };
-            let has_all = |leaf: &Arc<Leaf>| !leaf.is_out_of_use() && !missed.has(leaf.guid, txg);
+            let has_all = |leaf: &Arc<Leaf>| {
+                !leaf.is_out_of_use() && !missed.has(leaf.guid, PhysicalBirth::in_txg(txg))
+            };
             let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
             if lost > top.config.parity {
                 return Err(NotWritten { vdev: *vdev, why: why.clone() });

@@ -10,6 +10,7 @@ use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};
 use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
+use std::sync::Arc;
 
 /// A copy whose columns were requested, each from every leaf: `tickets[row][column][leaf]`.
 struct Asked {
@@ -25,6 +26,7 @@ impl Pool {
         for target in &batch {
             inside.extend(vdevs.enter(&target.dva, target.psize, target.bp.physical_birth()).await);
         }
+        let inside = Arc::new(inside);
         let asked: Vec<Option<Asked>> =
             batch.iter().map(|target| ask(&vdevs, &mut extents, target)).collect();
         let fetched = extents.fetch(self.reads()).await;
@@ -42,7 +44,8 @@ impl Pool {
                     Ok(recovered) => {
                         examined.findings.extend(findings(&vdevs, &target, &recovered));
                         if heals {
-                            examined.healed.add(self.write_truth(recovered.faults).await);
+                            let inside = inside.clone();
+                            examined.healed.add(self.write_truth(recovered.faults, inside).await);
                         }
                     }
                     Err(_) => examined.lost.push(target),

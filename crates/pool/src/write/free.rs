@@ -1,6 +1,10 @@
 //! Freeing: returns the space of a block, including a gang's pieces. And claiming, the opposite, for blocks
 //! that were written before the pool was opened.
 //!
+//! Whether a checkpoint keeps the space is a question of when the bytes were written. OpenZFS
+//! (`metaslab_free`) asks for the logical birth, and so gives away what a checkpoint has if its last pointer
+//! is a later clone.
+//!
 //! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
 use crate::alloc::{AllocError, Allocator};
@@ -11,17 +15,18 @@ use crate::read::bad_pointer;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::gang::SPA_GANGBLOCKSIZE;
-use cenote_format::units::{Asize, Txg};
+use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
-    /// Frees a block in the txg that is being written. Nothing may refer to it any more. Holes and embedded
+    /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and embedded
     /// blocks take no space.
     ///
     /// # Errors
-    /// The block is not allocated; or a gang's header can't be read, so that its pieces are unknown.
+    /// The block is not allocated, or in a later txg; or a gang's header can't be read, so that its pieces are
+    /// unknown.
     #[boxed]
-    pub async fn free(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext) -> Result<()> {
-        self.each_address(bp, ctx, |dva, birth| space.free(dva, birth)).await
+    pub async fn free(&self, space: &Allocator, bp: &Blkptr, txg: Txg, ctx: &ReadContext) -> Result<()> {
+        self.each_address(bp, ctx, |dva, birth| space.free(dva, birth, txg)).await
     }
 
     /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map has.
@@ -33,13 +38,12 @@ impl Pool {
         self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with the txg since which it lies
-    /// there.
+    /// Applies a function to each address that a block takes, with the birth of what lies there.
     async fn each_address(
         &self,
         bp: &Blkptr,
         ctx: &ReadContext,
-        act: impl Fn(&Dva, Txg) -> Result<(), AllocError>,
+        act: impl Fn(&Dva, PhysicalBirth) -> Result<(), AllocError>,
     ) -> Result<()> {
         let mut pending = vec![(*bp, 0)];
         while let Some((bp, depth)) = pending.pop() {

@@ -84,7 +84,7 @@ impl Pool {
     ) -> BoxFuture<'a, Result<()>> {
         async move {
             let mut header = self.read_gang_header(&bp, &ReadContext::new(place)).await?;
-            let txg = bp.physical_birth();
+            let txg = bp.physical_birth().txg();
             let mut rest = stored.clone();
             for piece in header.pieces.iter_mut().filter(|piece| !piece.is_hole()) {
                 let len = piece.psize().0 as usize;

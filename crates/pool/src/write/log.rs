@@ -47,8 +47,13 @@ impl Pool {
     }
 
     /// Whether the file system under the vdev's file must still allocate space for a part of a log block.
-    pub fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
-        bp.dvas().any(|dva| self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()))
+    pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
+        for dva in bp.dvas() {
+            if self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Writes zeros after a log block, where the next ones will lie. A write to a hole of a sparse file is
@@ -99,6 +104,6 @@ impl Pool {
             .map_err(|error| refused(place, error.to_string()))?;
         debug_assert!(Checksum::Zilog2.verify_embedded(&block, bp.checksum(), holds).is_ok());
         let dvas: Vec<Dva> = bp.dvas().collect();
-        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth(), place, durable).await
+        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth().txg(), place, durable).await
     }
 }

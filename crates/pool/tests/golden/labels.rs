@@ -11,7 +11,7 @@ use cenote_testkit::{copy_image, golden, golden_pools, needs};
 use std::path::PathBuf;
 
 async fn labels_of(rt: &Runtime, image: &PathBuf) -> Vec<Nvlist> {
-    let device = FileDevice::open(image, OpenOptions::READ_ONLY, rt).unwrap();
+    let device = FileDevice::open(image, OpenOptions::READ_ONLY, rt).await.unwrap();
     read_labels(&device).await.into_iter().filter_map(|label| label.config).collect()
 }
 

@@ -82,19 +82,23 @@ impl Device for Cut {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         self.inner.read_at(offset, len)
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         if self.goes_through() { self.inner.write_at(offset, data) } else { Io::done(Ok(())) }
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        if self.goes_through() { self.inner.write_through(offset, data) } else { Io::done(Ok(())) }
+    }
+
+    fn flush(&self) -> Io<()> {
         if self.goes_through() { self.inner.flush() } else { Io::done(Ok(())) }
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         Io::done(self.info().check_writable(Op::Discard, offset, len))
     }
 }

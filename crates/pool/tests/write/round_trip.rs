@@ -77,7 +77,7 @@ fn every_layout_compression_and_checksum() {
                     let bp = lab.write(&data, &props, FIRST_TXG).await.bp;
                     assert_eq!(bp.dvas().count(), usize::from(copies));
                     assert_eq!((bp.lsize().0, bp.fill()), (data.len() as u64, 1));
-                    assert_eq!((bp.logical_birth(), bp.physical_birth()), (FIRST_TXG, FIRST_TXG));
+                    assert_eq!((bp.logical_birth(), bp.physical_birth().txg()), (FIRST_TXG, FIRST_TXG));
                     written.push((bp, data));
                 }
             }

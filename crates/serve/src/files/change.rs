@@ -42,7 +42,7 @@ impl Files {
     pub(super) fn writer(&self) -> Result<(Engine, FsWriter)> {
         match self.head() {
             Tree::Live(engine, fs) => Ok((engine, fs)),
-            Tree::Fixed(_) => Err(Errno::ROFS),
+            Tree::Fixed(_) | Tree::Snapshot(..) => Err(Errno::ROFS),
         }
     }
 
@@ -363,19 +363,19 @@ impl Files {
 
     /// Shares blocks, where files and offsets allow it; else the kernel copies.
     pub(super) async fn share_blocks(&self, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
-        let (from_id, from_tree, source) = self.file(from.0)?;
+        let (_, from_tree, source) = self.file(from.0)?;
         let target = self.own(to.0)?;
         let (engine, _) = self.writer()?;
         let mut done = 0;
         let mut waited = false;
         while done < len {
             let (at, to_at) = (from.1 + done, to.1 + done);
-            let (view, left) = (from_tree.view(), len - done);
+            let (from_tree, left) = (from_tree.clone(), len - done);
             let shared = self.change(Need::Write(NAME_BYTES), Some(target), move |fs, change| {
                 Box::pin(async move {
-                    let origin = match from_id {
-                        TreeId::HEAD => CloneSource::Live(fs),
-                        _ => CloneSource::Snapshot(&view),
+                    let origin = match &from_tree {
+                        Tree::Snapshot(view, hold) => CloneSource::Snapshot(view, hold),
+                        _ => CloneSource::Live(fs),
                     };
                     fs.clone_range(change, origin, (source, at), (target, to_at), left).await
                 })

@@ -5,8 +5,9 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's.
-//! What is open in one that was destroyed is stale.
+//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's. It
+//! can't be destroyed while the kernel holds a file of it ([`Files::let_go_of_snapshot`]); `rmdir` destroys it
+//! all the same, and what is open in it is stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
@@ -15,9 +16,11 @@
 //! Source: OpenZFS `zfs_ctldir.c`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cenote_boxed::boxed;
-use cenote_engine::Engine;
+use cenote_dataset::Dataset;
+use cenote_engine::{Engine, Snapshot, SnapshotHold};
 use cenote_format::units::{DatasetId, Guid};
 use cenote_fs::{Filesystem, Timestamp};
 use cenote_fuse::vfs::NewNode;
@@ -29,7 +32,7 @@ use parking_lot::Mutex;
 use super::errno::{errno, errno_below};
 use super::node::{Control, Named, TreeId};
 use super::tree::Tree;
-use super::{Files, attr};
+use super::{Files, Pool, attr};
 
 /// `ZFS_CTLDIR_NAME`.
 pub(super) const SNAPDIR: &[u8] = b".zfs";
@@ -37,6 +40,9 @@ const SNAPSHOT: &[u8] = b"snapshot";
 const SHARES: &[u8] = b"shares";
 /// Snapshots of one mount that can be open.
 const MAX_TREES: usize = 0xfffe;
+/// How often, and how long apart, it is looked whether the kernel has forgotten a snapshot.
+const LOOKS: u32 = 25;
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Snapshots that were looked up.
 #[derive(Default)]
@@ -45,20 +51,42 @@ pub(super) struct Snapshots(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     by_dataset: BTreeMap<DatasetId, (TreeId, Guid)>,
-    trees: BTreeMap<TreeId, Filesystem>,
+    trees: BTreeMap<TreeId, Looked>,
     last: u16,
+}
+
+/// A snapshot that was looked up.
+enum Looked {
+    /// Of a pool that takes no changes.
+    Fixed(Filesystem),
+    /// `kept` is there while the kernel may hold files of it.
+    Live { fs: Filesystem, snapshot: Snapshot, kept: Option<SnapshotHold> },
 }
 
 impl Snapshots {
     pub fn tree(&self, id: TreeId) -> Option<Tree> {
-        self.0.lock().trees.get(&id).cloned().map(Tree::Fixed)
+        match self.0.lock().trees.get_mut(&id)? {
+            Looked::Fixed(fs) => Some(Tree::Fixed(fs.clone())),
+            Looked::Live { fs, snapshot, kept } => {
+                let hold = snapshot.hold()?;
+                kept.get_or_insert_with(|| hold.clone());
+                Some(Tree::Snapshot(fs.clone(), hold))
+            }
+        }
+    }
+
+    /// The kernel holds nothing of it any more.
+    fn let_go(&self, id: TreeId) {
+        if let Some(Looked::Live { kept, .. }) = self.0.lock().trees.get_mut(&id) {
+            *kept = None;
+        }
     }
 
     fn known(&self, dataset: DatasetId) -> Option<TreeId> {
         self.0.lock().by_dataset.get(&dataset).map(|(id, _)| *id)
     }
 
-    fn insert(&self, dataset: DatasetId, guid: Guid, fs: Filesystem) -> Result<TreeId> {
+    fn insert(&self, dataset: DatasetId, guid: Guid, looked: Looked) -> Result<TreeId> {
         let mut table = self.0.lock();
         // Another look-up may have been faster.
         if let Some((id, _)) = table.by_dataset.get(&dataset) {
@@ -75,7 +103,7 @@ impl Snapshots {
         }
         table.last = id;
         table.by_dataset.insert(dataset, (TreeId(id), guid));
-        table.trees.insert(TreeId(id), fs);
+        table.trees.insert(TreeId(id), looked);
         Ok(TreeId(id))
     }
 
@@ -141,13 +169,57 @@ impl Files {
         let id = match self.0.snapshots.known(snapshot.id()) {
             Some(id) => id,
             None => {
-                let objset = snapshot.objset().await.map_err(|e| errno_below(&e))?;
-                let fs = Filesystem::open(objset.not_keeping()).await.map_err(|e| errno(&e))?;
-                self.0.snapshots.insert(snapshot.id(), snapshot.guid(), fs)?
+                let looked = self.look_into(snapshot.name()).await?;
+                self.0.snapshots.insert(snapshot.id(), snapshot.guid(), looked)?
             }
         };
         let tree = self.tree(id)?;
         self.entry(id, &tree, tree.root()).await.map(Some)
+    }
+
+    async fn look_into(&self, full: &str) -> Result<Looked> {
+        let open = async |dataset: Dataset| {
+            let objset = dataset.objset().await.map_err(|e| errno_below(&e))?;
+            Filesystem::open(objset.not_keeping()).await.map_err(|e| errno(&e))
+        };
+        match &self.0.pool {
+            Pool::Live(engine) => {
+                let (dataset, snapshot) = engine.snapshot(full).await.map_err(|e| errno_below(&e))?;
+                // From here on its blocks stay.
+                let kept = Some(snapshot.hold().ok_or(Errno::NOENT)?);
+                Ok(Looked::Live { fs: open(dataset).await?, snapshot, kept })
+            }
+            Pool::Fixed(mos) => {
+                let dataset = mos.dataset(full).await.map_err(|e| errno_below(&e))?;
+                open(dataset).await.map(Looked::Fixed)
+            }
+        }
+    }
+
+    /// A snapshot is to be destroyed: has the kernel forget what it keeps of it, so that only files that
+    /// somebody has open are in the way.
+    #[boxed]
+    pub async fn let_go_of_snapshot(&self, snapshot: DatasetId, name: &str) {
+        let Some(id) = self.0.snapshots.known(snapshot) else { return };
+        if let Some(notifier) = self.0.notifier.get().cloned() {
+            let name = name.as_bytes().to_vec();
+            let forget = move || notifier.name_changed(Control::Snapshot.node(), &name);
+            self.0.runtime.blocking(forget).await;
+        }
+        for _ in 0..LOOKS {
+            if self.is_unused(id) {
+                return self.0.snapshots.let_go(id);
+            }
+            self.0.runtime.sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Whether the kernel holds nothing of a snapshot, or no more than its root, which it holds for whoever
+    /// names it.
+    fn is_unused(&self, id: TreeId) -> bool {
+        let is_root =
+            |node| matches!(self.named(node), Some(Named::File(_, object)) if object == self.root());
+        self.0.references.of_tree(id).into_iter().all(is_root)
     }
 
     pub(super) async fn list_control(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
@@ -205,6 +277,10 @@ impl Files {
         let engine = self.may_change_snapshots(caller, &[control])?;
         self.has_snapshot(name).await?;
         let full = self.snapshot_called(name)?;
+        // The kernel holds the directory itself, and can't be asked to forget what is below it meanwhile.
+        let mos = engine.mos().await.map_err(|e| errno_below(&e))?;
+        let snapshot = mos.dataset(&full).await.map_err(|e| errno_below(&e))?;
+        self.0.snapshots.known(snapshot.id()).inspect(|id| self.0.snapshots.let_go(*id));
         let gone = cenote_tasks::destroy_snapshots(&engine, &[full], InUse::Refuse).await;
         gone.map_err(|e| refusal(&e))?;
         self.snapshots_changed().await;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_engine::Engine;
+use cenote_engine::{Engine, SnapshotHold};
 use cenote_format::units::ObjectId;
 use cenote_fs::{DirEntry, Filesystem, FsWriter, Result};
 use cenote_object::{Cursor, Wait};
@@ -12,8 +12,10 @@ use cenote_object::{Cursor, Wait};
 pub enum Tree {
     /// A head of a pool that takes changes.
     Live(Engine, FsWriter),
-    /// A snapshot, or a head that nothing changes.
+    /// A head that nothing changes, or a snapshot of a pool that takes no changes.
     Fixed(Filesystem),
+    /// A snapshot, kept from being destroyed.
+    Snapshot(Filesystem, SnapshotHold),
 }
 
 impl Tree {
@@ -21,14 +23,14 @@ impl Tree {
     pub fn view(&self) -> Filesystem {
         match self {
             Tree::Live(_, fs) => fs.view(),
-            Tree::Fixed(fs) => fs.clone(),
+            Tree::Fixed(fs) | Tree::Snapshot(fs, _) => fs.clone(),
         }
     }
 
     pub fn root(&self) -> ObjectId {
         match self {
             Tree::Live(_, fs) => fs.root(),
-            Tree::Fixed(fs) => fs.root(),
+            Tree::Fixed(fs) | Tree::Snapshot(fs, _) => fs.root(),
         }
     }
 
@@ -36,7 +38,7 @@ impl Tree {
     pub async fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<DirEntry>> {
         match self {
             Tree::Live(_, fs) => fs.lookup(dir, name).await,
-            Tree::Fixed(fs) => fs.lookup(dir, name).await,
+            Tree::Fixed(fs) | Tree::Snapshot(fs, _) => fs.lookup(dir, name).await,
         }
     }
 
@@ -44,7 +46,7 @@ impl Tree {
     pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
         match self {
             Tree::Live(_, fs) => fs.list_from(dir, from).await,
-            Tree::Fixed(fs) => fs.list_from(dir, from).await,
+            Tree::Fixed(fs) | Tree::Snapshot(fs, _) => fs.list_from(dir, from).await,
         }
     }
 
@@ -59,7 +61,7 @@ impl Tree {
     pub async fn commit(&self, file: Option<ObjectId>) -> Result<()> {
         match self {
             Tree::Live(_, fs) => self.timed(Wait::Commit, fs.commit(file)).await,
-            Tree::Fixed(_) => Ok(()),
+            Tree::Fixed(_) | Tree::Snapshot(..) => Ok(()),
         }
     }
 
@@ -68,7 +70,7 @@ impl Tree {
     pub async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
         match self {
             Tree::Live(engine, fs) => fs.live().traffic().timed(engine.runtime(), wait, work).await,
-            Tree::Fixed(_) => work.await,
+            Tree::Fixed(_) | Tree::Snapshot(..) => work.await,
         }
     }
 }

@@ -31,25 +31,18 @@ struct Files {
 /// Writes them below `dir` until `stop`, and then removes them.
 pub async fn keep_kstats(runtime: Runtime, pools: Weak<Pools>, dir: PathBuf, stop: Cancel) {
     let mut files = Files { root: dir, written: BTreeMap::new() };
-    // Programs list this folder, too.
-    std::fs::create_dir_all(files.root.join("sys/module/spl/parameters")).ok();
     loop {
-        {
+        let now = {
             let Some(pools) = pools.upgrade() else { return };
             let kstats = texts(&pools).await.into_iter();
             let kstats = kstats.map(|(name, text)| (format!("spl/kstat/zfs/{name}"), text));
-            let now: BTreeMap<String, String> = kstats.chain(of_module(&pools)).collect();
-            let is_gone = |name: &&String| !now.contains_key(*name);
-            let gone: Vec<String> = files.written.keys().filter(is_gone).cloned().collect();
-            gone.iter().for_each(|name| files.remove(name));
-            for (name, text) in now {
-                // One that can't be written now is tried again.
-                if files.written.get(&name) != Some(&text) && replace(&files.root.join(&name), &text).is_ok()
-                {
-                    files.written.insert(name, text);
-                }
-            }
-        }
+            kstats.chain(of_module(&pools)).collect()
+        };
+        let write = move || {
+            files.write(now);
+            files
+        };
+        files = runtime.blocking(write).await;
         if runtime.timeout(INTERVAL, stop.cancelled()).await.is_ok() {
             return;
         }
@@ -67,6 +60,20 @@ fn of_module(pools: &Pools) -> Vec<(String, String)> {
 }
 
 impl Files {
+    fn write(&mut self, now: BTreeMap<String, String>) {
+        // Programs list this folder, too.
+        std::fs::create_dir_all(self.root.join("sys/module/spl/parameters")).ok();
+        let is_gone = |name: &&String| !now.contains_key(*name);
+        let gone: Vec<String> = self.written.keys().filter(is_gone).cloned().collect();
+        gone.iter().for_each(|name| self.remove(name));
+        for (name, text) in now {
+            // One that can't be written now is tried again.
+            if self.written.get(&name) != Some(&text) && replace(&self.root.join(&name), &text).is_ok() {
+                self.written.insert(name, text);
+            }
+        }
+    }
+
     fn remove(&mut self, name: &str) {
         let path = self.root.join(name);
         std::fs::remove_file(&path).ok();

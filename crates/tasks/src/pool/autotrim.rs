@@ -25,7 +25,7 @@ use cenote_engine::{Engine, WeakEngine};
 use cenote_format::label::VdevConfig;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_object::Result;
-use cenote_pool::alloc::TXG_DEFER_SIZE;
+use cenote_pool::alloc::{BorrowedSpace, TXG_DEFER_SIZE};
 use cenote_pool::{Pass, Stuck};
 
 /// `zfs_txg_timeout`.
@@ -125,12 +125,12 @@ impl Rounds {
                 return true;
             }
             for range in borrowed.ranges() {
-                self.range(engine, top, *range).await;
+                self.range(engine, top, *range, &borrowed).await;
             }
         }
     }
 
-    async fn range(&mut self, engine: &Engine, top: &VdevConfig, range: (u64, u64)) {
+    async fn range(&mut self, engine: &Engine, top: &VdevConfig, range: (u64, u64), space: &BorrowedSpace) {
         let (pool, id) = (engine.pool(), VdevId(top.id));
         let leaves = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
         for leaf in leaves.iter().filter(|leaf| leaf.children.is_empty()) {
@@ -141,7 +141,8 @@ impl Rounds {
                 if !engine.scan_settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
                     continue;
                 }
-                if let Err(Stuck::Unsupported) = pool.pass_over(leaf.guid, on_leaf, Pass::Trim).await {
+                let trimmed = pool.pass_over(leaf.guid, on_leaf, Pass::Trim, space).await;
+                if let Err(Stuck::Unsupported) = trimmed {
                     self.unable.insert(leaf.guid);
                 }
             }

@@ -32,7 +32,7 @@ use crate::pool::take_tree::take_tree;
 /// The txg could not be written.
 #[boxed]
 pub async fn expand(engine: &Engine, only: Option<Guid>) -> Result<()> {
-    engine.pool().look_at_sizes();
+    engine.pool().look_at_sizes().await;
     if grown(&engine.pool(), only).is_empty() {
         return Ok(());
     }

@@ -30,6 +30,7 @@ use cenote_format::label::VdevConfig;
 use cenote_format::scan::VdevWorkState;
 use cenote_format::units::{Guid, ObjectId, VdevId};
 use cenote_object::{DatasetError, Result, Zap, ZapEdit};
+use cenote_pool::alloc::BorrowedSpace;
 use cenote_pool::{Pass, Pool, Stuck};
 use cenote_runtime::Instant;
 use tokio::sync::watch;
@@ -351,7 +352,7 @@ impl Slice<'_> {
             from = borrowed.ranges().last()?.1;
             let before_bytes = self.done_bytes;
             for range in borrowed.ranges() {
-                if let Err(stuck) = self.over_range(*range).await {
+                if let Err(stuck) = self.over_range(*range, &borrowed).await {
                     return Some(stuck);
                 }
             }
@@ -363,13 +364,13 @@ impl Slice<'_> {
         }
     }
 
-    async fn over_range(&mut self, range: (u64, u64)) -> Result<(), Noted> {
+    async fn over_range(&mut self, range: (u64, u64), space: &BorrowedSpace) -> Result<(), Noted> {
         let Active { leaf, pass, .. } = self.work;
         for (first, last) in self.pool.ranges_on(self.top, leaf, range) {
             let first = first.max(self.at);
             let len_bytes = last.saturating_sub(first);
             if pass == Pass::Initialize || self.engine.scan_settings().is_worth_trimming(len_bytes) {
-                match self.pool.pass_over(leaf, (first, last), pass).await {
+                match self.pool.pass_over(leaf, (first, last), pass, space).await {
                     Ok(bytes) => self.done_bytes += bytes,
                     Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
                     Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),

@@ -188,6 +188,7 @@ async fn slice(
 struct Slice<'a> {
     mos: Mos,
     pool: Pool,
+    /// What is in use is not given away before it has been brought.
     top: &'a VdevConfig,
     orders: watch::Receiver<u64>,
     length: Duration,

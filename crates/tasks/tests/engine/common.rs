@@ -29,16 +29,24 @@ pub(crate) const POOL: &str = "made";
 pub(crate) type Layout = (VdevKind, usize, usize);
 
 /// A file in a folder as a new device.
-pub(crate) fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
+pub(crate) async fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevice {
     let path = folder.join(format!("disk{index}.img"));
     std::fs::File::create(&path).unwrap().set_len(96 << 20).unwrap();
-    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await.unwrap();
     NewDevice { path: path.display().to_string(), device: Arc::new(device), is_file: true }
 }
 
 /// A vdev for data on new files, of which the first has the number `first`.
-pub(crate) fn vdev(rt: &Runtime, folder: &Path, first: usize, (kind, parity, count): &Layout) -> NewVdev {
-    let devices = (first..first + count).map(|index| device(rt, folder, index)).collect();
+pub(crate) async fn vdev(
+    rt: &Runtime,
+    folder: &Path,
+    first: usize,
+    (kind, parity, count): &Layout,
+) -> NewVdev {
+    let mut devices = Vec::new();
+    for index in first..first + count {
+        devices.push(device(rt, folder, index).await);
+    }
     NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices }
 }
 
@@ -68,7 +76,7 @@ pub(crate) async fn create_with(
     layout: &Layout,
     features: Vec<&'static Feature>,
 ) -> Engine {
-    let plan = plan(rt, POOL, &[vdev(rt, folder, 0, layout)], None, (1, "here"), Txg(4)).unwrap();
+    let plan = plan(rt, POOL, &[vdev(rt, folder, 0, layout).await], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
         features,

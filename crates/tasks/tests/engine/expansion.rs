@@ -45,7 +45,9 @@ fn a_raidz_gets_disks_while_others_work_and_all_is_found_with_any_disk_missing()
             for more in 0..times {
                 let name = format!("raidz{parity} of {width} and {more}");
                 let size = engine.allocator().vdev_space(RAIDZ).unwrap().size_bytes;
-                attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more)).await.unwrap();
+                attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more).await)
+                    .await
+                    .unwrap();
                 work(&engine, POOL, &mut model, &mut rng, LOAD).await;
                 engine.sync_all().await.unwrap();
                 let some = expand_some(&engine, 1 << 20).await;
@@ -108,7 +110,9 @@ fn what_a_disk_had_spoilt_before_its_vdev_became_wider_is_read_and_repaired() {
             spoil(&folder.path().join("disk1.img"));
             let engine = reopen_to_write(&rt, folder.path()).await;
             for more in 0..times {
-                attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more)).await.unwrap();
+                attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more).await)
+                    .await
+                    .unwrap();
                 engine.scan_settings().set("zfs_scrub_after_expand", 0).unwrap();
                 assert_eq!(expand(&engine).await, Expanded::Done);
             }

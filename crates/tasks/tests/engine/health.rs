@@ -40,10 +40,17 @@ impl Surroundings for Machine {
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {
         let all = engine.pool().vdevs().top(VdevId(0)).map(|top| top.leaves().cloned().collect::<Vec<_>>());
         let index = |leaf: &Guid| all.iter().flatten().position(|one| one.guid == *leaf);
-        let there = |leaf: &Guid| index(leaf).map(|at| self.0[at].clone()).filter(|disk| disk.is_there());
-        let found = leaves.iter().filter_map(|leaf| Some((*leaf, FoundDevice::new(there(leaf)? as _))));
-        let found = found.collect();
-        Box::pin(async move { found })
+        let disk = |leaf: Guid| Some((leaf, self.0[index(&leaf)?].clone()));
+        let disks: Vec<_> = leaves.into_iter().filter_map(disk).collect();
+        Box::pin(async move {
+            let mut found = BTreeMap::new();
+            for (leaf, disk) in disks {
+                if disk.is_there().await.unwrap() {
+                    found.insert(leaf, FoundDevice::new(disk as _));
+                }
+            }
+            found
+        })
     }
 
     fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {

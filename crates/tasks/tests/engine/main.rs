@@ -8,6 +8,7 @@ mod common;
 mod datasets;
 mod dedup;
 mod expansion;
+mod features;
 mod freeing;
 mod health;
 mod many;

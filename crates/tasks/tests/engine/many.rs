@@ -32,7 +32,7 @@ async fn make(rt: &Runtime, folder: &std::path::Path, count: u64, rng: &mut Rng)
 
 /// The pool, watched.
 async fn watched(rt: &Runtime, folder: &std::path::Path) -> (FoundPool, Arc<Traced>) {
-    let device = FileDevice::open(folder.join("disk0.img"), OpenOptions::EXCLUSIVE, rt).unwrap();
+    let device = FileDevice::open(folder.join("disk0.img"), OpenOptions::EXCLUSIVE, rt).await.unwrap();
     let device = Arc::new(Traced::new(Arc::new(device), 0, rt));
     let found = discover_devices(vec![device.clone()]).await;
     (found.pools.into_iter().next().unwrap(), device)

@@ -22,8 +22,11 @@ const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
 async fn three(rt: &Runtime, folder: &Path, kind: &VdevKind) -> Engine {
     let each = if *kind == VdevKind::Mirror { 2 } else { 1 };
     let engine = create(rt, folder, &(kind.clone(), 0, each)).await;
-    let others = [1, 2].map(|at| vdev(rt, folder, at * each, &(kind.clone(), 0, each)));
-    add_vdevs(&engine, others.into(), None).await.unwrap();
+    let mut others = Vec::new();
+    for at in [1, 2] {
+        others.push(vdev(rt, folder, at * each, &(kind.clone(), 0, each)).await);
+    }
+    add_vdevs(&engine, others, None).await.unwrap();
     engine
 }
 
@@ -87,7 +90,7 @@ fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
                     // Room for what the next one holds.
                     let at = if kind == VdevKind::Mirror { 6 } else { 3 };
                     let (count, kind) = (at / 3, kind.clone());
-                    let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count));
+                    let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count)).await;
                     add_vdevs(&engine, vec![more], None).await.unwrap();
                 }
                 assert_is_sound(&rt, folder.path(), &model, &name).await;

@@ -50,7 +50,10 @@ fn metaslabs_take_turns_and_logs_go_that_serve_none() {
     let folder = folder.path();
     rt.block_on(async {
         let engine = create_with(&rt, folder, &DISK, SPA_FEATURES.iter().collect()).await;
-        let others = (1..VDEVS).map(|first| vdev(&rt, folder, first, &DISK)).collect();
+        let mut others = Vec::new();
+        for first in 1..VDEVS {
+            others.push(vdev(&rt, folder, first, &DISK).await);
+        }
         cenote_tasks::add_vdevs(&engine, others, None).await.unwrap();
         let mut model = Model::new();
         for _ in 0..40 {

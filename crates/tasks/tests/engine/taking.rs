@@ -25,7 +25,7 @@ fn disk(folder: &Path, index: usize) -> PathBuf {
 
 /// The newest uberblock of a disk.
 async fn newest(rt: &Runtime, disk: &Path) -> Txg {
-    let device = FileDevice::open(disk, OpenOptions::READ_ONLY, rt).unwrap();
+    let device = FileDevice::open(disk, OpenOptions::READ_ONLY, rt).await.unwrap();
     let labels = read_labels(&device).await;
     labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max().unwrap()
 }

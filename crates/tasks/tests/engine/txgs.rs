@@ -95,7 +95,7 @@ fn what_is_written_after_a_vdev_is_added_goes_there_too() {
         let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
         let mut model = Model::new();
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-        let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]);
+        let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]).await;
         cenote_tasks::add_vdevs(&engine, vec![new], None).await.unwrap();
         // Vdevs take turns of half a mebibyte: enough for several.
         for _ in 0..16 {

@@ -4,10 +4,11 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cenote_engine::Engine;
+use cenote_engine::{Engine, SnapshotHold};
 use cenote_format::units::ObjectId;
-use cenote_fs::{FileKind, Filesystem, LastLink};
+use cenote_fs::{FileKind, Filesystem, FsWriter, LastLink};
 use cenote_inspect::put::{HostFile, PoolFile, Putter};
+use cenote_object::DatasetError;
 
 use super::total::Total;
 use super::{Cp, Losses, below, describe_progress, own_name};
@@ -21,6 +22,13 @@ use crate::streams::local;
 enum Opened {
     Host(HostFile),
     InPool(PoolFile),
+}
+
+/// The file system of a source that lies in the pool.
+enum Home {
+    Target,
+    Other(FsWriter),
+    Snapshot(Filesystem, SnapshotHold),
 }
 
 /// A source, the name of its copy, and whether only its contents are copied.
@@ -165,11 +173,21 @@ impl Cp {
             let name = path.file_name().map(|name| name.as_bytes().to_vec());
             return Ok(Source { opened, name, is_content: path.as_os_str().as_bytes().ends_with(b"/.") });
         };
-        let is_target = source.dataset == target.dataset;
         let found = dataset(&engine.mos().await?, &source.dataset).await?;
-        let fs = match is_target {
-            true => putter.fs().view(),
-            false => Filesystem::open(found.objset().await?).await?,
+        let home = match source.dataset == target.dataset {
+            true => Home::Target,
+            false if found.is_snapshot() => {
+                let (found, snapshot) = engine.snapshot(&source.dataset).await?;
+                let gone = || DatasetError::NoDataset { name: source.dataset.as_str().into() };
+                let hold = snapshot.hold().ok_or_else(gone)?;
+                Home::Snapshot(Filesystem::open(found.objset().await?).await?, hold)
+            }
+            false => Home::Other(FsWriter::shared(engine, &source.dataset).await?),
+        };
+        let fs = match &home {
+            Home::Target => putter.fs().view(),
+            Home::Other(fs) => fs.view(),
+            Home::Snapshot(fs, _) => fs.clone(),
         };
         let path = source.path_in(&fs).await;
         let last = if self.recursive { LastLink::Keep } else { LastLink::Follow };
@@ -180,9 +198,10 @@ impl Cp {
         if self.recursive {
             below::say_left_out(&found, object == fs.root()).await;
         }
-        let opened = Opened::InPool(match is_target {
-            true => PoolFile::open_in(putter, object).await?,
-            false => PoolFile::open(fs, object).await?,
+        let opened = Opened::InPool(match home {
+            Home::Target => PoolFile::open_in(putter, object).await?,
+            Home::Other(fs) => PoolFile::open(fs, object).await?,
+            Home::Snapshot(fs, hold) => PoolFile::open_in_snapshot(fs, hold, object).await?,
         });
         let name = Some(own_name(&source.dataset, path).to_vec());
         Ok(Source { opened, name, is_content: path.ends_with(b"/.") })

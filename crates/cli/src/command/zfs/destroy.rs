@@ -179,13 +179,12 @@ impl Destroy {
         while let Some(first) = plan.next() {
             let name = first.name().to_owned();
             let done = if first.kind().await? == DatasetKind::Snapshot {
-                let mut names = vec![name.clone()];
-                while let Some(next) = plan.next_if(Dataset::is_snapshot) {
-                    names.push(next.name().to_owned());
-                }
+                let mut all = vec![first];
+                all.extend(std::iter::from_fn(|| plan.next_if(Dataset::is_snapshot)));
                 let in_use = if self.defer { InUse::Defer } else { InUse::Refuse };
-                let what = if names.len() == 1 { format!("snapshot {name}") } else { "snapshots".into() };
-                cenote_tasks::destroy_snapshots(engine, &names, in_use)
+                let what = if all.len() == 1 { format!("snapshot {name}") } else { "snapshots".into() };
+                session
+                    .destroy_snapshots(engine, &all, in_use)
                     .await
                     .map_err(cannot(format!("destroy {what}")))
             } else {

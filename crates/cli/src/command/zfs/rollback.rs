@@ -147,7 +147,7 @@ async fn destroy(
     for dependent in clones {
         let name = dependent.name().to_owned();
         let gone = match dependent.is_snapshot() {
-            true => cenote_tasks::destroy_snapshots(engine, std::slice::from_ref(&name), InUse::Refuse).await,
+            true => session.destroy_snapshots(engine, &[dependent], InUse::Refuse).await,
             false => {
                 let destroy = async || Ok(cenote_tasks::destroy_dataset(engine, &name).await);
                 session.with_unmounted(&name, destroy).await?
@@ -155,9 +155,9 @@ async fn destroy(
         };
         gone.map_err(cannot(format!("destroy '{name}'")))?;
     }
-    let names: Vec<String> = newer.snapshots.iter().map(|snapshot| snapshot.name().to_owned()).collect();
-    if !names.is_empty() {
-        cenote_tasks::destroy_snapshots(engine, &names, InUse::Refuse)
+    if !newer.snapshots.is_empty() {
+        session
+            .destroy_snapshots(engine, &newer.snapshots, InUse::Refuse)
             .await
             .map_err(cannot("destroy snapshots"))?;
     }

@@ -8,7 +8,7 @@
 //! (`default_volblocksize`).
 
 use cenote_dataset::Mos;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{PhysicalBirth, VdevId};
 use cenote_pool::VdevKind;
 
 /// `ZVOL_DEFAULT_BLOCKSIZE`.
@@ -62,7 +62,7 @@ fn data_bytes(mos: &Mos, blocks: u64, block_bytes: u64) -> u64 {
     let vdevs = mos.pool().vdevs();
     let with_parity = vdevs.tops().filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));
     let scaled = with_parity.filter_map(|top| {
-        let asize = |bytes| vdevs.psize_to_asize(VdevId(top.id), bytes, Txg(0));
+        let asize = |bytes| vdevs.psize_to_asize(VdevId(top.id), bytes, PhysicalBirth::UNKNOWN);
         let (of_block, of_typical) = (asize(block_bytes)?, asize(TYPICAL_BLOCK_BYTES)?);
         let units = (u128::from(blocks) * u128::from(of_block)) / u128::from((of_typical >> 9).max(1));
         Some(u64::try_from(units * u128::from(TYPICAL_BLOCK_BYTES >> 9)).unwrap_or(u64::MAX))

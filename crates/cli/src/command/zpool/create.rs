@@ -89,9 +89,9 @@ impl Create {
         let has = |name: &str| properties.features.iter().any(|feature| feature.name == name);
         check_features(&groups, has).map_err(|why| refused(why.into()))?;
         check_kernel(&self.pool)?;
-        let vdevs = devices::open(session.runtime(), &groups)?;
-        let spares = devices::open_all(session.runtime(), &spares)?;
-        let cache = devices::open_all(session.runtime(), &cache)?;
+        let vdevs = devices::open(session.runtime(), &groups).await?;
+        let spares = devices::open_all(session.runtime(), &spares).await?;
+        let cache = devices::open_all(session.runtime(), &cache).await?;
         if !self.force {
             let in_vdevs = vdevs.iter().flat_map(|vdev| &vdev.devices);
             let all: Vec<&NewDevice> = in_vdevs.chain(&spares).chain(&cache).collect();

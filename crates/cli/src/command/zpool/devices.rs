@@ -118,11 +118,11 @@ struct New<'a> {
 }
 
 impl<'a> New<'a> {
-    fn open(session: &Session, mos: &Mos, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
+    async fn open(session: &Session, mos: &Mos, layout: &'a Layout<'a>) -> Result<New<'a>, CliError> {
         refuse_own(mos, &layout.devices())?;
-        let vdevs = devices::open(session.runtime(), &layout.groups)?;
-        let spares = devices::open_all(session.runtime(), &layout.spares)?;
-        let cache = devices::open_all(session.runtime(), &layout.cache)?;
+        let vdevs = devices::open(session.runtime(), &layout.groups).await?;
+        let spares = devices::open_all(session.runtime(), &layout.spares).await?;
+        let cache = devices::open_all(session.runtime(), &layout.cache).await?;
         Ok(New { groups: &layout.groups, vdevs, spares, cache })
     }
 
@@ -138,7 +138,7 @@ impl Add {
         let layout = layout::parse(&self.vdevs).map_err(CliError::Usage)?;
         if self.dry_run {
             let mos = session.open_pool_without_asking(&self.pool).await?;
-            let new = New::open(session, &mos, &layout)?;
+            let new = New::open(session, &mos, &layout).await?;
             self.check(session, &mos, &new).await?;
             match session.json() {
                 true => {
@@ -150,7 +150,7 @@ impl Add {
         }
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
-            let new = New::open(session, &mos, &layout)?;
+            let new = New::open(session, &mos, &layout).await?;
             let ashift = self.check(session, &mos, &new).await?;
             let what = format!("add to '{}'", self.pool);
             if !new.vdevs.is_empty() {
@@ -346,7 +346,7 @@ fn raidz(mos: &Mos, typed: &str) -> Option<VdevConfig> {
 /// Opens a device that joins a vdev; one that is part of another pool only by `force`.
 pub async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, CliError> {
     refuse_own(mos, &[typed])?;
-    let new = devices::open_one(session.runtime(), typed)?;
+    let new = devices::open_one(session.runtime(), typed).await?;
     if !force {
         unless_any(&devices::parts_of_pools(session.runtime(), &[&new]).await)?;
     }

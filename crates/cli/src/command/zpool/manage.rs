@@ -128,7 +128,7 @@ impl LabelClear {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let device = FileDevice::open(local(&self.device), OpenOptions::EXCLUSIVE, session.runtime());
-        let device = device.map_err(PoolError::from)?;
+        let device = device.await.map_err(PoolError::from)?;
         let labels = read_labels(&device).await;
         let config = labels.iter().find_map(|label| label.config.as_ref());
         if let (Some(config), false) = (config, self.force) {

@@ -140,8 +140,11 @@ impl Replace {
                     CliError::Refused(format!("cannot open '{typed}': the spare is not there"))
                 })?),
             };
-            let opened = device.map(|device| device.open_for_writing(session.runtime())).transpose()?;
-            return Ok(New::Spare(spare.guid, opened.map(FoundDevice::new)));
+            let opened = match device {
+                Some(device) => Some(FoundDevice::new(device.open_for_writing(session.runtime()).await?)),
+                None => None,
+            };
+            return Ok(New::Spare(spare.guid, opened));
         }
         joining(session, mos, typed, self.force).await.map(New::Device)
     }

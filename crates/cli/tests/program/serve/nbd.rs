@@ -225,3 +225,36 @@ fn other_machines_are_served_through_tls_only() {
         assert!(refused.status.code() == Some(2) && said.contains(why), "{said}");
     }
 }
+
+#[test]
+fn a_snapshot_that_a_client_reads_is_busy_and_a_read_only_volume_shows_what_commands_change() {
+    let (mut bench, _) = bench();
+    let mut writer = Client::open(&bench, "tank/v").unwrap();
+    writer.ask(FUA, WRITE, 0..5, b"first").unwrap();
+    bench.done("zfs snapshot tank/v@s");
+    writer.ask(FUA, WRITE, 0..5, b"other").unwrap();
+    drop(writer);
+
+    let mut reader = Client::open(&bench, "tank/v@s").unwrap();
+    let refused = bench.fails("zfs destroy tank/v@s");
+    assert!(refused.contains("in use"), "{refused}");
+    assert_eq!(reader.ask(0, READ, 0..5, b"").unwrap(), b"first");
+    drop(reader);
+    // The daemon sees the end of a connection a moment later.
+    let begun = std::time::Instant::now();
+    while !bench.run(&["zfs", "destroy", "tank/v@s"]).status.success() {
+        assert!(begun.elapsed() < crate::serve::bench::PATIENCE, "the snapshot stays busy");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+
+    // Nobody may write to it, but its tree still changes: what is freed must not be read.
+    bench.done("zfs snapshot tank/v@t");
+    bench.done("zfs set readonly=on tank/v");
+    let mut reader = Client::open(&bench, "tank/v").unwrap();
+    assert!(reader.is_read_only);
+    assert_eq!(reader.ask(0, READ, 0..5, b"").unwrap(), b"other");
+    let refused = bench.fails("zfs rollback tank/v@t");
+    assert!(refused.contains("in use") || refused.contains("busy"), "{refused}");
+    bench.signal(Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}

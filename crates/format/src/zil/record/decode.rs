@@ -33,15 +33,25 @@ impl ClearRecord {
     /// length, which is at least `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(ClearRecord, usize)> {
         let Header { txtype, seq, len, .. } = header(bytes, endian)?;
-        let written = match txtype & !TX_CI {
+        let (mut written, mut shared) = (None, Vec::new());
+        match txtype & !TX_CI {
             tx::WRITE => {
                 let mut r = Reader::new("log record", &bytes[LR_BYTES..len], endian);
                 let [object, offset_bytes, _, _] = r.words()?;
-                Some(WrittenBlock { object: ObjectId(object), offset_bytes, bp: Blkptr::read(&mut r)? })
+                written =
+                    Some(WrittenBlock { object: ObjectId(object), offset_bytes, bp: Blkptr::read(&mut r)? });
             }
-            _ => None,
-        };
-        Ok((ClearRecord { seq, written }, len))
+            tx::CLONE_RANGE => {
+                let mut r = Reader::new("log record", &bytes[LR_BYTES..len], endian);
+                // Four fields, which may be encrypted, and the number of pointers, which are the rest.
+                let _: [u64; 5] = r.words()?;
+                for _ in 0..r.remaining() / crate::blkptr::BLKPTR_BYTES {
+                    shared.push(Blkptr::read(&mut r)?);
+                }
+            }
+            _ => {}
+        }
+        Ok((ClearRecord { seq, written, shared }, len))
     }
 }
 

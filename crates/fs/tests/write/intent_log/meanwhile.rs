@@ -64,7 +64,7 @@ async fn commit_and(rt: &Runtime, folder: &Path, meanwhile: Meanwhile) {
     let path = folder.join("disk.img");
     std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
     let latency = Latency { fixed: Duration::from_millis(1), ..Latency::default() };
-    let file = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).unwrap());
+    let file = Arc::new(FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await.unwrap());
     let disk = Arc::new(Delayed::new(file, latency, rt));
     let engine = create_on(rt, &[DISK], |_, _| disk.clone() as Arc<dyn Device>).await;
     let dataset = engine.dataset(POOL).await.unwrap();

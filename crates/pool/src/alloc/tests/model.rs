@@ -96,7 +96,7 @@ impl Model {
     fn allocated(&mut self, dva: &Dva, request: &AllocRequest<'_>) {
         let vdev = &mut self.vdevs[dva.vdev.0 as usize];
         let (offset, len, footprint) = (dva.offset_bytes, dva.asize.0, Footprint::new(&vdev.config));
-        assert_eq!(len, footprint.asize(request.psize, request.txg));
+        assert_eq!(len, footprint.asize(request.psize, PhysicalBirth::in_txg(request.txg)));
         assert!(offset.is_multiple_of(footprint.unit_bytes()), "{dva:?}");
         let whole =
             |new: &NewMetaslab| new.start_bytes <= offset && offset + len <= new.start_bytes + new.size_bytes;
@@ -130,8 +130,9 @@ impl Model {
             let fitting = self.vdevs.iter().map(|vdev| vdev.fitting(*class, request.psize, request.txg));
             assert!(fitting.sum::<u64>() < request.copies as u64, "{error}, and {class:?} had room");
         }
-        let asizes =
-            self.vdevs.iter().map(|vdev| Footprint::new(&vdev.config).asize(request.psize, request.txg));
+        let asizes = self.vdevs.iter().map(|vdev| {
+            Footprint::new(&vdev.config).asize(request.psize, PhysicalBirth::in_txg(request.txg))
+        });
         assert!(asizes.max() > Some(*largest_bytes) || request.copies > 1, "{error}");
     }
 
@@ -151,10 +152,13 @@ impl Model {
             return;
         }
         let dva = from.swap_remove(self.rng.below(from.len() as u64) as usize);
-        self.allocator.free(&dva, Txg(1)).unwrap();
+        self.allocator.free(&dva, PhysicalBirth(1), Txg(self.txg)).unwrap();
         let freed = &mut self.vdevs[dva.vdev.0 as usize].freed[0];
         assert_eq!(freed.insert(dva.offset_bytes, dva.asize.0), None);
-        assert_eq!(self.allocator.free(&dva, Txg(1)), Err(AllocError::NotAllocated { dva }));
+        assert_eq!(
+            self.allocator.free(&dva, PhysicalBirth(1), Txg(self.txg)),
+            Err(AllocError::NotAllocated { dva })
+        );
     }
 
     fn take_changes(&mut self) {
@@ -218,7 +222,7 @@ impl Vdev {
 
     /// The number of such blocks that fit.
     fn fitting(&self, class: AllocClass, psize: Psize, txg: Txg) -> u64 {
-        let asize = Footprint::new(&self.config).asize(psize, txg);
+        let asize = Footprint::new(&self.config).asize(psize, PhysicalBirth::in_txg(txg));
         let free = self.free().into_iter().filter(|(index, _)| self.class(*index) == class);
         free.map(|(_, ranges)| ranges.iter().map(|(start, end)| (end - start) / asize).sum::<u64>()).sum()
     }

@@ -13,8 +13,8 @@
 //!                       ^^ gaps ^^^^
 //! ```
 //!
-//! A group runs in a task of its own: whoever asked for a part of it may be busy or go away. If it fails,
-//! each asks again, alone, so that an unreadable sector is the error of whoever wanted it.
+//! A group is handed to the device at once and awaited in a task of its own: its members may be busy or go
+//! away. If it fails, each asks again, alone, so that an unreadable sector is the error of whoever wanted it.
 //!
 //! Users' operations join each other whatever their class; a scrub's and the like only those of their own
 //! class, so that nobody hurries because a user is near.
@@ -167,32 +167,40 @@ impl Neighbours {
     }
 }
 
-/// Does a group's operation, and tells each of it what became of it.
-pub(super) async fn run(queue: Arc<Queue>, group: Group) {
+/// Does a group's operation, and tells each of it what became of it. A write begins at once, in its turn
+/// among those that overlap; a read, which may have to copy, when this is polled.
+pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()> + Send + use<> {
     let Group { class, members } = group;
-    let permit = Permit { queue: &queue, class };
-    let (Some(first), Some(last)) = (members.first(), members.last()) else { return };
-    let (offset, is_write) = (first.ask.offset_bytes, first.ask.data.is_some());
-    let bytes = last.ask.end() - offset;
-    let device = &queue.patience.device;
-    let outcome = if is_write {
-        let io = device.write_pieces(offset, contents(&members));
-        let done = queue.patience.answer(io, Op::Write, offset, bytes).await;
-        done.map(|()| vec![Bytes::new(); members.len()])
-    } else {
-        let (lens, wanted) = ranges(&members);
-        let io = device.read_pieces(offset, lens);
-        let read = queue.patience.answer(io, Op::Read, offset, bytes).await;
-        read.map(|pieces| {
-            pieces.into_iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted).map(|(p, _)| p).collect()
-        })
-    };
-    // Those who hear of it may ask for more.
-    drop(permit);
-    let mut pieces = outcome.unwrap_or_default().into_iter();
-    for member in members {
-        // It may have gone.
-        let _ = member.tell.send(pieces.next());
+    let permit = Permit { queue: queue.clone(), class };
+    let patience = queue.patience.clone();
+    let (first, last) = (members.first(), members.last());
+    let offset = first.map_or(0, |first| first.ask.offset_bytes);
+    let bytes = last.map_or(0, |last| last.ask.end()) - offset;
+    let is_write = first.is_some_and(|first| first.ask.data.is_some());
+    let writing =
+        is_write.then(|| patience.begin(Op::Write, |device| device.write_pieces(offset, contents(&members))));
+    async move {
+        let outcome = match writing {
+            Some(writing) => {
+                let done = patience.answer((Op::Write, offset, bytes), permit, writing).await;
+                done.map(|()| vec![Bytes::new(); members.len()])
+            }
+            None => {
+                let (lens, wanted) = ranges(&members);
+                let reading = patience.begin(Op::Read, |device| device.read_pieces(offset, lens));
+                let read = patience.answer((Op::Read, offset, bytes), permit, reading).await;
+                read.map(|pieces| {
+                    let wanted = pieces.into_iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+                    wanted.map(|(piece, _)| piece).collect()
+                })
+            }
+        };
+        // The permit is back by now: those who hear of it may ask for more.
+        let mut pieces = outcome.unwrap_or_default().into_iter();
+        for member in members {
+            // It may have gone.
+            let _ = member.tell.send(pieces.next());
+        }
     }
 }
 

@@ -19,7 +19,7 @@ fn queue(runtime: &Runtime) -> Arc<Queue> {
 }
 
 /// Enters for an operation that joins no other.
-async fn enter(queue: &Arc<Queue>, class: IoClass, offset: u64) -> Permit<'_> {
+async fn enter(queue: &Arc<Queue>, class: IoClass, offset: u64) -> Permit {
     queue.enter_alone(Ask::read(class, offset, 512)).await
 }
 

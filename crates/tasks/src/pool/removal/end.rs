@@ -14,7 +14,7 @@ use cenote_format::dsl::names::vdev_zap;
 use cenote_format::indirect::IndirectMappingPhys;
 use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::scan::{DSS_CANCELED, DSS_FINISHED, NO_VDEV, RemovingPhys, ScanState};
-use cenote_format::units::{Guid, ObjectId, Txg, VdevId};
+use cenote_format::units::{Guid, ObjectId, PhysicalBirth, Txg, VdevId};
 use cenote_format::words::Phys;
 use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::label::clear_labels;
@@ -147,7 +147,7 @@ fn free_copies(context: &SyncContext, vdev: VdevId) -> Result<()> {
     let Some(mapping) = allocator.mapping(vdev) else { return Ok(()) };
     for (start, end) in allocator.in_use(vdev, 0, mapping.end_bytes()).iter() {
         for copy in mapping.resolve(start, end - start) {
-            let freed = allocator.free(&copy, Txg(0));
+            let freed = allocator.free(&copy, PhysicalBirth::UNKNOWN, context.txg());
             freed.map_err(|error| context.damaged(&error.to_string()))?;
         }
     }

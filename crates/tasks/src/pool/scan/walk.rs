@@ -7,12 +7,19 @@
 //!
 //! Idea: pointers are collected in the order of the tree, and blocks are read in that of the disk. A slice
 //! ends with an empty window, so that its place in the tree says what is done.
+//!
+//! What is done stays done, although the tree goes on changing there: a block that gets an owner behind the
+//! scan was brought to all leaves with that, or is new to all of them (`Pool::bring_shared`). So at the end
+//! whatever the last tree leads to has been brought. What the pool has beside that tree comes last: then it
+//! does not matter when a checkpoint was taken, or a dataset destroyed. A later one is part of what is done.
+//!
+//! OpenZFS does not visit a checkpoint; while there is one, its resilvers make no device complete.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cenote_dataset::Mos;
-use cenote_dataset::traverse::{Log, Met, Position, Tree};
+use cenote_dataset::traverse::{DESTROYED, Log, Met, Position, Tree, listed_blocks};
 use cenote_engine::Engine;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::scan::ScanPhys;
@@ -22,7 +29,7 @@ use cenote_pool::{Fault, Healed, IoClass, Pool, VerifyItem, Zbookmark};
 use cenote_runtime::Instant;
 
 use super::plan::Plan;
-use super::state::{is_at_the_beginning, queue_of};
+use super::state::queue_of;
 
 /// Blocks that are read together: enough to go over the disks in order.
 const WINDOW_BLOCKS: usize = 16 << 10;
@@ -66,9 +73,6 @@ impl<'a> Slice<'a> {
     /// Scans for a while.
     pub(super) async fn run(&mut self) -> Result<()> {
         let (mos, until) = (self.mos.clone(), self.pool.runtime().now() + self.length);
-        if is_at_the_beginning(self.scan) {
-            self.visit_apart(&mos).await?;
-        }
         while let Some(part) = self.plan.next(&mos).await? {
             let mut met = Vec::new();
             let tree = Tree::of_objset(mos.pool(), &part, &mut met);
@@ -82,6 +86,9 @@ impl<'a> Slice<'a> {
                 None => self.plan.finish(&mos).await?,
             }
         }
+        if self.plan.is_done() {
+            self.visit_apart(&mos).await?;
+        }
         self.flush_window().await;
         // What a flush fails to bring shows in the counters.
         drop(self.pool.flush(self.next_txg()).await);
@@ -92,17 +99,37 @@ impl<'a> Slice<'a> {
         Txg(self.pool.uberblock().txg.0 + 1)
     }
 
-    /// Trees that the tree of the pool does not lead to: of a checkpoint, and of destroyed datasets.
+    /// What the tree of the pool does not lead to: what waits to be freed, and a checkpoint.
     async fn visit_apart(&mut self, mos: &Mos) -> Result<()> {
-        let mut met = Vec::new();
+        self.visit_pending(mos).await?;
         if let Some(checkpoint) = mos.checkpoint().await? {
+            let mut met = Vec::new();
             let tree = Tree::born_after(mos.pool(), checkpoint.rootbp, self.scan.min_txg, &mut met);
             self.walk(tree, met, |_, _| false).await;
+            match mos.at_checkpoint(&checkpoint).await {
+                Ok(then) => self.visit_pending(&then).await?,
+                Err(error) if error.is_damage() => self.nonsense += 1,
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
+    }
+
+    /// What waits to be freed, as far as that is read then: trees of destroyed datasets, and the headers of
+    /// gangs.
+    async fn visit_pending(&mut self, mos: &Mos) -> Result<()> {
         for entry in mos.pending_destroys().await? {
             let mut met = Vec::new();
             let tree = Tree::resume(mos.pool(), &entry, &mut met);
             self.walk(tree, met, |_, _| false).await;
+        }
+        let mut gangs = Vec::new();
+        listed_blocks(mos, |bp| gangs.extend(bp.is_gang().then_some(bp))).await?;
+        for bp in gangs {
+            self.meet(bp, Zbookmark { dataset: DESTROYED, ..Zbookmark::default() });
+            if self.window.len() >= WINDOW_BLOCKS {
+                self.flush_window().await;
+            }
         }
         Ok(())
     }
@@ -138,10 +165,9 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// What was born later is another one's, or was written to all devices.
+    /// What was written later was written to all devices. The pointer may be younger than the bytes.
     fn meet(&mut self, bp: Blkptr, place: Zbookmark) {
-        let max_txg = self.plan.current.map_or(self.scan.max_txg, |current| current.txgs.1);
-        if bp.kind() != BlkptrKind::Normal || bp.logical_birth() > max_txg {
+        if bp.kind() != BlkptrKind::Normal || bp.physical_birth().txg() > self.scan.max_txg {
             return;
         }
         self.examined_bytes += bp.asize().0;
@@ -174,7 +200,11 @@ impl<'a> Slice<'a> {
         }
         // A device that lacks some of a log may have been written to when the power went: none is blamed.
         let pool = self.pool.without_counting();
-        for (bp, place) in log.blocks(&pool, self.next_txg()).await.live {
+        let blocks = log.blocks(&pool, self.next_txg()).await;
+        for bp in blocks.shared {
+            self.meet(bp, Zbookmark { dataset: log.dataset, ..Zbookmark::default() });
+        }
+        for (bp, place) in blocks.live {
             let healed = match self.scan.is_resilver() {
                 true => pool.heal_many(vec![VerifyItem { bp, place }]).await,
                 false => pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,

@@ -19,18 +19,19 @@ const BYTES_PER_S: u64 = 150_000_000;
 /// The part of the full stroke over which this device's bytes lie.
 const STROKE: f64 = 0.1;
 
-/// Such a disk, over a device that takes no time.
+/// Such a disk, over a device that takes no time. Clones are the same.
+#[derive(Clone)]
 pub struct Spinning {
     inner: Arc<dyn Device>,
     runtime: Runtime,
-    /// Where the last operation ended.
-    head: Mutex<u64>,
+    /// Where the last operation ended. It serves those who wait in the order in which they came.
+    head: Arc<Mutex<u64>>,
 }
 
 impl Spinning {
     /// Its content is that of `inner`.
     pub fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Spinning {
-        Spinning { inner, runtime: runtime.clone(), head: Mutex::new(0) }
+        Spinning { inner, runtime: runtime.clone(), head: Arc::default() }
     }
 
     fn seek(&self, from: u64, to: u64) -> Duration {
@@ -53,29 +54,37 @@ impl Device for Spinning {
         self.inner.info()
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
-        Io::pending(async move {
-            self.turn_to(offset, len as u64).await;
-            self.inner.read_at(offset, len).await
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        let of = self.clone();
+        Io::pending(&self.runtime, async move {
+            of.turn_to(offset, len as u64).await;
+            of.inner.read_at(offset, len).await
         })
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        Io::pending(async move {
-            self.turn_to(offset, data.len() as u64).await;
-            self.inner.write_at(offset, data).await
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        Io::pending(&self.runtime, async move {
+            of.turn_to(offset, data.len() as u64).await;
+            of.inner.write_at(offset, data).await
         })
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        Io::pending(async move {
-            let _head = self.head.lock().await;
-            self.runtime.sleep(Duration::from_nanos(TURN_NS)).await;
-            self.inner.flush().await
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
+    }
+
+    fn flush(&self) -> Io<()> {
+        let of = self.clone();
+        Io::pending(&self.runtime, async move {
+            let _head = of.head.lock().await;
+            of.runtime.sleep(Duration::from_nanos(TURN_NS)).await;
+            of.inner.flush().await
         })
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.inner.discard(offset, len)
     }
 }

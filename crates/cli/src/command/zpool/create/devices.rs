@@ -13,30 +13,39 @@ use crate::outcome::CliError;
 use crate::streams::local;
 
 /// Opens the devices of all vdevs exclusively.
-pub fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError> {
-    let vdev = |group: &Group<'_>| {
-        let devices: Result<Vec<NewDevice>, CliError> =
-            group.devices.iter().map(|typed| open_one(rt, typed)).collect();
+pub async fn open(rt: &Runtime, groups: &[Group<'_>]) -> Result<Vec<NewVdev>, CliError> {
+    let mut vdevs = Vec::with_capacity(groups.len());
+    for group in groups {
+        let devices = open_all(rt, &group.devices).await?;
         let (kind, parity, draid, class) = (group.kind.clone(), group.parity, group.draid, group.class);
-        Ok(NewVdev { kind, parity, draid, class, devices: devices? })
-    };
-    groups.iter().map(vdev).collect()
+        vdevs.push(NewVdev { kind, parity, draid, class, devices });
+    }
+    Ok(vdevs)
 }
 
 /// The same for devices outside the vdevs.
-pub fn open_all(rt: &Runtime, typed: &[&str]) -> Result<Vec<NewDevice>, CliError> {
-    typed.iter().map(|typed| open_one(rt, typed)).collect()
+pub async fn open_all(rt: &Runtime, typed: &[&str]) -> Result<Vec<NewDevice>, CliError> {
+    let mut devices = Vec::with_capacity(typed.len());
+    for typed in typed {
+        devices.push(open_one(rt, typed).await?);
+    }
+    Ok(devices)
 }
 
 /// Opens a device by itself. `sda` means `/dev/sda`, unless a file of that name exists here.
-pub fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
-    let in_dev = Path::new("/dev").join(typed);
-    let here = local(Path::new(typed));
-    let path = if !here.exists() && !typed.contains('/') && in_dev.exists() { in_dev } else { here };
+pub async fn open_one(rt: &Runtime, typed: &str) -> Result<NewDevice, CliError> {
+    let (in_dev, here) = (Path::new("/dev").join(typed), local(Path::new(typed)));
+    let is_name = !typed.contains('/');
+    // A file system or a disk may hang.
+    let find = move || if is_name && !here.exists() && in_dev.exists() { in_dev } else { here };
+    let path = rt.blocking(find).await;
     let path = std::path::absolute(&path).map_err(CliError::io(typed))?;
-    let device = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).map_err(cenote_pool::PoolError::from)?;
-    let is_file = path.metadata().map_err(CliError::io(typed))?.is_file();
-    Ok(NewDevice { path: path.to_string_lossy().into_owned(), device: Arc::new(device), is_file })
+    let opened = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await;
+    let device = opened.map_err(cenote_pool::PoolError::from)?;
+    let of_path = path.clone();
+    let metadata = rt.blocking(move || of_path.metadata()).await.map_err(CliError::io(typed))?;
+    let path = path.to_string_lossy().into_owned();
+    Ok(NewDevice { path, device: Arc::new(device), is_file: metadata.is_file() })
 }
 
 /// The size of each device and whether it is a file.

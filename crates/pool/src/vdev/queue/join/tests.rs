@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cenote_device::{Device, DeviceInfo, Fault, Faulty, Io, MemoryDevice};
+use cenote_device::{Delayed, Device, DeviceInfo, Fault, Faulty, Io, Latency, MemoryDevice};
 use cenote_format::units::Guid;
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use futures::future::join_all;
@@ -21,19 +21,20 @@ const MS: Duration = Duration::from_millis(1);
 const SEEK: Duration = Duration::from_millis(4);
 const BYTES_PER_MS: u64 = 150 << 10;
 
-/// A spinning disk.
+/// A spinning disk. Clones are the same.
+#[derive(Clone)]
 struct Disk {
     inner: Arc<dyn Device>,
     info: DeviceInfo,
     runtime: Runtime,
-    turn: tokio::sync::Mutex<u64>,
-    operations: AtomicU64,
+    turn: Arc<tokio::sync::Mutex<u64>>,
+    operations: Arc<AtomicU64>,
 }
 
 impl Disk {
     fn new(runtime: &Runtime, inner: Arc<dyn Device>) -> Arc<Disk> {
         let info = DeviceInfo { rotational: Some(true), ..inner.info().clone() };
-        let (turn, operations) = (tokio::sync::Mutex::new(0), AtomicU64::new(0));
+        let (turn, operations) = Default::default();
         Arc::new(Disk { inner, info, runtime: runtime.clone(), turn, operations })
     }
 
@@ -55,25 +56,32 @@ impl Device for Disk {
         &self.info
     }
 
-    fn read_at(&self, offset: u64, len: usize) -> Io<'_, Bytes> {
-        Io::pending(async move {
-            self.move_to(offset, len as u64).await;
-            self.inner.read_at(offset, len).await
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        let of = self.clone();
+        Io::pending(&self.runtime, async move {
+            of.move_to(offset, len as u64).await;
+            of.inner.read_at(offset, len).await
         })
     }
 
-    fn write_at(&self, offset: u64, data: Bytes) -> Io<'_, ()> {
-        Io::pending(async move {
-            self.move_to(offset, data.len() as u64).await;
-            self.inner.write_at(offset, data).await
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        Io::pending(&self.runtime, async move {
+            of.move_to(offset, data.len() as u64).await;
+            of.inner.write_at(offset, data).await
         })
     }
 
-    fn flush(&self) -> Io<'_, ()> {
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        let of = self.clone();
+        self.write_at(offset, data).then(move |()| of.flush())
+    }
+
+    fn flush(&self) -> Io<()> {
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Io<'_, ()> {
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.inner.discard(offset, len)
     }
 }
@@ -165,6 +173,47 @@ fn writes_join_over_padding_and_over_nothing_else() {
         assert!(image[12 * KIB as usize + 512..13 * KIB as usize] == content(12 * KIB + 512, 512));
         assert!(is(13 * KIB, 4096, 4));
     });
+}
+
+/// The moment is that between the decision that writes go together and their beginning.
+#[test]
+fn a_joined_write_that_was_dropped_comes_before_the_next_owners() {
+    let mut joined = 0;
+    for seed in 0..40 {
+        let main = |runtime: Runtime| async move {
+            let memory = memory();
+            let latency = Latency { fixed: MS, ..Latency::default() };
+            let slow = Arc::new(Delayed::new(memory.clone(), latency, &runtime));
+            let leaf = Arc::new(Leaf::new(&runtime, Guid(1), slow, &Arc::new(QueueSettings::default())));
+            let write = |class, at: u64, byte: u8| {
+                let leaf = leaf.clone();
+                runtime.spawn(async move { leaf.write(class, at, vec![byte; 4096].into()).await.is_ok() })
+            };
+            let far = (0..10).map(|n| write(IoClass::AsyncWrite, (40 << 20) + (n << 20), 9));
+            far.for_each(drop);
+            runtime.sleep(MS / 2).await;
+            let near: Vec<_> =
+                (0..4).map(|n| write(IoClass::AsyncWrite, n * 4096, 1).abort_on_drop()).collect();
+            // Just when those that are far away end.
+            runtime.sleep(MS / 2).await;
+            let is_joined = || count(&leaf.load()[IoClass::AsyncWrite as usize]).1 > 0;
+            for _ in 0..50 {
+                if is_joined() {
+                    break;
+                }
+                runtime.yield_now().await;
+            }
+            let is_joined = is_joined();
+            drop(near);
+            assert_eq!(write(IoClass::SyncWrite, 4096, 2).await, Ok(true));
+            runtime.sleep(MS * 100).await;
+            let image = memory.live_image();
+            assert!(image[4096..8192].iter().all(|byte| *byte == 2), "seed {seed}");
+            is_joined
+        };
+        joined += u32::from(Runtime::simulate(SimConfig::seed(seed), main).0);
+    }
+    assert!(joined > 10, "{joined} of 40");
 }
 
 #[test]

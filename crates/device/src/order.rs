@@ -1,0 +1,171 @@
+//! The order of changes that overlap: each begins when those before it are over.
+//!
+//! Idea: neither the kernel nor a disk orders writes that are under way at the same time. Usually nobody
+//! needs that, because a write is awaited before the next one to the same place. But a write whose future was
+//! dropped goes on, and its place may belong to somebody else by then. So each change (a write, a discard)
+//! takes its turn when its method is called, and gives it back when the device is done with it.
+//!
+//! ```text
+//!   under way    |--a--|      |--b--|            none overlaps another
+//!   waiting         |--c--|                      behind a
+//!                      |--d---|                  behind c
+//! ```
+//!
+//! Invariants: ranges under way are disjoint; a waiting one overlaps one under way, or one that has waited
+//! longer.
+//!
+//! Locking: one mutex, held for a look at the table; turns are passed on after it is released.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::channel::oneshot;
+use parking_lot::Mutex;
+
+/// The changes of a device. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Order(Arc<Mutex<Changes>>);
+
+#[derive(Default)]
+struct Changes {
+    /// Ends, by start.
+    under_way: BTreeMap<u64, u64>,
+    /// The longest waiting first.
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    range: Range<u64>,
+    go: oneshot::Sender<Turn>,
+}
+
+/// The right to change a range, until this is dropped.
+pub(crate) struct Turn {
+    order: Order,
+    start: u64,
+}
+
+/// A place in the order.
+pub(crate) enum Place {
+    /// Nothing is before it. `None`: it changes nothing.
+    First(Option<Turn>),
+    Behind(oneshot::Receiver<Turn>),
+}
+
+impl Order {
+    /// A place for a change of a range, behind all that have one.
+    pub(crate) fn enter(&self, offset: u64, len: u64) -> Place {
+        let range = offset..offset.saturating_add(len);
+        if range.is_empty() {
+            return Place::First(None);
+        }
+        let mut changes = self.0.lock();
+        let Changes { under_way, waiting } = &mut *changes;
+        if is_free(under_way, &range) && !waiting.iter().any(|before| overlap(&before.range, &range)) {
+            under_way.insert(range.start, range.end);
+            return Place::First(Some(Turn { order: self.clone(), start: range.start }));
+        }
+        let (go, turn) = oneshot::channel();
+        waiting.push_back(Waiting { range, go });
+        Place::Behind(turn)
+    }
+
+    fn leave(&self, start: u64) {
+        let mut next = Vec::new();
+        let mut changes = self.0.lock();
+        changes.under_way.remove(&start);
+        if !changes.waiting.is_empty() {
+            let Changes { under_way, waiting } = &mut *changes;
+            let mut still = VecDeque::new();
+            for one in waiting.drain(..) {
+                let is_behind = still.iter().any(|before: &Waiting| overlap(&before.range, &one.range));
+                if is_behind || !is_free(under_way, &one.range) {
+                    still.push_back(one);
+                } else {
+                    under_way.insert(one.range.start, one.range.end);
+                    next.push((one.go, Turn { order: self.clone(), start: one.range.start }));
+                }
+            }
+            *waiting = still;
+        }
+        drop(changes);
+        for (go, turn) in next {
+            // If it was withdrawn, its turn is over.
+            drop(go.send(turn));
+        }
+    }
+}
+
+impl Place {
+    /// Waits until those before it are over.
+    pub(crate) async fn turn(self) -> Option<Turn> {
+        match self {
+            Place::First(turn) => turn,
+            // As long as it waits, somebody is before it, who will pass the turn on.
+            Place::Behind(turn) => turn.await.ok(),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.order.leave(self.start);
+    }
+}
+
+fn is_free(under_way: &BTreeMap<u64, u64>, range: &Range<u64>) -> bool {
+    // They are disjoint: the last that begins before the end is the one that ends last.
+    under_way.range(..range.end).next_back().is_none_or(|(_, end)| *end <= range.start)
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    /// Whether it may begin by now.
+    fn begins(place: Place) -> Result<Option<Turn>, oneshot::Receiver<Turn>> {
+        match place {
+            Place::First(turn) => Ok(turn),
+            Place::Behind(mut turn) => match (&mut turn).now_or_never() {
+                Some(turn) => Ok(turn.ok()),
+                None => Err(turn),
+            },
+        }
+    }
+
+    #[test]
+    fn changes_that_overlap_go_one_after_the_other_and_others_at_once() {
+        let order = Order::default();
+        let a = begins(order.enter(0, 10)).unwrap();
+        let b = begins(order.enter(20, 10)).unwrap();
+        let c = begins(order.enter(5, 10)).err().unwrap();
+        let d = begins(order.enter(14, 10)).err().unwrap();
+        let nothing = begins(order.enter(7, 0)).unwrap();
+        assert!(nothing.is_none() && begins(order.enter(30, 1)).is_ok(), "they wait for nobody");
+        drop(b);
+        let d = begins(Place::Behind(d)).err().expect("it is behind c");
+        drop(a);
+        let c = begins(Place::Behind(c)).unwrap();
+        let d = begins(Place::Behind(d)).err().unwrap();
+        drop(c);
+        drop(begins(Place::Behind(d)).unwrap());
+        assert!(order.0.lock().under_way.is_empty() && order.0.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn a_change_that_was_withdrawn_is_passed_over() {
+        let order = Order::default();
+        let a = begins(order.enter(0, 10)).unwrap();
+        drop(order.enter(0, 10));
+        let c = begins(order.enter(0, 10)).err().unwrap();
+        drop(a);
+        assert!(begins(Place::Behind(c)).is_ok());
+        assert!(order.0.lock().under_way.is_empty());
+    }
+}

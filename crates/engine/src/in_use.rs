@@ -1,0 +1,305 @@
+//! Heads and snapshots that a task may take away: those that nobody uses.
+//!
+//! Idea: a task of txg N runs while clients already work in txg N+1. It must not free or forget anything that
+//! belongs to N+1: log blocks placed there, changes made there, blocks lent there to another object set,
+//! whose new owner is counted only when N+1 is written. So "in use" means more than an open handle:
+//!
+//! ```text
+//!              the task of txg N finds                                 it gets
+//!   head       somebody has it open                                    Busy
+//!              changed, logged or lent in a later txg than N           NextTxg: it runs again in N+1
+//!              neither                                                 Quiet
+//!   snapshot   somebody holds it: an open file, a client, a mount      Busy
+//!              lent in a later txg than N                              NextTxg
+//!              neither                                                 Withdrawn: no new hold
+//! ```
+//!
+//! The functions that free a log or close a dataset take a [`Quiet`], those that remove a snapshot a
+//! [`Withdrawn`], so no task can forget to ask.
+//!
+//! Invariants: a [`Quiet`] stays true until its task ends, because datasets are opened under `Shared::names`,
+//! which is held while tasks run. A hold on a snapshot is a counter, taken at any time; a snapshot that is
+//! withdrawn refuses it.
+//!
+//! Locking: the table of snapshots and the state of one are locked one after the other, for one look.
+//!
+//! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_long_hold`, `dsl_dataset_long_held`),
+//! `dsl_synctask.c` (a task that answers `EAGAIN` runs again).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cenote_boxed::boxed;
+use cenote_dataset::Dataset;
+use cenote_format::units::{DatasetId, Txg};
+use cenote_object::{DatasetError, Result};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use crate::context::SyncContext;
+use crate::engine::Engine;
+use crate::space_check::SpaceCheck;
+
+/// How often a task that answers [`DatasetError::NextTxg`] runs again. Each run meets what clients did in one
+/// txg more; whoever changes a dataset in so many txgs in a row is using it.
+const RUNS_MAX: u32 = 16;
+
+/// Proof that nobody uses a head and that nothing of it belongs to a later txg than the one being written.
+#[derive(Debug)]
+pub struct Quiet {
+    dataset: DatasetId,
+    txg: Txg,
+}
+
+impl Quiet {
+    /// The head.
+    pub fn dataset(&self) -> DatasetId {
+        self.dataset
+    }
+
+    /// The txg that is being written: nothing of the head is of a later one.
+    pub(crate) fn txg(&self) -> Txg {
+        self.txg
+    }
+}
+
+/// A snapshot that may be looked into for as long as it is there. Cloning it costs one atomic increment.
+#[derive(Debug, Clone)]
+pub struct Snapshot(Arc<Mutex<SnapshotState>>);
+
+#[derive(Debug, Default)]
+struct SnapshotState {
+    holds: usize,
+    /// The last txg in which an object set got blocks of it.
+    lent: Txg,
+    is_withdrawn: bool,
+}
+
+/// A use of a snapshot: until this is dropped, the snapshot is not destroyed.
+#[derive(Debug)]
+pub struct SnapshotHold(Snapshot);
+
+impl Snapshot {
+    /// Keeps it from being destroyed; `None` if it has been, or is about to be.
+    pub fn hold(&self) -> Option<SnapshotHold> {
+        let mut state = self.0.lock();
+        if state.is_withdrawn {
+            return None;
+        }
+        state.holds += 1;
+        Some(SnapshotHold(self.clone()))
+    }
+}
+
+impl SnapshotHold {
+    /// In txg `txg`, which the caller holds open, an object set gets blocks of the snapshot.
+    pub fn lend(&self, txg: Txg) {
+        let mut state = self.0.0.lock();
+        state.lent = state.lent.max(txg);
+    }
+}
+
+impl Clone for SnapshotHold {
+    fn clone(&self) -> SnapshotHold {
+        self.0.0.lock().holds += 1;
+        SnapshotHold(self.0.clone())
+    }
+}
+
+impl Drop for SnapshotHold {
+    fn drop(&mut self) {
+        self.0.0.lock().holds -= 1;
+    }
+}
+
+/// Snapshots that somebody looks into, or did a moment ago. What they have lent outlives those who borrowed it,
+/// until it is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots(Mutex<BTreeMap<DatasetId, Snapshot>>);
+
+impl Snapshots {
+    fn known(&self, id: DatasetId) -> Option<Snapshot> {
+        self.0.lock().get(&id).cloned()
+    }
+
+    /// `synced` is the last txg on disk.
+    fn of(&self, id: DatasetId, synced: Txg) -> Snapshot {
+        let mut table = self.0.lock();
+        if let Some(known) = table.get(&id) {
+            return known.clone();
+        }
+        table.retain(|_, snapshot| Arc::strong_count(&snapshot.0) > 1 || snapshot.0.lock().lent > synced);
+        table.entry(id).or_insert_with(|| Snapshot(Arc::default())).clone()
+    }
+
+    fn forget(&self, id: DatasetId) {
+        self.0.lock().remove(&id);
+    }
+}
+
+/// A snapshot that nobody uses, and that nobody can hold until this is dropped.
+#[derive(Debug)]
+pub struct Withdrawn {
+    id: DatasetId,
+    /// None if nobody has looked into it.
+    snapshot: Option<Snapshot>,
+}
+
+impl Withdrawn {
+    /// The snapshot.
+    pub fn id(&self) -> DatasetId {
+        self.id
+    }
+}
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.0.lock().is_withdrawn = false;
+        }
+    }
+}
+
+impl Engine {
+    /// A snapshot to look into, and what it is.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    #[boxed]
+    pub async fn snapshot(&self, name: &str) -> Result<(Dataset, Snapshot)> {
+        // No task destroys it between the look and the entry in the table.
+        let _names = self.0.names.read().await;
+        let dataset = self.mos().await?.dataset(name).await?;
+        if !dataset.is_snapshot() {
+            return Err(DatasetError::unsuitable(name, "is not a snapshot"));
+        }
+        let snapshot = self.0.snapshots.of(dataset.id(), self.synced()?);
+        Ok((dataset, snapshot))
+    }
+
+    /// Runs tasks, one a txg, until one answers something else than [`DatasetError::NextTxg`].
+    ///
+    /// # Errors
+    /// Those of the task; busy, if clients come between in every txg.
+    pub async fn run_when_quiet<T, F>(&self, check: SpaceCheck, task: impl Fn() -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        for _ in 0..RUNS_MAX {
+            match self.run_within(check, task()).await {
+                Err(DatasetError::NextTxg { .. }) => {}
+                done => return done,
+            }
+        }
+        match self.run_within(check, task()).await {
+            Err(DatasetError::NextTxg { name }) => Err(DatasetError::busy(&name, IN_USE)),
+            done => done,
+        }
+    }
+}
+
+const IN_USE: &str = "it is in use; close or unmount it first";
+
+impl SyncContext {
+    /// Proof that nobody uses a head, so that it may go or get another tree.
+    ///
+    /// # Errors
+    /// Somebody does; [`DatasetError::NextTxg`].
+    pub fn quiet(&self, head: &Dataset) -> Result<Quiet> {
+        let (dataset, txg) = (head.id(), self.txg());
+        let datasets = self.engine.datasets.lock();
+        let quiet = Quiet { dataset, txg };
+        let Some(open) = datasets.get(&dataset) else { return Ok(quiet) };
+        if open.objset.is_shared() {
+            return Err(DatasetError::busy(head.name(), IN_USE));
+        }
+        let next = Txg(txg.0 + 1);
+        let is_logged = open.log.as_ref().is_some_and(|log| log.is_touched(next));
+        match open.objset.is_dirty() || is_logged || open.objset.last_lent() > txg {
+            true => Err(DatasetError::NextTxg { name: head.name().into() }),
+            false => Ok(quiet),
+        }
+    }
+
+    /// Forgets a head that was opened: it is gone, or has another tree.
+    pub fn close(&self, quiet: &Quiet) {
+        assert_eq!(quiet.txg, self.txg(), "a task keeps its proof to itself");
+        self.engine.datasets.lock().remove(&quiet.dataset);
+    }
+
+    /// Keeps everybody from looking into a snapshot that is to go; it is as before when what this answers is
+    /// dropped, unless [`SyncContext::forget_snapshot`] gets it.
+    ///
+    /// # Errors
+    /// Somebody uses it; [`DatasetError::NextTxg`].
+    pub fn withdraw(&self, snapshot: &Dataset) -> Result<Withdrawn> {
+        let id = snapshot.id();
+        let Some(known) = self.engine.snapshots.known(id) else {
+            return Ok(Withdrawn { id, snapshot: None });
+        };
+        let mut state = known.0.lock();
+        if state.holds > 0 {
+            let why = "it is in use: a file of it is open, or a client reads it";
+            return Err(DatasetError::busy(snapshot.name(), why));
+        }
+        if state.lent > self.txg() {
+            return Err(DatasetError::NextTxg { name: snapshot.name().into() });
+        }
+        state.is_withdrawn = true;
+        drop(state);
+        Ok(Withdrawn { id, snapshot: Some(known) })
+    }
+
+    /// A snapshot is gone: nobody can hold it any more, and another may get its number.
+    pub fn forget_snapshot(&self, mut withdrawn: Withdrawn) {
+        self.engine.snapshots.forget(withdrawn.id);
+        withdrawn.snapshot = None;
+    }
+}
+
+impl Engine {
+    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is
+    /// in use; then all stay.
+    ///
+    /// # Errors
+    /// What has changed in them could not be written.
+    #[boxed]
+    pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
+        if let Some(used) = self.used_of(&ids) {
+            return Ok(Some(used));
+        }
+        self.end_logs_of(|id| ids.contains(&id)).await?;
+        self.sync_all().await?;
+        let closed = self.run_when_quiet(SpaceCheck::None, || {
+            let ids = ids.clone();
+            move |context: &mut SyncContext| -> BoxFuture<'_, Result<Option<DatasetId>>> {
+                Box::pin(async move { close_all(context, ids).await })
+            }
+        });
+        match closed.await {
+            Err(DatasetError::Busy { .. }) => Ok(ids.first().copied()),
+            closed => closed,
+        }
+    }
+
+    fn used_of(&self, ids: &[DatasetId]) -> Option<DatasetId> {
+        let datasets = self.0.datasets.lock();
+        let is_used = |id: &DatasetId| datasets.get(id).is_some_and(|open| open.objset.is_shared());
+        ids.iter().copied().find(is_used)
+    }
+}
+
+async fn close_all(context: &mut SyncContext, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
+    let mos = context.mos().await?;
+    let mut quiet = Vec::new();
+    for id in ids {
+        match context.quiet(&mos.dataset_by_id(id).await?) {
+            Ok(one) => quiet.push(one),
+            Err(DatasetError::Busy { .. }) => return Ok(Some(id)),
+            Err(error) => return Err(error),
+        }
+    }
+    quiet.iter().for_each(|one| context.close(one));
+    Ok(None)
+}
