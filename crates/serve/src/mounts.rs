@@ -368,14 +368,7 @@ impl Mounts {
         let _turn = self.turn.lock().await;
         let ids = std::mem::take(&mut aside.ids);
         self.aside.lock().retain(|id| !ids.contains(id));
-        let mos = self.engine.mos().await?;
-        let mut plans = Vec::new();
-        for id in ids {
-            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
-                plans.push((plan, dataset));
-            }
-        }
+        let plans = self.plans_of(ids).await?;
         let mut left = std::mem::take(&mut aside.derived);
         left.retain(|dir| plans.iter().all(|(plan, _)| plan.dir != *dir));
         self.clear_away(left).await;
@@ -429,12 +422,55 @@ impl Mounts {
         work: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<Result<T, E>, MountsError> {
         let _turn = self.turn.lock().await;
-        match self.files(head.id()) {
-            Some(files) => {
-                let failed = |source| MountsError::Files { name: head.name().into(), source };
-                files.replace_tree(to, work).await.map_err(failed)
+        let Some(files) = self.files(head.id()) else { return Ok(work().await) };
+        let failed = |source| MountsError::Files { name: head.name().into(), source };
+        let done = files.replace_tree(to, work).await.map_err(failed)?;
+        match self.mount_lost(head.id()).await?.pop() {
+            Some(failure) if done.is_ok() => Err(failure),
+            _ => Ok(done),
+        }
+    }
+
+    /// With a directory that is gone from a mounted dataset the kernel takes away what is mounted there: that
+    /// is mounted again, unless it is in use. Answers what could not be.
+    async fn mount_lost(&self, above: DatasetId) -> Result<Vec<MountsError>, MountsError> {
+        let Some(dir) = self.mounted_on(above) else { return Ok(Vec::new()) };
+        let is_lost = |entry: &Entry| {
+            let at = entry.mounted.dir();
+            at != dir && at.starts_with(&dir) && !is_mount_point(at, &entry.source)
+        };
+        let lost = || -> Vec<DatasetId> {
+            self.table().iter().filter(|(_, entry)| is_lost(entry)).map(|(id, _)| *id).collect()
+        };
+        let ids = lost();
+        for _ in 0..LOOKS {
+            if lost().is_empty() {
+                break;
             }
-            None => Ok(work().await),
+            self.engine.runtime().sleep(LOOK).await;
+        }
+        self.mount_each(self.plans_of(ids).await?).await
+    }
+
+    /// Plans to mount these, as far as they still exist.
+    async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {
+        let mos = self.engine.mos().await?;
+        let mut plans = Vec::new();
+        for id in ids {
+            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+                plans.push((plan, dataset));
+            }
+        }
+        Ok(plans)
+    }
+
+    /// Waits until the kernel knows of everything that has changed in mounted datasets so far.
+    #[boxed]
+    pub async fn settled(&self) {
+        let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
+        for files in mounted {
+            files.settled().await;
         }
     }
 

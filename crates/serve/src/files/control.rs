@@ -5,8 +5,9 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's.
-//! What is open in one that was destroyed is stale.
+//! A snapshot is known by the number of its dataset, which is part of the numbers of its nodes: they mean the
+//! same after a restart. One that has been looked up keeps its tree as long as it is the file system's. What
+//! is open in one that was destroyed is stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
@@ -17,6 +18,7 @@
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
+use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, Guid};
 use cenote_fs::{Filesystem, Timestamp};
@@ -28,6 +30,7 @@ use parking_lot::Mutex;
 
 use super::errno::{errno, errno_below};
 use super::node::{Control, Named, TreeId};
+use super::tell::Notice;
 use super::tree::Tree;
 use super::{Files, attr};
 
@@ -36,59 +39,41 @@ pub(super) const SNAPDIR: &[u8] = b".zfs";
 const SNAPSHOT: &[u8] = b"snapshot";
 const SHARES: &[u8] = b"shares";
 /// Snapshots of one mount that can be open.
-const MAX_TREES: usize = 0xfffe;
+const MAX_TREES: usize = 1 << 16;
 
 /// Snapshots that were looked up.
 #[derive(Default)]
-pub(super) struct Snapshots(Mutex<Table>);
+pub(super) struct Snapshots(Mutex<BTreeMap<DatasetId, Snapshot>>);
 
-#[derive(Default)]
-struct Table {
-    by_dataset: BTreeMap<DatasetId, (TreeId, Guid)>,
-    trees: BTreeMap<TreeId, Filesystem>,
-    last: u16,
+/// A snapshot that was looked up.
+#[derive(Clone)]
+pub(super) struct Snapshot {
+    /// Numbers of datasets are used again; this is not.
+    pub guid: Guid,
+    pub fs: Filesystem,
 }
 
 impl Snapshots {
-    pub fn tree(&self, id: TreeId) -> Option<Tree> {
-        self.0.lock().trees.get(&id).cloned().map(Tree::Fixed)
+    pub fn get(&self, dataset: DatasetId) -> Option<Snapshot> {
+        self.0.lock().get(&dataset).cloned()
     }
 
-    fn known(&self, dataset: DatasetId) -> Option<TreeId> {
-        self.0.lock().by_dataset.get(&dataset).map(|(id, _)| *id)
-    }
-
-    fn insert(&self, dataset: DatasetId, guid: Guid, fs: Filesystem) -> Result<TreeId> {
+    fn insert(&self, dataset: DatasetId, snapshot: Snapshot) -> Result<Snapshot> {
         let mut table = self.0.lock();
-        // Another look-up may have been faster.
-        if let Some((id, _)) = table.by_dataset.get(&dataset) {
-            return Ok(*id);
-        }
-        if table.trees.len() >= MAX_TREES {
+        if table.len() >= MAX_TREES {
             return Err(Errno::NFILE);
         }
-        // Numbers come back as late as possible: the kernel may still hold nodes of a tree that went.
-        let next = |last: u16| if usize::from(last) >= MAX_TREES { 1 } else { last + 1 };
-        let mut id = next(table.last);
-        while table.trees.contains_key(&TreeId(id)) {
-            id = next(id);
-        }
-        table.last = id;
-        table.by_dataset.insert(dataset, (TreeId(id), guid));
-        table.trees.insert(TreeId(id), fs);
-        Ok(TreeId(id))
+        // Another look-up may have been faster.
+        Ok(table.entry(dataset).or_insert(snapshot).clone())
     }
 
     /// All of them.
     fn all(&self) -> Vec<(DatasetId, Guid)> {
-        self.0.lock().by_dataset.iter().map(|(dataset, (_, guid))| (*dataset, *guid)).collect()
+        self.0.lock().iter().map(|(dataset, snapshot)| (*dataset, snapshot.guid)).collect()
     }
 
-    fn remove(&self, dataset: DatasetId) -> Option<TreeId> {
-        let mut table = self.0.lock();
-        let (id, _) = table.by_dataset.remove(&dataset)?;
-        table.trees.remove(&id);
-        Some(id)
+    fn remove(&self, dataset: DatasetId) {
+        self.0.lock().remove(&dataset);
     }
 }
 
@@ -106,9 +91,8 @@ impl Files {
     }
 
     pub(super) async fn control_entry(&self, control: Control) -> Result<Entry> {
-        let entry = Entry { node: control.node(), generation: 0, attr: self.control_attr(control).await? };
-        self.0.references.add(entry.node);
-        Ok(entry)
+        let attr = self.control_attr(control).await?;
+        Ok(Entry { node: self.0.references.give_control(control), generation: 0, attr })
     }
 
     fn control(&self, node: Node) -> Result<Control> {
@@ -122,7 +106,7 @@ impl Files {
         let control = match (self.control(dir)?, name) {
             (control, b".") => control,
             (Control::Zfs, b"..") => {
-                return self.entry(TreeId::HEAD, &self.head(), self.root()).await.map(Some);
+                return self.entry(TreeId::Head, &self.head(), self.root()).await.map(Some);
             }
             (Control::Snapshot | Control::Shares, b"..") => Control::Zfs,
             (Control::Zfs, SNAPSHOT) => Control::Snapshot,
@@ -138,16 +122,43 @@ impl Files {
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
         let head = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
         let Some(snapshot) = head.snapshot(name).await.map_err(|e| errno_below(&e))? else { return Ok(None) };
-        let id = match self.0.snapshots.known(snapshot.id()) {
-            Some(id) => id,
-            None => {
-                let objset = snapshot.objset().await.map_err(|e| errno_below(&e))?;
-                let fs = Filesystem::open(objset).await.map_err(|e| errno(&e))?;
-                self.0.snapshots.insert(snapshot.id(), snapshot.guid(), fs)?
-            }
-        };
-        let tree = self.tree(id)?;
-        self.entry(id, &tree, tree.root()).await.map(Some)
+        let tree = Tree::Fixed(self.snapshot(&snapshot).await?.fs);
+        self.entry(TreeId::Snapshot(snapshot.id()), &tree, tree.root()).await.map(Some)
+    }
+
+    /// A snapshot of the mounted dataset by its number: somebody has a file handle of it, perhaps from before
+    /// a restart.
+    pub(super) async fn snapshot_by_id(&self, id: DatasetId) -> Result<Snapshot> {
+        if let Some(known) = self.0.snapshots.get(id) {
+            return Ok(known);
+        }
+        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
+        let found = mos.dataset_by_id(id).await.map_err(|_| Errno::STALE)?;
+        match found.name().split_once('@') {
+            Some((head, _)) if head == self.name() => self.snapshot(&found).await,
+            _ => Err(Errno::STALE),
+        }
+    }
+
+    async fn snapshot(&self, dataset: &Dataset) -> Result<Snapshot> {
+        let (id, guid) = (dataset.id(), dataset.guid());
+        match self.0.snapshots.get(id) {
+            Some(known) if known.guid == guid => return Ok(known),
+            Some(_) => self.close_snapshot(id),
+            None => {}
+        }
+        let objset = dataset.objset().await.map_err(|e| errno_below(&e))?;
+        let fs = Filesystem::open(objset).await.map_err(|e| errno(&e))?;
+        self.0.snapshots.insert(id, Snapshot { guid, fs })
+    }
+
+    /// What is open in a snapshot is stale from now on.
+    fn close_snapshot(&self, id: DatasetId) {
+        self.0.snapshots.remove(id);
+        for (node, _) in self.0.references.of_tree(TreeId::Snapshot(id)) {
+            self.0.references.make_stale(node);
+            self.0.tell([Notice::Node(node)]);
+        }
     }
 
     pub(super) async fn list_control(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
@@ -251,19 +262,20 @@ impl Files {
     #[boxed]
     pub async fn snapshots_changed(&self) {
         let Ok(mos) = self.0.pool.mos().await else { return };
-        let mut held = Vec::new();
         for (dataset, guid) in self.0.snapshots.all() {
             let found = mos.dataset_by_id(dataset).await;
             let is_ours = found.is_ok_and(|found| {
                 found.guid() == guid && found.name().split('@').next() == Some(&*self.name())
             });
-            if !is_ours && let Some(tree) = self.0.snapshots.remove(dataset) {
-                held.extend(self.0.references.of_tree(tree));
+            if !is_ours {
+                self.close_snapshot(dataset);
             }
         }
         // The kernel keeps listings.
-        held.push(Control::Snapshot.node());
-        self.tell_changed(held);
+        let list = Control::Snapshot.node();
+        if self.0.references.holds(list) {
+            self.0.tell([Notice::Listing(list)]);
+        }
     }
 }
 
