@@ -16,9 +16,9 @@
 //!
 //! Locking: any task may call any operation; operations on different objects run concurrently. Order: `moves`
 //! (only to move a directory), then all object locks of the operation at once, by number, then a lock within
-//! `znodes` or `queue`. `options`, `quotas` and `holder` are held only to read or replace a value,
-//! never across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than a view
-//! while others change it. Between calls every object is consistent and saved.
+//! `znodes` or `queue`. `options`, `quotas` and `holder` are held only to read or replace a value, never
+//! across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than
+//! a view while others change it. Between calls every object is consistent and saved.
 //!
 //! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
 //! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes

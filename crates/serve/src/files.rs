@@ -13,8 +13,8 @@
 //!
 //! A file without names lives as long as the kernel refers to it, and is freed then; after a crash
 //! [`Files::open`] finds it in the delete queue. Commands change the same file system behind the kernel's
-//! back: as its [`Holder`](cenote_fs::write::Holder) this module keeps what they remove and is open, and tells
-//! the kernel what they change (`tell`).
+//! back: as its [`Holder`](cenote_fs::write::Holder) this module keeps removed files that are open, and
+//! tells the kernel what has changed (`tell`).
 //!
 //! Locking: `head`, `options` and `snapshots` are locked for one look or change; for `references` see `node`.
 //! An operation that changes something holds the open txg while it runs, so it must not wait for a txg to be

@@ -47,6 +47,8 @@ pub use plan::{Plan, Unmountable};
 /// open twice for a moment, though it closes them.
 const LOOKS: usize = 10;
 const LOOK: Duration = Duration::from_millis(20);
+/// The same for one that the kernel has taken away, until its last operation is done.
+const LOOKS_LOST: usize = 250;
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
 #[derive(Debug, thiserror::Error)]
@@ -424,32 +426,37 @@ impl Mounts {
         let _turn = self.turn.lock().await;
         let Some(files) = self.files(head.id()) else { return Ok(work().await) };
         let failed = |source| MountsError::Files { name: head.name().into(), source };
+        let below = self.below(head.id());
         let done = files.replace_tree(to, work).await.map_err(failed)?;
-        match self.mount_lost(head.id()).await?.pop() {
+        match self.mount_lost(below).await?.pop() {
             Some(failure) if done.is_ok() => Err(failure),
             _ => Ok(done),
         }
     }
 
+    /// What is mounted below a mounted dataset, where, and as what.
+    fn below(&self, above: DatasetId) -> Vec<(DatasetId, PathBuf, String)> {
+        let table = self.table();
+        let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
+        let below = table.iter().filter(|(id, entry)| **id != above && entry.mounted.dir().starts_with(dir));
+        below.map(|(id, entry)| (*id, entry.mounted.dir().to_owned(), entry.source.clone())).collect()
+    }
+
     /// With a directory that is gone from a mounted dataset the kernel takes away what is mounted there: that
     /// is mounted again, unless it is in use. Answers what could not be.
-    async fn mount_lost(&self, above: DatasetId) -> Result<Vec<MountsError>, MountsError> {
-        let Some(dir) = self.mounted_on(above) else { return Ok(Vec::new()) };
-        let is_lost = |entry: &Entry| {
-            let at = entry.mounted.dir();
-            at != dir && at.starts_with(&dir) && !is_mount_point(at, &entry.source)
-        };
-        let lost = || -> Vec<DatasetId> {
-            self.table().iter().filter(|(_, entry)| is_lost(entry)).map(|(id, _)| *id).collect()
-        };
-        let ids = lost();
-        for _ in 0..LOOKS {
-            if lost().is_empty() {
+    async fn mount_lost(
+        &self,
+        mut below: Vec<(DatasetId, PathBuf, String)>,
+    ) -> Result<Vec<MountsError>, MountsError> {
+        below.retain(|(_, dir, source)| !is_mount_point(dir, source));
+        let lost: Vec<DatasetId> = below.into_iter().map(|(id, ..)| id).collect();
+        for _ in 0..LOOKS_LOST {
+            if lost.iter().all(|id| self.mounted_on(*id).is_none()) {
                 break;
             }
             self.engine.runtime().sleep(LOOK).await;
         }
-        self.mount_each(self.plans_of(ids).await?).await
+        self.mount_each(self.plans_of(lost).await?).await
     }
 
     /// Plans to mount these, as far as they still exist.
@@ -463,6 +470,15 @@ impl Mounts {
             }
         }
         Ok(plans)
+    }
+
+    /// The dataset that is mounted on or below a path in a mounted one: the path can't be removed.
+    pub fn mounted_in(&self, name: &str, path: &Path) -> Option<String> {
+        let table = self.table();
+        let above = table.values().find(|entry| entry.name == name)?;
+        let at = above.mounted.dir().join(path);
+        let is_there = |entry: &&Entry| entry.name != name && entry.mounted.dir().starts_with(&at);
+        table.values().find(is_there).map(|entry| entry.name.clone())
     }
 
     /// Waits until the kernel knows of everything that has changed in mounted datasets so far.

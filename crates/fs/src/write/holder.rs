@@ -14,7 +14,7 @@ use cenote_format::units::ObjectId;
 use cenote_object::Edit;
 
 use super::znode::Znode;
-use super::{FsWriter, By};
+use super::{By, FsWriter};
 use crate::error::Result;
 
 /// Uses files of a file system, and remembers them.

@@ -5,6 +5,7 @@ mod against_model;
 mod clones;
 #[path = "../common/mod.rs"]
 mod common;
+mod holder;
 mod hostile;
 mod idle;
 mod intent_log;

@@ -8,8 +8,7 @@ use crate::abi::{self, Opcode, fattr};
 use crate::reply::{DirBuffer, Reply, decode_device};
 use crate::request::{Body, Request};
 use crate::vfs::{
-    Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags,
-    XattrMode,
+    Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags, XattrMode,
 };
 
 const S_IFDIR: u32 = 0o040000;

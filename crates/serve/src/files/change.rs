@@ -223,9 +223,7 @@ impl Files {
             }
         });
         // The kernel expects a write to change times and sizes only.
-        if killed?
-            && let Some(notifier) = self.0.notifier.get()
-        {
+        if killed? && let Some(notifier) = self.0.notifier.get() {
             notifier.attributes_changed(node);
         }
         Ok(())

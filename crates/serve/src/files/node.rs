@@ -1,8 +1,8 @@
 //! The numbers of nodes, and which of them the kernel holds.
 //!
 //! ```text
-//!   bits 62..64    0: an object of the mounted dataset; the root is node 1, as FUSE wants it, and object 1 is
-//!                     never a file
+//!   bits 62..64    0: an object of the mounted dataset; the root is node 1, as FUSE wants it, and object 1
+//!                     is never a file
 //!                  1: bits 40..62 a snapshot (the number of its dataset), bits 0..40 an object of it
 //!                  2: counted; bits 0..6 are those of the object
 //!                  3: `.zfs`
@@ -82,9 +82,7 @@ impl Control {
 pub fn number(tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
     match tree {
         TreeId::Head if object == root => Some(Node::ROOT),
-        TreeId::Head => {
-            Some(Node(object.0)).filter(|node| node.0 >> KIND_BITS == 0 && *node != Node::ROOT)
-        }
+        TreeId::Head => Some(Node(object.0)).filter(|node| node.0 >> KIND_BITS == 0 && *node != Node::ROOT),
         TreeId::Snapshot(dataset) => {
             let fits = dataset.0 >> DATASET_BITS == 0 && object.0 >> OBJECT_BITS == 0;
             fits.then_some(Node(SNAPSHOT << KIND_BITS | dataset.0 << OBJECT_BITS | object.0))

@@ -131,7 +131,9 @@ impl Files {
                 let old = old.get(name);
                 old != new.get(name) || old.is_some_and(|object| found.stale.contains_key(object))
             };
-            found.names.extend(all.into_iter().filter(|name| is_other(name)).map(|name| (node, name.clone())));
+            found
+                .names
+                .extend(all.into_iter().filter(|name| is_other(name)).map(|name| (node, name.clone())));
             found.dirs.push(node);
         }
         for (node, object) in stale_dirs {

@@ -197,7 +197,6 @@ impl Files {
         };
         self.0.runtime.blocking(write).await;
     }
-
 }
 
 impl Holder for Inner {
