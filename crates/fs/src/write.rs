@@ -11,13 +11,14 @@
 //!             --> attributes: bonus, spill block      znode
 //!             --> content: blocks                     content
 //!             --> records for the log                 logging
+//!             --> word to the mount, if others did it holder
 //! ```
 //!
 //! Locking: any task may call any operation; operations on different objects run concurrently. Order: `moves`
 //! (only to move a directory), then all object locks of the operation at once, by number, then a lock within
-//! `znodes` or `queue`. `options` and `quotas` are held only to read or replace a value, never across an
-//! await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than a view
-//! while others change it. Between calls every object is consistent and saved.
+//! `znodes` or `queue`. `options`, `quotas` and `holder` are held only to read or replace a value, never
+//! across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than
+//! a view while others change it. Between calls every object is consistent and saved.
 //!
 //! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
 //! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes
@@ -30,6 +31,7 @@ mod attributes;
 mod clone;
 mod content;
 mod create;
+mod holder;
 mod locks;
 mod logging;
 mod make;
@@ -45,7 +47,7 @@ mod xattr_dir;
 mod znode;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
@@ -69,6 +71,7 @@ pub use attributes::SetAttr;
 pub use clone::{CloneSource, Position};
 pub(crate) use content::clear;
 pub use create::{NewFilesystem, create_filesystem};
+pub use holder::{Changed, Holder};
 pub use make::{NewFile, NewKind};
 pub use options::{FsOptions, XattrStore};
 pub use rename::RenameMode;
@@ -97,7 +100,14 @@ pub type Changing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A file system opened for changes. A clone costs one atomic increment.
 #[derive(Clone)]
-pub struct FsWriter(Arc<FsWriterInner>);
+pub struct FsWriter(Arc<FsWriterInner>, By);
+
+/// Who changes something: see `holder`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Holder,
+    Others,
+}
 
 struct FsWriterInner {
     dataset: OpenDataset,
@@ -109,6 +119,8 @@ struct FsWriterInner {
     /// Held while a directory moves, so that no ancestor relation changes meanwhile.
     moves: tokio::sync::Mutex<()>,
     queue: DeleteQueue,
+    /// A mount that is to be told what others change.
+    holder: RwLock<Option<Weak<dyn Holder>>>,
 }
 
 impl Handle for FsWriterInner {
@@ -151,12 +163,12 @@ impl FsWriter {
             let writer = FsWriter::open(engine.dataset_as(&dataset).await?, options).await?;
             Ok::<_, FsError>(writer.0)
         };
-        engine.handle(dataset.id(), open).await.map(FsWriter)
+        engine.handle(dataset.id(), open).await.map(|inner| FsWriter(inner, By::Others))
     }
 
     fn of_parts(dataset: OpenDataset, master: MasterNode, znodes: Znodes, options: FsOptions) -> FsWriter {
         let options = options.for_version(master.version);
-        FsWriter(Arc::new(FsWriterInner {
+        let inner = FsWriterInner {
             dataset,
             queue: DeleteQueue::new(&master),
             master,
@@ -165,7 +177,9 @@ impl FsWriter {
             quotas: RwLock::default(),
             locks: Locks::new(),
             moves: tokio::sync::Mutex::default(),
-        }))
+            holder: RwLock::default(),
+        };
+        FsWriter(Arc::new(inner), By::Others)
     }
 
     /// Runs operations in the open txg, now. This future may be dropped at any time: then all that

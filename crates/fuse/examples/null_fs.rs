@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_fuse::vfs::NewNode;
+use cenote_fuse::vfs::{NewNode, WriteFlags};
 use cenote_fuse::{
     Attr, Caller, DirSink, Errno, FileType, MountOptions, Node, Result, Session, SessionOptions, SetAttr,
     Statfs, Time, Vfs, mount,
@@ -123,7 +123,14 @@ impl Vfs for NullFs {
         Ok(vec![Bytes::from_static(&ZEROS[..len as usize])])
     }
 
-    async fn write(&self, _: Caller, node: Node, offset_bytes: u64, data: Bytes, _: bool) -> Result<()> {
+    async fn write(
+        &self,
+        _: Caller,
+        node: Node,
+        offset_bytes: u64,
+        data: Bytes,
+        _: WriteFlags,
+    ) -> Result<()> {
         self.with(node, |file| {
             file.attr.size_bytes = file.attr.size_bytes.max(offset_bytes + data.len() as u64);
         })

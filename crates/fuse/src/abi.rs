@@ -82,6 +82,8 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// `FUSE_WRITE_CACHE`.
+pub const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.
@@ -95,6 +97,8 @@ pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 pub mod notify {
     pub const INVAL_INODE: i32 = 2;
     pub const INVAL_ENTRY: i32 = 3;
+    /// `FUSE_EXPIRE_ONLY`, of an entry. Kernels before 6.2 take it away.
+    pub const EXPIRE_ONLY: u32 = 1 << 0;
 }
 
 /// `enum fuse_uring_cmd`.

@@ -59,6 +59,7 @@ impl Reply {
     /// entry_valid_nsec (4), attr_valid_nsec (4), `fuse_attr` (88).
     pub fn entry(self, entry: &Entry, valid: Duration) -> Reply {
         let of_attr = entry.attr.valid;
+        let valid = if of_attr.is_zero() { Duration::ZERO } else { valid };
         let reply = self.u64(entry.node.0).u64(entry.generation).u64(valid.as_secs()).u64(of_attr.as_secs());
         reply.u32(valid.subsec_nanos()).u32(of_attr.subsec_nanos()).raw_attr(&entry.attr)
     }

@@ -13,6 +13,7 @@
 
 mod dispatch;
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -162,14 +163,24 @@ impl Drop for Thread {
 
 /// Tells the kernel what has changed other than through it.
 ///
-/// Must not be called from within an operation: the kernel may hold the lock of the directory that a notice
-/// is about.
+/// A notice is in force when the call returns: it waits for locks of the kernel that operations may hold. So
+/// no operation may call this, nor anybody for whom an operation waits, except where it says so.
+///
+/// What the kernel has been answered and not taken in yet is no exception: a look-up or listing holds its
+/// directory's lock until then, and [`Notifier::name_changed`] waits for that lock. Attributes and content
+/// have versions and locks of their own. Therefore names come first, then nodes.
+///
+/// `FUSE_NOTIFY_INC_EPOCH` would make all names out of date at once, without their being known here. But the
+/// kernel then takes away whatever is mounted below any of them (`d_invalidate`), such as child datasets.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     channel: Channel,
     traffic: Arc<Traffic>,
     queues: Arc<[Arc<Queue>]>,
 }
+
+/// A name that no directory has, as good as certainly.
+const NO_NAME: &[u8] = b"\x01";
 
 impl Notifier {
     /// Keeps operations from beginning, and waits for those under way. One at a time. This blocks.
@@ -178,10 +189,18 @@ impl Notifier {
         self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
     }
 
-    /// Attributes and all cached content of a node are out of date.
+    /// Attributes and all cached content of a node are out of date. Before it forgets content, the kernel
+    /// writes back what was changed through mappings.
     pub fn changed(&self, node: Node) {
+        self.content_changed(node, 0..u64::MAX);
+    }
+
+    /// The same of a part of the content.
+    fn content_changed(&self, node: Node, range: Range<u64>) {
         // `fuse_notify_inval_inode_out`: ino, off, len (8 each); a length of 0 is up to the end.
-        self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(0).u64(0));
+        let len_bytes = if range.end > i64::MAX as u64 { 0 } else { range.end - range.start };
+        let notice = Reply::empty().u64(node.0).u64(range.start).u64(len_bytes);
+        self.channel.notify(notify::INVAL_INODE, &notice);
     }
 
     /// Attributes of a node are out of date, its content is not. As an exception, an operation may say this:
@@ -191,13 +210,39 @@ impl Notifier {
         self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
     }
 
-    /// What a name in a directory stands for is out of date, be it a node or that there is none.
+    /// What a name in a directory stands for is out of date, be it a node or that there is none. Whatever is
+    /// mounted there or below is taken away.
     pub fn name_changed(&self, dir: Node, name: &[u8]) {
+        self.name_is(dir, name, 0);
+    }
+
+    /// A name is to be looked up again; what it stands for stays as it is if it is the same node.
+    pub fn name_expired(&self, dir: Node, name: &[u8]) {
+        self.name_is(dir, name, notify::EXPIRE_ONLY);
+    }
+
+    fn name_is(&self, dir: Node, name: &[u8], flags: u32) {
         // `fuse_notify_inval_entry_out`: parent (8), namelen (4), flags (4); then the name and a NUL.
-        let mut notice = Reply::empty().u64(dir.0).u32(name.len() as u32).u32(0);
+        let mut notice = Reply::empty().u64(dir.0).u32(name.len() as u32).u32(flags);
         notice.fields.extend(name);
         notice.fields.push(0);
         self.channel.notify(notify::INVAL_ENTRY, &notice);
+    }
+
+    /// Waits until the kernel has taken in what look-ups and listings in a directory were answered so far.
+    pub fn names_taken_in(&self, dir: Node) {
+        self.name_changed(dir, NO_NAME);
+    }
+
+    /// For an operation, which must hold no lock that another one wants: has the kernel write back what was
+    /// changed through mappings in a part of a file, and forget that part. Answers `false` at once if it
+    /// can't be asked now, because others are asking.
+    pub async fn write_back(&self, runtime: &Runtime, node: Node, range: Range<u64>) -> bool {
+        let Some(aside) = self.traffic.step_aside() else { return false };
+        let notifier = self.clone();
+        runtime.blocking(move || notifier.content_changed(node, range)).await;
+        aside.back().await;
+        true
     }
 }
 

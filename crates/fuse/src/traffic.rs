@@ -3,6 +3,10 @@
 //! Idea: an operation begins with a guard and has ended when that is dropped, after its answer has reached
 //! the kernel. While a session is paused none begins; those that would wait as tasks, no thread does.
 //!
+//! An operation may need something of the kernel for which the kernel needs other operations: that it writes
+//! pages back. Such an operation steps aside: it does not count as under way meanwhile, so that a pause does
+//! not wait for it. Few may do so at a time, because each takes up one of the kernel's slots for requests.
+//!
 //! Locking: `state` is held for one look or change.
 
 use std::future::poll_fn;
@@ -14,6 +18,9 @@ use parking_lot::{Condvar, Mutex};
 /// Operations that are there at the same time, before the readers of `/dev/fuse` wait, too.
 const OPERATIONS: usize = 1024;
 
+/// Operations that may stand aside at a time: fewer than a queue of the ring has slots.
+const ASIDE: usize = 2;
+
 /// Operations under way.
 #[derive(Debug, Default)]
 pub struct Traffic {
@@ -24,6 +31,7 @@ pub struct Traffic {
 #[derive(Debug, Default)]
 struct State {
     operations: usize,
+    aside: usize,
     is_paused: bool,
     /// Those that wait for the end of the pause.
     held: Vec<Waker>,
@@ -32,6 +40,13 @@ struct State {
 /// An operation that has begun.
 #[derive(Debug)]
 pub struct Underway(Arc<Traffic>);
+
+/// An operation that stands aside. It must come back before it ends.
+#[derive(Debug)]
+pub struct Aside {
+    traffic: Arc<Traffic>,
+    is_back: bool,
+}
 
 /// Nothing begins while this lives.
 #[derive(Debug)]
@@ -58,6 +73,19 @@ impl Traffic {
         .await
     }
 
+    /// An operation that is under way steps aside. `None`: too many do.
+    pub fn step_aside(self: &Arc<Self>) -> Option<Aside> {
+        let mut state = self.state.lock();
+        if state.aside >= ASIDE {
+            return None;
+        }
+        state.aside += 1;
+        state.operations -= 1;
+        drop(state);
+        self.changed.notify_all();
+        Some(Aside { traffic: self.clone(), is_back: false })
+    }
+
     /// Keeps operations from beginning, calls `hurry`, and waits for those under way. One at a time. This
     /// blocks.
     pub fn pause(self: &Arc<Self>, hurry: impl FnOnce()) -> Paused {
@@ -73,6 +101,34 @@ impl Traffic {
     /// Whether somebody pauses it, or is about to.
     pub fn is_paused(&self) -> bool {
         self.state.lock().is_paused
+    }
+}
+
+impl Aside {
+    /// Goes on, as soon as it may.
+    pub async fn back(mut self) {
+        poll_fn(|context| {
+            let mut state = self.traffic.state.lock();
+            if state.is_paused {
+                state.held.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            state.aside -= 1;
+            state.operations += 1;
+            Poll::Ready(())
+        })
+        .await;
+        self.is_back = true;
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.is_back {
+            let mut state = self.traffic.state.lock();
+            state.aside -= 1;
+            state.operations += 1;
+        }
     }
 }
 
@@ -92,5 +148,48 @@ impl Drop for Paused {
         };
         held.into_iter().for_each(Waker::wake);
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+        match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_pause_does_not_wait_for_an_operation_that_stands_aside_and_keeps_it_there() {
+        let traffic = Arc::<Traffic>::default();
+        let underway = ready(traffic.begin()).unwrap();
+        let aside = traffic.step_aside().unwrap();
+        let (sender, paused) = mpsc::channel();
+        let pausing = traffic.clone();
+        let thread = std::thread::spawn(move || sender.send(pausing.pause(|| {})).unwrap());
+        let paused = paused.recv().unwrap();
+        thread.join().unwrap();
+        let mut back = Box::pin(aside.back());
+        assert!(back.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(paused);
+        assert!(back.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        drop((back, underway));
+        assert_eq!(traffic.state.lock().operations, 0);
+    }
+
+    #[test]
+    fn few_stand_aside_at_a_time() {
+        let traffic = Arc::<Traffic>::default();
+        let underway: Vec<Underway> = (0..4).map(|_| ready(traffic.begin()).unwrap()).collect();
+        let aside: Vec<Option<Aside>> = underway.iter().map(|_| traffic.step_aside()).collect();
+        assert_eq!(aside.iter().flatten().count(), ASIDE);
+        drop((aside, underway));
+        assert_eq!((traffic.state.lock().operations, traffic.state.lock().aside), (0, 0));
     }
 }

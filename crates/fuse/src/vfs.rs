@@ -91,7 +91,8 @@ pub struct Attr {
     pub block_bytes: u32,
     /// `STATX_ATTR_*` bits, of those in [`Attr::STATX_BITS`].
     pub statx: u64,
-    /// How long the kernel may keep them without asking again.
+    /// How long the kernel may keep them without asking again. Zero: it does not keep names of the node,
+    /// either, and looks it up each time that it is opened.
     pub valid: Duration,
 }
 
@@ -213,6 +214,16 @@ pub enum RenameFlags {
     },
 }
 
+/// How a write comes about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteFlags {
+    /// Clear set-user-id, and set-group-id where the group may execute.
+    pub kill_suid_sgid: bool,
+    /// The kernel writes pages back that were changed through a mapping. If it is refused, the kernel keeps
+    /// them all the same, until it is told that they are out of date.
+    pub from_cache: bool,
+}
+
 /// A file system.
 #[allow(unused_variables)]
 pub trait Vfs: Send + Sync + 'static {
@@ -328,7 +339,7 @@ pub trait Vfs: Send + Sync + 'static {
         node: Node,
         offset_bytes: u64,
         data: Bytes,
-        kill_suid_sgid: bool,
+        flags: WriteFlags,
     ) -> impl Future<Output = Result<()>> + Send {
         async { Err(Errno::ROFS) }
     }

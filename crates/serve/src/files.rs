@@ -5,13 +5,16 @@
 //!   reading     --------> a view of the tree            tree, attr
 //!   changing    --------> a hold on the open txg, then an operation of FsWriter      change
 //!   .zfs        --------> the dataset's snapshots       control
+//!   others      --------> notices to the kernel         tell, replace
 //! ```
 //!
 //! Idea: this module translates, and adds what only a mounted file system has: access times, references that
 //! keep files without names, `.zfs`. How things are stored is the business of `cenote_fs`.
 //!
 //! A file without names lives as long as the kernel refers to it, and is freed then; after a crash
-//! [`Files::open`] finds it in the delete queue.
+//! [`Files::open`] finds it in the delete queue. Commands change the same file system behind the kernel's
+//! back: as its [`Holder`](cenote_fs::write::Holder) this module keeps removed files that are open, and
+//! tells the kernel what has changed (`tell`).
 //!
 //! Locking: `head`, `options` and `snapshots` are locked for one look or change; for `references` see `node`.
 //! An operation that changes something holds the open txg while it runs, so it must not wait for a txg to be
@@ -27,11 +30,13 @@ mod errno;
 mod ioctl;
 mod node;
 mod replace;
+mod seek;
+mod tell;
 mod tree;
 mod vfs;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
@@ -45,6 +50,7 @@ use parking_lot::RwLock;
 
 use control::Snapshots;
 use node::{Named, References, TreeId};
+use tell::{Notice, Telling};
 use tree::Tree;
 
 /// When reading a file changes its access time.
@@ -111,6 +117,7 @@ impl Pool {
 pub struct Files(Arc<Inner>);
 
 struct Inner {
+    me: Weak<Inner>,
     runtime: Runtime,
     pool: Pool,
     /// The dataset's name, a snapshot's with it.
@@ -122,6 +129,7 @@ struct Inner {
     head: RwLock<Tree>,
     /// Tells the kernel what has changed behind its back; set when it is mounted.
     notifier: OnceLock<Notifier>,
+    telling: Telling,
     quiet: Arc<tokio::sync::RwLock<()>>,
     options: RwLock<FilesOptions>,
     snapshots: Snapshots,
@@ -143,30 +151,43 @@ impl Files {
     #[boxed]
     pub async fn open(engine: &Engine, name: &str, options: FilesOptions) -> Result<Files, FsError> {
         let fs = FsWriter::shared(engine, name).await?;
-        let head = Tree::Live(engine.clone(), fs.clone());
-        let files = Files::of(engine.runtime(), Pool::Live(engine.clone()), name, head, options);
+        let pool = Pool::Live(engine.clone());
+        let files = Files::of(engine.runtime(), pool, name, options, |me| {
+            Tree::Live(engine.clone(), fs.clone().held_by(me.clone()))
+        });
         fs.free_all_unlinked(engine).await?;
         Ok(files)
     }
 
     /// A dataset or snapshot, called `name` in its pool, that nothing changes.
     pub fn fixed(runtime: &Runtime, mos: &Mos, name: &str, fs: Filesystem, options: FilesOptions) -> Files {
-        Files::of(runtime, Pool::Fixed(mos.clone()), name, Tree::Fixed(fs), options)
+        Files::of(runtime, Pool::Fixed(mos.clone()), name, options, |_| Tree::Fixed(fs))
     }
 
-    fn of(runtime: &Runtime, pool: Pool, name: &str, head: Tree, options: FilesOptions) -> Files {
-        Files(Arc::new(Inner {
-            runtime: runtime.clone(),
-            pool,
-            name: RwLock::new(name.into()),
-            is_abandoned: AtomicBool::new(false),
-            root: head.root(),
-            head: RwLock::new(head),
-            notifier: OnceLock::new(),
-            quiet: Arc::default(),
-            options: RwLock::new(options),
-            snapshots: Snapshots::default(),
-            references: References::new(),
+    fn of(
+        runtime: &Runtime,
+        pool: Pool,
+        name: &str,
+        options: FilesOptions,
+        head: impl FnOnce(&Weak<Inner>) -> Tree,
+    ) -> Files {
+        Files(Arc::new_cyclic(|me| {
+            let head = head(me);
+            Inner {
+                me: me.clone(),
+                runtime: runtime.clone(),
+                pool,
+                name: RwLock::new(name.into()),
+                is_abandoned: AtomicBool::new(false),
+                root: head.root(),
+                references: References::new(head.root()),
+                head: RwLock::new(head),
+                notifier: OnceLock::new(),
+                telling: Telling::default(),
+                quiet: Arc::default(),
+                options: RwLock::new(options),
+                snapshots: Snapshots::default(),
+            }
         }))
     }
 
@@ -182,10 +203,8 @@ impl Files {
     /// After the last operation: frees what only the kernel's references kept.
     #[boxed]
     pub async fn close(&self) {
-        for node in self.0.references.unlinked() {
-            if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
-                self.free_unlinked(object).await;
-            }
+        for object in self.0.references.drop_all() {
+            self.free_unlinked(object).await;
         }
     }
 
@@ -197,21 +216,8 @@ impl Files {
     pub fn set_options(&self, options: FilesOptions) {
         let before = std::mem::replace(&mut *self.0.options.write(), options);
         if before.lists_snapdir != options.lists_snapdir {
-            self.tell_changed(vec![Node::ROOT]);
+            self.0.tell([Notice::Listing(Node::ROOT)]);
         }
-    }
-
-    /// Tells the kernel that what it has of these nodes is out of date. Apart: it may wait for an operation
-    /// while it takes this in.
-    fn tell_changed(&self, nodes: Vec<Node>) {
-        if let Some(notifier) = self.0.notifier.get().cloned() {
-            self.0.runtime.start_blocking(move || nodes.into_iter().for_each(|node| notifier.changed(node)));
-        }
-    }
-
-    /// From now on the kernel can be told what it does not know. Said once, when it is mounted.
-    pub fn set_notifier(&self, notifier: Notifier) {
-        drop(self.0.notifier.set(notifier));
     }
 
     /// The dataset has another name.
@@ -236,26 +242,26 @@ impl Files {
     }
 
     fn named(&self, node: Node) -> Option<Named> {
-        node::named(node, self.root())
+        self.0.references.named(node)
     }
 
     /// The tree and the object that a node is.
-    fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
+    async fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
         if self.0.is_abandoned.load(Ordering::Acquire) {
             return Err(Errno::IO);
         }
         match self.named(node) {
             Some(Named::File(..)) if self.0.references.is_stale(node) => Err(Errno::STALE),
-            Some(Named::File(id, object)) => Ok((id, self.tree(id)?, object)),
+            Some(Named::File(id, object)) => Ok((id, self.tree(id).await?, object)),
             Some(Named::Control(_)) => Err(Errno::PERM),
             None => Err(Errno::STALE),
         }
     }
 
-    fn tree(&self, id: TreeId) -> Result<Tree> {
+    async fn tree(&self, id: TreeId) -> Result<Tree> {
         match id {
-            TreeId::HEAD => Ok(self.head()),
-            id => self.0.snapshots.tree(id).ok_or(Errno::STALE),
+            TreeId::Head => Ok(self.head()),
+            TreeId::Snapshot(dataset) => self.snapshot_by_id(dataset).await,
         }
     }
 

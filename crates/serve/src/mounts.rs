@@ -47,6 +47,8 @@ pub use plan::{Plan, Unmountable};
 /// open twice for a moment, though it closes them.
 const LOOKS: usize = 10;
 const LOOK: Duration = Duration::from_millis(20);
+/// The same for one that the kernel has taken away, until its last operation is done.
+const LOOKS_LOST: usize = 250;
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
 #[derive(Debug, thiserror::Error)]
@@ -370,14 +372,7 @@ impl Mounts {
         let _turn = self.turn.lock().await;
         let ids = std::mem::take(&mut aside.ids);
         self.aside.lock().retain(|id| !ids.contains(id));
-        let mos = self.engine.mos().await?;
-        let mut plans = Vec::new();
-        for id in ids {
-            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
-                plans.push((plan, dataset));
-            }
-        }
+        let plans = self.plans_of(ids).await?;
         let mut left = std::mem::take(&mut aside.derived);
         left.retain(|dir| plans.iter().all(|(plan, _)| plan.dir != *dir));
         self.clear_away(left).await;
@@ -431,12 +426,69 @@ impl Mounts {
         work: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<Result<T, E>, MountsError> {
         let _turn = self.turn.lock().await;
-        match self.files(head.id()) {
-            Some(files) => {
-                let failed = |source| MountsError::Files { name: head.name().into(), source };
-                files.replace_tree(to, work).await.map_err(failed)
+        let Some(files) = self.files(head.id()) else { return Ok(work().await) };
+        let failed = |source| MountsError::Files { name: head.name().into(), source };
+        let below = self.below(head.id());
+        let done = files.replace_tree(to, work).await.map_err(failed)?;
+        match self.mount_lost(below).await?.pop() {
+            Some(failure) if done.is_ok() => Err(failure),
+            _ => Ok(done),
+        }
+    }
+
+    /// What is mounted below a mounted dataset, where, and as what.
+    fn below(&self, above: DatasetId) -> Vec<(DatasetId, PathBuf, String)> {
+        let table = self.table();
+        let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
+        let below = table.iter().filter(|(id, entry)| **id != above && entry.mounted.dir().starts_with(dir));
+        below.map(|(id, entry)| (*id, entry.mounted.dir().to_owned(), entry.source.clone())).collect()
+    }
+
+    /// With a directory that is gone from a mounted dataset the kernel takes away what is mounted there: that
+    /// is mounted again, unless it is in use. Answers what could not be.
+    async fn mount_lost(
+        &self,
+        mut below: Vec<(DatasetId, PathBuf, String)>,
+    ) -> Result<Vec<MountsError>, MountsError> {
+        below.retain(|(_, dir, source)| !is_mount_point(dir, source));
+        let lost: Vec<DatasetId> = below.into_iter().map(|(id, ..)| id).collect();
+        for _ in 0..LOOKS_LOST {
+            if lost.iter().all(|id| self.mounted_on(*id).is_none()) {
+                break;
             }
-            None => Ok(work().await),
+            self.engine.runtime().sleep(LOOK).await;
+        }
+        self.mount_each(self.plans_of(lost).await?).await
+    }
+
+    /// Plans to mount these, as far as they still exist.
+    async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {
+        let mos = self.engine.mos().await?;
+        let mut plans = Vec::new();
+        for id in ids {
+            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
+            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+                plans.push((plan, dataset));
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The dataset that is mounted on or below a path in a mounted one: the path can't be removed.
+    pub fn mounted_in(&self, name: &str, path: &Path) -> Option<String> {
+        let table = self.table();
+        let above = table.values().find(|entry| entry.name == name)?;
+        let at = above.mounted.dir().join(path);
+        let is_there = |entry: &&Entry| entry.name != name && entry.mounted.dir().starts_with(&at);
+        table.values().find(is_there).map(|entry| entry.name.clone())
+    }
+
+    /// Waits until the kernel knows of everything that has changed in mounted datasets so far.
+    #[boxed]
+    pub async fn settled(&self) {
+        let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
+        for files in mounted {
+            files.settled().await;
         }
     }
 

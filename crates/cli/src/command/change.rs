@@ -1,5 +1,9 @@
 //! `mkdir` and `rm`, and what they share with `cp` into a pool: opening a file system for changes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::{NewFile, NewKind};
@@ -163,6 +167,14 @@ impl Rm {
             let (dir, name) = parent_of(putter, target).await?;
             let path = target.path_in(&putter.fs().view()).await;
             let object = resolve(putter, path, LastLink::Keep).await?;
+            let path = putter.fs().view().path_of(object).await?;
+            let pool = session.held_by_name(target.pool());
+            let mounted = pool.and_then(|pool| {
+                pool.mounts.mounted_in(&target.dataset, Path::new(OsStr::from_bytes(&path)))
+            });
+            if let Some(mounted) = mounted {
+                return Err(CliError::Refused(format!("'{mounted}' is mounted there")));
+            }
             let work = async {
                 let removed = putter.remove(dir, name, self.recursive).await;
                 removed.map_err(|error| own_reason(error.into(), object, name))

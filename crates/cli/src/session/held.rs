@@ -148,7 +148,10 @@ impl Session {
                 self.note_command(&pool.engine);
             }
             engine.sync_own().await?;
-            let failures = pool.mounts.follow(&before, is_admin()).await.map_err(refused)?;
+            let followed = pool.mounts.follow(&before, is_admin()).await;
+            // Whatever became of the work: who looks next sees it.
+            pool.mounts.settled().await;
+            let failures = followed.map_err(refused)?;
             for failure in &failures {
                 say_bare(failure);
             }

@@ -14,6 +14,7 @@ mod events;
 mod expansion;
 mod growth;
 mod halves;
+mod holders;
 mod http;
 mod imports;
 mod inject;

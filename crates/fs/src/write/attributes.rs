@@ -100,7 +100,7 @@ impl FsWriter {
         let flags = node.flags()? & !(set.clear_flags & USERS_FLAGS) | set.set_flags & USERS_FLAGS;
         node.set_u64(ZplAttr::Flags, flags);
         node.set_time(ZplAttr::Ctime, change.now);
-        self.0.znodes.save(change.edit, node).await
+        self.save(change.edit, node).await
     }
 
     /// Records a read of the file: sets its access time.
@@ -112,7 +112,7 @@ impl FsWriter {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
         node.set_time(ZplAttr::Atime, change.now);
-        self.0.znodes.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// Sets the ZFS ACL, and the mode that it expresses.
@@ -129,7 +129,7 @@ impl FsWriter {
         let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
         node.set_acl(&acl, node.mode()?)?;
         node.state_changed(change)?;
-        self.0.znodes.save(change.edit, &mut node).await?;
+        self.save(change.edit, &mut node).await?;
         self.notes(change).acl(&node, &acl.entries, acl.flags);
         Ok(())
     }

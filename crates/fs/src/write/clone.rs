@@ -129,7 +129,7 @@ impl FsWriter {
         change.edit.share_blocks(node.id, BlockId(range.start / block_bytes), blocks).await?;
         node.set_u64(ZplAttr::Size, node.u64(ZplAttr::Size)?.max(range.end));
         node.content_changed(change)?;
-        self.0.znodes.save(change.edit, node).await
+        self.save(change.edit, node).await
     }
 
     /// Locks a source for reading and a target for writing.

@@ -42,7 +42,7 @@ impl FsWriter {
         let len = data.len() as u64;
         self.put(change.edit, &mut node, offset, data).await?;
         node.content_changed(change)?;
-        self.0.znodes.save(change.edit, &mut node).await?;
+        self.save(change.edit, &mut node).await?;
         self.notes(change).written(&node, offset..offset + len);
         change.edit.view().traffic().wrote(len);
         Ok(())
@@ -59,7 +59,7 @@ impl FsWriter {
         let end = range.end.min(node.u64(ZplAttr::Size)?);
         clear(change.edit, object, range.start..end).await?;
         node.content_changed(change)?;
-        self.0.znodes.save(change.edit, &mut node).await?;
+        self.save(change.edit, &mut node).await?;
         self.notes(change).punched(&node, range.start..end);
         Ok(())
     }
@@ -81,7 +81,7 @@ impl FsWriter {
             self.resize(change.edit, &mut node, range.end).await?;
         }
         node.content_changed(change)?;
-        self.0.znodes.save(change.edit, &mut node).await?;
+        self.save(change.edit, &mut node).await?;
         self.notes(change).punched(&node, range);
         Ok(())
     }

@@ -133,7 +133,7 @@ impl FsWriter {
         let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
         let mut root = self.load(change.edit, id).await?;
         root.set_u64(ZplAttr::Parent, id.0);
-        self.0.znodes.save(change.edit, &mut root).await?;
+        self.save(change.edit, &mut root).await?;
         Ok(id)
     }
 }

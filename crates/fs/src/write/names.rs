@@ -12,6 +12,7 @@ use cenote_format::units::ObjectId;
 use cenote_format::znode::{Dirent, FileKind};
 use cenote_object::{Edit, ZapEdit};
 
+use super::holder::Changed;
 use super::locks::Held;
 use super::make::{Making, NewFile};
 use super::znode::Znode;
@@ -64,7 +65,7 @@ impl FsWriter {
         if let Some(acl) = default_acl {
             self.inherit_posix_acl(change, id, &acl).await?;
         }
-        self.0.znodes.save(change.edit, &mut parent).await?;
+        self.save(change.edit, &mut parent).await?;
         Ok(id)
     }
 
@@ -95,7 +96,7 @@ impl FsWriter {
         let mut file = self.load(change.edit, id).await?;
         file.set_u64(ZplAttr::Links, 0);
         self.0.queue.add_unnamed(change.edit, id).await?;
-        self.0.znodes.save(change.edit, &mut file).await?;
+        self.save(change.edit, &mut file).await?;
         Ok(id)
     }
 
@@ -132,8 +133,8 @@ impl FsWriter {
         file.set_u64(ZplAttr::Links, links + 1);
         file.set_u64(ZplAttr::Parent, dir.0);
         file.state_changed(change)?;
-        self.0.znodes.save(change.edit, &mut file).await?;
-        self.0.znodes.save(change.edit, &mut parent).await?;
+        self.save(change.edit, &mut file).await?;
+        self.save(change.edit, &mut parent).await?;
         if links == 0 {
             self.0.queue.remove(change.edit, object).await?;
         } else {
@@ -159,7 +160,7 @@ impl FsWriter {
         }
         self.remove_name(change, &mut parent, &entry.name, false).await?;
         let is_last = self.drop_link(change, &mut file).await?;
-        self.0.znodes.save(change.edit, &mut parent).await?;
+        self.save(change.edit, &mut parent).await?;
         let gone = is_last.then_some(entry.object);
         self.notes(change).removed(dir, &entry.name, false, gone);
         Ok(gone)
@@ -187,7 +188,7 @@ impl FsWriter {
         check_empty(&child)?;
         self.remove_name(change, &mut parent, &entry.name, true).await?;
         self.drop_link(change, &mut child).await?;
-        self.0.znodes.save(change.edit, &mut parent).await?;
+        self.save(change.edit, &mut parent).await?;
         self.notes(change).removed(dir, &entry.name, true, Some(entry.object));
         Ok(entry.object)
     }
@@ -243,6 +244,7 @@ impl FsWriter {
         let word = Dirent { object, kind: said }.to_word();
         let table = ZapEdit::new(change.edit, parent.id);
         table.add(name, word).await.map_err(|error| table_error(error, parent.id, name))?;
+        self.tell(Changed::Name(parent.id, name));
         let is_dir = u64::from(kind == FileKind::Directory);
         parent.set_u64(ZplAttr::Size, parent.u64(ZplAttr::Size)?.saturating_add(1));
         parent.set_u64(ZplAttr::Links, parent.u64(ZplAttr::Links)?.saturating_add(is_dir));
@@ -259,6 +261,7 @@ impl FsWriter {
     ) -> Result<()> {
         let table = ZapEdit::new(change.edit, parent.id);
         table.remove(name).await.map_err(|error| table_error(error, parent.id, name))?;
+        self.tell(Changed::Name(parent.id, name));
         parent.set_u64(ZplAttr::Size, parent.u64(ZplAttr::Size)?.saturating_sub(1));
         parent.set_u64(ZplAttr::Links, parent.u64(ZplAttr::Links)?.saturating_sub(is_dir.into()));
         parent.content_changed(change)
@@ -273,7 +276,7 @@ impl FsWriter {
         } else {
             file.state_changed(change)?;
         }
-        self.0.znodes.save(change.edit, file).await?;
+        self.save(change.edit, file).await?;
         Ok(links == 0)
     }
 }

@@ -76,7 +76,7 @@ impl FsWriter {
                 self.put_xattr(change, &mut node, name, value.as_deref()).await?;
             }
         }
-        self.0.znodes.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// The side effects of setting an attribute, if it is one of the two; returns the part to be stored.

@@ -204,7 +204,7 @@ impl FsWriter {
         self.remove_name(change, &mut parents.from, old, kind == FileKind::Directory).await?;
         self.add_name(change, parents.to(), new, file.id, kind).await?;
         settle(change, file, parents.to())?;
-        self.0.znodes.save(change.edit, file).await
+        self.save(change.edit, file).await
     }
 
     /// Swaps two names; the caller saves the directories.
@@ -221,15 +221,15 @@ impl FsWriter {
         self.add_name(change, &mut parents.from, &source.name, other.id, other.kind()?).await?;
         settle(change, file, parents.to())?;
         settle(change, other, &parents.from)?;
-        self.0.znodes.save(change.edit, file).await?;
-        self.0.znodes.save(change.edit, other).await
+        self.save(change.edit, file).await?;
+        self.save(change.edit, other).await
     }
 
     async fn save_parents(&self, change: Change<'_>, parents: &mut Parents) -> Result<()> {
         if let Some(to) = &mut parents.to {
-            self.0.znodes.save(change.edit, to).await?;
+            self.save(change.edit, to).await?;
         }
-        self.0.znodes.save(change.edit, &mut parents.from).await
+        self.save(change.edit, &mut parents.from).await
     }
 }
 

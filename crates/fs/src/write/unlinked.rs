@@ -85,17 +85,26 @@ fn name_of(object: ObjectId) -> String {
 }
 
 impl FsWriter {
-    /// Frees a file without names that is no longer open, or part of it. Returns whether it is gone; if not,
-    /// continue in another txg.
+    /// Frees a file without names, or part of it, unless the file system's [`Holder`] keeps it. Returns
+    /// whether the caller is done with it; if not, continue in another txg.
     ///
     /// # Errors
     /// It has names; damage.
+    ///
+    /// [`Holder`]: super::Holder
     #[boxed]
     pub async fn free_unlinked(&self, change: Change<'_>, object: ObjectId) -> Result<bool> {
         let _held = self.0.locks.exclusive(&[object]).await;
-        let node = self.load(change.edit, object).await?;
+        let node = match self.load(change.edit, object).await {
+            // Somebody else was faster.
+            Err(FsError::NoObject { .. }) => return Ok(true),
+            node => node?,
+        };
         if node.u64(ZplAttr::Links)? != 0 {
             return Err(Refusal::Exists.of(object));
+        }
+        if self.holder().is_some_and(|holder| holder.keeps(object)) {
+            return Ok(true);
         }
         if node.kind()? == FileKind::Regular && node.max_block.0 >= STEP_BLOCKS {
             let left = self.last_data_block(change.edit, object).await?;
@@ -112,8 +121,8 @@ impl FsWriter {
         Ok(true)
     }
 
-    /// Frees the files of the delete queue, in a file system that is not in use yet, in as many txgs as it
-    /// takes. Must not be called under a hold.
+    /// Frees the files of the delete queue that nobody uses, in as many txgs as it takes. Must not be called
+    /// under a hold.
     ///
     /// # Errors
     /// The queue or a file in it is damaged, or a txg could not be written.
@@ -128,8 +137,8 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Frees as much of the delete queue as one txg allows. Returns the number of files left; if there are
-    /// any, continue in another txg.
+    /// Frees as much of the delete queue as one txg allows, and nothing that is in use. Returns the number of
+    /// files left; if there are any, continue in another txg.
     ///
     /// # Errors
     /// The queue or a file in it is damaged.
@@ -137,13 +146,9 @@ impl FsWriter {
     pub async fn drain_delete_queue(&self, change: Change<'_>) -> Result<usize> {
         let mut left = 0;
         for id in self.0.queue.files(change.edit).await? {
-            match self.free_unlinked(change, id).await {
-                Ok(true) => {}
-                // It is already gone; OpenZFS ignores this too.
-                Err(FsError::NoObject { .. }) => {}
-                Ok(false) => left += 1,
-                Err(error) => return Err(error),
-            }
+            // One that was made without a name is about to be opened.
+            let is_done = self.is_unnamed(id) || self.free_unlinked(change, id).await?;
+            left += usize::from(!is_done);
         }
         Ok(left)
     }
@@ -151,7 +156,9 @@ impl FsWriter {
     /// Frees an object and everything that only it owns, besides its blocks.
     pub(super) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
         self.log().inspect(|log| log.forget(node.id));
-        self.0.znodes.destroy(edit, node).await
+        self.0.znodes.destroy(edit, node).await?;
+        self.holder().inspect(|holder| holder.freed(node.id));
+        Ok(())
     }
 
     /// Finds the last block with data by binary search: holes at the end cost nothing.

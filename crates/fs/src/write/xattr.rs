@@ -83,7 +83,7 @@ impl FsWriter {
             None => {}
         }
         node.state_changed(change)?;
-        self.0.znodes.save(change.edit, &mut node).await
+        self.save(change.edit, &mut node).await
     }
 
     /// An attribute of a file whose lock the caller holds.

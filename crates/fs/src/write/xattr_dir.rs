@@ -75,7 +75,7 @@ impl FsWriter {
             self.notes(change).written(&file, 0..value.len() as u64);
         }
         file.content_changed(change)?;
-        self.0.znodes.save(change.edit, &mut file).await?;
+        self.save(change.edit, &mut file).await?;
         // A commit of the file it belongs to has no other way to request it.
         self.log().inspect(|log| log.release(file.id));
         self.notes(change).touched(node);
@@ -98,7 +98,7 @@ impl FsWriter {
         let new = NewFile { kind: NewKind::Regular, mode: FILE_MODE, umask: 0, uid, gid };
         let id = self.make(change, &Making::child(self, &dir, &new)?).await?;
         self.add_name(change, &mut dir, name, id, FileKind::Regular).await?;
-        self.0.znodes.save(change.edit, &mut dir).await?;
+        self.save(change.edit, &mut dir).await?;
         let file = self.load(change.edit, id).await?;
         self.notes(change).created(dir.id, name, &file)?;
         Ok(file)
@@ -110,7 +110,7 @@ impl FsWriter {
             return Ok(());
         };
         self.remove_name(change, &mut dir, &name, false).await?;
-        self.0.znodes.save(change.edit, &mut dir).await?;
+        self.save(change.edit, &mut dir).await?;
         self.notes(change).removed(dir.id, &name, false, Some(file.id));
         self.notes(change).touched(node);
         self.destroy(change.edit, &file).await
@@ -140,6 +140,6 @@ impl FsWriter {
         let Some(mut dir) = self.xattr_dir(change.edit, node).await? else { return Ok(()) };
         dir.set_owner(set)?;
         dir.set_time(ZplAttr::Ctime, change.now);
-        self.0.znodes.save(change.edit, &mut dir).await
+        self.save(change.edit, &mut dir).await
     }
 }

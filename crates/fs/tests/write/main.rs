@@ -8,6 +8,7 @@ mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod dropped;
+mod holder;
 mod hostile;
 mod idle;
 mod intent_log;

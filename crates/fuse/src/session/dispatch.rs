@@ -8,7 +8,7 @@ use crate::abi::{self, Opcode, fattr};
 use crate::reply::{DirBuffer, Reply, decode_device};
 use crate::request::{Body, Request};
 use crate::vfs::{
-    Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, XattrMode,
+    Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags, XattrMode,
 };
 
 const S_IFDIR: u32 = 0o040000;
@@ -112,7 +112,12 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             body.skip(8)?;
             let (offset_bytes, len_bytes, flags) = (body.u64()?, body.u32()?, body.u32()?);
             let data = request.tail(len_bytes as usize)?;
-            vfs.write(caller, node, offset_bytes, data, flags & abi::WRITE_KILL_SUIDGID != 0).await?;
+            let has = |flag| flags & flag != 0;
+            let flags = WriteFlags {
+                kill_suid_sgid: has(abi::WRITE_KILL_SUIDGID),
+                from_cache: has(abi::WRITE_CACHE),
+            };
+            vfs.write(caller, node, offset_bytes, data, flags).await?;
             Ok(Reply::empty().u32(len_bytes).u32(0))
         }
         Opcode::Fsync | Opcode::Fsyncdir => {

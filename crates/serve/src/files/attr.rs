@@ -7,6 +7,8 @@ use cenote_fs::attr::pflags;
 use cenote_fs::{FileKind, Timestamp};
 use cenote_fuse::{Attr, FileType, Time};
 
+use super::node::{TreeId, number};
+
 /// How long the kernel keeps attributes: all changes come through it, or it is told.
 const LONG: Duration = Duration::from_secs(3600);
 /// But blocks are counted when a txg is on disk: those of what has changed it keeps only for a moment.
@@ -15,6 +17,12 @@ const SHORT: Duration = Duration::from_secs(1);
 const STATX_ATTR_IMMUTABLE: u64 = 0x10;
 const STATX_ATTR_APPEND: u64 = 0x20;
 const STATX_ATTR_NODUMP: u64 = 0x40;
+
+/// Flags of files that can't be changed at all, or only be appended to. The kernel does not know such files,
+/// so it lets them be opened and mapped for writing, and keeps what is written to the mapping although it is
+/// refused in the end. It keeps nothing else of them: each look-up comes here, and content that it may have
+/// changed is dropped then.
+pub const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 /// The attributes of an object under the inode number `ino`; whether the last txg on disk has them so.
 pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
@@ -39,7 +47,11 @@ pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
         device: attr.device(),
         block_bytes: attr.block_bytes,
         statx: statx.iter().filter(|(flag, _)| attr.flags & flag != 0).map(|(_, bit)| bit).sum(),
-        valid: if is_settled { LONG } else { SHORT },
+        valid: match is_settled {
+            _ if attr.flags & FIXED != 0 && attr.kind() == FileKind::Regular => Duration::ZERO,
+            true => LONG,
+            false => SHORT,
+        },
     }
 }
 
@@ -87,8 +99,11 @@ pub fn file_type(kind: FileKind) -> Option<FileType> {
     })
 }
 
-/// The inode number of an object: its own in the mounted dataset, the node's in snapshots, so that no two
-/// files of a mount have the same.
-pub fn ino(tree: super::node::TreeId, object: ObjectId, node: cenote_fuse::Node) -> u64 {
-    if tree == super::node::TreeId::HEAD { object.0 } else { node.0 }
+/// The inode number of an object: its own in the mounted dataset, its node's usual number in snapshots, so
+/// that no two files of a mount have the same.
+pub fn ino(tree: TreeId, object: ObjectId) -> u64 {
+    match tree {
+        TreeId::Head => object.0,
+        tree => number(tree, object, ObjectId(0)).map_or(object.0, |node| node.0),
+    }
 }

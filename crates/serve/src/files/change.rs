@@ -16,12 +16,13 @@ use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::write::{Changing, CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
 use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal};
-use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, XattrMode};
+use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, WriteFlags, XattrMode};
 use cenote_fuse::{Caller, Errno, Node, Result, SetAttr, Vfs};
 
 use super::attr::timestamp;
 use super::errno::{errno, errno_below};
-use super::node::{Named, TreeId, number};
+use super::node::{Named, TreeId};
+use super::tell::Notice;
 use super::tree::Tree;
 use super::vfs::kind_of;
 use super::{Atime, Files};
@@ -52,8 +53,8 @@ impl Files {
             return Err(Errno::IO);
         }
         match self.named(node) {
-            Some(Named::File(TreeId::HEAD, _)) if self.0.references.is_stale(node) => Err(Errno::STALE),
-            Some(Named::File(TreeId::HEAD, object)) => Ok(object),
+            Some(Named::File(TreeId::Head, _)) if self.0.references.is_stale(node) => Err(Errno::STALE),
+            Some(Named::File(TreeId::Head, object)) => Ok(object),
             Some(Named::File(..)) => Err(Errno::ROFS),
             Some(Named::Control(_)) => Err(Errno::PERM),
             None => Err(Errno::STALE),
@@ -129,7 +130,7 @@ impl Files {
     /// A file has lost its last name: it is freed as soon as the kernel does not refer to it.
     fn gone(&self, object: Option<ObjectId>) {
         let Some(object) = object else { return };
-        if self.0.references.unlink(number(TreeId::HEAD, object, self.root())) {
+        if !self.0.references.keep(object) {
             let files = self.clone();
             self.0.runtime.spawn(async move { files.free_unlinked(object).await }).detach();
         }
@@ -157,7 +158,7 @@ impl Files {
             Box::pin(async move {
                 fs.link(change, object, dir, &name).await?;
                 if is_first {
-                    files.0.references.relink(node);
+                    files.0.references.relink(object);
                 }
                 Ok(())
             })
@@ -204,21 +205,25 @@ impl Files {
         node: Node,
         offset: u64,
         data: Bytes,
-        kill_suid_sgid: bool,
+        flags: WriteFlags,
     ) -> Result<()> {
         let object = self.own(node)?;
         let need = Need::Write(data.len() as u64 + NAME_BYTES);
         let killed = self.change(need, Some(object), move |fs, change| {
             Box::pin(async move {
-                let killed = kill_suid_sgid && kill_set_ids(fs, change, object).await?;
+                let killed = flags.kill_suid_sgid && kill_set_ids(fs, change, object).await?;
                 fs.write(change, object, offset, data).await?;
                 Ok(killed)
             })
         });
+        let killed = killed.await.inspect_err(|_| {
+            if flags.from_cache {
+                // What the kernel could not write back is not in the file.
+                self.0.tell([Notice::Node(node)]);
+            }
+        });
         // The kernel expects a write to change times and sizes only.
-        if killed.await?
-            && let Some(notifier) = self.0.notifier.get()
-        {
+        if killed? && let Some(notifier) = self.0.notifier.get() {
             notifier.attributes_changed(node);
         }
         Ok(())
@@ -274,7 +279,7 @@ impl Files {
     /// noted is no error of the reader's.
     pub(super) async fn was_read(&self, tree: TreeId, object: ObjectId) {
         let Ok((_, fs)) = self.writer() else { return };
-        if self.options().atime == Atime::Off || tree != TreeId::HEAD {
+        if self.options().atime == Atime::Off || tree != TreeId::Head {
             return;
         }
         let Ok(attr) = fs.view().attr(object).await else { return };
@@ -363,7 +368,7 @@ impl Files {
 
     /// Shares blocks, where files and offsets allow it; else the kernel copies.
     pub(super) async fn share_blocks(&self, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
-        let (_, from_tree, source) = self.file(from.0)?;
+        let (_, from_tree, source) = self.file(from.0).await?;
         let target = self.own(to.0)?;
         let (engine, _) = self.writer()?;
         let mut done = 0;

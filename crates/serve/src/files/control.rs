@@ -5,7 +5,8 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot that has been looked up keeps its tree, and its number, as long as it is the file system's. It
+//! A snapshot is known by the number of its dataset, which is part of the numbers of its nodes: they mean the
+//! same after a restart. One that has been looked up keeps its tree as long as it is the file system's. It
 //! can't be destroyed while the kernel holds a file of it ([`Files::let_go_of_snapshot`]); `rmdir` destroys it
 //! all the same, and what is open in it is stale.
 //!
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 
 use super::errno::{errno, errno_below};
 use super::node::{Control, Named, TreeId};
+use super::tell::Notice;
 use super::tree::Tree;
 use super::{Files, Pool, attr};
 
@@ -39,84 +41,75 @@ pub(super) const SNAPDIR: &[u8] = b".zfs";
 const SNAPSHOT: &[u8] = b"snapshot";
 const SHARES: &[u8] = b"shares";
 /// Snapshots of one mount that can be open.
-const MAX_TREES: usize = 0xfffe;
+const MAX_TREES: usize = 1 << 16;
 /// How often, and how long apart, it is looked whether the kernel has forgotten a snapshot.
 const LOOKS: u32 = 25;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Snapshots that were looked up.
 #[derive(Default)]
-pub(super) struct Snapshots(Mutex<Table>);
-
-#[derive(Default)]
-struct Table {
-    by_dataset: BTreeMap<DatasetId, (TreeId, Guid)>,
-    trees: BTreeMap<TreeId, Looked>,
-    last: u16,
-}
+pub(super) struct Snapshots(Mutex<BTreeMap<DatasetId, Looked>>);
 
 /// A snapshot that was looked up.
-enum Looked {
-    /// Of a pool that takes no changes.
-    Fixed(Filesystem),
-    /// `kept` is there while the kernel may hold files of it.
-    Live { fs: Filesystem, snapshot: Snapshot, kept: Option<SnapshotHold> },
+struct Looked {
+    /// Numbers of datasets are used again; this is not.
+    guid: Guid,
+    fs: Filesystem,
+    /// Of a pool that takes changes.
+    live: Option<Live>,
+}
+
+/// What keeps it from being destroyed.
+struct Live {
+    snapshot: Snapshot,
+    /// While the kernel may hold files of it.
+    kept: Option<SnapshotHold>,
 }
 
 impl Snapshots {
-    pub fn tree(&self, id: TreeId) -> Option<Tree> {
-        match self.0.lock().trees.get_mut(&id)? {
-            Looked::Fixed(fs) => Some(Tree::Fixed(fs.clone())),
-            Looked::Live { fs, snapshot, kept } => {
-                let hold = snapshot.hold()?;
+    /// The tree of a snapshot and its GUID, if it was looked up; no tree if it is about to be destroyed.
+    fn tree(&self, dataset: DatasetId) -> Option<(Guid, Option<Tree>)> {
+        let mut table = self.0.lock();
+        let looked = table.get_mut(&dataset)?;
+        let tree = match &mut looked.live {
+            None => Some(Tree::Fixed(looked.fs.clone())),
+            Some(Live { snapshot, kept }) => snapshot.hold().map(|hold| {
                 kept.get_or_insert_with(|| hold.clone());
-                Some(Tree::Snapshot(fs.clone(), hold))
-            }
-        }
+                Tree::Snapshot(looked.fs.clone(), hold)
+            }),
+        };
+        Some((looked.guid, tree))
+    }
+
+    /// The GUID of a snapshot that was looked up.
+    pub(super) fn guid(&self, dataset: DatasetId) -> Option<Guid> {
+        self.0.lock().get(&dataset).map(|looked| looked.guid)
     }
 
     /// The kernel holds nothing of it any more.
-    fn let_go(&self, id: TreeId) {
-        if let Some(Looked::Live { kept, .. }) = self.0.lock().trees.get_mut(&id) {
-            *kept = None;
+    fn let_go(&self, dataset: DatasetId) {
+        if let Some(Looked { live: Some(live), .. }) = self.0.lock().get_mut(&dataset) {
+            live.kept = None;
         }
     }
 
-    fn known(&self, dataset: DatasetId) -> Option<TreeId> {
-        self.0.lock().by_dataset.get(&dataset).map(|(id, _)| *id)
-    }
-
-    fn insert(&self, dataset: DatasetId, guid: Guid, looked: Looked) -> Result<TreeId> {
+    fn insert(&self, dataset: DatasetId, looked: Looked) -> Result<()> {
         let mut table = self.0.lock();
-        // Another look-up may have been faster.
-        if let Some((id, _)) = table.by_dataset.get(&dataset) {
-            return Ok(*id);
-        }
-        if table.trees.len() >= MAX_TREES {
+        if table.len() >= MAX_TREES {
             return Err(Errno::NFILE);
         }
-        // Numbers come back as late as possible: the kernel may still hold nodes of a tree that went.
-        let next = |last: u16| if usize::from(last) >= MAX_TREES { 1 } else { last + 1 };
-        let mut id = next(table.last);
-        while table.trees.contains_key(&TreeId(id)) {
-            id = next(id);
-        }
-        table.last = id;
-        table.by_dataset.insert(dataset, (TreeId(id), guid));
-        table.trees.insert(TreeId(id), looked);
-        Ok(TreeId(id))
+        // Another look-up may have been faster.
+        table.entry(dataset).or_insert(looked);
+        Ok(())
     }
 
     /// All of them.
     fn all(&self) -> Vec<(DatasetId, Guid)> {
-        self.0.lock().by_dataset.iter().map(|(dataset, (_, guid))| (*dataset, *guid)).collect()
+        self.0.lock().iter().map(|(dataset, snapshot)| (*dataset, snapshot.guid)).collect()
     }
 
-    fn remove(&self, dataset: DatasetId) -> Option<TreeId> {
-        let mut table = self.0.lock();
-        let (id, _) = table.by_dataset.remove(&dataset)?;
-        table.trees.remove(&id);
-        Some(id)
+    fn remove(&self, dataset: DatasetId) {
+        self.0.lock().remove(&dataset);
     }
 }
 
@@ -134,9 +127,8 @@ impl Files {
     }
 
     pub(super) async fn control_entry(&self, control: Control) -> Result<Entry> {
-        let entry = Entry { node: control.node(), generation: 0, attr: self.control_attr(control).await? };
-        self.0.references.add(entry.node);
-        Ok(entry)
+        let attr = self.control_attr(control).await?;
+        Ok(Entry { node: self.0.references.give_control(control), generation: 0, attr })
     }
 
     fn control(&self, node: Node) -> Result<Control> {
@@ -150,7 +142,7 @@ impl Files {
         let control = match (self.control(dir)?, name) {
             (control, b".") => control,
             (Control::Zfs, b"..") => {
-                return self.entry(TreeId::HEAD, &self.head(), self.root()).await.map(Some);
+                return self.entry(TreeId::Head, &self.head(), self.root()).await.map(Some);
             }
             (Control::Snapshot | Control::Shares, b"..") => Control::Zfs,
             (Control::Zfs, SNAPSHOT) => Control::Snapshot,
@@ -166,49 +158,75 @@ impl Files {
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
         let head = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
         let Some(snapshot) = head.snapshot(name).await.map_err(|e| errno_below(&e))? else { return Ok(None) };
-        let id = match self.0.snapshots.known(snapshot.id()) {
-            Some(id) => id,
-            None => {
-                let looked = self.look_into(snapshot.name()).await?;
-                self.0.snapshots.insert(snapshot.id(), snapshot.guid(), looked)?
-            }
-        };
-        let tree = self.tree(id)?;
-        self.entry(id, &tree, tree.root()).await.map(Some)
+        let tree = self.snapshot(&snapshot).await?;
+        self.entry(TreeId::Snapshot(snapshot.id()), &tree, tree.root()).await.map(Some)
+    }
+
+    /// A snapshot of the mounted dataset by its number: somebody has a file handle of it, perhaps from before
+    /// a restart.
+    pub(super) async fn snapshot_by_id(&self, id: DatasetId) -> Result<Tree> {
+        if let Some((_, tree)) = self.0.snapshots.tree(id) {
+            return tree.ok_or(Errno::STALE);
+        }
+        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
+        let found = mos.dataset_by_id(id).await.map_err(|_| Errno::STALE)?;
+        match found.name().split_once('@') {
+            Some((head, _)) if head == self.name() => self.snapshot(&found).await,
+            _ => Err(Errno::STALE),
+        }
+    }
+
+    async fn snapshot(&self, dataset: &Dataset) -> Result<Tree> {
+        let (id, guid) = (dataset.id(), dataset.guid());
+        match self.0.snapshots.tree(id) {
+            Some((known, tree)) if known == guid => return tree.ok_or(Errno::NOENT),
+            Some(_) => self.close_snapshot(id),
+            None => {}
+        }
+        let looked = self.look_into(dataset.name()).await?;
+        self.0.snapshots.insert(id, looked)?;
+        self.0.snapshots.tree(id).and_then(|(_, tree)| tree).ok_or(Errno::NOENT)
+    }
+
+    /// What is open in a snapshot is stale from now on.
+    fn close_snapshot(&self, id: DatasetId) {
+        self.0.snapshots.remove(id);
+        for (node, _) in self.0.references.of_tree(TreeId::Snapshot(id)) {
+            self.0.references.make_stale(node);
+            self.0.tell([Notice::Node(node)]);
+        }
     }
 
     async fn look_into(&self, full: &str) -> Result<Looked> {
-        let open = async |dataset: Dataset| {
-            let objset = dataset.objset().await.map_err(|e| errno_below(&e))?;
-            Filesystem::open(objset.not_keeping()).await.map_err(|e| errno(&e))
-        };
-        match &self.0.pool {
+        let (dataset, live) = match &self.0.pool {
             Pool::Live(engine) => {
                 let (dataset, snapshot) = engine.snapshot(full).await.map_err(|e| errno_below(&e))?;
                 // From here on its blocks stay.
                 let kept = Some(snapshot.hold().ok_or(Errno::NOENT)?);
-                Ok(Looked::Live { fs: open(dataset).await?, snapshot, kept })
+                (dataset, Some(Live { snapshot, kept }))
             }
-            Pool::Fixed(mos) => {
-                let dataset = mos.dataset(full).await.map_err(|e| errno_below(&e))?;
-                open(dataset).await.map(Looked::Fixed)
-            }
-        }
+            Pool::Fixed(mos) => (mos.dataset(full).await.map_err(|e| errno_below(&e))?, None),
+        };
+        let objset = dataset.objset().await.map_err(|e| errno_below(&e))?;
+        let fs = Filesystem::open(objset.not_keeping()).await.map_err(|e| errno(&e))?;
+        Ok(Looked { guid: dataset.guid(), fs, live })
     }
 
     /// A snapshot is to be destroyed: has the kernel forget what it keeps of it, so that only files that
     /// somebody has open are in the way.
     #[boxed]
     pub async fn let_go_of_snapshot(&self, snapshot: DatasetId, name: &str) {
-        let Some(id) = self.0.snapshots.known(snapshot) else { return };
+        if self.0.snapshots.tree(snapshot).is_none() {
+            return;
+        }
         if let Some(notifier) = self.0.notifier.get().cloned() {
             let name = name.as_bytes().to_vec();
             let forget = move || notifier.name_changed(Control::Snapshot.node(), &name);
             self.0.runtime.blocking(forget).await;
         }
         for _ in 0..LOOKS {
-            if self.is_unused(id) {
-                return self.0.snapshots.let_go(id);
+            if self.is_unused(snapshot) {
+                return self.0.snapshots.let_go(snapshot);
             }
             self.0.runtime.sleep(LOOK_INTERVAL).await;
         }
@@ -216,10 +234,9 @@ impl Files {
 
     /// Whether the kernel holds nothing of a snapshot, or no more than its root, which it holds for whoever
     /// names it.
-    fn is_unused(&self, id: TreeId) -> bool {
-        let is_root =
-            |node| matches!(self.named(node), Some(Named::File(_, object)) if object == self.root());
-        self.0.references.of_tree(id).into_iter().all(is_root)
+    fn is_unused(&self, snapshot: DatasetId) -> bool {
+        let held = self.0.references.of_tree(TreeId::Snapshot(snapshot));
+        held.into_iter().all(|(_, held)| held.object == self.root())
     }
 
     pub(super) async fn list_control(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
@@ -280,7 +297,7 @@ impl Files {
         // The kernel holds the directory itself, and can't be asked to forget what is below it meanwhile.
         let mos = engine.mos().await.map_err(|e| errno_below(&e))?;
         let snapshot = mos.dataset(&full).await.map_err(|e| errno_below(&e))?;
-        self.0.snapshots.known(snapshot.id()).inspect(|id| self.0.snapshots.let_go(*id));
+        self.0.snapshots.let_go(snapshot.id());
         let gone = cenote_tasks::destroy_snapshots(&engine, &[full], InUse::Refuse).await;
         gone.map_err(|e| refusal(&e))?;
         self.snapshots_changed().await;
@@ -327,19 +344,20 @@ impl Files {
     #[boxed]
     pub async fn snapshots_changed(&self) {
         let Ok(mos) = self.0.pool.mos().await else { return };
-        let mut held = Vec::new();
         for (dataset, guid) in self.0.snapshots.all() {
             let found = mos.dataset_by_id(dataset).await;
             let is_ours = found.is_ok_and(|found| {
                 found.guid() == guid && found.name().split('@').next() == Some(&*self.name())
             });
-            if !is_ours && let Some(tree) = self.0.snapshots.remove(dataset) {
-                held.extend(self.0.references.of_tree(tree));
+            if !is_ours {
+                self.close_snapshot(dataset);
             }
         }
         // The kernel keeps listings.
-        held.push(Control::Snapshot.node());
-        self.tell_changed(held);
+        let list = Control::Snapshot.node();
+        if self.0.references.holds(list) {
+            self.0.tell([Notice::Listing(list)]);
+        }
     }
 }
 

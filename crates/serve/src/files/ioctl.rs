@@ -3,12 +3,14 @@
 //! Source: Linux `include/uapi/linux/fs.h`; OpenZFS `zpl_file.c`.
 
 use cenote_engine::Need;
+use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::write::SetAttr;
 use cenote_fs::{Attr, FileKind};
 use cenote_fuse::{Errno, Node, Result};
 
 use super::Files;
+use super::attr::FIXED;
 use super::errno::errno;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
@@ -38,7 +40,7 @@ const PFLAGS: [(u32, u64); 4] = [
 
 impl Files {
     pub(super) async fn do_ioctl(&self, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
-        let (_, tree, object) = self.file(node)?;
+        let (_, tree, object) = self.file(node).await?;
         let attr = async || tree.view().attr(object).await.map_err(|e| errno(&e));
         match command {
             FS_IOC_GETFLAGS => Ok(attr().await?.linux_flags().to_ne_bytes().to_vec()),
@@ -71,6 +73,11 @@ impl Files {
         let of = move |is_set: bool| -> u64 {
             PFLAGS.iter().filter(|(flag, _)| (flags & flag != 0) == is_set).map(|(_, pflag)| pflag).sum()
         };
+        let becomes_fixed = self.becomes_fixed(object, of(true)).await?;
+        if becomes_fixed {
+            // What was changed through mappings so far is the file's.
+            self.write_back(node, 0..u64::MAX).await;
+        }
         self.change(Need::Write(8 << 10), Some(object), move |fs, change| {
             Box::pin(async move {
                 let attr = fs.view().attr(object).await?;
@@ -80,7 +87,16 @@ impl Files {
                 fs.set_attr(change, object, &set).await
             })
         })
-        .await
+        .await?;
+        if becomes_fixed {
+            self.forget_names(node, object).await;
+        }
+        Ok(())
+    }
+
+    async fn becomes_fixed(&self, object: ObjectId, set_flags: u64) -> Result<bool> {
+        let attr = self.head().view().attr(object).await.map_err(|e| errno(&e))?;
+        Ok(attr.kind() == FileKind::Regular && set_flags & !attr.flags & FIXED != 0)
     }
 }
 

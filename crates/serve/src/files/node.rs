@@ -1,32 +1,48 @@
 //! The numbers of nodes, and which of them the kernel holds.
 //!
 //! ```text
-//!   bits 48..64: the tree     0: the mounted dataset   1..0xfffe: a snapshot below .zfs   0xffff: .zfs
-//!   bits  0..48: the object   the root is node 1, as FUSE wants it; object 1 is never a file
+//!   bits 62..64    0: an object of the mounted dataset; the root is node 1, as FUSE wants it, and object 1
+//!                     is never a file
+//!                  1: bits 40..62 a snapshot (the number of its dataset), bits 0..40 an object of it
+//!                  2: counted; bits 0..6 are those of the object
+//!                  3: `.zfs`
 //! ```
 //!
-//! Idea: a number says all by itself, so a node that the kernel has forgotten can still be asked for (NFS
-//! does).
+//! Idea: a number says all by itself, and the same after a restart. So a node that the kernel has forgotten
+//! can still be asked for (NFS does); with the generation it means one file for ever.
+//!
+//! As long as the kernel holds a number, it stands for the file that it was given for, known by its
+//! generation. Requests bear no generation: so if that file is gone, the number is stale until the kernel
+//! lets go of it, and a file that has the same object meanwhile gets a number that is counted. So does an
+//! object whose number has too many bits.
 //!
 //! Locking: each shard of the references has a lock of its own, held for one look or change.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cenote_format::units::ObjectId;
+use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_fuse::Node;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-const OBJECT_BITS: u32 = 48;
-const SHARDS: usize = 64;
+const KIND_BITS: u32 = 62;
+const SNAPSHOT: u64 = 1;
+const COUNTED: u64 = 2;
+const CONTROL: u64 = 3;
+/// Bits of an object's number in a snapshot, and of a snapshot's.
+const OBJECT_BITS: u32 = 40;
+const DATASET_BITS: u32 = KIND_BITS - OBJECT_BITS;
+/// Shards of the table: by the lowest bits of numbers, which are those of the object.
+const SHARD_BITS: u32 = 6;
 
-/// Which tree a node is in: 0 is the mounted dataset.
+/// Which tree a node is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TreeId(pub u16);
-
-impl TreeId {
-    pub const HEAD: TreeId = TreeId(0);
-    const CONTROL: TreeId = TreeId(u16::MAX);
+pub enum TreeId {
+    /// The mounted dataset.
+    Head,
+    /// A snapshot of it, below `.zfs`.
+    Snapshot(DatasetId),
 }
 
 /// What a number stands for.
@@ -49,7 +65,7 @@ pub enum Control {
 
 impl Control {
     pub fn node(self) -> Node {
-        Node(u64::from(TreeId::CONTROL.0) << OBJECT_BITS | self as u64)
+        Node(CONTROL << KIND_BITS | self as u64)
     }
 
     /// `ZFSCTL_INO_ROOT`, `ZFSCTL_INO_SNAPDIR`, `ZFSCTL_INO_SHARES`.
@@ -62,127 +78,228 @@ impl Control {
     }
 }
 
-/// The number of a file. `root` is the mounted dataset's.
-pub fn number(tree: TreeId, object: ObjectId, root: ObjectId) -> Node {
+/// The number that a file has, unless that is still another file's. `None`: it has too many bits.
+pub fn number(tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
     match tree {
-        TreeId::HEAD if object == root => Node::ROOT,
-        _ => Node(u64::from(tree.0) << OBJECT_BITS | object.0 & ((1 << OBJECT_BITS) - 1)),
+        TreeId::Head if object == root => Some(Node::ROOT),
+        TreeId::Head => Some(Node(object.0)).filter(|node| node.0 >> KIND_BITS == 0 && *node != Node::ROOT),
+        TreeId::Snapshot(dataset) => {
+            let fits = dataset.0 >> DATASET_BITS == 0 && object.0 >> OBJECT_BITS == 0;
+            fits.then_some(Node(SNAPSHOT << KIND_BITS | dataset.0 << OBJECT_BITS | object.0))
+        }
     }
 }
 
-/// What a number stands for; `None`: nothing that was ever handed out.
-pub fn named(node: Node, root: ObjectId) -> Option<Named> {
-    let (tree, object) = ((node.0 >> OBJECT_BITS) as u16, node.0 & ((1 << OBJECT_BITS) - 1));
-    match TreeId(tree) {
-        _ if node == Node::ROOT => Some(Named::File(TreeId::HEAD, root)),
-        TreeId::CONTROL => match object {
-            1 => Some(Named::Control(Control::Zfs)),
-            2 => Some(Named::Control(Control::Snapshot)),
-            3 => Some(Named::Control(Control::Shares)),
-            _ => None,
-        },
-        tree => Some(Named::File(tree, ObjectId(object))),
-    }
+/// The generation by which the kernel knows a file of a snapshot: numbers of datasets are used again. The
+/// kernel keeps 32 bits of it.
+pub fn generation_in(snapshot: Guid, generation: u64) -> u64 {
+    // Any odd number with many bits, here 2^64 divided by the golden ratio.
+    (snapshot.0 ^ generation).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// How often the kernel holds each node.
+/// What the kernel holds.
 #[derive(Debug)]
 pub struct References {
-    shards: Box<[Mutex<HashMap<Node, Held>>]>,
+    root: ObjectId,
+    shards: Box<[Mutex<Shard>]>,
+    /// Numbers counted so far.
+    counted: AtomicU64,
     /// Some node was stale once.
     has_stale: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Shard {
+    held: HashMap<Node, Held>,
+    /// Counted numbers, by what they stand for, unless that is gone.
+    counted: HashMap<(TreeId, ObjectId), Node>,
+}
+
+/// A node that the kernel holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    pub tree: TreeId,
+    pub object: ObjectId,
+    pub generation: u64,
     references: u64,
     /// It has no names any more: to be freed with the last reference.
     unlinked: bool,
-    /// What the kernel holds is gone: the tree is another one since. Until it is given the node anew.
+    /// The file is gone.
     stale: bool,
 }
 
+impl Shard {
+    /// Under which number the kernel holds a file.
+    fn node_of(&self, tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
+        if let Some(node) = self.counted.get(&(tree, object)) {
+            return Some(*node);
+        }
+        number(tree, object, root).filter(|node| self.held.get(node).is_some_and(|held| !held.stale))
+    }
+
+    fn make_stale(&mut self, node: Node) {
+        if let Some(held) = self.held.get_mut(&node) {
+            (held.stale, held.unlinked) = (true, false);
+            if self.counted.get(&(held.tree, held.object)) == Some(&node) {
+                self.counted.remove(&(held.tree, held.object));
+            }
+        }
+    }
+}
+
 impl References {
-    pub fn new() -> References {
-        References {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            has_stale: AtomicBool::new(false),
+    /// Of a dataset with this root directory.
+    pub fn new(root: ObjectId) -> References {
+        let shards = (0..1 << SHARD_BITS).map(|_| Mutex::default()).collect();
+        References { root, shards, counted: AtomicU64::new(0), has_stale: AtomicBool::new(false) }
+    }
+
+    /// What a number stands for; `None`: nothing that is there.
+    pub fn named(&self, node: Node) -> Option<Named> {
+        let low = node.0 & !(u64::MAX << KIND_BITS);
+        match (node.0 >> KIND_BITS, low) {
+            _ if node == Node::ROOT => Some(Named::File(TreeId::Head, self.root)),
+            (SNAPSHOT, low) => {
+                let tree = TreeId::Snapshot(DatasetId(low >> OBJECT_BITS));
+                Some(Named::File(tree, ObjectId(low & !(u64::MAX << OBJECT_BITS))))
+            }
+            (COUNTED, _) => {
+                let shard = self.shard_of(node);
+                shard.held.get(&node).map(|held| Named::File(held.tree, held.object))
+            }
+            (CONTROL, 1) => Some(Named::Control(Control::Zfs)),
+            (CONTROL, 2) => Some(Named::Control(Control::Snapshot)),
+            (CONTROL, 3) => Some(Named::Control(Control::Shares)),
+            (CONTROL, _) => None,
+            (_, object) => Some(Named::File(TreeId::Head, ObjectId(object))),
         }
     }
 
-    fn shard(&self, node: Node) -> &Mutex<HashMap<Node, Held>> {
-        &self.shards[node.0 as usize % SHARDS]
+    fn shard_of(&self, node: Node) -> MutexGuard<'_, Shard> {
+        self.shards[node.0 as usize % self.shards.len()].lock()
     }
 
-    /// The kernel was given one more.
-    pub fn add(&self, node: Node) {
-        let mut shard = self.shard(node).lock();
-        let held = shard.entry(node).or_default();
-        held.references += 1;
-        held.stale = false;
+    fn shard(&self, tree: TreeId, object: ObjectId) -> MutexGuard<'_, Shard> {
+        self.shard_of(number(tree, object, self.root).unwrap_or(Node(object.0)))
+    }
+
+    /// The kernel is given one more of a file, under the number that this answers.
+    pub fn give(&self, tree: TreeId, object: ObjectId, generation: u64) -> Node {
+        let mut shard = self.shard(tree, object);
+        if let Some(node) = shard.node_of(tree, object, self.root)
+            && let Some(held) = shard.held.get_mut(&node)
+        {
+            if held.generation == generation || node == Node::ROOT {
+                held.references += 1;
+                return node;
+            }
+            shard.make_stale(node);
+            self.has_stale.store(true, Ordering::Release);
+        }
+        let first = Held { tree, object, generation, references: 1, unlinked: false, stale: false };
+        if let Some(usual) = number(tree, object, self.root)
+            && let Entry::Vacant(vacant) = shard.held.entry(usual)
+        {
+            vacant.insert(first);
+            return usual;
+        }
+        let count = self.counted.fetch_add(1, Ordering::Relaxed);
+        let of_shard = object.0 & !(u64::MAX << SHARD_BITS);
+        let node = Node(COUNTED << KIND_BITS | count << SHARD_BITS | of_shard);
+        shard.counted.insert((tree, object), node);
+        shard.held.insert(node, first);
+        node
+    }
+
+    /// The kernel is given one more of a directory that is not on disk.
+    pub fn give_control(&self, control: Control) -> Node {
+        let (tree, object) = (TreeId::Head, ObjectId(0));
+        let first = Held { tree, object, generation: 0, references: 0, unlinked: false, stale: false };
+        self.shard_of(control.node()).held.entry(control.node()).or_insert(first).references += 1;
+        control.node()
+    }
+
+    /// Under which number the kernel holds a file. It always holds the root.
+    pub fn node_of(&self, tree: TreeId, object: ObjectId) -> Option<Node> {
+        if tree == TreeId::Head && object == self.root {
+            return Some(Node::ROOT);
+        }
+        self.shard(tree, object).node_of(tree, object, self.root)
+    }
+
+    /// Whether the kernel has been given a node more than once.
+    pub fn is_known(&self, node: Node) -> bool {
+        self.shard_of(node).held.get(&node).is_some_and(|held| held.references > 1)
+    }
+
+    /// Whether the kernel holds a node.
+    pub fn holds(&self, node: Node) -> bool {
+        self.shard_of(node).held.contains_key(&node)
     }
 
     /// Whether the kernel holds something under this number that is gone.
     pub fn is_stale(&self, node: Node) -> bool {
         self.has_stale.load(Ordering::Acquire)
-            && self.shard(node).lock().get(&node).is_some_and(|held| held.stale)
+            && self.shard_of(node).held.get(&node).is_some_and(|held| held.stale)
     }
 
     /// What the kernel holds under this number is gone: there is nothing to be freed with it.
     pub fn make_stale(&self, node: Node) {
-        if let Some(held) = self.shard(node).lock().get_mut(&node) {
-            (held.stale, held.unlinked) = (true, false);
-            self.has_stale.store(true, Ordering::Release);
-        }
+        self.shard_of(node).make_stale(node);
+        self.has_stale.store(true, Ordering::Release);
     }
 
-    /// The nodes of a tree that the kernel holds.
-    pub fn of_tree(&self, tree: TreeId) -> Vec<Node> {
-        let is_in = |node: &Node| match tree {
-            TreeId::HEAD => node.0 >> OBJECT_BITS == 0,
-            tree => node.0 >> OBJECT_BITS == u64::from(tree.0),
-        };
-        self.collect(|node, _| is_in(node))
-    }
-
-    /// The kernel drops some. Answers whether the node is to be freed now.
-    pub fn drop(&self, node: Node, count: u64) -> bool {
-        let mut shard = self.shard(node).lock();
-        let Some(held) = shard.get_mut(&node) else { return false };
+    /// The kernel drops some. Answers the object of the mounted dataset that is to be freed now.
+    pub fn drop(&self, node: Node, count: u64) -> Option<ObjectId> {
+        let mut shard = self.shard_of(node);
+        let held = shard.held.get_mut(&node)?;
         held.references = held.references.saturating_sub(count);
-        held.references == 0 && shard.remove(&node).is_some_and(|held| held.unlinked)
-    }
-
-    /// The node has lost its last name. Answers whether it is to be freed now.
-    pub fn unlink(&self, node: Node) -> bool {
-        match self.shard(node).lock().get_mut(&node) {
-            Some(held) => {
-                held.unlinked = true;
-                false
-            }
-            None => true,
+        let held = Some(*held).filter(|held| held.references == 0)?;
+        if shard.counted.get(&(held.tree, held.object)) == Some(&node) {
+            shard.counted.remove(&(held.tree, held.object));
         }
+        shard.held.remove(&node);
+        held.unlinked.then_some(held.object)
     }
 
-    /// The node has a name again.
-    pub fn relink(&self, node: Node) {
-        if let Some(held) = self.shard(node).lock().get_mut(&node) {
-            held.unlinked = false;
-        }
+    /// A file of the mounted dataset has lost its last name. Answers whether the kernel holds it: then it is
+    /// to be freed with the last reference, else now.
+    pub fn keep(&self, object: ObjectId) -> bool {
+        self.with(object, |held| held.unlinked = true)
     }
 
-    /// Nodes without names that the kernel still holds.
-    pub fn unlinked(&self) -> Vec<Node> {
-        self.collect(|_, held| held.unlinked)
+    /// A file of the mounted dataset has a name again.
+    pub fn relink(&self, object: ObjectId) {
+        self.with(object, |held| held.unlinked = false);
     }
 
-    fn collect(&self, is_meant: impl Fn(&Node, &Held) -> bool) -> Vec<Node> {
-        let of_shard = |shard: &Mutex<HashMap<Node, Held>>| -> Vec<Node> {
-            shard.lock().iter().filter(|(node, held)| is_meant(node, held)).map(|(node, _)| *node).collect()
+    fn with(&self, object: ObjectId, change: impl FnOnce(&mut Held)) -> bool {
+        let mut shard = self.shard(TreeId::Head, object);
+        let node = shard.node_of(TreeId::Head, object, self.root);
+        let held = node.and_then(|node| shard.held.get_mut(&node));
+        held.map(change).is_some()
+    }
+
+    /// What the kernel holds of a tree, without that which is gone.
+    pub fn of_tree(&self, tree: TreeId) -> Vec<(Node, Held)> {
+        let is_control = |node: Node| node.0 >> KIND_BITS == CONTROL;
+        let of_shard = |shard: &Mutex<Shard>| -> Vec<(Node, Held)> {
+            let shard = shard.lock();
+            let held = shard.held.iter().filter(|(_, held)| held.tree == tree && !held.stale);
+            held.map(|(node, held)| (*node, *held)).filter(|(node, _)| !is_control(*node)).collect()
         };
-        let mut nodes: Vec<Node> = self.shards.iter().flat_map(of_shard).collect();
-        nodes.sort_unstable();
+        let mut nodes: Vec<(Node, Held)> = self.shards.iter().flat_map(of_shard).collect();
+        nodes.sort_unstable_by_key(|(node, _)| *node);
         nodes
+    }
+
+    /// The kernel holds nothing any more. Answers what is to be freed now.
+    pub fn drop_all(&self) -> Vec<ObjectId> {
+        let of_shard = |shard: &Mutex<Shard>| std::mem::take(&mut *shard.lock()).held;
+        let held = self.shards.iter().flat_map(of_shard).map(|(_, held)| held);
+        let mut unlinked: Vec<ObjectId> = held.filter(|held| held.unlinked).map(|held| held.object).collect();
+        unlinked.sort_unstable();
+        unlinked
     }
 }
 
@@ -190,29 +307,83 @@ impl References {
 mod tests {
     use super::*;
 
+    const ROOT: ObjectId = ObjectId(34);
+
+    fn references() -> References {
+        References::new(ROOT)
+    }
+
+    fn give(references: &References, object: u64, generation: u64) -> Node {
+        references.give(TreeId::Head, ObjectId(object), generation)
+    }
+
     #[test]
     fn numbers_go_both_ways() {
-        let root = ObjectId(34);
-        for (tree, object) in [(0, 34), (0, 35), (1, 34), (0xfffe, (1 << 48) - 1)] {
-            let node = number(TreeId(tree), ObjectId(object), root);
-            assert_eq!(named(node, root), Some(Named::File(TreeId(tree), ObjectId(object))));
+        let snapshot = |id| TreeId::Snapshot(DatasetId(id));
+        let files = [(TreeId::Head, 34), (TreeId::Head, (1 << 48) - 1), (snapshot(1), 34)];
+        for (tree, object) in files.into_iter().chain([(snapshot((1 << 22) - 1), (1 << 40) - 1)]) {
+            let node = number(tree, ObjectId(object), ROOT).unwrap();
+            assert_eq!(references().named(node), Some(Named::File(tree, ObjectId(object))));
         }
-        assert_eq!(number(TreeId::HEAD, root, root), Node::ROOT);
+        assert_eq!(number(TreeId::Head, ROOT, ROOT), Some(Node::ROOT));
         for control in [Control::Zfs, Control::Snapshot, Control::Shares] {
-            assert_eq!(named(control.node(), root), Some(Named::Control(control)));
+            assert_eq!(references().named(control.node()), Some(Named::Control(control)));
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_snapshot_whose_number_is_too_long_is_found_while_it_is_held() {
+        let references = references();
+        for (dataset, object) in [(1 << 22, 7), (5, 1 << 40), (u64::MAX, u64::MAX)] {
+            let tree = TreeId::Snapshot(DatasetId(dataset));
+            let node = references.give(tree, ObjectId(object), 1);
+            assert_eq!(references.named(node), Some(Named::File(tree, ObjectId(object))));
+            assert_eq!(references.give(tree, ObjectId(object), 1), node);
+            references.drop(node, 2);
+            assert_eq!(references.named(node), None);
         }
     }
 
     #[test]
     fn a_node_is_freed_once_with_its_last_reference() {
-        let (references, node) = (References::new(), Node(77));
-        references.add(node);
-        references.add(node);
-        assert!(!references.unlink(node), "it is held");
-        assert!(!references.drop(node, 1));
-        assert_eq!(references.unlinked(), [node]);
-        assert!(references.drop(node, 1));
-        assert!(!references.drop(node, 1), "once");
-        assert!(references.unlink(node), "nobody holds it");
+        let references = references();
+        let node = give(&references, 77, 1);
+        assert_eq!(give(&references, 77, 1), node);
+        assert!(references.keep(ObjectId(77)), "it is held");
+        assert_eq!(references.drop(node, 1), None);
+        assert_eq!(references.drop(node, 1), Some(ObjectId(77)));
+        assert_eq!(references.drop(node, 1), None, "once");
+        assert!(!references.keep(ObjectId(77)), "nobody holds it");
+    }
+
+    #[test]
+    fn a_number_that_is_held_never_becomes_another_file_s() {
+        let references = references();
+        let old = give(&references, 77, 1);
+        references.make_stale(old);
+        let new = give(&references, 77, 2);
+        assert!(new != old && references.is_stale(old) && !references.is_stale(new));
+        assert_eq!(references.named(new), Some(Named::File(TreeId::Head, ObjectId(77))));
+        // Nobody has said that this file is gone, and yet there is another.
+        let newer = give(&references, 77, 3);
+        assert!(newer != new && references.is_stale(new));
+
+        // One file has one number, as long as that is held.
+        references.drop(old, 1);
+        assert_eq!(give(&references, 77, 3), newer);
+        references.drop(newer, 2);
+        assert_eq!(give(&references, 77, 3), old);
+        assert!(!references.is_stale(old));
+    }
+
+    #[test]
+    fn what_is_stale_is_neither_kept_nor_freed() {
+        let references = references();
+        let old = give(&references, 77, 1);
+        references.keep(ObjectId(77));
+        references.make_stale(old);
+        assert!(!references.keep(ObjectId(77)));
+        assert_eq!(references.drop(old, 1), None);
+        assert!(references.of_tree(TreeId::Head).is_empty());
     }
 }

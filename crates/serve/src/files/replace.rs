@@ -1,6 +1,7 @@
 //! Another tree under a mount: `zfs rollback`.
 //!
 //! ```text
+//!   write back what was changed through mappings belongs to the tree that goes
 //!   pause      nothing begins, what is under way ends
 //!   compare    what the kernel holds, in the tree as it is and in the one that comes
 //!   let go     nobody has the dataset open: it gets its other tree
@@ -25,7 +26,8 @@ use cenote_format::units::ObjectId;
 use cenote_fs::{FileKind, Filesystem, FsError, FsWriter};
 use cenote_fuse::Node;
 
-use super::node::{Named, TreeId, number};
+use super::node::TreeId;
+use super::tell::Notice;
 use super::tree::Tree;
 use super::{Files, Pool};
 
@@ -33,9 +35,11 @@ use super::{Files, Pool};
 #[derive(Default)]
 struct Differences {
     /// Gone, or other files.
-    stale: BTreeSet<Node>,
+    stale: BTreeMap<ObjectId, Node>,
     /// The same files, perhaps with other content.
-    same: Vec<Node>,
+    same: Vec<(Node, ObjectId)>,
+    /// Directories whose listings may have been answered.
+    dirs: Vec<Node>,
     names: Vec<(Node, Bytes)>,
 }
 
@@ -51,29 +55,28 @@ impl Files {
     ) -> Result<Result<T, E>, FsError> {
         let Pool::Live(engine) = &self.0.pool else { return Ok(work().await) };
         let to = Filesystem::open(to.objset().await?).await?;
-        let notifier = self.0.notifier.get().cloned();
-        let paused = match notifier.clone() {
-            Some(notifier) => Some(self.0.runtime.blocking(move || notifier.pause()).await),
+        let paused = match self.0.notifier.get().cloned() {
+            Some(notifier) => {
+                self.write_all_back(&notifier).await;
+                Some(self.0.runtime.blocking(move || notifier.pause()).await)
+            }
             None => None,
         };
         let quiet = self.0.quiet.write().await;
-        let differences = self.compare(&self.head().view(), &to).await?;
         let before = self.head().view();
+        let differences = self.compare(&before, &to).await?;
         *self.0.head.write() = Tree::Fixed(before);
         let done = work().await;
-        self.take_up(engine).await?;
         if done.is_ok() {
-            differences.stale.iter().for_each(|node| self.0.references.make_stale(*node));
-            differences.same.iter().for_each(|node| self.0.references.relink(*node));
+            // Before the tree is taken up: what it has no name for is freed then.
+            differences.stale.values().for_each(|node| self.0.references.make_stale(*node));
+            differences.same.iter().for_each(|(_, object)| self.0.references.relink(*object));
         }
+        self.take_up(engine).await?;
         drop((quiet, paused));
-        if let Some(notifier) = notifier.filter(|_| done.is_ok()) {
-            let Differences { stale, same, names } = differences;
-            let tell = move || {
-                stale.into_iter().chain(same).for_each(|node| notifier.changed(node));
-                names.iter().for_each(|(dir, name)| notifier.name_changed(*dir, name));
-            };
-            self.0.runtime.blocking(tell).await;
+        if done.is_ok() {
+            self.0.tell(differences.notices());
+            self.settled().await;
         }
         Ok(done)
     }
@@ -95,7 +98,7 @@ impl Files {
 
     /// Opens the dataset again, whatever tree it has now.
     async fn take_up(&self, engine: &Engine) -> Result<(), FsError> {
-        let fs = FsWriter::shared(engine, &self.name()).await?;
+        let fs = FsWriter::shared(engine, &self.name()).await?.held_by(self.0.me.clone());
         fs.free_all_unlinked(engine).await?;
         *self.0.head.write() = Tree::Live(engine.clone(), fs);
         Ok(())
@@ -103,32 +106,50 @@ impl Files {
 
     async fn compare(&self, from: &Filesystem, to: &Filesystem) -> Result<Differences, FsError> {
         let mut found = Differences::default();
-        let mut dirs = Vec::new();
-        for node in self.0.references.of_tree(TreeId::HEAD) {
-            let Some(Named::File(TreeId::HEAD, object)) = self.named(node) else { continue };
-            match (from.attr(object).await, to.attr(object).await) {
+        let (mut dirs, mut stale_dirs) = (vec![(Node::ROOT, self.root())], Vec::new());
+        found.same.push((Node::ROOT, self.root()));
+        for (node, held) in self.0.references.of_tree(TreeId::Head) {
+            let is_dir = |attr: &cenote_fs::Attr| attr.kind() == FileKind::Directory;
+            match to.attr(held.object).await {
+                _ if node == Node::ROOT => {}
                 // Without a name it is freed as soon as the tree is there.
-                (Ok(old), Ok(new)) if old.generation == new.generation && new.links > 0 => {
-                    found.same.push(node);
-                    if new.kind() == FileKind::Directory {
-                        dirs.push((node, object));
-                    }
+                Ok(new) if new.generation == held.generation && new.links > 0 => {
+                    found.same.push((node, held.object));
+                    dirs.extend(is_dir(&new).then_some((node, held.object)));
                 }
-                _ => drop(found.stale.insert(node)),
+                _ => {
+                    found.stale.insert(held.object, node);
+                    let was_dir = from.attr(held.object).await.is_ok_and(|old| is_dir(&old));
+                    stale_dirs.extend(was_dir.then_some((node, held.object)));
+                }
             }
         }
         for (node, object) in dirs {
             let (old, new) = (names(from, object).await?, names(to, object).await?);
-            let is_other = |name: &Bytes, object: &ObjectId, others: &BTreeMap<Bytes, ObjectId>| {
-                let is_stale = found.stale.contains(&number(TreeId::HEAD, *object, self.root()));
-                is_stale || others.get(name) != Some(object)
+            let all: BTreeSet<&Bytes> = old.keys().chain(new.keys()).collect();
+            let is_other = |name: &Bytes| {
+                let old = old.get(name);
+                old != new.get(name) || old.is_some_and(|object| found.stale.contains_key(object))
             };
-            let gone = old.iter().filter(|(name, object)| is_other(name, object, &new));
-            let come = new.iter().filter(|(name, _)| !old.contains_key(*name));
-            let names: Vec<_> = gone.chain(come).map(|(name, _)| (node, name.clone())).collect();
-            found.names.extend(names);
+            found
+                .names
+                .extend(all.into_iter().filter(|name| is_other(name)).map(|name| (node, name.clone())));
+            found.dirs.push(node);
+        }
+        for (node, object) in stale_dirs {
+            let gone = names(from, object).await?.into_keys();
+            found.names.extend(gone.map(|name| (node, name)));
         }
         Ok(found)
+    }
+}
+
+impl Differences {
+    fn notices(self) -> impl Iterator<Item = Notice> {
+        let names = self.names.into_iter().map(|(dir, name)| Notice::Name(dir, name));
+        let dirs = self.dirs.into_iter().map(Notice::Listing);
+        let nodes = self.stale.into_values().chain(self.same.into_iter().map(|(node, _)| node));
+        names.chain(dirs).chain(nodes.map(Notice::Node))
     }
 }
 

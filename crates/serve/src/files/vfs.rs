@@ -5,14 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::FileKind;
-use cenote_fs::manifest::Content;
-use cenote_fuse::vfs::{NewNode, RenameFlags, XattrMode};
+use cenote_fuse::vfs::{NewNode, RenameFlags, WriteFlags, XattrMode};
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
 use cenote_object::{Cursor, Wait};
 
 use super::control::SNAPDIR;
 use super::errno::{errno, errno_below};
-use super::node::{Control, Named, TreeId, number};
+use super::node::{Control, Named, TreeId, generation_in};
 use super::tree::Tree;
 use super::{Atime, Files, attr};
 
@@ -49,12 +48,12 @@ impl Vfs for Files {
         if name.len() > self.options().longest_name_bytes as usize {
             return Err(Errno::NAMETOOLONG);
         }
-        let tree = self.tree(id)?;
+        let tree = self.tree(id).await?;
         let found = match name {
             b"." => object,
             b".." if object == tree.root() => object,
             b".." => tree.view().attr(object).await.map_err(|e| errno(&e))?.parent,
-            SNAPDIR if id == TreeId::HEAD && object == tree.root() && self.has_snapdir() => {
+            SNAPDIR if id == TreeId::Head && object == tree.root() && self.has_snapdir() => {
                 return self.control_entry(Control::Zfs).await.map(Some);
             }
             name => match tree.lookup(object, name).await.map_err(|e| errno(&e))? {
@@ -62,29 +61,22 @@ impl Vfs for Files {
                 None => return Ok(None),
             },
         };
-        self.entry(id, &tree, found).await.map(Some)
+        let entry = self.entry(id, &tree, found).await?;
+        if entry.attr.valid.is_zero() && self.0.references.is_known(entry.node) {
+            self.drop_refused(entry.node).await;
+        }
+        Ok(Some(entry))
     }
 
     async fn forget(&self, node: Node, references: u64) {
-        if !self.0.references.drop(node, references) {
-            return;
-        }
-        if let Some(Named::File(TreeId::HEAD, object)) = self.named(node) {
-            // The kernel does not wait for this.
-            let files = self.clone();
-            let work = async move {
-                let _busy = files.0.quiet.clone().read_owned().await;
-                files.free_unlinked(object).await;
-            };
-            self.0.runtime.spawn(work).detach();
-        }
+        self.take_back(node, references);
     }
 
     async fn getattr(&self, node: Node) -> Result<Attr> {
         match self.named(node) {
             Some(Named::Control(control)) => self.control_attr(control).await,
             _ => {
-                let (id, tree, object) = self.file(node)?;
+                let (id, tree, object) = self.file(node).await?;
                 self.attr(id, &tree, object).await
             }
         }
@@ -92,11 +84,11 @@ impl Vfs for Files {
 
     async fn setattr(&self, _: Caller, node: Node, set: SetAttr) -> Result<Attr> {
         let object = self.set_attr(node, set).await?;
-        self.attr(TreeId::HEAD, &self.head(), object).await
+        self.attr(TreeId::Head, &self.head(), object).await
     }
 
     async fn readlink(&self, node: Node) -> Result<Bytes> {
-        let (id, tree, object) = self.file(node)?;
+        let (id, tree, object) = self.file(node).await?;
         let target = tree.view().read_link(object).await.map_err(|e| errno(&e))?;
         self.was_read(id, object).await;
         Ok(target.into())
@@ -107,20 +99,22 @@ impl Vfs for Files {
             return self.make_in_control(caller, control, name, new).await;
         }
         let object = self.make(caller, dir, Some(name), new, None).await?;
-        self.entry(TreeId::HEAD, &self.head(), object).await
+        self.entry(TreeId::Head, &self.head(), object).await
     }
 
     async fn symlink(&self, caller: Caller, dir: Node, name: &[u8], target: &[u8]) -> Result<Entry> {
         let new = NewNode { mode: (FileType::Symlink as u32) << 12 | 0o777, umask: 0, device: (0, 0) };
         let object = self.make(caller, dir, Some(name), new, Some(target)).await?;
-        self.entry(TreeId::HEAD, &self.head(), object).await
+        self.entry(TreeId::Head, &self.head(), object).await
     }
 
     async fn tmpfile(&self, caller: Caller, dir: Node, new: NewNode) -> Result<Entry> {
         let object = self.make(caller, dir, None, new, None).await?;
-        let entry = self.entry(TreeId::HEAD, &self.head(), object).await?;
-        self.0.references.unlink(entry.node);
-        Ok(entry)
+        let entry = self.entry(TreeId::Head, &self.head(), object).await;
+        if !self.0.references.keep(object) {
+            self.free_unlinked(object).await;
+        }
+        entry
     }
 
     async fn unlink(&self, _: Caller, dir: Node, name: &[u8]) -> Result<()> {
@@ -151,11 +145,11 @@ impl Vfs for Files {
 
     async fn link(&self, _: Caller, node: Node, dir: Node, name: &[u8]) -> Result<Entry> {
         let object = self.add_name(node, dir, name).await?;
-        self.entry(TreeId::HEAD, &self.head(), object).await
+        self.entry(TreeId::Head, &self.head(), object).await
     }
 
     async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>> {
-        let (id, tree, object) = self.file(node)?;
+        let (id, tree, object) = self.file(node).await?;
         let data = tree.read(object, offset_bytes, len_bytes.into()).await.map_err(|e| errno(&e))?;
         self.was_read(id, object).await;
         Ok(data)
@@ -167,15 +161,15 @@ impl Vfs for Files {
         node: Node,
         offset_bytes: u64,
         data: Bytes,
-        kill_suid_sgid: bool,
+        flags: WriteFlags,
     ) -> Result<()> {
         let tree = self.head();
-        tree.timed(Wait::Write, self.write_at(node, offset_bytes, data, kill_suid_sgid)).await
+        tree.timed(Wait::Write, self.write_at(node, offset_bytes, data, flags)).await
     }
 
     async fn fsync(&self, node: Node, _data_only: bool) -> Result<()> {
-        match self.file(node)? {
-            (TreeId::HEAD, _, object) => self.head().commit(Some(object)).await.map_err(|e| errno(&e)),
+        match self.file(node).await? {
+            (TreeId::Head, _, object) => self.head().commit(Some(object)).await.map_err(|e| errno(&e)),
             _ => Ok(()),
         }
     }
@@ -188,12 +182,12 @@ impl Vfs for Files {
         let Some(Named::File(id, object)) = self.named(dir) else {
             return self.list_control(dir, cookie, sink).await;
         };
-        let tree = self.tree(id)?;
+        let tree = self.tree(id).await?;
         if cookie == 0 {
             self.was_read(id, object).await;
         }
         if cookie < COOKIE_DOT
-            && !sink.add(b".", attr::ino(id, object, dir), Some(FileType::Directory), COOKIE_DOT)
+            && !sink.add(b".", attr::ino(id, object), Some(FileType::Directory), COOKIE_DOT)
         {
             return Ok(());
         }
@@ -202,12 +196,11 @@ impl Vfs for Files {
                 true => object,
                 false => tree.view().attr(object).await.map_err(|e| errno(&e))?.parent,
             };
-            let ino = attr::ino(id, parent, number(id, parent, self.root()));
-            if !sink.add(b"..", ino, Some(FileType::Directory), COOKIE_DOTDOT) {
+            if !sink.add(b"..", attr::ino(id, parent), Some(FileType::Directory), COOKIE_DOTDOT) {
                 return Ok(());
             }
         }
-        let lists_zfs = id == TreeId::HEAD && object == tree.root() && self.options().lists_snapdir;
+        let lists_zfs = id == TreeId::Head && object == tree.root() && self.options().lists_snapdir;
         if cookie < COOKIE_NAMES
             && lists_zfs
             && !sink.add(SNAPDIR, Control::Zfs.ino(), Some(FileType::Directory), COOKIE_NAMES)
@@ -241,7 +234,7 @@ impl Vfs for Files {
         if let Some(Named::Control(_)) = self.named(node) {
             return Err(Errno::NODATA);
         }
-        let (_, tree, object) = self.file(node)?;
+        let (_, tree, object) = self.file(node).await?;
         let value = tree.view().xattr(object, name).await.map_err(|e| errno(&e))?;
         value.ok_or(Errno::NODATA)
     }
@@ -250,7 +243,7 @@ impl Vfs for Files {
         if let Some(Named::Control(_)) = self.named(node) {
             return Ok(Bytes::new());
         }
-        let (_, tree, object) = self.file(node)?;
+        let (_, tree, object) = self.file(node).await?;
         let mut names = Vec::new();
         for xattr in tree.view().xattrs(object).await.map_err(|e| errno(&e))? {
             // As xattr(7) has it: who may not read them is not told of them.
@@ -290,14 +283,9 @@ impl Vfs for Files {
     }
 
     async fn seek(&self, node: Node, offset_bytes: u64, hole: bool) -> Result<u64> {
-        let (_, tree, object) = self.file(node)?;
-        let file = tree.view().open_file(object).await.map_err(|e| errno(&e))?;
-        if offset_bytes >= file.attr().size {
-            return Err(Errno::NXIO);
-        }
         match hole {
-            true => file.next_hole(offset_bytes).await.map_err(|e| errno(&e)),
-            false => file.next_data(offset_bytes).await.map_err(|e| errno(&e))?.ok_or(Errno::NXIO),
+            true => self.next_hole(node, offset_bytes).await,
+            false => self.next_data(node, offset_bytes).await,
         }
     }
 
@@ -319,25 +307,53 @@ impl Vfs for Files {
 impl Files {
     /// The attributes of an object.
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
-        Ok(self.peek(id, tree, object).await?.attr)
+        Ok(self.look(id, tree, object).await?.attr)
     }
 
     /// An object as an entry that the kernel is given: it counts as a reference.
     pub(super) async fn entry(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
-        let entry = self.peek(id, tree, object).await?;
-        self.0.references.add(entry.node);
-        Ok(entry)
+        let changes = self.0.telling.changes();
+        let Looked { generation, mut attr } = self.look(id, tree, object).await?;
+        let node = self.0.references.give(id, object, generation);
+        if self.0.telling.changes() != changes {
+            // Others have changed something, perhaps this, before they could see that the kernel holds it.
+            match self.look(id, tree, object).await {
+                Ok(now) if now.generation == generation => attr = now.attr,
+                now => {
+                    self.take_back(node, 1);
+                    return Err(now.err().unwrap_or(Errno::STALE));
+                }
+            }
+        }
+        Ok(Entry { node, generation, attr })
     }
 
-    /// The same without the reference.
-    async fn peek(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
+    /// The kernel holds a node so many times less.
+    fn take_back(&self, node: Node, references: u64) {
+        let Some(object) = self.0.references.drop(node, references) else { return };
+        // The kernel does not wait for this.
+        let files = self.clone();
+        let work = async move {
+            let _busy = files.0.quiet.clone().read_owned().await;
+            files.free_unlinked(object).await;
+        };
+        self.0.runtime.spawn(work).detach();
+    }
+
+    async fn look(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Looked> {
         let view = tree.view();
-        // What changes from here on changes through the kernel, which then does not keep what it asked for.
+        // What changes from here on changes through the kernel, which then does not keep what it asked for,
+        // or the kernel is told.
         let is_settled = !view.objset().is_changed(object);
         let stored = view.attr(object).await.map_err(|e| errno(&e))?;
-        let node = number(id, object, self.root());
-        let attr = attr::attr(attr::ino(id, object, node), &stored, is_settled);
-        Ok(Entry { node, generation: stored.generation, attr })
+        let generation = match id {
+            TreeId::Head => stored.generation,
+            TreeId::Snapshot(dataset) => {
+                let guid = self.0.snapshots.guid(dataset).ok_or(Errno::STALE)?;
+                generation_in(guid, stored.generation)
+            }
+        };
+        Ok(Looked { generation, attr: attr::attr(attr::ino(id, object), &stored, is_settled) })
     }
 
     async fn list_names(
@@ -353,10 +369,9 @@ impl Files {
                 return Ok(());
             }
             for (name, behind) in batch {
-                let node = number(id, name.object, self.root());
                 // A file whose attributes can't be read is listed all the same.
                 let entry = match sink.wants_entries() {
-                    true => self.peek(id, tree, name.object).await.ok(),
+                    true => self.entry(id, tree, name.object).await.ok(),
                     false => None,
                 };
                 let cookie = behind.0.saturating_add(COOKIE_NAMES);
@@ -364,19 +379,23 @@ impl Files {
                     Some(entry) => sink.add_entry(&name.name, entry, cookie),
                     None => {
                         let kind = name.kind.and_then(attr::file_type);
-                        sink.add(&name.name, attr::ino(id, name.object, node), kind, cookie)
+                        sink.add(&name.name, attr::ino(id, name.object), kind, cookie)
                     }
                 };
                 if !fitted {
+                    entry.inspect(|entry| self.take_back(entry.node, 1));
                     return Ok(());
-                }
-                if let Some(entry) = entry {
-                    self.0.references.add(entry.node);
                 }
                 from = behind;
             }
         }
     }
+}
+
+/// An object as it is.
+struct Looked {
+    generation: u64,
+    attr: Attr,
 }
 
 /// The kinds that a mode can say.

@@ -80,7 +80,7 @@ impl Replay<'_> {
         })?;
         put_listed(&mut node, name, value)?;
         node.state_changed(self.change)?;
-        self.fs.0.znodes.save(self.change.edit, &mut node).await
+        self.fs.save(self.change.edit, &mut node).await
     }
 }
 

@@ -89,7 +89,7 @@ impl Replay<'_> {
         let size = node.u64(ZplAttr::Size)?;
         if let Operation::Write { already_synced: true, offset_bytes, length_bytes, .. } = operation {
             node.set_u64(ZplAttr::Size, size.max(range(*offset_bytes, *length_bytes)?.end));
-            return self.fs.0.znodes.save(self.change.edit, &mut node).await;
+            return self.fs.save(self.change.edit, &mut node).await;
         }
         let piece = piece_of(self.change.edit, id, operation).await?;
         let is_block = matches!(operation, Operation::Write { data: WriteData::Indirect, .. });
@@ -98,7 +98,7 @@ impl Replay<'_> {
             node.set_u64(ZplAttr::Size, piece.end);
         }
         node.content_changed(self.change)?;
-        self.fs.0.znodes.save(self.change.edit, &mut node).await
+        self.fs.save(self.change.edit, &mut node).await
     }
 
     /// Clears a range; without a length, truncates the file at the offset.
@@ -114,7 +114,7 @@ impl Replay<'_> {
             self.fs.resize(self.change.edit, &mut node, cleared.end).await?;
         }
         node.content_changed(self.change)?;
-        self.fs.0.znodes.save(self.change.edit, &mut node).await
+        self.fs.save(self.change.edit, &mut node).await
     }
 
     /// Repeats a clone; the log protects the blocks from being freed until then.

@@ -31,7 +31,7 @@ impl Replay<'_> {
         // All its times are its creation time.
         let id = self.fs.make(Change { now: time(new.crtime), ..self.change }, &making).await?;
         self.fs.add_name(self.change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
-        self.fs.0.znodes.save(self.change.edit, &mut parent).await
+        self.fs.save(self.change.edit, &mut parent).await
     }
 
     /// Recreates the hidden directory of a file.
@@ -45,7 +45,7 @@ impl Replay<'_> {
         };
         let id = self.fs.make(Change { now: time(new.crtime), ..self.change }, &making).await?;
         node.set_u64(ZplAttr::Xattr, id.0);
-        self.fs.0.znodes.save(self.change.edit, &mut node).await
+        self.fs.save(self.change.edit, &mut node).await
     }
 
     pub(super) async fn remove(&self, dir: ObjectId, name: &[u8], is_directory: bool) -> Result<()> {

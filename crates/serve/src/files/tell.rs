@@ -1,0 +1,225 @@
+//! The kernel is told what others than itself have changed in the mounted dataset.
+//!
+//! ```text
+//!   cp, rm, mkdir ... --FsWriter--> Holder::changed --+
+//!   snapshots, properties ----------------------------+--> queue --> task --> notices, by a thread
+//!                                                            settled() waits here
+//! ```
+//!
+//! Idea: who changes something only puts it into the queue, if the kernel holds the node that it is about, so
+//! that no lock is held while the kernel takes a notice in. A command waits for the queue before it returns
+//! ([`Files::settled`]). If it goes away sooner, the kernel is told all the same.
+//!
+//! In a batch names come first, because whoever looks one up holds its directory's lock: then what the kernel
+//! was answered before is taken in, and nodes follow (see [`Notifier`](cenote_fuse::Notifier)).
+//!
+//! Locking: `queue` is held for one look or change, under the locks of the object that has changed. Whoever
+//! reads attributes for the kernel compares `changes` before, and after the kernel holds the node: either a
+//! change is seen there, or it finds the node held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cenote_format::units::ObjectId;
+use cenote_fs::write::{Changed, Holder};
+use cenote_fuse::{Node, Notifier};
+use futures::channel::oneshot;
+use parking_lot::Mutex;
+
+use super::node::TreeId;
+use super::{Files, Inner};
+
+/// What the kernel must not believe any more.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// A name in a directory.
+    Name(Node, Bytes),
+    /// The same, which the kernel is to look up again: perhaps it stands for the same file.
+    Expired(Node, Bytes),
+    /// Attributes and content of a node.
+    Node(Node),
+    /// The same of an object of the mounted dataset.
+    Object(Node, ObjectId),
+    /// The same of a directory whose names the kernel does not keep.
+    Listing(Node),
+}
+
+/// Notices on their way.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    queue: Mutex<Queue>,
+    /// Changes that others have made so far.
+    changes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batch: Batch,
+    /// Who waits for the batch.
+    waiting: Vec<oneshot::Sender<()>>,
+    is_telling: bool,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    names: BTreeSet<(Node, Bytes)>,
+    expired: BTreeSet<(Node, Bytes)>,
+    /// Directories in which look-ups and listings are to be taken in.
+    listings: BTreeSet<Node>,
+    nodes: BTreeMap<Node, Option<ObjectId>>,
+}
+
+impl Batch {
+    fn add(&mut self, notice: Notice) {
+        match notice {
+            Notice::Name(dir, name) => _ = self.names.insert((dir, name)),
+            Notice::Expired(dir, name) => _ = self.expired.insert((dir, name)),
+            Notice::Node(node) => _ = self.nodes.entry(node).or_default(),
+            Notice::Object(node, object) => _ = self.nodes.insert(node, Some(object)),
+            Notice::Listing(node) => {
+                self.listings.insert(node);
+                self.nodes.entry(node).or_default();
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.expired.is_empty() && self.nodes.is_empty()
+    }
+
+    /// This blocks.
+    fn tell(self, notifier: &Notifier) {
+        self.names.iter().for_each(|(dir, name)| notifier.name_changed(*dir, name));
+        self.expired.iter().for_each(|(dir, name)| notifier.name_expired(*dir, name));
+        self.listings.into_iter().for_each(|dir| notifier.names_taken_in(dir));
+        self.nodes.into_keys().for_each(|node| notifier.changed(node));
+    }
+}
+
+impl Telling {
+    /// How often others have changed something.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn count(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Inner {
+    /// Has the kernel told of something, soon.
+    pub(super) fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
+        let mut queue = self.telling.queue.lock();
+        notices.into_iter().for_each(|notice| queue.batch.add(notice));
+        self.begin_telling(&mut queue);
+    }
+
+    fn begin_telling(&self, queue: &mut Queue) {
+        if queue.is_telling || queue.batch.is_empty() {
+            return;
+        }
+        // Until there is one, what is to be told waits.
+        if let (Some(notifier), Some(me)) = (self.notifier.get(), self.me.upgrade()) {
+            queue.is_telling = true;
+            self.runtime.spawn(Files(me).tell_all(notifier.clone())).detach();
+        }
+    }
+}
+
+impl Files {
+    /// From now on the kernel can be told what it does not know. Called once, when it is mounted.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        self.0.notifier.set(notifier).ok();
+        self.0.begin_telling(&mut self.0.telling.queue.lock());
+    }
+
+    /// Waits until the kernel knows of everything that has changed so far.
+    pub async fn settled(&self) {
+        let told = {
+            let mut queue = self.0.telling.queue.lock();
+            if !queue.is_telling {
+                return;
+            }
+            let (sender, told) = oneshot::channel();
+            queue.waiting.push(sender);
+            told
+        };
+        told.await.ok();
+    }
+
+    async fn tell_all(self, notifier: Notifier) {
+        loop {
+            let (mut batch, waiting) = {
+                let mut queue = self.0.telling.queue.lock();
+                let waiting = std::mem::take(&mut queue.waiting);
+                if queue.batch.is_empty() {
+                    queue.is_telling = false;
+                    // What they wait for was told before.
+                    waiting.into_iter().for_each(|waiting| _ = waiting.send(()));
+                    return;
+                }
+                (std::mem::take(&mut queue.batch), waiting)
+            };
+            let objects: Vec<ObjectId> = batch.nodes.values().copied().flatten().collect();
+            for object in objects {
+                batch.listings.extend(self.parent_of(object).await);
+            }
+            let notifier = notifier.clone();
+            self.0.runtime.blocking(move || batch.tell(&notifier)).await;
+            waiting.into_iter().for_each(|waiting| _ = waiting.send(()));
+        }
+    }
+
+    /// The directory in which the kernel has looked an object up, if it holds that.
+    async fn parent_of(&self, object: ObjectId) -> Option<Node> {
+        let attr = self.head().view().attr(object).await.ok()?;
+        self.0.references.node_of(TreeId::Head, attr.parent)
+    }
+
+    /// For an operation: has the kernel write back and forget content of a node that it may have changed
+    /// through a mapping. Answers whether it has.
+    pub(super) async fn write_back(&self, node: Node, range: Range<u64>) -> bool {
+        match self.0.notifier.get() {
+            Some(notifier) => notifier.write_back(&self.0.runtime, node, range).await,
+            None => false,
+        }
+    }
+
+    /// The same of the whole mounted dataset, for somebody who is no operation.
+    pub(super) async fn write_all_back(&self, notifier: &Notifier) {
+        let (files, notifier) = (self.clone(), notifier.clone());
+        let write = move || {
+            let held = files.0.references.of_tree(TreeId::Head);
+            held.into_iter().for_each(|(node, _)| notifier.changed(node));
+        };
+        self.0.runtime.blocking(write).await;
+    }
+}
+
+impl Holder for Inner {
+    fn keeps(&self, file: ObjectId) -> bool {
+        self.references.keep(file)
+    }
+
+    fn freed(&self, file: ObjectId) {
+        self.telling.count();
+        if let Some(node) = self.references.node_of(TreeId::Head, file) {
+            self.references.make_stale(node);
+        }
+    }
+
+    fn changed(&self, what: Changed<'_>) {
+        self.telling.count();
+        let (Changed::Name(object, _) | Changed::File(object)) = what;
+        // What the kernel does not hold, it knows nothing of.
+        let Some(node) = self.references.node_of(TreeId::Head, object) else { return };
+        let notice = match what {
+            Changed::Name(_, name) => Notice::Name(node, Bytes::copy_from_slice(name)),
+            Changed::File(object) => Notice::Object(node, object),
+        };
+        self.tell([notice]);
+    }
+}
