@@ -2,8 +2,8 @@
 //!
 //! A block's first address, its properties, physical birth and checksum name its content for ever: what a
 //! later sync pass wrote to the same place has another checksum. All owners of a block share it, also those
-//! whose pointers are younger: clones, and files with deduplicated blocks. Policies want one number; it is a hash of these words,
-//! and the words themselves are compared at each look-up.
+//! whose pointers are younger: clones, and files with deduplicated blocks. Policies want one number; it is
+//! a hash of these words, and the words themselves are compared at each look-up.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_policy::{BlockId, Class};

@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
-use cenote_codec::compress::Compression;
+use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
-use cenote_dataset::{FeatureState, Mos};
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
@@ -22,13 +21,14 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::context::SyncContext;
 use crate::handles::Handles;
-use crate::in_use::Snapshots;
+use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
 use crate::scanning::Scanning;
 use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
+use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::taking::Taking;
@@ -102,8 +102,8 @@ pub(crate) struct Shared {
     pub(crate) history_listener: OnceLock<HistoryListener>,
 }
 
-/// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by its
-/// next pass.
+/// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by
+/// its next pass.
 #[derive(Clone)]
 pub(crate) struct OnDisk {
     pub(crate) mos: Objset,
@@ -115,42 +115,6 @@ pub(crate) struct OnDisk {
 pub(crate) type Missed = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
 pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
-
-/// Features that change how blocks are written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Features {
-    /// Holes say in which txg they were made.
-    pub(crate) hole_birth: bool,
-    /// Small blocks stay in their pointers.
-    pub(crate) embedded_data: bool,
-    /// What `compression=on` means, and metadata has.
-    pub(crate) compression: Compression,
-}
-
-impl Features {
-    /// Those of the pool.
-    pub(crate) async fn of(mos: &Mos) -> Result<Features> {
-        let mut features = Features::default();
-        for (feature, state) in mos.features().await? {
-            match feature.guid {
-                "com.delphix:hole_birth" => features.hole_birth = state == FeatureState::Active,
-                "org.illumos:lz4_compress" if state == FeatureState::Active => {
-                    features.compression = Compression::Lz4;
-                }
-                "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
-                _ => {}
-            }
-        }
-        Ok(features)
-    }
-}
-
-impl Default for Features {
-    /// Those of a pool without feature flags.
-    fn default() -> Features {
-        Features { hole_birth: false, embedded_data: false, compression: Compression::Lzjb }
-    }
-}
 
 /// A dataset whose objects may change.
 #[derive(Clone)]
@@ -240,9 +204,10 @@ impl Engine {
     }
 
     /// The pool as the last txg on disk left it. It stays so while this, or anything that was opened through
-    /// it, is held: what is freed meanwhile is not allocated again, so that the tree can be walked while others
-    /// change the pool. Those who hold it for long, and don't walk, let go of that ([`Objset::not_keeping`]). If
-    /// the pool is short of space, it is taken from them ([`Pool::has_whole_tree`]).
+    /// it, is held: what is freed meanwhile is not allocated again, so that the tree can be walked while
+    /// others change the pool. Those who hold it for long, and don't walk, let go of that
+    /// ([`Objset::not_keeping`]). If the pool is short of space, it is taken from them
+    /// ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
     /// The object directory is damaged.
@@ -251,8 +216,8 @@ impl Engine {
         self.mos_keeping(false).await
     }
 
-    /// The same for those who write to the blocks that they find in it, for some seconds: it is never taken from
-    /// them.
+    /// The same for those who write to the blocks that they find in it, for some seconds: it is never taken
+    /// from them.
     ///
     /// # Errors
     /// The object directory is damaged.

@@ -103,8 +103,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// The count of a feature has changed: from the next task on, blocks are written accordingly. Features that
-    /// the MOS is written with are named in labels while they are in use.
+    /// The count of a feature has changed: from the next task on, blocks are written accordingly. Features
+    /// that the MOS is written with are named in labels while they are in use.
     pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
         self.features_changed = true;
         let in_labels = &mut self.engine.config.lock().features_for_read;

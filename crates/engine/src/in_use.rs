@@ -26,139 +26,22 @@
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_long_hold`, `dsl_dataset_long_held`),
 //! `dsl_synctask.c` (a task that answers `EAGAIN` runs again).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+pub(crate) mod uses;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_format::units::{DatasetId, Txg};
 use cenote_object::{DatasetError, Result};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 
 use crate::context::SyncContext;
 use crate::engine::Engine;
+use crate::in_use::uses::{Quiet, Snapshot, Withdrawn};
 use crate::space_check::SpaceCheck;
 
 /// How often a task that answers [`DatasetError::NextTxg`] runs again. Each run meets what clients did in one
 /// txg more; whoever changes a dataset in so many txgs in a row is using it.
 const RUNS_MAX: u32 = 16;
-
-/// Proof that nobody uses a head and that nothing of it belongs to a later txg than the one being written.
-#[derive(Debug)]
-pub struct Quiet {
-    dataset: DatasetId,
-    txg: Txg,
-}
-
-impl Quiet {
-    /// The head.
-    pub fn dataset(&self) -> DatasetId {
-        self.dataset
-    }
-
-    /// The txg that is being written: nothing of the head is of a later one.
-    pub(crate) fn txg(&self) -> Txg {
-        self.txg
-    }
-}
-
-/// A snapshot that may be looked into for as long as it is there. Cloning it costs one atomic increment.
-#[derive(Debug, Clone)]
-pub struct Snapshot(Arc<Mutex<SnapshotState>>);
-
-#[derive(Debug, Default)]
-struct SnapshotState {
-    holds: usize,
-    /// The last txg in which an object set got blocks of it.
-    lent: Txg,
-    is_withdrawn: bool,
-}
-
-/// A use of a snapshot: until this is dropped, the snapshot is not destroyed.
-#[derive(Debug)]
-pub struct SnapshotHold(Snapshot);
-
-impl Snapshot {
-    /// Keeps it from being destroyed; `None` if it has been, or is about to be.
-    pub fn hold(&self) -> Option<SnapshotHold> {
-        let mut state = self.0.lock();
-        if state.is_withdrawn {
-            return None;
-        }
-        state.holds += 1;
-        Some(SnapshotHold(self.clone()))
-    }
-}
-
-impl SnapshotHold {
-    /// In txg `txg`, which the caller holds open, an object set gets blocks of the snapshot.
-    pub fn lend(&self, txg: Txg) {
-        let mut state = self.0.0.lock();
-        state.lent = state.lent.max(txg);
-    }
-}
-
-impl Clone for SnapshotHold {
-    fn clone(&self) -> SnapshotHold {
-        self.0.0.lock().holds += 1;
-        SnapshotHold(self.0.clone())
-    }
-}
-
-impl Drop for SnapshotHold {
-    fn drop(&mut self) {
-        self.0.0.lock().holds -= 1;
-    }
-}
-
-/// Snapshots that somebody looks into, or did a moment ago. What they have lent outlives those who borrowed it,
-/// until it is on disk.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshots(Mutex<BTreeMap<DatasetId, Snapshot>>);
-
-impl Snapshots {
-    fn known(&self, id: DatasetId) -> Option<Snapshot> {
-        self.0.lock().get(&id).cloned()
-    }
-
-    /// `synced` is the last txg on disk.
-    fn of(&self, id: DatasetId, synced: Txg) -> Snapshot {
-        let mut table = self.0.lock();
-        if let Some(known) = table.get(&id) {
-            return known.clone();
-        }
-        table.retain(|_, snapshot| Arc::strong_count(&snapshot.0) > 1 || snapshot.0.lock().lent > synced);
-        table.entry(id).or_insert_with(|| Snapshot(Arc::default())).clone()
-    }
-
-    fn forget(&self, id: DatasetId) {
-        self.0.lock().remove(&id);
-    }
-}
-
-/// A snapshot that nobody uses, and that nobody can hold until this is dropped.
-#[derive(Debug)]
-pub struct Withdrawn {
-    id: DatasetId,
-    /// None if nobody has looked into it.
-    snapshot: Option<Snapshot>,
-}
-
-impl Withdrawn {
-    /// The snapshot.
-    pub fn id(&self) -> DatasetId {
-        self.id
-    }
-}
-
-impl Drop for Withdrawn {
-    fn drop(&mut self) {
-        if let Some(snapshot) = &self.snapshot {
-            snapshot.0.lock().is_withdrawn = false;
-        }
-    }
-}
 
 impl Engine {
     /// A snapshot to look into, and what it is.

@@ -77,7 +77,7 @@ pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
 pub use handles::Handle;
 pub use host::Host;
-pub use in_use::{Quiet, Snapshot, SnapshotHold, Withdrawn};
+pub use in_use::uses::{Quiet, Snapshot, SnapshotHold, Withdrawn};
 pub use kstat::{Kstats, TxgRecord};
 pub use logs::LostLog;
 pub use open::NewEngine;

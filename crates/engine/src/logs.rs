@@ -19,8 +19,9 @@ use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::{IoClass, VdevClass};
 
 use crate::context::SyncContext;
-use crate::engine::{Engine, Features, LiveDataset, Shared, WeakEngine};
-use crate::in_use::Quiet;
+use crate::engine::{Engine, LiveDataset, Shared, WeakEngine};
+use crate::in_use::uses::Quiet;
+use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::txg::{InFlight, SyncingTxg};
 use crate::txgs::Hold;

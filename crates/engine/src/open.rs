@@ -18,7 +18,7 @@ use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevState};
 
-use crate::engine::{Engine, Features, OnDisk, Shared};
+use crate::engine::{Engine, OnDisk, Shared};
 use crate::kstat::Kstats;
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
@@ -27,6 +27,7 @@ use crate::sharing::release::SharedBlocks;
 use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
 use crate::space::{checkpoint, removed};
+use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::throttle::Throttle;

@@ -34,13 +34,14 @@ use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{Features, LiveDataset, OnDisk, Shared, Task, Uid};
+use crate::engine::{LiveDataset, OnDisk, Shared, Task, Uid};
 use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
 use crate::logs::settle_log;
 use crate::space::missed::{has_missed, write_missed};
 use crate::space::write::write_space_maps;
+use crate::store::features::Features;
 use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::{InFlight, SyncingTxg};

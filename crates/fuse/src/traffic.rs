@@ -190,6 +190,7 @@ mod tests {
         let aside: Vec<Option<Aside>> = underway.iter().map(|_| traffic.step_aside()).collect();
         assert_eq!(aside.iter().flatten().count(), ASIDE);
         drop((aside, underway));
-        assert_eq!((traffic.state.lock().operations, traffic.state.lock().aside), (0, 0));
+        let state = traffic.state.lock();
+        assert_eq!((state.operations, state.aside), (0, 0));
     }
 }

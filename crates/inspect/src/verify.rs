@@ -19,8 +19,9 @@
 //! Only metadata is decrypted and decompressed. Checksums cover the stored bytes, so encrypted datasets are
 //! verified without their keys.
 //!
-//! A pool in use is verified as its last txg left it: the tree keeps its space ([`cenote_pool::alloc::KeptSpace`])
-//! for as long as that takes. If that is taken from it, the report ends there, and is not complete.
+//! A pool in use is verified as its last txg left it: the tree keeps its space
+//! ([`cenote_pool::alloc::KeptSpace`]) for as long as that takes. If that is taken from it, the report ends
+//! there, and is not complete.
 //!
 //! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
 //! and the findings that are kept. Dropping the future stops everything; [`Stop`] stops it with a partial

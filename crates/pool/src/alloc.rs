@@ -191,8 +191,8 @@ pub enum AllocError {
         /// The address.
         dva: Dva,
     },
-    /// The range to be freed was allocated in another txg than the one being written, which must not touch it:
-    /// no state of the pool would have it allocated first. Nothing was freed.
+    /// The range to be freed was allocated in another txg than the one being written, which must not touch
+    /// it: no state of the pool would have it allocated first. Nothing was freed.
     #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     OtherTxg {
         /// The address.
@@ -324,8 +324,8 @@ impl Allocator {
     }
 
     /// Frees a block written in `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
-    /// txgs later, unless a checkpoint or a reader of an older state needs it. For a removed vdev, the block's
-    /// current copies are freed.
+    /// txgs later, unless a checkpoint or a reader of an older state needs it. For a removed vdev, the
+    /// block's current copies are freed.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.

@@ -7,8 +7,8 @@
 //! is read first.
 //!
 //! Nobody else may write to the blocks meanwhile: they are on disk, and the view that they are healed through
-//! keeps their space, firmly ([`crate::alloc::KeptSpace`]). Each write has that view until it is done, even if
-//! nobody waits.
+//! keeps their space, firmly ([`crate::alloc::KeptSpace`]). Each write has that view until it is done, even
+//! if nobody waits.
 //!
 //! A resilver walks over trees, and a tree changes behind it: a block that is cloned, or found by
 //! deduplication, gets an owner where the resilver has been, and may lose all others before it gets there.

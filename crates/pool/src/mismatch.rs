@@ -1,10 +1,10 @@
 //! What it means that a block's bytes are not what its pointer says.
 //!
-//! Idea: a mismatch is damage only if the block must be there. Intent logs end with blocks that were allocated
-//! and never written; and a block that was freed while somebody still read an older tree may have been written
-//! over. So each read knows what a mismatch would mean, and only damage is held against a device: it is
-//! counted, noted, and reported. What may have been reused is noted as suspect, and looked at again through a
-//! tree that is whole (`wrong`).
+//! Idea: a mismatch is damage only if the block must be there. Intent logs end with blocks that were
+//! allocated and never written; and a block that was freed while somebody still read an older tree may have
+//! been written over. So each read knows what a mismatch would mean, and only damage is held against a
+//! device: it is counted, noted, and reported. What may have been reused is noted as suspect, and looked at
+//! again through a tree that is whole (`wrong`).
 //!
 //! | read | mismatch |
 //! |---|---|
@@ -49,8 +49,8 @@ impl Pool {
         }
     }
 
-    /// The same for a copy or column of a block that others have. In a log it may not have come to this device
-    /// when the power went, though it did to others.
+    /// The same for a copy or column of a block that others have. In a log it may not have come to this
+    /// device when the power went, though it did to others.
     pub(crate) fn meaning_of_part(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(_) => Mismatch::EndOfLog,

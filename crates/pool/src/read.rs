@@ -97,8 +97,8 @@ impl Pool {
 
     /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,
     /// else the block was never written and the chain ends here: [`PoolError::Checksum`], which is held
-    /// against no device unless the log was claimed with the block ([`ReadContext::of_log`]). Decrypted if the
-    /// pointer says so and a key is given.
+    /// against no device unless the log was claimed with the block ([`ReadContext::of_log`]). Decrypted if
+    /// the pointer says so and a key is given.
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;

@@ -49,7 +49,8 @@ impl Pool {
     /// Brings [pieces](Pool::rebuild_pieces) of a vdev to every leaf that is in use and lacks anything;
     /// [`Pool::flush`] makes that durable. Answers also how many pieces could not be put together.
     ///
-    /// Nobody else writes there meanwhile: this view keeps the space since before the ranges in use were read.
+    /// Nobody else writes there meanwhile: this view keeps the space since before the ranges in use were
+    /// read.
     #[boxed]
     pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
         let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);

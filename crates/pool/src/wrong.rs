@@ -3,8 +3,8 @@
 //!
 //! Idea: a read only notes the place. When it is seen to, the tree may have changed; so whoever does that
 //! looks there what the block is now, and verifies it anew. Nothing is noted of a pool that is only read, nor
-//! of intent logs, which end with blocks that were never written. A block that may have been freed while it was
-//! read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
+//! of intent logs, which end with blocks that were never written. A block that may have been freed while it
+//! was read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
 //!
 //! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
 //!

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Idea: the checkpoint is the state that an uberblock leads to, so nothing of it may be overwritten: a block
-//! that it has can only be *unused* by the current state. That is known by the block's physical birth (its last
-//! pointer may be a clone's, and younger than the checkpoint); no list of what the checkpoint has is needed.
+//! that it has can only be *unused* by the current state. That is known by the block's physical birth (its
+//! last pointer may be a clone's, and younger than the checkpoint); no list of what the checkpoint has is
+//! needed.
 //!
 //! A checkpoint is taken as the first thing of a txg, before anything is freed in it.
 //!

@@ -8,8 +8,8 @@ use cenote_pool::Pool;
 use cenote_pool::alloc::Allocator;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::engine::Features;
 use crate::sharing::tables::Tables;
+use crate::store::features::Features;
 
 /// A transaction group that is being written.
 #[derive(Clone)]

@@ -192,7 +192,8 @@ impl Chain {
     pub(crate) fn abandon(&mut self, txg: Txg) -> Vec<Blkptr> {
         let blocks = self.blocks.drain(..).map(|block| (block.placed, block.bp));
         let blocks: Vec<_> = blocks.chain(self.data.drain(..)).collect();
-        // Freed in `txg`, a block of the open txg would be allocated after it was free: no import believes that.
+        // Freed in `txg`, a block of the open txg would be allocated after it was free: no import believes
+        // that.
         assert!(blocks.iter().all(|(placed, _)| *placed <= txg), "the log has blocks of a later txg");
         blocks.into_iter().map(|(_, bp)| bp).collect()
     }

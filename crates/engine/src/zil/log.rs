@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::engine::WeakEngine;
-use crate::in_use::Quiet;
+use crate::in_use::uses::Quiet;
 use crate::zil::chain::{Chain, Settled};
 use crate::zil::claim::FoundLog;
 use crate::zil::policy::{LogPolicy, SyncPolicy};

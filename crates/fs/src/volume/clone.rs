@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Both have blocks of one size, and the same key if they are encrypted. References are counted when the txg
-//! is synced; until then the source is told that it has lent them. No log record says what was cloned: what must be durable waits for the txg.
+//! is synced; until then the source is told that it has lent them. No log record says what was cloned: what
+//! must be durable waits for the txg.
 //!
 //! Locking: source and target are taken for the whole operation, in the order of data sets and offsets.
 

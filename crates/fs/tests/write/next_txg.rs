@@ -142,7 +142,8 @@ fn a_log_of_the_next_txg_keeps_its_dataset() {
             fs.commit(Some(small)).await.unwrap();
             assert_eq!(written, Txg(begun.0 + 1), "the write was meant for the next txg");
             drop(fs);
-            // The verb may succeed, after the write: then that is gone by its order. It may not tear it apart.
+            // The verb may succeed, after the write: then that is gone by its order. It may not tear it
+            // apart.
             task.await.unwrap().unwrap_or_else(|error| panic!("{verb}: {error}"));
             bench.after_power_cut().await;
             for seed in 1..5 {
@@ -184,7 +185,8 @@ fn a_dataset_that_was_changed_in_the_next_txg_is_not_closed() {
     });
 }
 
-/// A file of a snapshot, or of another file system, is cloned while the txg is written that destroys its home.
+/// A file of a snapshot, or of another file system, is cloned while the txg is written that destroys its
+/// home.
 #[test]
 fn blocks_that_were_lent_in_the_next_txg_stay() {
     for from_snapshot in [true, false] {

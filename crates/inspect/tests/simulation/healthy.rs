@@ -1,6 +1,6 @@
-//! Healthy disks are never blamed: not for the unwritten ends of intent logs, not for blocks that were freed and
-//! reused while somebody read an older state of the pool, and not for a tree of vdevs that has changed. What is
-//! damaged is found nevertheless.
+//! Healthy disks are never blamed: not for the unwritten ends of intent logs, not for blocks that were
+//! freed and reused while somebody read an older state of the pool, and not for a tree of vdevs that has
+//! changed. What is damaged is found nevertheless.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Space that is freed stays as it is for readers of an older state of the pool.
 //!
 //! Idea: every txg on disk is a tree. A reader of a tree holds a [`KeptSpace`], and space that a later txg
-//! frees is not allocated again before that is dropped. So holding it costs one reference, a reader of a recent
-//! state holds nothing back that one of an older state does not, and readers that follow one another hold
-//! nothing back for long.
+//! frees is not allocated again before that is dropped. So holding it costs one reference, a reader of a
+//! recent state holds nothing back that one of an older state does not, and readers that follow one another
+//! hold nothing back for long.
 //!
 //! ```text
 //!   tree of txg     7      8         9      10       newest
@@ -11,8 +11,9 @@
 //!   freed in        <=8: allocatable 9, 10: waits for verify, if it was there in 8
 //! ```
 //!
-//! A block waits only for states that it was in: it was written before them, and freed after them. So a reader
-//! that takes hours keeps no more than what there was when it began, however often that is written over.
+//! A block waits only for states that it was in: it was written before them, and freed after them. So a
+//! reader that takes hours keeps no more than what there was when it began, however often that is written
+//! over.
 //!
 //! A pool that is short of space gives up what is kept ([`Keeper::give_up`]), because clients' writes come
 //! first. A reader then finds that it is so, and that what it met may be no damage. Only what writes to the
@@ -140,7 +141,8 @@ impl Keeper {
         Held { latest: states.newest.txg, settled: states.newest.txg, txgs }
     }
 
-    /// Whether a state before the newest one is held that may have a block which lies there since txg `birth`.
+    /// Whether a state before the newest one is held that may have a block which lies there since txg
+    /// `birth`.
     pub(super) fn holds_since(&self, birth: PhysicalBirth) -> bool {
         self.0.read().older.last().is_some_and(|latest| birth.0 <= latest.next.load(Ordering::Acquire))
     }
@@ -156,8 +158,8 @@ impl Keeper {
         states.older.iter().chain([&states.newest]).any(|state| state.txg < txg && is_held(state))
     }
 
-    /// Takes all that is kept of older states from their holders, but for those who keep it firmly. It becomes
-    /// allocatable with the next txg.
+    /// Takes all that is kept of older states from their holders, but for those who keep it firmly. It
+    /// becomes allocatable with the next txg.
     pub(super) fn give_up(&self) {
         let states = self.0.read();
         for state in states.older.iter().filter(|state| state.firm.load(Ordering::Acquire) == 0) {

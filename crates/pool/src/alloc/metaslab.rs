@@ -324,8 +324,8 @@ impl Metaslab {
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough, and no state
-    /// that is held has, becomes free. It is to be trimmed, or nothing is.
+    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough, and no
+    /// state that is held has, becomes free. It is to be trimmed, or nothing is.
     pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
         let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
         debug_assert!(is_taken, "changes not taken");

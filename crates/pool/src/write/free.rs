@@ -18,12 +18,12 @@ use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
-    /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and embedded
-    /// blocks take no space.
+    /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and
+    /// embedded blocks take no space.
     ///
     /// # Errors
-    /// The block is not allocated, or in a later txg; or a gang's header can't be read, so that its pieces are
-    /// unknown.
+    /// The block is not allocated, or in a later txg; or a gang's header can't be read, so that its pieces
+    /// are unknown.
     #[boxed]
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, txg: Txg, ctx: &ReadContext) -> Result<()> {
         self.each_address(bp, ctx, |dva, birth| space.free(dva, birth, txg)).await

@@ -7,8 +7,8 @@
 //!
 //! A snapshot is known by the number of its dataset, which is part of the numbers of its nodes: they mean the
 //! same after a restart. One that has been looked up keeps its tree as long as it is the file system's. It
-//! can't be destroyed while the kernel holds a file of it ([`Files::let_go_of_snapshot`]); `rmdir` destroys it
-//! all the same, and what is open in it is stale.
+//! can't be destroyed while the kernel holds a file of it ([`Files::let_go_of_snapshot`]); `rmdir` destroys
+//! it all the same, and what is open in it is stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
@@ -16,13 +16,14 @@
 //!
 //! Source: OpenZFS `zfs_ctldir.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_engine::{Engine, Snapshot, SnapshotHold};
-use cenote_format::units::{DatasetId, Guid};
+use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_fs::{Filesystem, Timestamp};
 use cenote_fuse::vfs::NewNode;
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result};
@@ -44,6 +45,8 @@ const SHARES: &[u8] = b"shares";
 const MAX_TREES: usize = 1 << 16;
 /// How often, and how long apart, it is looked whether the kernel has forgotten a snapshot.
 const LOOKS: u32 = 25;
+/// Open files of a snapshot, and the folders above them, of which the kernel is told by name.
+const MAX_HELD: usize = 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Snapshots that were looked up.
@@ -216,20 +219,47 @@ impl Files {
     /// somebody has open are in the way.
     #[boxed]
     pub async fn let_go_of_snapshot(&self, snapshot: DatasetId, name: &str) {
-        if self.0.snapshots.tree(snapshot).is_none() {
-            return;
+        let Some((_, Some(tree))) = self.0.snapshots.tree(snapshot) else { return };
+        // The kernel drops all below a name, but for what is open, which stays below a name that is gone.
+        self.have_forgotten(vec![(Control::Snapshot.node(), Bytes::copy_from_slice(name.as_bytes()))]).await;
+        if !self.is_unused(snapshot) {
+            let names = self.names_held(snapshot, &tree.view()).await;
+            self.have_forgotten(names).await;
         }
-        if let Some(notifier) = self.0.notifier.get().cloned() {
-            let name = name.as_bytes().to_vec();
-            let forget = move || notifier.name_changed(Control::Snapshot.node(), &name);
-            self.0.runtime.blocking(forget).await;
-        }
+        drop(tree);
         for _ in 0..LOOKS {
             if self.is_unused(snapshot) {
                 return self.0.snapshots.let_go(snapshot);
             }
             self.0.runtime.sleep(LOOK_INTERVAL).await;
         }
+    }
+
+    async fn have_forgotten(&self, names: Vec<(Node, Bytes)>) {
+        if let Some(notifier) = self.0.notifier.get().cloned() {
+            let forget = move || names.iter().for_each(|(dir, name)| notifier.name_changed(*dir, name));
+            self.0.runtime.blocking(forget).await;
+        }
+    }
+
+    /// Names of what the kernel holds of a snapshot, as far as they are found.
+    async fn names_held(&self, snapshot: DatasetId, view: &Filesystem) -> Vec<(Node, Bytes)> {
+        let id = TreeId::Snapshot(snapshot);
+        let mut by_dir: BTreeMap<ObjectId, BTreeSet<ObjectId>> = BTreeMap::new();
+        for (_, held) in self.0.references.of_tree(id).into_iter().take(MAX_HELD) {
+            if let Ok(attr) = view.attr(held.object).await {
+                by_dir.entry(attr.parent).or_default().insert(held.object);
+            }
+        }
+        let mut names = Vec::new();
+        for (dir, objects) in by_dir {
+            let (Some(node), Ok(entries)) = (self.0.references.node_of(id, dir), view.list(dir).await) else {
+                continue;
+            };
+            let held = entries.into_iter().filter(|entry| objects.contains(&entry.object));
+            names.extend(held.map(|entry| (node, entry.name)));
+        }
+        names
     }
 
     /// Whether the kernel holds nothing of a snapshot, or no more than its root, which it holds for whoever

@@ -3,8 +3,8 @@
 //! Idea: a read that meets a bad copy or column goes on with the others, and the pool notes the place. Soon
 //! afterwards the block there is verified, like a scrub of single blocks, and what is wrong is written again.
 //! It is the block that the tree of the last txg has: freed space is not given away meanwhile, so nothing
-//! that was written since is overwritten. A read that was so slow that its block may have been freed has blamed
-//! nobody; if it is still there and wrong, its leaves are blamed now.
+//! that was written since is overwritten. A read that was so slow that its block may have been freed has
+//! blamed nobody; if it is still there and wrong, its leaves are blamed now.
 //!
 //! Source: OpenZFS `zio.c` and `vdev_mirror.c`, `vdev_raidz.c` (self-healing reads), which write at once.
 

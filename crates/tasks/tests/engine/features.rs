@@ -13,8 +13,8 @@ use crate::common::{POOL, assert_zdb_is_content, create_with};
 
 const RECORD_BYTES: u32 = 4096;
 
-/// `zpool upgrade` in the daemon. A hole without a birth looks as old as the file: an incremental stream would
-/// leave the old bytes in its place.
+/// `zpool upgrade` in the daemon. A hole without a birth looks as old as the file: an incremental stream
+/// would leave the old bytes in its place.
 #[test]
 fn features_enabled_in_an_open_pool_take_effect_with_the_next_txg() {
     let rt = Runtime::real(Some(2));
