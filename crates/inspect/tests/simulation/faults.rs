@@ -12,12 +12,12 @@ use cenote_device::{Device, Fault, Faulty, Op};
 use cenote_engine::Engine;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::Txg;
+use cenote_format::units::{Guid, Txg};
 use cenote_fs::replay_logs;
 use cenote_object::DatasetError;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
-use cenote_pool::VdevState;
+use cenote_pool::{Pool, VdevState};
 use cenote_runtime::Runtime;
 use cenote_testkit::image::Image;
 
@@ -26,7 +26,7 @@ use crate::cuts::{Replay, moments, number, simulate};
 use crate::model::World;
 use crate::pools::{Disks, Layout, POOL, Vdev, create, now, open};
 use crate::power_cut::Cutter;
-use crate::run::recover;
+use crate::run::{recover, recover_with_faults};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -185,6 +185,17 @@ fn a_hung_disk_is_waited_for_once() {
     });
 }
 
+/// A disk that has failed to write may be blamed for what it lacks; others may not.
+fn check_only_victims_blamed(pool: &Pool, victims: &[usize]) {
+    let config = pool.config();
+    let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
+    let victims: Vec<Guid> =
+        leaves.enumerate().filter(|(at, _)| victims.contains(at)).map(|(_, leaf)| leaf.guid).collect();
+    for (leaf, errors) in pool.error_counters() {
+        assert!(errors.checksum == 0 || victims.contains(&leaf), "{leaf:?}: {errors:?}");
+    }
+}
+
 /// A power cut while disks fail: all acknowledged data is present, with and without these disks.
 async fn survives_cuts(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
     let mut lab = Lab::new(&rt, layout).await;
@@ -203,9 +214,12 @@ async fn survives_cuts(rt: Runtime, layout: &Layout, victims: &[usize], faults: 
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
         for without in [&[], victims] {
             let disks = Disks::new(&rt, layout.shape(), images.clone());
-            let pool = recover(&rt, disks.devices_but(without)).await;
+            let pool = recover_with_faults(&rt, disks.devices_but(without)).await;
             let outcome = match pool {
-                Ok(pool) => run.expect(&pool, moment).await.map(drop),
+                Ok(pool) => {
+                    check_only_victims_blamed(&pool.engine.pool(), victims);
+                    run.expect(&pool, moment).await.map(drop)
+                }
                 Err(why) => Err(why),
             };
             outcome.unwrap_or_else(|why| panic!("cut at {moment}, without disks {without:?}: {why}"));

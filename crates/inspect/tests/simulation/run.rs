@@ -60,6 +60,13 @@ pub struct Recovered {
 
 /// Opens the pool that a cut left. No disk is blamed for that.
 pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
+    let recovered = recover_with_faults(rt, devices).await?;
+    check_blameless(&recovered.engine.pool())?;
+    Ok(recovered)
+}
+
+/// The same for a pool of which a disk has failed to write: it may be blamed for that.
+pub async fn recover_with_faults(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let mos = open(rt, devices).await?;
     check_sound(&mos).await?;
     let recovered = replay(rt, mos).await?;
@@ -67,7 +74,6 @@ pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Reco
         let mos = recovered.engine.mos().await.map_err(|error| error.to_string())?;
         check_sound(&mos).await.map_err(|why| format!("after replay: {why}"))?;
     }
-    check_blameless(&recovered.engine.pool())?;
     Ok(recovered)
 }
 

@@ -9,6 +9,7 @@
 //! mapping is refused, and dropped.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
@@ -20,6 +21,9 @@ use super::Files;
 use super::errno::errno;
 use super::node::TreeId;
 use super::tell::Notice;
+
+/// How long an operation waits for the kernel to take in that a file can't be changed any more.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 impl Files {
     /// Where data begins, at or behind an offset.
@@ -75,7 +79,8 @@ impl Files {
         }
     }
 
-    /// The kernel does not keep the name of a file from now on, nor its content.
+    /// The kernel does not keep the name of a file from now on, nor its content. It knows when this returns,
+    /// unless its locks are held for long: they may be, by operations that wait for this one.
     pub(super) async fn forget_names(&self, node: Node, object: ObjectId) {
         let view = self.head().view();
         if let (Ok(attr), Ok(path)) = (view.attr(object).await, view.path_of(object).await)
@@ -85,6 +90,7 @@ impl Files {
             self.0.tell([Notice::Expired(dir, Bytes::copy_from_slice(name))]);
         }
         self.0.tell([Notice::Node(node)]);
+        self.0.runtime.timeout(TOLD_WITHIN, self.settled()).await.ok();
     }
 }
 
