@@ -102,6 +102,9 @@ pub enum Command {
     Completions(Deferred<command::completions::Completions>),
     /// Write man pages to a directory
     Man(Deferred<command::man::Man>),
+    /// Take down the mounts of a process that was killed; it starts this itself
+    #[command(hide = true)]
+    Guard(Deferred<command::guard::Guard>),
     /// Print how the word being typed can be completed; called by shells
     #[command(hide = true)]
     Complete(Deferred<command::complete::Complete>),

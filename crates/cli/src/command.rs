@@ -10,6 +10,7 @@ pub mod dump;
 pub mod files;
 pub mod find;
 mod form;
+pub mod guard;
 pub mod inject;
 mod json;
 pub mod kstat;

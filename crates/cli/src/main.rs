@@ -43,6 +43,9 @@ fn main() -> ExitCode {
     {
         return report(&error);
     }
+    if let Command::Guard(_) = &cli.command {
+        return command::guard::run().map_or_else(|error| report(&error), Outcome::into);
+    }
     match daemon::forward(&cli, &argv) {
         Some(Ok(status)) => return status.into(),
         Some(Err(error)) => return report(&error),
@@ -86,6 +89,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Tunable(Deferred(tunable)) => tunable.run(session),
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
+        Command::Guard(_) => command::guard::run(),
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
         Command::Man(Deferred(man)) => man.run(Cli::command()),
         Command::Complete(Deferred(complete)) => complete.run(Cli::command(), session).await,

@@ -16,12 +16,13 @@
 //! kernel is told once that they have nothing to say.
 //!
 //! Read in this order: [`vfs`] (what a file system answers), [`session`] (who reads, who runs what),
-//! [`mount`], then `request`, `reply` and `abi` (the bytes).
+//! [`mount`] and [`guard`], then `request`, `reply` and `abi` (the bytes).
 //!
 //! Source: Linux `include/uapi/linux/fuse.h` (protocol 7.45) and `fs/fuse/`.
 
 mod abi;
 mod channel;
+pub mod guard;
 pub mod mount;
 mod reply;
 mod request;

@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ use rustix::net::{
 };
 
 use crate::abi::MAX_WRITE_BYTES;
+use crate::guard::{self, Watched};
 
 /// The device that serves file systems.
 const DEVICE: &str = "/dev/fuse";
@@ -77,6 +79,7 @@ pub struct MountOptions {
 pub struct Mounted {
     dir: PathBuf,
     by_root: bool,
+    _watched: Option<Arc<Watched>>,
 }
 
 /// Whether `dir` can be mounted on: to be asked before work that would be for nothing. If the program that
@@ -138,11 +141,13 @@ fn is_mounted(dir: &Path, subtype: &str) -> bool {
 pub fn mount(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Mounted), MountError> {
     let by_root = rustix::process::geteuid().is_root();
     let device = if by_root { mount_as_root(dir, options)? } else { mount_by_helper(dir, options)? };
-    let mounted = Mounted { dir: dir.to_owned(), by_root };
-    if by_root {
-        mounted.set_read_ahead();
+    let number = device_of(dir);
+    if let Some(number) = number.filter(|_| by_root) {
+        set_read_ahead(number);
     }
-    Ok((device, mounted))
+    // Connections are named by the minor number of what is mounted.
+    let watched = number.map(|(_, minor)| Arc::new(guard::watch(minor)));
+    Ok((device, Mounted { dir: dir.to_owned(), by_root, _watched: watched }))
 }
 
 fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
@@ -251,14 +256,12 @@ impl Mounted {
             errno => MountError::Mount { dir: name(), source: errno.into() },
         })
     }
+}
 
-    /// Best effort: a smaller read-ahead costs speed, nothing else.
-    fn set_read_ahead(&self) {
-        if let Some((major, minor)) = device_of(&self.dir) {
-            let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-            drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
-        }
-    }
+/// Best effort: a smaller read-ahead costs speed, nothing else.
+fn set_read_ahead((major, minor): (u32, u32)) {
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
 }
 
 /// The device number of a file system. Its attributes are not asked for: perhaps nobody answers yet, or any

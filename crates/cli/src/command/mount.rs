@@ -13,6 +13,7 @@ use cenote_serve::pools::OpenPool;
 use cenote_serve::{Atime, Files, FilesOptions, Mount};
 use clap::Args;
 
+use crate::command::guard;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, interrupted, pool_of};
@@ -62,6 +63,7 @@ impl MountCommand {
         let refused = |error: cenote_fuse::MountError| CliError::Refused(error.to_string());
         let dir = std::path::absolute(&self.dir).map_err(CliError::io(self.dir.display().to_string()))?;
         cenote_fuse::mount::check(&dir, SUBTYPE).map_err(refused)?;
+        guard::start();
         let pool = pool_of(&self.dataset);
         let is_look = self.dataset.contains('@') || self.last(&["ro", "rw"]) == Some("ro");
         if !is_look {

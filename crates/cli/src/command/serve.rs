@@ -32,6 +32,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use crate::args::common::Common;
+use crate::command::guard;
 use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
@@ -172,6 +173,7 @@ impl Serve {
         let listener = Arc::new(listener);
         let doors = doors::open(&self, session.runtime(), &path).await?;
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
+        guard::start();
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
             over_io_uring: !self.no_fuse_io_uring,

@@ -20,6 +20,7 @@ mod imports;
 mod inject;
 mod iscsi;
 mod keys;
+mod killed;
 mod leaves;
 mod nbd;
 mod passes;

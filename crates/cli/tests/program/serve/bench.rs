@@ -43,12 +43,17 @@ impl Bench {
     }
 
     pub fn program(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
-        command
-            .current_dir(self.path("d"))
-            .env("CENOTE_SOCKET", self.path("sock"))
-            .env_remove("CENOTE_DISKS");
-        command
+        self.programs()()
+    }
+
+    /// The program, for threads that go on while the daemon is stopped and started.
+    pub fn programs(&self) -> impl Fn() -> Command + Sync + use<> {
+        let (folder, socket) = (self.path("d"), self.path("sock"));
+        move || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
+            command.current_dir(&folder).env("CENOTE_SOCKET", &socket).env_remove("CENOTE_DISKS");
+            command
+        }
     }
 
     pub fn start(&mut self, more: &[&str]) {

@@ -1,0 +1,65 @@
+//! `cenote guard`: a second process of each that mounts, which takes its mounts down if it is killed
+//! (`cenote_fuse::guard`).
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use cenote_fuse::guard::Guarded;
+use clap::Args;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+
+/// `cenote guard`
+#[derive(Debug, Args)]
+pub struct Guard {}
+
+/// Has this process guarded. Without a guard everything works, until it is killed.
+pub fn start() {
+    let command = || {
+        // The program as it was started, even if another version has taken its place.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("cenote").arg("guard");
+        command
+    };
+    if let Err(error) = cenote_fuse::guard::start(command) {
+        say!("nobody guards the mounts: {error}");
+    }
+}
+
+/// Guards the process that has started this one, until its end.
+pub fn run() -> Result<Outcome, CliError> {
+    let failed = CliError::io("guard");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.and_then(|runtime| runtime.block_on(guard())).map(|()| Outcome::Done).map_err(failed)
+}
+
+async fn guard() -> std::io::Result<()> {
+    // A service manager sends these to all processes of a service; this one ends with its daemon.
+    let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let mut killed = signal(SignalKind::user_defined2())?;
+    set_parent_process_death_signal(Some(Signal::USR2))?;
+    let mut guarded = Guarded::new()?;
+    let stdin = rustix::io::dup(std::io::stdin())?;
+    let stream = std::os::unix::net::UnixStream::from(stdin);
+    stream.set_nonblocking(true)?;
+    let mut lines = BufReader::new(UnixStream::from_std(stream)?).lines();
+    if getppid().is_none_or(rustix::process::Pid::is_init) {
+        return Ok(());
+    }
+    loop {
+        tokio::select! {
+            // What was said before the end is heard first.
+            biased;
+            line = lines.next_line() => match line? {
+                Some(line) => guarded.heed(&line),
+                None => return Ok(()),
+            },
+            _ = killed.recv() => guarded.abort(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A daemon that is killed: it ends, and nobody waits for it any more.
+
+use std::fs::{self, File};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::serve::bench::{Bench, PATIENCE, can_mount};
+
+/// Clients that change a directory through the mount wait for the daemon with its lock; commands that change
+/// the same directory have the kernel told, which waits for that lock.
+#[test]
+fn it_ends_though_its_threads_wait_for_its_own_mounts() {
+    const ROUNDS: usize = 6;
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    fs::write(bench.path("d/file"), "content").unwrap();
+    for round in 0..ROUNDS {
+        let has_ended = AtomicBool::new(false);
+        let program = bench.programs();
+        thread::scope(|scope| {
+            for client in 0..4 {
+                let (dir, has_ended) = (bench.path("mnt"), &has_ended);
+                scope.spawn(move || {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        let path = dir.join(format!("c{client}"));
+                        File::create(&path).ok();
+                        fs::remove_file(&path).ok();
+                    }
+                });
+            }
+            for client in 0..2 {
+                let (program, has_ended) = (&program, &has_ended);
+                scope.spawn(move || {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        let name = format!("tank:/c{client}");
+                        program().args(["cp", "-f", "file", &name]).output().ok();
+                        program().args(["zfs", "create", "tank/sub"]).output().ok();
+                        program().args(["zfs", "destroy", "tank/sub"]).output().ok();
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(300 + 100 * round as u64));
+            // Whoever does not end keeps the disks, and the clients wait for ever.
+            bench.signal(Signal::KILL);
+            has_ended.store(true, Ordering::Relaxed);
+        });
+        bench.start(&[]);
+        fs::write(bench.path("mnt/after"), "served again").unwrap();
+    }
+}
+
+#[test]
+fn its_guard_is_replaced_if_it_ends() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let daemon = Pid::from_child(bench.daemon.as_ref().unwrap());
+    let guard = guard_of(daemon).expect("nobody guards the daemon");
+    kill_process(guard, Signal::KILL).unwrap();
+    let begun = Instant::now();
+    while guard_of(daemon).is_none_or(|next| next == guard) {
+        assert!(begun.elapsed() < PATIENCE, "nobody guards the daemon any more");
+        thread::sleep(Duration::from_millis(50));
+    }
+    // What is for the daemon does not end its guard.
+    kill_process(guard_of(daemon).unwrap(), Signal::TERM).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(guard_of(daemon).is_some());
+}
+
+/// The process that guards another one.
+fn guard_of(daemon: Pid) -> Option<Pid> {
+    let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut pids = names.filter_map(|name| Pid::from_raw(name.parse().ok()?));
+    pids.find(|pid| {
+        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", pid.as_raw_nonzero()));
+        let parent = format!("PPid:\t{}\n", daemon.as_raw_nonzero());
+        of("status").is_ok_and(|status| status.contains(&parent) && !status.contains("State:\tZ"))
+            && of("cmdline").is_ok_and(|words| words.split('\0').nth(1) == Some("guard"))
+    })
+}

@@ -1,0 +1,172 @@
+//! The guard: a second process, which takes down the connections of one that was killed.
+//!
+//! Idea: a connection ends with the last descriptor of `/dev/fuse`, and those of a process are closed when
+//! its last thread has ended. A thread that waits for the process's own file systems never ends: for example,
+//! a notice waits for a directory's lock, which an operation holds that nobody answers any more. Then all who
+//! use the mounts hang, and a new daemon is told that the disks are in use. So a process without any
+//! descriptor of `/dev/fuse` is told of each connection, and aborts them when the other one is killed.
+//!
+//! ```text
+//!   daemon --"+43", "-43"--> guard: a set of connections
+//!   SIGKILL: its threads end, all but one --PR_SET_PDEATHSIG--> guard --> fusectl 43/abort
+//! ```
+//!
+//! The signal comes when the thread that started the guard ends, whatever becomes of the others; so that is a
+//! thread that does nothing else. A guard that ends is replaced by another one.
+//!
+//! Shared state: [`STATE`], locked for one change and the line that tells of it.
+//!
+//! Source: Linux `fs/fuse/control.c` (`abort`), prctl(2).
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+/// The control file system, where the host has mounted it.
+const FUSECTL: &str = "/sys/fs/fuse/connections";
+/// Its `f_type`.
+const FUSE_CTL_SUPER_MAGIC: u64 = 0x6573_5543;
+/// How long the guard may take to read a line, and how long another one is waited with.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+static STATE: Mutex<State> = Mutex::new(State { connections: BTreeSet::new(), guard: None });
+
+/// What the guard knows.
+struct State {
+    connections: BTreeSet<u32>,
+    guard: Option<UnixStream>,
+}
+
+impl State {
+    fn say(&mut self, what: char, connection: u32) {
+        let said = self.guard.as_mut().map(|guard| writeln!(guard, "{what}{connection}"));
+        if let Some(Err(_)) = said {
+            // The next one will be told of everything.
+            self.guard = None;
+        }
+    }
+}
+
+/// Has a process guard the connections of this one: `command` makes one that hands its standard input, line
+/// by line, to a [`Guarded`]. Called once.
+///
+/// # Errors
+/// It can't be started.
+pub fn start(command: impl Fn() -> Command + Send + 'static) -> io::Result<()> {
+    let (sender, started) = mpsc::channel();
+    let keep = move || {
+        let mut started = Some(sender);
+        loop {
+            let guard = start_one(command());
+            let (guard, outcome) = match guard {
+                Ok(guard) => (Some(guard), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            let is_first_that_fails = started.is_some() && outcome.is_err();
+            if let Some(sender) = started.take() {
+                sender.send(outcome).ok();
+            }
+            if is_first_that_fails {
+                return;
+            }
+            if let Some(mut guard) = guard {
+                guard.wait().ok();
+            }
+            thread::sleep(PATIENCE);
+        }
+    };
+    thread::Builder::new().name("cenote-guard".into()).spawn(keep)?;
+    started.recv().unwrap_or(Ok(()))
+}
+
+fn start_one(mut command: Command) -> io::Result<std::process::Child> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_write_timeout(Some(PATIENCE))?;
+    // A group of its own: what ends the daemon from a terminal is not for the guard.
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let child = command.spawn()?;
+    let mut state = STATE.lock();
+    state.guard = Some(ours);
+    for connection in state.connections.clone() {
+        state.say('+', connection);
+    }
+    Ok(child)
+}
+
+/// A connection that is guarded until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watched(u32);
+
+/// Has a connection guarded, if there is a guard.
+pub(crate) fn watch(connection: u32) -> Watched {
+    let mut state = STATE.lock();
+    state.connections.insert(connection);
+    state.say('+', connection);
+    Watched(connection)
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut state = STATE.lock();
+        state.connections.remove(&self.0);
+        state.say('-', self.0);
+    }
+}
+
+/// Connections of another process, in the guard.
+#[derive(Debug)]
+pub struct Guarded {
+    connections: BTreeSet<u32>,
+    control: OwnedFd,
+}
+
+impl Guarded {
+    /// None yet.
+    ///
+    /// # Errors
+    /// There is no control file system, and it can't be mounted (only root may).
+    pub fn new() -> io::Result<Guarded> {
+        Ok(Guarded { connections: BTreeSet::new(), control: control()? })
+    }
+
+    /// Takes in a line.
+    pub fn heed(&mut self, line: &str) {
+        let known = line.split_at_checked(1).and_then(|(what, number)| Some((what, number.parse().ok()?)));
+        match known {
+            Some(("+", connection)) => _ = self.connections.insert(connection),
+            Some(("-", connection)) => _ = self.connections.remove(&connection),
+            _ => {}
+        }
+    }
+
+    /// Whoever waits for these connections gets an error, and so does who uses them from now on.
+    pub fn abort(&self) {
+        for connection in &self.connections {
+            // Those that have ended have no file any more.
+            let file = openat(&self.control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
+            file.and_then(|file| rustix::io::write(file, b"1")).ok();
+        }
+    }
+}
+
+fn control() -> io::Result<OwnedFd> {
+    let folder = openat(CWD, FUSECTL, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    if let Ok(folder) = folder
+        && fstatfs(folder.as_fd()).is_ok_and(|found| found.f_type as u64 == FUSE_CTL_SUPER_MAGIC)
+    {
+        return Ok(folder);
+    }
+    let opened = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(opened.as_fd())?;
+    Ok(fsmount(opened.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
