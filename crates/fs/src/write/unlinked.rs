@@ -2,7 +2,11 @@
 //!
 //! Idea: a file without names stays in the queue until it is freed, so a crash leaves nothing behind: the
 //! next opening of the file system drains the queue. Large files are freed in steps, from their end, to limit
-//! the work of each txg.
+//! the work of each txg. A file of the queue that can't be freed (damage, or it has names after all) stays
+//! there and keeps nobody from freeing the others, nor a file system from being mounted.
+//!
+//! The queue may also have hidden directories of extended attributes: the module frees a file before its
+//! hidden directory, which is an entry of its own until then.
 //!
 //! Locking: the queue's mutex is taken after the file's lock. It is held for one change of the queue's table.
 //!
@@ -19,6 +23,7 @@ use cenote_object::{DatasetError, Edit, Zap, ZapEdit};
 
 use super::znode::Znode;
 use super::{Change, FsWriter};
+use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::MasterNode;
 
@@ -49,9 +54,14 @@ impl DeleteQueue {
 
     /// Adds a file that was created without a name.
     pub(super) async fn add_unnamed(&self, edit: &Edit, object: ObjectId) -> Result<()> {
-        self.add(edit, object).await?;
         self.unnamed.lock().insert(object);
-        Ok(())
+        self.add(edit, object).await
+    }
+
+    /// Removes the entry of an object that is gone, unless its number has become that of an unnamed file.
+    async fn remove_stale(&self, edit: &Edit, object: ObjectId) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        if self.has_unnamed(object) { Ok(()) } else { self.remove_entry(edit, object).await }
     }
 
     /// Whether it was created without a name, and has none yet.
@@ -63,6 +73,10 @@ impl DeleteQueue {
     pub(super) async fn remove(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         let _turn = self.turn.lock().await;
         self.unnamed.lock().remove(&object);
+        self.remove_entry(edit, object).await
+    }
+
+    async fn remove_entry(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         match ZapEdit::new(edit, self.table()?).remove(&name_of(object)).await {
             Ok(()) | Err(DatasetError::NoEntry { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -96,8 +110,11 @@ impl FsWriter {
     pub async fn free_unlinked(&self, change: Change<'_>, object: ObjectId) -> Result<bool> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let node = match self.load(change.edit, object).await {
-            // Somebody else was faster.
-            Err(FsError::NoObject { .. }) => return Ok(true),
+            // Somebody else was faster, or freed it along with its file.
+            Err(FsError::NoObject { .. }) => {
+                self.0.queue.remove_stale(change.edit, object).await?;
+                return Ok(true);
+            }
             node => node?,
         };
         if node.u64(ZplAttr::Links)? != 0 {
@@ -115,6 +132,9 @@ impl FsWriter {
             }
         }
         self.free_xattr_dir(change.edit, &node).await?;
+        if node.is_dir()? && node.has_flag(pflags::XATTR)? {
+            self.free_xattr_files(change.edit, &node).await?;
+        }
         self.destroy(change.edit, &node).await?;
         self.0.queue.remove(change.edit, object).await?;
         change.edit.view().traffic().freed();
@@ -125,10 +145,14 @@ impl FsWriter {
     /// under a hold.
     ///
     /// # Errors
-    /// The queue or a file in it is damaged, or a txg could not be written.
+    /// A txg could not be written.
     #[boxed]
     pub async fn free_all_unlinked(&self, engine: &Engine) -> Result<()> {
-        if self.view().unlinked().await?.is_empty() {
+        let is_nothing = match self.view().unlinked().await {
+            Err(error) => error.is_damage() || return Err(error),
+            Ok(files) => files.is_empty(),
+        };
+        if is_nothing {
             return Ok(());
         }
         while self.change(engine, Need::Free, |fs, change| fs.drain_delete_queue(change)).await? > 0 {
@@ -137,18 +161,29 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Frees as much of the delete queue as one txg allows, and nothing that is in use. Returns the number of
-    /// files left; if there are any, continue in another txg.
+    /// Frees as much of the delete queue as one txg allows, and nothing that is in use or can't be freed.
+    /// Returns the number of files left; if there are any, continue in another txg.
     ///
     /// # Errors
-    /// The queue or a file in it is damaged.
+    /// The pool takes no changes.
     #[boxed]
     pub async fn drain_delete_queue(&self, change: Change<'_>) -> Result<usize> {
         let mut left = 0;
-        for id in self.0.queue.files(change.edit).await? {
+        let files = match self.0.queue.files(change.edit).await {
+            // Its files stay where they are.
+            Err(error) if error.is_damage() => return Ok(0),
+            files => files?,
+        };
+        for id in files {
             // One that was made without a name is about to be opened.
-            let is_done = self.is_unnamed(id) || self.free_unlinked(change, id).await?;
-            left += usize::from(!is_done);
+            if self.is_unnamed(id) {
+                continue;
+            }
+            match self.free_unlinked(change, id).await {
+                Ok(is_done) => left += usize::from(!is_done),
+                Err(error @ FsError::Dataset(DatasetError::Stopped { .. })) => return Err(error),
+                Err(_) => {}
+            }
         }
         Ok(left)
     }

@@ -119,12 +119,18 @@ impl FsWriter {
     /// Frees the hidden directory with all its contents.
     pub(super) async fn free_xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<()> {
         let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(()) };
+        self.free_xattr_files(edit, &dir).await?;
+        self.destroy(edit, &dir).await
+    }
+
+    /// Frees the files of a hidden directory, which is about to be freed itself.
+    pub(super) async fn free_xattr_files(&self, edit: &Edit, dir: &Znode) -> Result<()> {
         for entry in Zap::open_id(&edit.view(), dir.id).await?.to_vec().await? {
             let Some(word) = entry.value.as_u64() else { continue };
             let file = self.load_xattr(edit, DirEntry::decode(entry.name, word).object).await?;
             self.destroy(edit, &file).await?;
         }
-        self.destroy(edit, &dir).await
+        Ok(())
     }
 
     /// Gives the hidden directory the owner of the file.
