@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
-use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 
 use crate::error::{DatasetError, Result};
 use crate::live::in_place::Blocks;
@@ -126,13 +126,13 @@ impl Edit {
                     self.make(object, new);
                     return Ok(object);
                 }
-                slots.wanted()
+                slots.wanted(self.txg())
             };
             let (block, free) = slots::free_slots(&self.view(), wanted).await?;
             let mut slots = self.live.0.slots.lock();
             // Somebody else may have looked meanwhile and handed out some of these.
-            if slots.wanted() == wanted {
-                slots.begin(block, free);
+            if slots.wanted(self.txg()) == wanted {
+                slots.begin(wanted, block, free);
             }
         }
     }
@@ -167,7 +167,10 @@ impl Edit {
     /// There is no such object.
     #[boxed]
     pub async fn destroy(&self, object: ObjectId) -> Result<()> {
-        self.view().dnode(object).await?;
+        let dnode = self.view().dnode(object).await?;
+        if self.live.dataset_id() != DatasetId(0) {
+            self.live.0.slots.lock().is_freed(object, dnode.slots, self.txg());
+        }
         let free = |changed: &mut Changed| *changed = Changed { fresh: true, ..Changed::default() };
         self.layer.change(object, None, free);
         Ok(())

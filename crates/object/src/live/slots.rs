@@ -2,12 +2,20 @@
 //!
 //! Idea: objects made together should lie together, so numbers are handed out from one block of dnodes after
 //! the other. A block's free slots are looked up once, when its turn comes; full blocks are passed over by
-//! their fill count. A number that is freed is used again when the search comes round.
+//! their fill count. A block that the search has passed gets another turn once a quarter of it was freed and
+//! that is on disk: until then nobody can mistake a new object for the one that had the number before. Turns
+//! come when a block is used up, so a set that has never had a second block never reuses a number; OpenZFS's
+//! incremental send relies on that. The MOS reuses no numbers as long as the pool is open: they name datasets.
 //!
-//! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`).
+//! Memory: [`MOST_FREED`] blocks with freed slots. What is left out is found again when the set is opened.
+//!
+//! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`), which searches from the start at most once a txg
+//! and takes regions that are at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
+
+use std::collections::BTreeMap;
 
 use cenote_format::dnode::DNODES_PER_BLOCK as SLOTS;
-use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::units::{BlockId, ObjectId, Txg};
 
 use crate::error::Result;
 use crate::object::holes::{Region, RegionKind};
@@ -19,8 +27,24 @@ pub(super) struct Slots {
     block: u64,
     /// A bit for each free slot of it.
     free: u32,
-    is_known: bool,
+    /// The block after the last one that the search has come to.
+    next: u64,
+    /// Blocks before that in which objects were freed since their last turn.
+    freed: BTreeMap<u64, Freed>,
 }
+
+/// What was freed in a block.
+#[derive(Debug)]
+struct Freed {
+    slots: u32,
+    /// When the last of it was.
+    txg: Txg,
+}
+
+/// Freed slots that are worth another turn: a quarter of a block.
+const MANY_FREED: u32 = SLOTS as u32 / 4;
+/// The most blocks of which freed slots are counted.
+const MOST_FREED: usize = 4096;
 
 impl Slots {
     /// A run of free slots of this block, taken. `None`: there is none, or nothing is known of the block.
@@ -39,16 +63,37 @@ impl Slots {
         }
     }
 
-    /// The block to look at when `take` has nothing.
-    pub(super) fn wanted(&self) -> u64 {
-        self.block + u64::from(self.is_known)
+    /// An object is freed in txg `txg`.
+    pub(super) fn is_freed(&mut self, object: ObjectId, slots: u8, txg: Txg) {
+        let block = object.0 / SLOTS;
+        let is_counted = self.freed.len() < MOST_FREED || self.freed.contains_key(&block);
+        if block < self.next && is_counted {
+            let freed = self.freed.entry(block).or_insert(Freed { slots: 0, txg });
+            freed.slots = freed.slots.saturating_add(slots.into());
+            freed.txg = freed.txg.max(txg);
+        }
     }
 
-    /// Goes on with a block of which the free slots are known.
-    pub(super) fn begin(&mut self, block: u64, free: u32) {
+    /// The block to look at when `take` has nothing, in txg `txg`, which is open: the one before is being
+    /// written, all others are on disk.
+    pub(super) fn wanted(&self, txg: Txg) -> u64 {
+        let is_due =
+            |(_, freed): &(&u64, &Freed)| freed.slots >= MANY_FREED && freed.txg.0.saturating_add(1) < txg.0;
+        self.freed.iter().find(is_due).map_or(self.next, |(block, _)| *block)
+    }
+
+    /// Goes on with a block of which the free slots are known, the first that has any from the one `wanted`.
+    pub(super) fn begin(&mut self, wanted: u64, block: u64, free: u32) {
+        self.freed.remove(&wanted);
+        if wanted < self.next && block != wanted {
+            // Others have taken what was freed there.
+            return;
+        }
+        self.freed.remove(&block);
         // Object 0 is the set of dnodes itself.
-        let free = if block == 0 { free & !1 } else { free };
-        *self = Slots { block, free, is_known: true };
+        self.free = if block == 0 { free & !1 } else { free };
+        self.block = block;
+        self.next = self.next.max(block + 1);
     }
 }
 
@@ -124,15 +169,37 @@ mod tests {
     #[test]
     fn runs_of_slots_are_found_and_object_0_is_not_handed_out() {
         let mut slots = Slots::default();
-        assert_eq!(slots.wanted(), 0);
-        slots.begin(0, u32::MAX);
+        assert_eq!(slots.wanted(Txg(9)), 0);
+        slots.begin(0, 0, u32::MAX);
         assert_eq!(slots.take(1), Some(ObjectId(1)));
         assert_eq!(slots.take(2), Some(ObjectId(2)));
-        slots.begin(3, 0b1101_1011);
+        slots.begin(1, 3, 0b1101_1011);
         assert_eq!(slots.take(2), Some(ObjectId(96)));
         assert_eq!(slots.take(2), Some(ObjectId(99)));
         assert_eq!(slots.take(2), Some(ObjectId(102)));
         assert_eq!(slots.take(1), None);
-        assert_eq!(slots.wanted(), 4);
+        assert_eq!(slots.wanted(Txg(9)), 4);
+    }
+
+    #[test]
+    fn a_block_gets_another_turn_once_a_quarter_of_it_was_freed_and_that_is_on_disk() {
+        let mut slots = Slots::default();
+        for block in 0..3 {
+            slots.begin(block, block, u32::MAX);
+        }
+        (0..7).for_each(|at| slots.is_freed(ObjectId(SLOTS + at), 1, Txg(5)));
+        // Beyond what the search has come to: it will find that by itself.
+        (0..9).for_each(|at| slots.is_freed(ObjectId(9 * SLOTS + at), 1, Txg(5)));
+        assert_eq!(slots.wanted(Txg(9)), 3);
+        slots.is_freed(ObjectId(SLOTS + 7), 1, Txg(6));
+        assert_eq!((slots.wanted(Txg(7)), slots.wanted(Txg(8))), (3, 1));
+        slots.begin(1, 1, 0xff);
+        assert_eq!(slots.take(1), Some(ObjectId(SLOTS)));
+        assert_eq!(slots.wanted(Txg(9)), 3);
+        // Somebody else was faster: the search goes on where it was.
+        slots.is_freed(ObjectId(2 * SLOTS), 8, Txg(6));
+        assert_eq!(slots.wanted(Txg(9)), 2);
+        slots.begin(2, 7, 1);
+        assert_eq!(slots.wanted(Txg(9)), 3);
     }
 }
