@@ -17,8 +17,10 @@ mod model;
 
 mod new_like_module;
 mod next_txg;
+mod numbers;
 mod on_disk;
 mod operations;
+mod queue_entries;
 mod quotas;
 mod random;
 mod scratch;

@@ -172,8 +172,9 @@ impl<S: BlockSink> TreeWriter<S> {
     async fn write_level(self: &Arc<Self>, level: u8, updates: Updates) -> Result<Updates> {
         let shift = self.fanout_shift();
         let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
-        if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(|bp| !bp.is_hole()) {
-            // What the dnode pointed to moves down into the first block of the new level.
+        if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(is_known) {
+            // What the dnode pointed to moves down into the first block of the new level, births of holes
+            // included.
             parents.entry(0).or_default();
         }
         for (child, bp) in updates {
@@ -195,10 +196,24 @@ impl<S: BlockSink> TreeWriter<S> {
         }
         if pointers(&block).all(|bp| bp.is_hole()) {
             self.sink.kill(&old_bp);
-            return Ok(self.sink.hole(&old_bp));
+            let is_new_level = level >= self.old_tree.levels;
+            return Ok(if is_new_level { self.hole_above(level, &block) } else { self.sink.hole(&old_bp) });
         }
         let fill = pointers(&block).map(|bp| bp.fill()).sum::<u64>();
         self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await
+    }
+
+    /// A hole in a new level, over holes that are as old as the youngest of them.
+    fn hole_above(&self, level: u8, block: &[u8]) -> Blkptr {
+        match pointers(block).filter(is_known).map(|bp| bp.logical_birth()).max() {
+            None => Blkptr::HOLE,
+            Some(birth) => Blkptr::hole(&BlockIdentity {
+                lsize: Lsize(block.len() as u64),
+                object_type: self.head.object_type,
+                level,
+                birth,
+            }),
+        }
     }
 
     /// An indirect block as it was, in this machine's byte order, and the pointer to it.
@@ -286,6 +301,11 @@ fn data_fill(object_type: ObjectType, data: &[u8]) -> u64 {
         ObjectType::DNODE => used_dnodes(data),
         _ => 1,
     }
+}
+
+/// Whether a pointer says anything: it leads to a block, or tells when a hole was made.
+fn is_known(bp: &Blkptr) -> bool {
+    !bp.is_hole() || bp.logical_birth().0 != 0
 }
 
 /// One of the holes that the hole `parent` consists of.
