@@ -64,11 +64,11 @@ impl VolumeWriter {
         let mut ours = None;
         if let VolumeSource::Live(other) = source {
             let is_first = (other.live().dataset_id(), from.start) < (self.live().dataset_id(), to.start);
-            ours = if is_first { None } else { Some(self.take(to.clone()).await) };
+            ours = if is_first { None } else { Some(self.take_inside(to.start, len).await?) };
             theirs = Some(other.ranges.take(from.clone(), Share::Alone).await);
         }
         if ours.is_none() {
-            ours = Some(self.take(to.clone()).await);
+            ours = Some(self.take_inside(to.start, len).await?);
         }
         let view = source.view().await?;
         if from.end > view.size_bytes() {

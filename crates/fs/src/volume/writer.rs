@@ -137,9 +137,8 @@ impl VolumeWriter {
     /// They extend beyond the end; a partially written block can't be read.
     #[boxed]
     pub async fn write(&self, edit: &Edit, offset: u64, data: Bytes) -> Result<()> {
-        let end = self.check_range(offset, data.len() as u64)?;
+        let (_range, end) = self.take_inside(offset, data.len() as u64).await?;
         self.live().view().traffic().wrote(data.len() as u64);
-        let _range = self.take(offset..end).await;
         edit.write(ZVOL_OBJECT, offset, data).await?;
         if let Some(log) = self.dataset.log() {
             log.append_volume_write(edit.txg(), ZVOL_OBJECT, offset..end, self.block_bytes);
@@ -157,7 +156,7 @@ impl VolumeWriter {
         let start = range.start.next_multiple_of(self.block_bytes);
         let end = range.end / self.block_bytes * self.block_bytes;
         let whole = start..end.max(start);
-        let _range = self.take(whole.clone()).await;
+        let (_range, _) = self.take_inside(whole.start, whole.end - whole.start).await?;
         clear(edit, ZVOL_OBJECT, whole.clone()).await?;
         self.note_cleared(edit, whole);
         Ok(())
@@ -169,8 +168,7 @@ impl VolumeWriter {
     /// It extends beyond the end; a block at the edge can't be read.
     #[boxed]
     pub async fn write_zeros(&self, edit: &Edit, range: Range<u64>) -> Result<()> {
-        self.check_range(range.start, range.end.saturating_sub(range.start))?;
-        let _range = self.take(range.clone()).await;
+        let (_range, _) = self.take_inside(range.start, range.end.saturating_sub(range.start)).await?;
         clear(edit, ZVOL_OBJECT, range.clone()).await?;
         self.note_cleared(edit, range);
         Ok(())
@@ -210,8 +208,17 @@ impl VolumeWriter {
         self.dataset.log().is_some_and(cenote_engine::Log::is_always)
     }
 
+    /// Takes a range of the volume to change it, and returns the range's end. While a task waits for its
+    /// range the volume may shrink: what counts is the size once the range is taken.
+    pub(super) async fn take_inside(&self, offset: u64, len: u64) -> Result<(Taken<'_>, u64)> {
+        let end = self.check_range(offset, len)?;
+        let taken = self.take(offset..end).await;
+        self.check_range(offset, len)?;
+        Ok((taken, end))
+    }
+
     /// Takes a range to change it: beside others if it is of whole blocks.
-    pub(super) async fn take(&self, range: Range<u64>) -> Taken<'_> {
+    async fn take(&self, range: Range<u64>) -> Taken<'_> {
         let start = range.start / self.block_bytes * self.block_bytes;
         let end = range.end.next_multiple_of(self.block_bytes);
         let share = if (start..end) == range { Share::Side } else { Share::Alone };

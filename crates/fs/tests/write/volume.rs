@@ -1,9 +1,15 @@
 //! Volumes compared with a model: an array of bytes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_device::{Delayed, Device, Latency, MemoryDevice};
 use cenote_fs::{Refusal, VolumeWriter};
-use cenote_runtime::Runtime;
+use cenote_runtime::{Runtime, SimConfig};
 use cenote_testkit::golden;
 
+use crate::intent_log::{DISK, create_on};
+use crate::on_disk::POOL;
 use crate::scratch::{ZVOL, empty, pattern};
 
 #[test]
@@ -63,4 +69,44 @@ fn a_volume_is_an_array_of_bytes() {
             assert_eq!(beyond.unwrap_err().refusal(), Some(Refusal::NoSpace));
         });
     }
+}
+
+#[test]
+fn a_write_that_waits_behind_a_shrink_is_refused() {
+    const SIZE: u64 = 1 << 20;
+    Runtime::simulate(SimConfig::default(), |rt| async move {
+        let latency = Latency { fixed: Duration::from_millis(1), ..Latency::default() };
+        let slow: Arc<dyn Device> =
+            Arc::new(Delayed::new(Arc::new(MemoryDevice::new("disk", 128 << 20)), latency, &rt));
+        let engine = create_on(&rt, &[DISK], |_, _| slow.clone()).await;
+        let fill: cenote_tasks::Fill = Box::new(|live| {
+            Box::pin(async move {
+                let edit = live.edit();
+                VolumeWriter::create(live.clone(), &edit, SIZE, 8192).await.unwrap();
+                Ok(())
+            })
+        });
+        let settings = vec![("volsize".into(), cenote_dataset::Value::Number(SIZE))];
+        let name = format!("{POOL}/v");
+        cenote_tasks::create_volume(&engine, &name, settings, fill).await.unwrap();
+        let volume = VolumeWriter::shared(&engine, &name).await.unwrap();
+        let all = || pattern(3, SIZE as usize);
+        {
+            let _hold = engine.hold().await.unwrap();
+            volume.write(&volume.live().edit(), 0, all()).await.unwrap();
+        }
+        engine.sync_all().await.unwrap();
+        let _hold = engine.hold().await.unwrap();
+        let edit = volume.live().edit();
+        // The first has to read its block; the others wait for that, the shrink first.
+        let part = volume.write(&edit, 100, pattern(1, 1));
+        let shrink = volume.resize(&edit, SIZE / 2);
+        let (part, shrink, late) = futures::join!(part, shrink, volume.write(&edit, 0, all()));
+        part.unwrap();
+        shrink.unwrap();
+        assert_eq!(late.map_err(|e| e.refusal()), Err(Some(Refusal::NoSpace)));
+        volume.resize(&edit, SIZE).await.unwrap();
+        let beyond = volume.view().await.unwrap().read(SIZE / 2, SIZE / 2).await.unwrap();
+        assert!(beyond.iter().all(|byte| *byte == 0), "nothing was written beyond the new end");
+    });
 }
