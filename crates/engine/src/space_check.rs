@@ -40,10 +40,19 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     let slop = mos.slop_bytes();
     let deferred = context.syncing.allocator.class_space(AllocClass::Normal).deferred_bytes;
     let usable = mos.usable_bytes().await?.saturating_add(slop - (slop >> kept_back));
-    let available = usable.saturating_sub(deferred);
+    let mut available = usable.saturating_sub(deferred);
     let root = context.directory_object(names::ROOT_DATASET).await?;
     let used = context.dir_phys(root).await?.used_bytes;
-    match used.saturating_add(TASK_BYTES) > available {
+    let is_full = |available| used.saturating_add(TASK_BYTES) > available;
+    if is_full(available) {
+        // What the txg has written is in `used`, blocks with several owners once for each of them. What
+        // sharing saves is in the MOS as of the last txg: the difference is not used up.
+        let before = mos.dedup_summary().await?.saved_bytes();
+        let before = before.saturating_add(mos.cloned_summary().await?.saved_bytes);
+        let saved = context.engine.tables.lock().await.saved_bytes(&context.syncing.pool);
+        available = available.saturating_add(saved.saturating_sub(before));
+    }
+    match is_full(available) {
         false => Ok(()),
         true => {
             // The next one finds what is kept for readers of older states.

@@ -64,6 +64,11 @@ impl Clones {
         Ok(Clones(tables))
     }
 
+    /// Space that further references save.
+    pub(crate) fn saved_bytes(&self) -> u64 {
+        self.0.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
+    }
+
     /// One reference more to a block.
     pub(crate) async fn add(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         let Some(dva) = bp.dvas().next() else { return Ok(()) };

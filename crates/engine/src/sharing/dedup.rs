@@ -36,7 +36,7 @@ use cenote_format::blkptr::{Blkptr, Dva, SPA_DVAS_PER_BP};
 use cenote_format::bytes::Endian;
 use cenote_format::ddt::{
     DDT_CHECKSUMS, DDT_DIR_FLAGS, DDT_DIR_VERSION, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtClass, DdtHistogram,
-    DdtKey, DdtPhys, DdtValue, ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
+    DdtKey, DdtPhys, DdtStat, DdtValue, ddt_blkptr, ddt_dir_name, ddt_log_name, ddt_object_name,
 };
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
@@ -88,6 +88,16 @@ struct Live {
 }
 
 impl DedupTables {
+    /// Space that further references save: by the statistics, and by entries in memory that these leave out.
+    pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
+        let mut sum = DdtStat::default();
+        for table in self.0.values() {
+            table.histograms.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| sum += bucket);
+            table.live.values().for_each(|live| sum += &statistics(pool, &live.key, &live.value));
+        }
+        sum.referenced_dsize_bytes.saturating_sub(sum.dsize_bytes)
+    }
+
     pub(crate) async fn load(mos: &Mos) -> Result<DedupTables> {
         let mut tables = BTreeMap::new();
         for ddt in mos.dedup_tables().await? {

@@ -28,6 +28,11 @@ impl SharedBlocks {
         Ok(SharedBlocks { clones: Clones::load(mos).await?, deduplicated: DedupTables::load(mos).await? })
     }
 
+    /// Space that further references save by now; the MOS says it as of the last txg.
+    pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
+        self.clones.saved_bytes().saturating_add(self.deduplicated.saved_bytes(pool))
+    }
+
     /// What has to be read before anything can be said of a block, if anything.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         match bp.is_dedup() {
