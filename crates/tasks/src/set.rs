@@ -256,7 +256,11 @@ pub(crate) async fn check_limit(dataset: &Dataset, property: &str, value: &Value
             let before = head.unique_bytes.max(dataset.setting("refreservation").await?);
             let more = head.unique_bytes.max(bytes).saturating_sub(before);
             enough(more, if more == 0 { 0 } else { dir.available().await? })?;
-            enough(bytes, quota)
+            // A promise that grows must be possible to use; one that was made before the quota may stay.
+            match dataset.setting("refquota").await? {
+                refquota if more > 0 && refquota > 0 => enough(bytes, refquota.min(quota)),
+                _ => enough(bytes, quota),
+            }
         }
         _ => Ok(()),
     }
