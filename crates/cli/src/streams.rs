@@ -100,6 +100,11 @@ pub fn uid() -> u32 {
     streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.who.uid)
 }
 
+/// The user, unless they may do everything.
+pub fn delegated() -> Option<Credentials> {
+    streams().client.as_ref().filter(|client| !client.is_admin).map(|client| client.who.clone())
+}
+
 /// Whether the daemon runs this command, on pools that it holds open for changes.
 pub fn is_in_daemon() -> bool {
     streams().client.is_some()

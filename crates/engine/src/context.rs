@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
-use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
+use cenote_dataset::{Credentials, Mos};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::Since;
@@ -19,7 +19,7 @@ use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 use cenote_runtime::Runtime;
 use parking_lot::MutexGuard;
 
-use crate::engine::{LiveDataset, Shared, Uid};
+use crate::engine::{LiveDataset, Shared, User};
 use crate::kept_deadlists::KeptDeadlists;
 use crate::scanning::ScanSettings;
 use crate::space::map_edit::SpaceMapEdit;
@@ -49,7 +49,7 @@ pub struct SyncContext {
     /// A task has failed half-way: the txg must not be written.
     pub(crate) broken: Option<DatasetError>,
     /// For whom the task runs.
-    pub(crate) actor: Uid,
+    pub(crate) actor: User,
 }
 
 impl SyncContext {
@@ -60,7 +60,12 @@ impl SyncContext {
 
     /// The user for whom the task runs ([`crate::Engine::acting_for`]).
     pub fn uid(&self) -> u32 {
-        self.actor.0
+        self.actor.uid
+    }
+
+    /// The same, if the user is none of the administrators.
+    pub fn delegated(&self) -> Option<&Credentials> {
+        self.actor.delegated.as_deref()
     }
 
     /// How often tasks have changed anything.

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
-use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
+use cenote_dataset::{Credentials, Mos};
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
@@ -41,13 +41,17 @@ use crate::zil::log::Log;
 pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 
 /// A user; root unless said otherwise.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Uid(pub(crate) u32);
+#[derive(Debug, Default, Clone)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    /// Whom limits bind: may do what was delegated, and no more.
+    pub(crate) delegated: Option<Arc<Credentials>>,
+}
 
 /// For whom changes are made.
 #[derive(Default, Clone)]
 pub(crate) struct Actor {
-    pub(crate) uid: Uid,
+    pub(crate) user: User,
     /// The last txg with a change of theirs; of nobody in particular it is not known.
     last_txg: Option<Arc<AtomicU64>>,
 }
@@ -195,7 +199,17 @@ impl Engine {
     /// The same pool; what tasks make through this handle is made by user `uid`, who is given what `zfs allow
     /// -c` promises. Whether the user may is for the caller to know.
     pub fn acting_for(&self, uid: u32) -> Engine {
-        Engine(self.0.clone(), Actor { uid: Uid(uid), last_txg: Some(Arc::default()) })
+        self.acting(User { uid, delegated: None })
+    }
+
+    /// The same for a user who may do what was delegated, and whom `filesystem_limit` and `snapshot_limit`
+    /// bind.
+    pub fn acting_for_delegated(&self, who: Credentials) -> Engine {
+        self.acting(User { uid: who.uid, delegated: Some(Arc::new(who)) })
+    }
+
+    fn acting(&self, user: User) -> Engine {
+        Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()) })
     }
 
     /// Time, tasks and randomness.

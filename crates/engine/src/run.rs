@@ -101,7 +101,7 @@ impl Engine {
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let (txg, actor) = (hold.txg(), self.1.uid);
+        let (txg, actor) = (hold.txg(), self.1.user.clone());
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();

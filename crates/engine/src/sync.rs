@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{LiveDataset, OnDisk, Shared, Task, Uid};
+use crate::engine::{LiveDataset, OnDisk, Shared, Task, User};
 use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
@@ -145,7 +145,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         has_begun: false,
         is_forced: false,
         broken: None,
-        actor: Uid::default(),
+        actor: User::default(),
     }
 }
 

@@ -16,7 +16,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Result};
 
 use crate::allow::grant_at_creation;
-use crate::counts::count_if_others_are;
+use crate::counts::{Limited, check_count, count_if_others_are};
 use crate::create::parent_of_new;
 use crate::crypt::share_key;
 use crate::destroy::remove_head;
@@ -92,6 +92,7 @@ async fn clone_snapshot_sync(
     origin.key().await?;
     let parent = parent_of_new(context, name).await?;
     check_clone_settings(context, &origin, name, settings).await?;
+    check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;
     let (_, own) = name::split_child(name)?;
     let dir = make_dir(context, Some(parent.dir().id()), own).await?;
     let head = make_head(context, dir, Some(ObjectId(origin.id().0)), 0).await?;

@@ -2,23 +2,100 @@
 //! `snapshot_limit`.
 //!
 //! Idea: nobody counts until somebody sets a limit. Then everything from there down is counted once; from
-//! then on each that comes or goes is counted upwards, as far as there are counts. The limits themselves bind
-//! users that were delegated to, not administrators, so nothing is refused here.
+//! then on each that comes or goes is counted upwards, as far as there are counts. The limits bind users that
+//! were delegated to, not administrators, and at each directory only those who may not set its limit. A task
+//! that makes or moves something checks them before it changes anything ([`check_count`]).
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_init_fs_ss_count`, `dsl_dir_activate_fs_ss_limit`,
-//! `dsl_fs_ss_count_adjust`).
+//! `dsl_fs_ss_count_adjust`, `dsl_fs_ss_limit_check`, `dsl_enforce_ds_ss_limits`).
 
-use cenote_dataset::Dataset;
+use std::collections::BTreeMap;
+
 use cenote_dataset::dir::ABOVE;
+use cenote_dataset::{Dataset, Dir, Subject};
 use cenote_engine::SyncContext;
 use cenote_format::dsl::names::dir_field;
+use cenote_format::props::ZPROP_RECVD_SUFFIX;
 use cenote_format::units::ObjectId;
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::trail::Trail;
-use cenote_object::{Result, ZapEdit};
+use cenote_object::{DatasetError, Result, ZapEdit};
 
 /// The feature that came with the counts.
 const FEATURE: &str = "filesystem_limits";
+
+/// What a limit is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limited {
+    /// File systems and volumes below a directory.
+    Filesystems,
+    /// Snapshots of its head, and of those below.
+    Snapshots,
+}
+
+impl Limited {
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Limited::Filesystems => dir_field::FILESYSTEM_COUNT,
+            Limited::Snapshots => dir_field::SNAPSHOT_COUNT,
+        }
+    }
+
+    /// The limit: a property, and the permission to set it.
+    fn property(self) -> &'static str {
+        match self {
+            Limited::Filesystems => "filesystem_limit",
+            Limited::Snapshots => "snapshot_limit",
+        }
+    }
+}
+
+/// Refuses what a task would add in some directories, so many in each, if a limit there or above binds its
+/// user. Directories from the ancestor `up_to` on lose as many as they get: theirs don't count.
+pub(crate) async fn check_count(
+    context: &SyncContext,
+    what: Limited,
+    added: &[(&Dir, u64)],
+    up_to: Option<ObjectId>,
+) -> Result<()> {
+    let Some(who) = context.delegated() else { return Ok(()) };
+    let mut more: BTreeMap<ObjectId, u64> = BTreeMap::new();
+    for &(dir, added) in added.iter().filter(|(_, added)| *added > 0) {
+        let upwards = std::iter::successors(Some(dir), |dir| dir.parent());
+        for dir in upwards.take_while(|dir| Some(dir.id()) != up_to) {
+            let Some(count) = counted(context, dir.id(), what.field()).await? else { break };
+            let more = more.entry(dir.id()).or_default();
+            *more = more.saturating_add(added);
+            if count.saturating_add(*more) > limit_of(dir, what).await?
+                && !dir.is_allowed(Subject::Head, what.property(), who).await?
+            {
+                let why = match what {
+                    Limited::Filesystems => "filesystem_limit is reached; `zfs get -r` shows where",
+                    Limited::Snapshots => "snapshot_limit is reached; `zfs get -r` shows where",
+                };
+                return Err(DatasetError::unsuitable(dir.name(), why));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn limit_of(dir: &Dir, what: Limited) -> Result<u64> {
+    let Some(settings) = dir.props().await? else { return Ok(u64::MAX) };
+    let received = format!("{}{ZPROP_RECVD_SUFFIX}", what.property());
+    match settings.get_u64(what.property()).await? {
+        Some(limit) => Ok(limit),
+        None => Ok(settings.get_u64(&received).await?.unwrap_or(u64::MAX)),
+    }
+}
+
+/// The nearest directory above both, which may be one of the two.
+pub(crate) fn common_ancestor(one: &Dir, other: &Dir) -> Option<ObjectId> {
+    fn upwards(dir: &Dir) -> impl Iterator<Item = ObjectId> {
+        std::iter::successors(Some(dir), |dir| dir.parent()).map(Dir::id)
+    }
+    upwards(other).find(|id| upwards(one).any(|above| above == *id))
+}
 
 /// Counts file systems or snapshots, upwards as far as they are counted.
 pub(crate) async fn count(context: &mut SyncContext, dir: ObjectId, field: &str, delta: i64) -> Result<()> {

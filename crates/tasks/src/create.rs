@@ -20,7 +20,7 @@ use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Result};
 
 use crate::allow::grant_at_creation;
-use crate::counts::count_if_others_are;
+use crate::counts::{Limited, check_count, count_if_others_are};
 use crate::crypt::{NewCrypt, check_encryption, encrypt, plan_encryption};
 use crate::destroy::remove_head;
 use crate::make::{make_dir, make_head};
@@ -101,6 +101,7 @@ async fn create_dataset_sync(context: &mut SyncContext, name: &str, making: Maki
         check_setting(name, property, value, applies, SetAt::Creation)?;
         require_feature(context, name, property, value).await?;
     }
+    check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;
     if crypt.is_some() {
         check_encryption(context, name).await?;
     }

@@ -24,7 +24,7 @@ use cenote_format::units::{ObjectId, Txg};
 use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit};
 
 use crate::change_key::{check_key_stays, move_root};
-use crate::counts::count;
+use crate::counts::{Limited, check_count, common_ancestor, count};
 use crate::make::{add_number, remove_number};
 use crate::mark::bookmark_table;
 use crate::rename::room_for;
@@ -76,6 +76,9 @@ async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
     if needed_bytes > available_bytes {
         return Err(DatasetError::NoSpace { name: clone.into(), needed_bytes, available_bytes });
     }
+    let moved = [(parties.clone.dir(), parties.moving.len() as u64)];
+    let shared = common_ancestor(parties.owner.dir(), parties.clone.dir());
+    check_count(context, Limited::Snapshots, &moved, shared).await?;
     // They list what was written since the origin, which is another snapshot now.
     drop_livelist(context, parties.clone.dir().id()).await?;
     drop_livelist(context, parties.owner.dir().id()).await?;

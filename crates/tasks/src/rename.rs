@@ -14,7 +14,7 @@ use cenote_format::dsl::names::dir_field;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, Result, ZapEdit};
 
-use crate::counts::{count, count_if_others_are, counted};
+use crate::counts::{Limited, check_count, common_ancestor, count, count_if_others_are, counted};
 use crate::create::parent_of_new;
 use crate::snapshot::note_snapshots_changed;
 
@@ -74,6 +74,11 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
             return Err(DatasetError::NoSpace { name, needed_bytes, available_bytes });
         }
         count_if_others_are(context, &dataset).await?;
+        let shared = common_ancestor(dataset.dir().parent().unwrap_or(parent.dir()), parent.dir());
+        for (what, own) in [(Limited::Filesystems, 1), (Limited::Snapshots, 0)] {
+            let moved = counted(context, id, what.field()).await?.map_or(0, |count| count + own);
+            check_count(context, what, &[(parent.dir(), moved)], shared).await?;
+        }
         move_accounts(context, id, old_parent, new_parent).await?;
     }
     let edit = context.edit();

@@ -16,6 +16,7 @@ use cenote_format::units::ObjectId;
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
+use crate::counts::{Limited, check_count};
 use crate::make::make_snapshot;
 use crate::new_dataset::Settings;
 use crate::pool::scan::state::snapshotted;
@@ -76,6 +77,8 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
     if let Some((head, _)) = heads.iter().find(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
         return Err(DatasetError::NextTxg { name: head.name().into() });
     }
+    let added: Vec<_> = heads.iter().map(|(head, _)| (head.dir(), 1)).collect();
+    check_count(context, Limited::Snapshots, &added, None).await?;
     for (head, own) in heads {
         let id = ObjectId(head.id().0);
         let snapshot = make_snapshot(context, id, &own, refreservation(context, id).await?).await?;

@@ -25,7 +25,7 @@ use super::writing::{check_kernel, this_host};
 use crate::allocator::set_freed;
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
-use crate::streams::{is_admin, uid};
+use crate::streams::{delegated, is_admin, uid};
 
 /// A command's work in progress.
 type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
@@ -128,7 +128,10 @@ impl Session {
         pool: &OpenPool,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
-        let engine = pool.engine.acting_for(uid());
+        let engine = match delegated() {
+            Some(who) => pool.engine.acting_for_delegated(who),
+            None => pool.engine.acting_for(uid()),
+        };
         let work = async { work(&engine).await.map(T::into) };
         self.followed(pool, &engine, &mut std::pin::pin!(work)).await
     }
