@@ -21,8 +21,9 @@
 //! - Replay after a cut: [`crate::engine::Engine::logs_to_replay`].
 //!
 //! Order: records of names go into the log in the order of the operations. Records about one object alone
-//! (content, attributes) wait with that object, and are written when it is committed, or all is, or it is
-//! renamed; replay takes it that they are late.
+//! (content, attributes) wait with that object, and are written when it is committed, or all is, or a record
+//! of names depends on it ([`Log::append_after`]); replay takes it that they are late. Changes of flags and
+//! projects don't wait: they decide which operations on names come after them.
 //!
 //! Memory: the records of the two txgs that are not on disk, counted as changes. Written bytes lie in the
 //! blocks that they went into only.

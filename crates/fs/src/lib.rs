@@ -40,7 +40,7 @@ pub use error::{FsError, Refusal, Result};
 pub use file::OpenFile;
 pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
-pub use replay::ReplayReport;
+pub use replay::{ReplayReport, SetAside};
 pub use userspace::{Counted, OwnerSpace, SpaceBy};
 pub use volume::{Volume, VolumeSource, VolumeWriter};
 pub use write::{Change, FsOptions, FsWriter, replay_logs};

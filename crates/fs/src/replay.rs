@@ -2,9 +2,8 @@
 //!
 //! Idea: records are applied in order to an overlay (see `overlay`), each as OpenZFS's replay would change
 //! the tree. Values that the log does not record, mainly change times, come from the time of the replay; the
-//! caller supplies that time, so that views are reproducible and comparable. The first record that
-//! contradicts the tree ends the replay, as in the kernel; earlier records stay applied, and the report says
-//! why it ended.
+//! caller supplies that time, so that views are reproducible and comparable. A record that contradicts the
+//! tree is set aside, and the report says why ([`aside`]); the module ends the replay there.
 //!
 //! Records name objects by number. Those that can be logged out of order (content and attributes of a file
 //! that was removed in the meantime) are skipped if the object is gone.
@@ -12,6 +11,7 @@
 //! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay_log_record`), `zfs_dir.c`, `zvol.c`
 //! (`zvol_replay_*`).
 
+pub(crate) mod aside;
 mod attributes;
 mod content;
 mod names;
@@ -23,41 +23,29 @@ use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
 use cenote_format::zil::record::{LogRecord, Operation, RenameKind};
 
+use self::aside::Account;
+pub use self::aside::{ReplayReport, SetAside};
 use crate::attr::{Attr, Timestamp};
 use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::overlay::{Node, Overlay};
 use crate::volume::{Volume, ZVOL_OBJECT};
 
-/// The result of replaying a log.
-#[derive(Debug, Clone, Default)]
-pub struct ReplayReport {
-    /// Records applied.
-    pub applied: u64,
-    /// Records about objects that are gone.
-    pub skipped: u64,
-    /// Why replay ended before the last record, if it did.
-    pub stopped: Option<FsError>,
-}
-
 impl Filesystem {
     /// The file system with these records applied, as of `now`.
     #[boxed]
     pub async fn replay(&self, records: &[LogRecord], now: Timestamp) -> (Filesystem, ReplayReport) {
         let mut replay = Replay { fs: self.clone(), now, sequence: 0 };
-        let mut report = ReplayReport::default();
+        let mut account = Account::default();
         for record in records {
             replay.sequence = record.seq;
-            match replay.apply(record).await {
-                Ok(true) => report.applied += 1,
-                Ok(false) => report.skipped += 1,
-                Err(error) => {
-                    report.stopped = Some(error);
-                    break;
-                }
-            }
+            let done = match account.check(record) {
+                Ok(()) => replay.apply(record).await,
+                Err(error) => Err(error),
+            };
+            account.note(record, done);
         }
-        (replay.fs, report)
+        (replay.fs, account.report)
     }
 }
 
@@ -65,7 +53,7 @@ impl Volume {
     /// The volume with these records applied.
     pub fn replay(self, records: &[LogRecord]) -> (Volume, ReplayReport) {
         let mut overlay = crate::overlay::ContentOverlay::default();
-        let mut report = ReplayReport::default();
+        let mut account = Account::default();
         for record in records {
             let applied = match &record.operation {
                 Operation::Write { .. } => content::put_write(&mut overlay, &record.operation).map(|_| ()),
@@ -77,16 +65,11 @@ impl Volume {
                 }
                 _ => Err("has a type that volumes don't use"),
             };
-            match applied {
-                Ok(()) => report.applied += 1,
-                Err(why) => {
-                    report.stopped = Some(FsError::Replay { sequence: record.seq, why });
-                    break;
-                }
-            }
+            let applied = applied.map_err(|why| FsError::Replay { sequence: record.seq, why });
+            account.note(record, applied.map(|()| true));
         }
         debug_assert_eq!(ZVOL_OBJECT, ObjectId(1));
-        (self.with_overlay(overlay), report)
+        (self.with_overlay(overlay), account.report)
     }
 }
 

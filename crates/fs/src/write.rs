@@ -22,7 +22,7 @@
 //!
 //! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
 //! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes
-//! nothing.
+//! nothing. What depends on flags, projects, quotas and properties is in `rules`: a replay is free of it.
 //!
 //! File systems older than version 5 keep their version (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`,
 //! `zfs_znode_os.c`, `zfs_dir.c`.
@@ -41,6 +41,7 @@ mod posix_acl;
 mod quota;
 mod rename;
 mod replay;
+mod rules;
 mod unlinked;
 mod xattr;
 mod xattr_dir;
@@ -102,11 +103,13 @@ pub type Changing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 #[derive(Clone)]
 pub struct FsWriter(Arc<FsWriterInner>, By);
 
-/// Who changes something: see `holder`.
+/// Who changes something: see `holder` and `rules`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Holder,
     Others,
+    /// A replay: there is no holder yet, and no rule binds it.
+    Log,
 }
 
 struct FsWriterInner {
@@ -307,10 +310,6 @@ impl FsWriter {
         let zap = Zap::open_id(&edit.view(), dir).await?;
         let entry = zap.lookup_normalized(name, flags).await?;
         Ok(entry.and_then(|entry| Some(DirEntry::decode(entry.name, entry.value.as_u64()?))))
-    }
-
-    fn longest_name(&self) -> usize {
-        if self.options().long_names { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }
 
     /// Refuses invalid new names.

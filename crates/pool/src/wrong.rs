@@ -17,7 +17,7 @@ use crate::zbookmark::Zbookmark;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::errlog::BlockBookmark;
-use cenote_format::units::{DatasetId, Txg};
+use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,6 +51,15 @@ impl Pool {
     /// Blocks that could not be read, with their births, likewise.
     pub fn take_lost(&self) -> BTreeMap<BlockBookmark, Txg> {
         std::mem::take(&mut *self.wrong().lost.lock())
+    }
+
+    /// An object of a dataset can be read, but lacks what its users were promised: the error log names it.
+    pub fn note_lacking(&self, dataset: DatasetId, object: ObjectId) {
+        let place = BlockBookmark { dataset, object, level: 0, block: BlockId(0) };
+        let mut lost = self.wrong().lost.lock();
+        if lost.len() < MOST {
+            lost.insert(place, Txg(0));
+        }
     }
 
     /// Whether reads have met anything that nobody has seen to yet.

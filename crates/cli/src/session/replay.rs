@@ -5,7 +5,7 @@
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
-use cenote_fs::{Filesystem, ReplayReport, Timestamp, Volume};
+use cenote_fs::{Filesystem, ReplayReport, SetAside, Timestamp, Volume};
 use cenote_object::{IntentLog, Objset};
 use cenote_runtime::Runtime;
 
@@ -58,12 +58,21 @@ pub fn now(runtime: &Runtime) -> Timestamp {
     Timestamp::of_unix_ns(runtime.unix_time_ns())
 }
 
-/// Reports records that could not be replayed when the pool was opened for writing. The log is gone then, as
-/// in OpenZFS.
+/// How many records that were set aside are told one by one.
+const MOST_TOLD: usize = 10;
+
+/// Reports records that could not be replayed. When the pool was opened for writing, the log is gone then, as
+/// in OpenZFS, and the error log names the files concerned.
 pub fn say_replayed(dataset: &str, report: &ReplayReport) {
-    if let Some(error) = &report.stopped {
-        let done = report.applied + report.skipped;
-        say!("{dataset}: replay of the intent log ended after {done} records: {error}");
+    if report.set_aside == 0 {
+        return;
+    }
+    let (aside, done) = (report.set_aside, report.applied + report.skipped);
+    say!(
+        "{dataset}: {aside} records of the intent log could not be replayed and were set aside; {done} could"
+    );
+    for SetAside { sequence, object, why } in report.listed.iter().take(MOST_TOLD) {
+        say!("{dataset}: object {object} lacks record {sequence}: {why}");
     }
 }
 
@@ -73,8 +82,5 @@ fn say(dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
     if let Some(error) = &log.damaged {
         say!("{name}: the intent log can be read only in part: {error}");
     }
-    if let Some(error) = &report.stopped {
-        let (done, all) = (report.applied + report.skipped, log.records.len());
-        say!("{name}: replay ended after {done} of {all} records: {error}");
-    }
+    say_replayed(name, report);
 }

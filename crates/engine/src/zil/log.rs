@@ -78,6 +78,16 @@ impl Log {
         }
     }
 
+    /// Notes an operation whose outcome depends on the state of some objects: what waits with those is
+    /// written before it.
+    pub fn append_after(&self, txg: Txg, objects: &[ObjectId], operation: Operation) {
+        if !self.0.chain.lock().is_replaying() {
+            let mut records = self.0.records.lock();
+            objects.iter().for_each(|&object| records.release(Some(object)));
+            records.append(txg, Note::Said(operation.into()));
+        }
+    }
+
     /// Notes an operation that cuts an object off behind so many bytes. **Before** it does so: a commit takes
     /// what was written from the blocks.
     pub fn append_cut(&self, txg: Txg, operation: Operation, (object, size_bytes): (ObjectId, u64)) {

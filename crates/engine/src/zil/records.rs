@@ -45,6 +45,13 @@ impl Note {
         }
     }
 
+    /// Whether later operations on other objects may depend on it. Flags and projects decide which names a
+    /// file may have or lose: such a record keeps its place among those of names, even if the file itself is
+    /// gone by the time of the commit.
+    fn is_for_others(&self) -> bool {
+        matches!(self, Note::Said(operation) if matches!(**operation, Operation::SetAttr { attrs: Some(_), .. }))
+    }
+
     /// Bytes of memory.
     fn bytes(&self) -> u64 {
         let said = match self {
@@ -121,6 +128,11 @@ impl Records {
     }
 
     pub(crate) fn append(&mut self, txg: Txg, note: Note) {
+        let object = note.late_object();
+        let is_for_others = note.is_for_others();
+        if is_for_others {
+            self.release(object);
+        }
         let new = || OfTxg {
             ordered: Vec::new(),
             released: BTreeMap::new(),
@@ -128,9 +140,9 @@ impl Records {
             dirty: Dirty::of(&self.total),
         };
         let noted = self.txgs.entry(txg).or_insert_with(new);
-        let list = match note.late_object() {
-            Some(object) => noted.waiting.entry(object).or_default(),
-            None => &mut noted.ordered,
+        let list = match object {
+            Some(object) if !is_for_others => noted.waiting.entry(object).or_default(),
+            _ => &mut noted.ordered,
         };
         if let (Some(Note::WriteNote(last)), Note::WriteNote(next)) = (list.last_mut(), &note)
             && last.join(next)
@@ -219,6 +231,7 @@ impl Records {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use cenote_format::zil::attr::LogAttrs;
 
     fn written(range: Range<u64>) -> Note {
         Note::WriteNote(WriteNote { object: ObjectId(7), range, block_bytes: 100, is_apart: false })
@@ -261,6 +274,37 @@ mod tests {
         };
         let order: Vec<_> = records.take(Txg(0)).into_iter().map(start).collect();
         assert_eq!(order, [Some(0), None, Some(1000), None, Some(2000), None]);
+    }
+
+    #[test]
+    fn a_change_of_flags_keeps_its_place_even_if_its_file_is_gone() {
+        let flags = || LogAttrs { requested: vec![1], attrs: 0, crtime: [0; 2], scanstamp: [0; 32] };
+        let chattr = |attrs| Operation::SetAttr {
+            object: ObjectId(7),
+            mask: 0,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size_bytes: 0,
+            atime: [0; 2],
+            mtime: [0; 2],
+            attrs,
+            domains: Vec::new(),
+        };
+        let remove =
+            Operation::Remove { is_directory: false, directory: ObjectId(1), name: Bytes::from_static(b"f") };
+        let mut records = Records::new(DirtyTotal::default());
+        records.append(Txg(3), Note::Said(chattr(None).into()));
+        records.append(Txg(3), Note::Said(chattr(Some(flags())).into()));
+        records.append(Txg(3), Note::Said(chattr(None).into()));
+        records.append(Txg(3), Note::Said(remove.clone().into()));
+        records.forget(ObjectId(7));
+        let said = |(_, note)| match note {
+            Note::Said(operation) => Some(*operation),
+            Note::WriteNote(_) => None,
+        };
+        let order: Vec<_> = records.take(Txg(0)).into_iter().filter_map(said).collect();
+        assert_eq!(order, [chattr(Some(flags())), remove]);
     }
 
     #[test]

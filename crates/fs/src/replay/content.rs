@@ -16,17 +16,9 @@ use crate::overlay::{ContentOverlay, Source};
 /// The maximum block size: whatever a record says must stay within it.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
-/// The extent of a write.
-pub(super) struct Reach {
-    /// The end of the logged write.
-    end: u64,
-    /// The end of the data put in place: the same, or the end of a whole block.
-    put_end: u64,
-    indirect: bool,
-}
-
-/// Puts a write record's data in place.
-pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> Result<Reach, &'static str> {
+/// Puts a write record's data in place. Returns the end of the logged write; a whole block may extend
+/// further.
+pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> Result<u64, &'static str> {
     let Operation::Write { offset_bytes, length_bytes, bp, data, .. } = operation else {
         return Err("is not a write");
     };
@@ -37,7 +29,7 @@ pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> 
                 return Err("holds less data than it claims");
             }
             overlay.put(written.clone(), Source::Bytes(bytes.clone()));
-            Ok(Reach { end: written.end, put_end: written.end, indirect: false })
+            Ok(written.end)
         }
         WriteData::Indirect => {
             let block = bp.lsize().0;
@@ -49,8 +41,8 @@ pub(super) fn put_write(overlay: &mut ContentOverlay, operation: &Operation) -> 
             if !bp.is_hole() && target.end - target.start > block {
                 return Err("writes more than its block holds");
             }
-            overlay.put(target.clone(), Source::Block(Box::new(*bp), 0));
-            Ok(Reach { end: written.end, put_end: target.end, indirect: true })
+            overlay.put(target, Source::Block(Box::new(*bp), 0));
+            Ok(written.end)
         }
     }
 }
@@ -86,12 +78,10 @@ impl Replay {
             return Ok(());
         }
         let node = self.node_mut(id).await?;
-        let reach = put_write(&mut node.content, operation);
-        let reach = reach.map_err(|why| self.contradiction(why))?;
+        let end = put_write(&mut node.content, operation);
+        let end = end.map_err(|why| self.contradiction(why))?;
         let now = self.now;
         let attr = self.attr_mut(id).await?;
-        // A whole block beyond the end of the file extends it only to the end of the write.
-        let end = if reach.indirect && attr.size < reach.end { reach.end } else { reach.put_end };
         attr.size = attr.size.max(end);
         (attr.mtime, attr.ctime) = (now, now);
         Ok(())

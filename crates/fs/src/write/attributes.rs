@@ -7,13 +7,13 @@
 use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
-use cenote_format::znode::FileKind;
 
+use super::rules::check_settable;
 use super::znode::Znode;
 use super::{Change, FsWriter};
-use crate::acl::{Ace, AclMode};
+use crate::acl::Ace;
 use crate::attr::{Timestamp, pflags};
-use crate::error::{Refusal, Result};
+use crate::error::Result;
 
 /// Flags that users may set; the others belong to the file system.
 const USERS_FLAGS: u64 = pflags::READONLY
@@ -56,7 +56,7 @@ pub struct SetAttr {
 
 impl SetAttr {
     /// Whether it contains changes that an immutable file refuses.
-    fn is_for_mutable(&self) -> bool {
+    pub(super) fn is_for_mutable(&self) -> bool {
         let numbers = [self.uid, self.gid, self.size].iter().any(Option::is_some);
         numbers || self.mode.is_some() || self.mtime.is_some() || self.crtime.is_some()
     }
@@ -71,8 +71,8 @@ impl FsWriter {
     pub async fn set_attr(&self, change: Change<'_>, object: ObjectId, set: &SetAttr) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
-        self.check_settable(&node, set)?;
-        self.check_new_owners(&node, set).await?;
+        check_settable(&node, set, !self.0.znodes.are_old())?;
+        self.may_set(&node, set).await?;
         self.notes(change).attributes(&node, set);
         let changed = self.change_attrs(change, &mut node, set).await;
         self.notes(change).noted_before(changed)?;
@@ -123,35 +123,13 @@ impl FsWriter {
     pub async fn set_acl(&self, change: Change<'_>, object: ObjectId, entries: Vec<Ace>) -> Result<()> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
-        if node.has_flag(pflags::IMMUTABLE)? {
-            return Err(Refusal::NotPermitted.of(object));
-        }
+        self.may_set_acl(&node)?;
         let acl = self.acl_rules().for_entries(entries, node.flags()?, node.is_dir()?);
         node.set_acl(&acl, node.mode()?)?;
         node.state_changed(change)?;
         self.save(change.edit, &mut node).await?;
         self.notes(change).acl(&node, &acl.entries, acl.flags);
         Ok(())
-    }
-
-    fn check_settable(&self, node: &Znode, set: &SetAttr) -> Result<()> {
-        let kind = node.kind()?;
-        let is_fixed = node.has_flag(pflags::IMMUTABLE)? && set.is_for_mutable();
-        let has_fixed_size = node.has_flag(pflags::READONLY | pflags::APPENDONLY)? && set.size.is_some();
-        let acl_stays =
-            self.options().acl_mode == AclMode::Restricted && !node.has_flag(pflags::ACL_TRIVIAL)?;
-        if is_fixed || has_fixed_size || (acl_stays && set.mode.is_some()) {
-            return Err(Refusal::NotPermitted.of(node.id));
-        }
-        if set.project.is_some() && self.0.znodes.are_old() {
-            return Err(Refusal::NotSupported.of(node.id));
-        }
-        match (set.size, kind) {
-            (Some(size), FileKind::Regular) if size > i64::MAX as u64 => Err(Refusal::TooLarge.of(node.id)),
-            (None, _) | (Some(_), FileKind::Regular) => Ok(()),
-            (Some(_), FileKind::Directory) => Err(Refusal::IsDirectory.of(node.id)),
-            (Some(_), _) => Err(Refusal::Invalid.of(node.id)),
-        }
     }
 
     /// Sets permissions, and updates both kinds of ACL.

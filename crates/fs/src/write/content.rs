@@ -90,21 +90,14 @@ impl FsWriter {
     pub(super) async fn load_to_write(&self, edit: &Edit, object: ObjectId, offset: u64) -> Result<Znode> {
         let node = self.load(edit, object).await?;
         check_file(&node)?;
-        let is_appending = offset >= node.u64(ZplAttr::Size)?;
-        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
-            || (node.has_flag(pflags::APPENDONLY)? && !is_appending)
-        {
-            return Err(Refusal::NotPermitted.of(object));
-        }
+        self.may_write(&node, offset)?;
         Ok(node)
     }
 
     async fn load_to_clear(&self, edit: &Edit, object: ObjectId) -> Result<Znode> {
         let node = self.load(edit, object).await?;
         check_file(&node)?;
-        if node.has_flag(pflags::IMMUTABLE | pflags::READONLY | pflags::APPENDONLY)? {
-            return Err(Refusal::NotPermitted.of(object));
-        }
+        self.may_clear(&node)?;
         Ok(node)
     }
 

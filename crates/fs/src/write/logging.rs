@@ -53,9 +53,10 @@ impl<'a> Notes<'a> {
         self.log.filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
     }
 
-    fn note(&self, operation: impl FnOnce() -> Operation) {
+    /// Records an operation whose outcome depends on these objects: what waits with them enters the log first.
+    fn note_after(&self, objects: &[ObjectId], operation: impl FnOnce() -> Operation) {
         if let Some(log) = self.log {
-            log.append(self.txg(), operation());
+            log.append_after(self.txg(), objects, operation());
         }
     }
 
@@ -72,14 +73,15 @@ impl<'a> Notes<'a> {
                 Operation::Create { kind, new, attrs: None, acl: None, domains: Vec::new(), name }
             }
         };
-        self.note(|| operation);
+        // Its directory decides what it inherits.
+        self.note_after(&[dir], || operation);
         Ok(())
     }
 
     /// A file got a hidden directory.
     pub(super) fn xattr_dir(&self, node: &Znode, dir: &Znode) -> Result<()> {
         let new = new_object(dir, node.id)?;
-        self.note(|| Operation::MakeXattrDir { new, name: Bytes::new() });
+        self.note_after(&[], || Operation::MakeXattrDir { new, name: Bytes::new() });
         Ok(())
     }
 
@@ -92,30 +94,28 @@ impl<'a> Notes<'a> {
         gone: Option<ObjectId>,
     ) {
         let name = Bytes::copy_from_slice(name);
-        self.note(|| Operation::Remove { is_directory, directory, name });
+        self.note_after(&[], || Operation::Remove { is_directory, directory, name });
         gone.inspect(|&gone| self.forget(gone));
     }
 
+    /// A file got another name. Programs may rely on its earlier writes, as with a rename.
     pub(super) fn linked(&self, directory: ObjectId, object: ObjectId, name: &[u8]) {
         let name = Bytes::copy_from_slice(name);
-        self.note(|| Operation::Link { directory, object, name });
+        self.note_after(&[directory, object], || Operation::Link { directory, object, name });
     }
 
-    /// A name moved. Earlier writes to the file enter the log first, since programs that rename a file over
-    /// another rely on it.
+    /// Names of these files moved. Earlier writes to them enter the log first, since programs that rename a
+    /// file over another rely on it.
     pub(super) fn renamed(
         &self,
-        file: ObjectId,
+        files: &[ObjectId],
         kind: RenameKind,
         (from_directory, from): (ObjectId, &[u8]),
         (to_directory, to): (ObjectId, &[u8]),
     ) {
-        let Some(log) = self.log else { return };
-        if kind == RenameKind::Replace {
-            log.release(file);
-        }
         let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
-        log.append(self.txg(), Operation::Rename { kind, from_directory, to_directory, from, to });
+        let depends_on = [files, &[from_directory, to_directory]].concat();
+        self.note_after(&depends_on, || Operation::Rename { kind, from_directory, to_directory, from, to });
     }
 
     /// An object lost its last name, which is recorded, or is about to be freed.
@@ -245,7 +245,7 @@ impl<'a> Notes<'a> {
 }
 
 /// The part of a record that describes a new object.
-fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
+pub(super) fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
     let is_symlink = node.kind()? == FileKind::Symlink;
     Ok(NewObject {
         directory,

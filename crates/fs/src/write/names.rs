@@ -25,8 +25,6 @@ use crate::error::{Refusal, Result};
 const MAX_LINKS: u64 = u32::MAX as u64 >> 1;
 /// `size` of a directory without entries.
 const EMPTY_SIZE: u64 = 2;
-/// Flags of files whose names can't change.
-const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 impl FsWriter {
     /// Creates a file of any type under a new name.
@@ -47,9 +45,7 @@ impl FsWriter {
         if self.find(change.edit, dir, name).await?.is_some() {
             return Err(Refusal::Exists.named(dir, name));
         }
-        if parent.has_flag(pflags::IMMUTABLE)? {
-            return Err(Refusal::NotPermitted.of(dir));
-        }
+        self.may_add(&parent)?;
         let (new, default_acl) = self.under_default_acl(change.edit, &parent, new).await?;
         let making = Making::child(self, &parent, &new)?;
         let kind = FileKind::from_mode(making.mode.into());
@@ -84,9 +80,7 @@ impl FsWriter {
     ) -> Result<ObjectId> {
         let _held = self.0.locks.exclusive(&[dir]).await;
         let parent = self.load_dir(change.edit, dir).await?;
-        if parent.has_flag(pflags::IMMUTABLE)? {
-            return Err(Refusal::NotPermitted.of(dir));
-        }
+        self.may_add(&parent)?;
         let (new, default_acl) = self.under_default_acl(change.edit, &parent, new).await?;
         let making = Making::child(self, &parent, &new)?;
         let id = self.make(change, &making).await?;
@@ -112,14 +106,10 @@ impl FsWriter {
         let mut parent = self.load_dir(change.edit, dir).await?;
         let mut file = self.load(change.edit, object).await?;
         let links = file.u64(ZplAttr::Links)?;
-        if file.is_dir()?
-            || file.has_flag(FIXED | pflags::READONLY)?
-            || parent.has_flag(pflags::IMMUTABLE)?
-            || file.flags()? & pflags::XATTR != parent.flags()? & pflags::XATTR
-        {
+        if file.is_dir()? || file.flags()? & pflags::XATTR != parent.flags()? & pflags::XATTR {
             return Err(Refusal::NotPermitted.of(object));
         }
-        check_project(&parent, &file)?;
+        self.may_link(&parent, &file)?;
         if links >= MAX_LINKS {
             return Err(Refusal::TooManyLinks.of(object));
         }
@@ -154,7 +144,7 @@ impl FsWriter {
         let (_held, entry) = self.hold_entry(change.edit, dir, name).await?;
         let mut parent = self.load_dir(change.edit, dir).await?;
         let mut file = self.load(change.edit, entry.object).await?;
-        check_removal(&parent, &file)?;
+        self.may_remove(&parent, &file)?;
         if file.is_dir()? {
             return Err(Refusal::IsDirectory.named(dir, name));
         }
@@ -184,7 +174,7 @@ impl FsWriter {
         if !child.is_dir()? {
             return Err(Refusal::NotDirectory.named(dir, name));
         }
-        check_removal(&parent, &child)?;
+        self.may_remove(&parent, &child)?;
         check_empty(&child)?;
         self.remove_name(change, &mut parent, &entry.name, true).await?;
         self.drop_link(change, &mut child).await?;
@@ -279,22 +269,6 @@ impl FsWriter {
         self.save(change.edit, file).await?;
         Ok(links == 0)
     }
-}
-
-/// Checks that a name may be removed from this directory, and that this file may lose one.
-pub(super) fn check_removal(parent: &Znode, file: &Znode) -> Result<()> {
-    if parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)? {
-        return Err(Refusal::NotPermitted.of(file.id));
-    }
-    Ok(())
-}
-
-/// Refuses files of other projects in a directory with an inherited project.
-pub(super) fn check_project(parent: &Znode, file: &Znode) -> Result<()> {
-    if parent.has_flag(pflags::PROJINHERIT)? && parent.project() != file.project() {
-        return Err(Refusal::CrossDevice.of(file.id));
-    }
-    Ok(())
 }
 
 pub(super) fn check_empty(dir: &Znode) -> Result<()> {

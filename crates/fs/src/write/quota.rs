@@ -1,14 +1,13 @@
 //! Enforces quotas of users, groups and projects.
 //!
 //! Idea: usage is counted when a txg is synced, so owners are compared with their quotas as of the last txg
-//! and may exceed them by the contents of one txg. Operations that free space are never refused, nor those
-//! replayed from a log.
+//! and may exceed them by the contents of one txg. Operations that free space are never refused. Quotas are
+//! rules (see `rules`): they don't bind a replay.
 //!
 //! Source: OpenZFS `zfs_quota.c` (`zfs_id_overblockquota`, `zfs_id_overobjquota`), `zfs_acl.c`
 //! (`zfs_acl_ids_overquota`).
 
 use cenote_boxed::boxed;
-use cenote_engine::zil::Log;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_object::{Edit, Zap};
@@ -100,7 +99,7 @@ impl FsWriter {
         for &(by, owner) in limited {
             for &counted in counted {
                 if let Some(table) = tables.of(by, counted)
-                    && !self.log().is_some_and(Log::needs_replay)
+                    && self.has_rules()
                     && self.view().is_over(table, by, counted, owner).await?
                 {
                     return Err(Refusal::Quota.of(object));

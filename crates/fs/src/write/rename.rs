@@ -13,13 +13,15 @@
 use cenote_boxed::boxed;
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
-use cenote_format::zil::record::RenameKind;
+use cenote_format::zil::record::{NewObject, RenameKind};
 use cenote_format::znode::FileKind;
 use cenote_object::Edit;
 use tokio::sync::MutexGuard;
 
 use super::locks::Held;
-use super::names::{check_empty, check_project, check_removal};
+use super::logging::new_object;
+use super::make::{Making, NewFile, NewKind};
+use super::names::check_empty;
 use super::znode::Znode;
 use super::{Change, FsWriter};
 use crate::attr::pflags;
@@ -38,7 +40,16 @@ pub enum RenameMode {
     NoReplace,
     /// The two swap names.
     Exchange,
+    /// As the first or the second of these; the old name becomes that of a whiteout, a character device 0:0.
+    Whiteout {
+        /// A file that has the new name loses it.
+        replaces: bool,
+    },
 }
+
+/// What marks a name as removed in a layer of an overlay.
+const WHITEOUT: NewFile<'static> =
+    NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
 
 /// A name in a directory.
 type DirName<'a> = (ObjectId, &'a [u8]);
@@ -73,6 +84,18 @@ impl FsWriter {
         to: DirName<'_>,
         mode: RenameMode,
     ) -> Result<Option<ObjectId>> {
+        self.rename_as_logged(change, from, to, mode, None).await
+    }
+
+    /// The same, with the values that a logged whiteout had.
+    pub(super) async fn rename_as_logged(
+        &self,
+        change: Change<'_>,
+        from: DirName<'_>,
+        to: DirName<'_>,
+        mode: RenameMode,
+        logged: Option<&NewObject>,
+    ) -> Result<Option<ObjectId>> {
         self.check_name(to.0, to.1)?;
         let (_held, source, target) = self.hold_both(change.edit, from, to).await?;
         let mut parents = Parents {
@@ -85,12 +108,14 @@ impl FsWriter {
             if mode == RenameMode::Exchange {
                 return Err(Refusal::NotFound.named(to.0, to.1));
             }
+            let whiteout = self.make_whiteout(change, &parents.from, mode, logged).await?;
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
+            let kind = self.leave(change, &mut parents, &source.name, whiteout).await?;
             self.save_parents(change, &mut parents).await?;
-            self.notes(change).renamed(file.id, RenameKind::Replace, (from.0, &source.name), to);
+            self.notes(change).renamed(&[file.id], kind, (from.0, &source.name), to);
             return Ok(None);
         };
-        if mode == RenameMode::NoReplace {
+        if matches!(mode, RenameMode::NoReplace | RenameMode::Whiteout { replaces: false }) {
             return Err(Refusal::Exists.named(to.0, to.1));
         }
         if target.object == source.object {
@@ -98,28 +123,29 @@ impl FsWriter {
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
                 self.save_parents(change, &mut parents).await?;
-                self.notes(change).renamed(file.id, RenameKind::Replace, (from.0, &source.name), to);
+                self.notes(change).renamed(&[file.id], RenameKind::Replace, (from.0, &source.name), to);
             }
             return Ok(None);
         }
         let mut other = self.load(change.edit, target.object).await?;
-        check_removal(parents.to(), &other)?;
-        let mut kind = RenameKind::Replace;
-        let gone = if mode == RenameMode::Exchange {
-            kind = RenameKind::Exchange;
+        self.may_remove(parents.to(), &other)?;
+        if mode == RenameMode::Exchange {
             self.check_inside(change.edit, &other, from.0).await?;
-            check_project(&parents.from, &other)?;
+            self.may_enter(&parents.from, &other)?;
             self.exchange(change, &mut parents, (&mut file, &source), (&mut other, &target)).await?;
-            None
-        } else {
-            check_replacing(&file, &other, to)?;
-            self.remove_name(change, parents.to(), &target.name, other.is_dir()?).await?;
-            let is_last = self.drop_link(change, &mut other).await?;
-            self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
-            is_last.then_some(other.id)
-        };
+            self.save_parents(change, &mut parents).await?;
+            let files = [file.id, other.id];
+            self.notes(change).renamed(&files, RenameKind::Exchange, (from.0, &source.name), to);
+            return Ok(None);
+        }
+        check_replacing(&file, &other, to)?;
+        let whiteout = self.make_whiteout(change, &parents.from, mode, logged).await?;
+        self.remove_name(change, parents.to(), &target.name, other.is_dir()?).await?;
+        let gone = self.drop_link(change, &mut other).await?.then_some(other.id);
+        self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
+        let kind = self.leave(change, &mut parents, &source.name, whiteout).await?;
         self.save_parents(change, &mut parents).await?;
-        self.notes(change).renamed(file.id, kind, (from.0, &source.name), to);
+        self.notes(change).renamed(&[file.id], kind, (from.0, &source.name), to);
         gone.inspect(|&gone| self.notes(change).forget(gone));
         Ok(gone)
     }
@@ -160,15 +186,13 @@ impl FsWriter {
         file: &Znode,
         (source, to): (&DirEntry, DirName<'_>),
     ) -> Result<()> {
-        check_removal(&parents.from, file)?;
+        self.may_remove(&parents.from, file)?;
         let is_apart = parents.from.flags()? & pflags::XATTR != parents.to().flags()? & pflags::XATTR;
         if is_apart || source.object == to.0 {
             return Err(Refusal::Invalid.named(to.0, to.1));
         }
-        if parents.to().has_flag(pflags::IMMUTABLE)? {
-            return Err(Refusal::NotPermitted.of(to.0));
-        }
-        check_project(parents.to(), file)?;
+        self.may_add(parents.to())?;
+        self.may_enter(parents.to(), file)?;
         self.check_inside(edit, file, to.0).await
     }
 
@@ -205,6 +229,38 @@ impl FsWriter {
         self.add_name(change, parents.to(), new, file.id, kind).await?;
         settle(change, file, parents.to())?;
         self.save(change.edit, file).await
+    }
+
+    /// Makes the whiteout that a rename leaves, if it leaves one. This is all of the rename that a quota may
+    /// refuse, so it comes first.
+    async fn make_whiteout(
+        &self,
+        change: Change<'_>,
+        parent: &Znode,
+        mode: RenameMode,
+        logged: Option<&NewObject>,
+    ) -> Result<Option<Znode>> {
+        if !matches!(mode, RenameMode::Whiteout { .. }) {
+            return Ok(None);
+        }
+        let id = match logged {
+            Some(new) => self.make_logged(change, parent, new, None).await?,
+            None => self.make(change, &Making::child(self, parent, &WHITEOUT)?).await?,
+        };
+        Ok(Some(self.load(change.edit, id).await?))
+    }
+
+    /// Gives a whiteout the name that a file has just left, in the directory that the caller saves.
+    async fn leave(
+        &self,
+        change: Change<'_>,
+        parents: &mut Parents,
+        name: &[u8],
+        whiteout: Option<Znode>,
+    ) -> Result<RenameKind> {
+        let Some(whiteout) = whiteout else { return Ok(RenameKind::Replace) };
+        self.add_name(change, &mut parents.from, name, whiteout.id, whiteout.kind()?).await?;
+        Ok(RenameKind::Whiteout(new_object(&whiteout, parents.from.id)?))
     }
 
     /// Swaps two names; the caller saves the directories.

@@ -3,8 +3,9 @@
 //! Idea: a record describes an operation, so replay repeats the operation with the values that `mknod` chose
 //! at the time: number, creation time, generation. A record's sequence number goes into the same txg as its
 //! changes, so an interrupted replay resumes where it stopped. Records about one object may be late
-//! ([`cenote_engine::zil`]): if the object is gone, they are skipped. The first record that fails ends the
-//! replay, as in the kernel; the report says why.
+//! ([`cenote_engine::zil`]): if the object is gone, they are skipped. No rule refuses what was accepted once
+//! ([`super::rules`]). A record that fails all the same (damage, a contradiction) is set aside and told, in
+//! the report and the pool's error log, and the rest goes on ([`crate::replay::aside`]).
 //!
 //! [`crate::replay`] does the same in memory only, for callers that don't change the pool.
 //!
@@ -29,6 +30,7 @@ use super::{Change, FsOptions, FsWriter};
 use crate::attr::Timestamp;
 use crate::error::{FsError, Result};
 use crate::replay::ReplayReport;
+use crate::replay::aside::Account;
 use crate::volume::VolumeWriter;
 
 /// Records replayed per txg: limits dirty data, since a record holds at most 128 KiB, except for clones.
@@ -73,10 +75,12 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
         // Numbers of files that are gone already may be reused in the log.
         fs.free_all_unlinked(engine).await?;
     }
-    let mut report = ReplayReport::default();
+    let mut account = Account::default();
     for (index, record) in pending.records.iter().enumerate() {
+        let allowed = account.check(record);
         let (target, again) = (target.clone(), record.clone());
         let redo = move |edit| async move {
+            allowed?;
             match target {
                 Target::Files(fs) => {
                     let change = Change { edit: &edit, now };
@@ -85,21 +89,19 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
                 Target::Volume(volume) => volume.replay_record(&edit, &again).await,
             }
         };
-        match pending.redo(record, redo).await {
+        let done = match pending.redo(record, redo).await {
             Err(error @ FsError::Dataset(DatasetError::Stopped { .. })) => return Err(error),
-            Ok(true) => report.applied += 1,
-            Ok(false) => report.skipped += 1,
-            Err(error) => {
-                report.stopped = Some(error);
-                break;
-            }
+            done => done,
+        };
+        if let Some(object) = account.note(record, done) {
+            engine.pool().note_lacking(pending.dataset.live().on_disk().dataset_id(), object);
         }
         if index % RECORDS_PER_GROUP == RECORDS_PER_GROUP - 1 {
             engine.sync_all().await?;
         }
     }
     pending.finish().await?;
-    Ok(report)
+    Ok(account.report)
 }
 
 async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
@@ -109,7 +111,7 @@ async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     }
     let mos = engine.mos().await?;
     let options = FsOptions::of(&mos, &mos.dataset(&pending.name).await?).await?;
-    Ok(Target::Files(FsWriter::open(dataset, options).await?))
+    Ok(Target::Files(FsWriter::open(dataset, options).await?.for_replay()))
 }
 
 /// Records of a file system, repeated in an open txg.

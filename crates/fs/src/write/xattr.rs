@@ -16,7 +16,6 @@ use cenote_object::Edit;
 
 use super::znode::Znode;
 use super::{Change, FsWriter, XattrStore};
-use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
 
 /// `DXATTR_MAX_ENTRY_SIZE`.
@@ -65,9 +64,7 @@ impl FsWriter {
         }
         let _held = self.0.locks.exclusive(&[object]).await;
         let mut node = self.load(change.edit, object).await?;
-        if node.has_flag(pflags::IMMUTABLE | pflags::APPENDONLY)? {
-            return Err(Refusal::NotPermitted.of(object));
-        }
+        self.may_set_xattr(&node)?;
         let exists = match inline_list(&node)?.is_some_and(|list| list_value(&list, name).is_some()) {
             true => true,
             false => self.xattr_file(change.edit, &node, name).await?.is_some(),

@@ -233,7 +233,7 @@ fn a_log_keeps_what_it_shares_until_it_is_replayed() {
         let engine = reopen_to_write(&rt, folder.path()).await;
         let reports = replay_logs(&engine, NOW).await.unwrap();
         let [(_, report)] = &reports[..] else { panic!("one log: {reports:?}") };
-        assert!(report.stopped.is_none() && report.applied == 2, "{report:?}");
+        assert!(report.set_aside == 0 && report.applied == 2, "{report:?}");
         export(&engine).await;
         let dataset = engine.dataset(POOL).await.unwrap();
         let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();

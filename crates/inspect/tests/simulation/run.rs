@@ -88,8 +88,8 @@ async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
     drop(mos);
     let mut replayed = Vec::new();
     for (name, report) in replay_logs(&engine, now(rt)).await.map_err(|error| error.to_string())? {
-        if let Some(why) = report.stopped {
-            return Err(format!("replay of {name} stopped: {why}"));
+        if report.set_aside > 0 {
+            return Err(format!("replay of {name}: {report:?}"));
         }
         replayed.push(name);
     }

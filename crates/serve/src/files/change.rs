@@ -178,22 +178,17 @@ impl Files {
     ) -> Result<()> {
         let (from, from_name) = (self.own(from.0)?, from.1.to_vec());
         let (to, to_name) = (self.own(to.0)?, to.1.to_vec());
-        let (mode, leaves_whiteout) = match flags {
-            RenameFlags::Replace => (RenameMode::Replace, false),
-            RenameFlags::NoReplace => (RenameMode::NoReplace, false),
-            RenameFlags::Exchange => (RenameMode::Exchange, false),
-            RenameFlags::Whiteout { no_replace: false } => (RenameMode::Replace, true),
-            RenameFlags::Whiteout { no_replace: true } => (RenameMode::NoReplace, true),
+        let mode = match flags {
+            RenameFlags::Replace => RenameMode::Replace,
+            RenameFlags::NoReplace => RenameMode::NoReplace,
+            RenameFlags::Exchange => RenameMode::Exchange,
+            RenameFlags::Whiteout { no_replace } => RenameMode::Whiteout { replaces: !no_replace },
         };
         let files = self.clone();
         self.change(Need::Write(NAME_BYTES), None, move |fs, change| {
             Box::pin(async move {
                 let (from, to) = ((from, &from_name[..]), (to, &to_name[..]));
                 files.gone(fs.rename(change, from, to, mode).await?);
-                if leaves_whiteout {
-                    let new = NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
-                    fs.create(change, from.0, from.1, &new).await?;
-                }
                 Ok(())
             })
         })

@@ -92,11 +92,9 @@ impl Replay<'_> {
             return self.fs.save(self.change.edit, &mut node).await;
         }
         let piece = piece_of(self.change.edit, id, operation).await?;
-        let is_block = matches!(operation, Operation::Write { data: WriteData::Indirect, .. });
         self.fs.put(self.change.edit, &mut node, piece.offset, piece.data).await?;
-        if is_block && size < piece.end {
-            node.set_u64(ZplAttr::Size, piece.end);
-        }
+        // A whole block may reach beyond the end of the file, which only the write itself moves.
+        node.set_u64(ZplAttr::Size, size.max(piece.end));
         node.content_changed(self.change)?;
         self.fs.save(self.change.edit, &mut node).await
     }

@@ -6,7 +6,8 @@ use cenote_format::zil::record::{NewObject, RenameKind};
 use cenote_format::znode::FileKind;
 
 use super::super::make::{Making, NewFile, NewKind};
-use super::super::{Change, RenameMode};
+use super::super::znode::Znode;
+use super::super::{Change, FsWriter, RenameMode};
 use super::{AsLogged, Replay, contradiction, time};
 use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
@@ -20,17 +21,12 @@ impl Replay<'_> {
         if self.fs.find(self.change.edit, new.directory, name).await?.is_some() {
             return Err(Refusal::Exists.named(new.directory, name));
         }
-        let (mode, kind) = (new.mode as u32, new_kind(new, target)?);
-        let file = NewFile { kind, mode: mode & 0o7777, umask: 0, uid: new.uid, gid: new.gid };
-        let making = Making {
-            mode,
-            gid: new.gid,
-            as_logged: Some(new.into()),
-            ..Making::child(self.fs, &parent, &file)?
-        };
-        // All its times are its creation time.
-        let id = self.fs.make(Change { now: time(new.crtime), ..self.change }, &making).await?;
-        self.fs.add_name(self.change, &mut parent, name, id, FileKind::from_mode(new.mode)).await?;
+        let id = self.fs.make_logged(self.change, &parent, new, target).await?;
+        let kind = FileKind::from_mode(new.mode);
+        if let Err(error) = self.fs.add_name(self.change, &mut parent, name, id, kind).await {
+            self.change.edit.destroy(id).await?;
+            return Err(error);
+        }
         self.fs.save(self.change.edit, &mut parent).await
     }
 
@@ -62,13 +58,13 @@ impl Replay<'_> {
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
     ) -> Result<()> {
-        let mode = if *kind == RenameKind::Exchange { RenameMode::Exchange } else { RenameMode::Replace };
-        let gone = self.fs.rename(self.change, from, to, mode).await?;
-        self.free_all(gone).await?;
-        match kind {
-            RenameKind::Whiteout(new) => self.create(new, from.1, None).await,
-            RenameKind::Replace | RenameKind::Exchange => Ok(()),
-        }
+        let (mode, logged) = match kind {
+            RenameKind::Replace => (RenameMode::Replace, None),
+            RenameKind::Exchange => (RenameMode::Exchange, None),
+            RenameKind::Whiteout(new) => (RenameMode::Whiteout { replaces: true }, Some(new)),
+        };
+        let gone = self.fs.rename_as_logged(self.change, from, to, mode, logged).await?;
+        self.free_all(gone).await
     }
 
     /// No file is open during a replay: a file without names is freed at once, since its number may soon be
@@ -78,6 +74,24 @@ impl Replay<'_> {
             while !self.fs.free_unlinked(self.change, gone).await? {}
         }
         Ok(())
+    }
+}
+
+impl FsWriter {
+    /// Recreates an object that has no name yet, in a directory whose lock the caller holds.
+    pub(in super::super) async fn make_logged(
+        &self,
+        change: Change<'_>,
+        parent: &Znode,
+        new: &NewObject,
+        target: Option<&[u8]>,
+    ) -> Result<ObjectId> {
+        let (mode, kind) = (new.mode as u32, new_kind(new, target)?);
+        let file = NewFile { kind, mode: mode & 0o7777, umask: 0, uid: new.uid, gid: new.gid };
+        let making =
+            Making { mode, gid: new.gid, as_logged: Some(new.into()), ..Making::child(self, parent, &file)? };
+        // All its times are its creation time.
+        self.make(Change { now: time(new.crtime), ..change }, &making).await
     }
 }
 

@@ -40,7 +40,7 @@ fn a_commit_does_not_take_holes_for_content() {
             let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
             let log = objset.intent_log().await;
             let (fs, report) = Filesystem::open(objset).await.unwrap().replay(&log.records, NOW).await;
-            assert!(report.stopped.is_none(), "{report:?}");
+            assert!(report.set_aside == 0, "{report:?}");
             let found = fs.lookup(fs.root(), b"file").await.unwrap();
             let is_either = match (meanwhile, found) {
                 (Meanwhile::Removed, None) => return,

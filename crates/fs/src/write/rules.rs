@@ -1,0 +1,117 @@
+//! The rules that flags, projects, quotas and properties lay on operations.
+//!
+//! Idea: a rule binds an operation that is made now. A replay repeats operations that were accepted under the
+//! rules of their time: those may have changed since, and the record of that change may come later in the
+//! log, or never. So all rules are here, behind one gate ([`FsWriter::forbid`]), and no rule binds the writer
+//! that replays a log ([`FsWriter::for_replay`]). Checks elsewhere are of structure: types, names that exist,
+//! directories that are not empty. They bind a replay too, since it must not harm the tree.
+//!
+//! Source: OpenZFS `zfs_acl.c` (`zfs_zaccess_common`, `zfs_zaccess_delete`), `zfs_vnops_os.c`,
+//! `zfs_dir.c` (`zfs_make_xattrdir`). OpenZFS replays with the credentials of the kernel, which lifts
+//! permissions but not flags and projects.
+
+use cenote_format::sa::ZplAttr;
+use cenote_format::znode::FileKind;
+
+use super::znode::Znode;
+use super::{By, FsWriter, MAX_LONG_NAME_BYTES, MAX_NAME_BYTES, SetAttr};
+use crate::acl::AclMode;
+use crate::attr::pflags;
+use crate::error::{Refusal, Result};
+
+/// Flags of files whose names can't change.
+const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
+
+impl FsWriter {
+    /// The writer that replays this file system's log.
+    pub(super) fn for_replay(&self) -> FsWriter {
+        FsWriter(self.0.clone(), By::Log)
+    }
+
+    /// Whether rules bind this writer.
+    pub(super) fn has_rules(&self) -> bool {
+        self.1 != By::Log
+    }
+
+    /// Refuses an operation on a file if a rule forbids it.
+    fn forbid(&self, is_forbidden: bool, why: Refusal, file: &Znode) -> Result<()> {
+        if is_forbidden && self.has_rules() { Err(why.of(file.id)) } else { Ok(()) }
+    }
+
+    /// A directory may get another name.
+    pub(super) fn may_add(&self, parent: &Znode) -> Result<()> {
+        self.forbid(parent.has_flag(pflags::IMMUTABLE)?, Refusal::NotPermitted, parent)
+    }
+
+    /// A directory may lose a name, and this file may lose it.
+    pub(super) fn may_remove(&self, parent: &Znode, file: &Znode) -> Result<()> {
+        let is_fixed = parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)?;
+        self.forbid(is_fixed, Refusal::NotPermitted, file)
+    }
+
+    /// A file may get another name in a directory.
+    pub(super) fn may_link(&self, parent: &Znode, file: &Znode) -> Result<()> {
+        let is_fixed = file.has_flag(FIXED | pflags::READONLY)? || parent.has_flag(pflags::IMMUTABLE)?;
+        self.forbid(is_fixed, Refusal::NotPermitted, file)?;
+        self.may_enter(parent, file)
+    }
+
+    /// A file may come from another directory: one with an inherited project takes only files of that project.
+    pub(super) fn may_enter(&self, parent: &Znode, file: &Znode) -> Result<()> {
+        let is_foreign = parent.has_flag(pflags::PROJINHERIT)? && parent.project() != file.project();
+        self.forbid(is_foreign, Refusal::CrossDevice, file)
+    }
+
+    /// A file accepts content at an offset.
+    pub(super) fn may_write(&self, file: &Znode, offset: u64) -> Result<()> {
+        let is_appending = offset >= file.u64(ZplAttr::Size)?;
+        let is_fixed = file.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
+            || (file.has_flag(pflags::APPENDONLY)? && !is_appending);
+        self.forbid(is_fixed, Refusal::NotPermitted, file)
+    }
+
+    /// A range of a file may be cleared.
+    pub(super) fn may_clear(&self, file: &Znode) -> Result<()> {
+        let fixed = pflags::IMMUTABLE | pflags::READONLY | pflags::APPENDONLY;
+        self.forbid(file.has_flag(fixed)?, Refusal::NotPermitted, file)
+    }
+
+    /// Attributes of a file may be set, and its new owners have room.
+    pub(super) async fn may_set(&self, file: &Znode, set: &SetAttr) -> Result<()> {
+        let is_fixed = file.has_flag(pflags::IMMUTABLE)? && set.is_for_mutable();
+        let has_fixed_size = file.has_flag(pflags::READONLY | pflags::APPENDONLY)? && set.size.is_some();
+        let acl_stays =
+            self.options().acl_mode == AclMode::Restricted && !file.has_flag(pflags::ACL_TRIVIAL)?;
+        let is_forbidden = is_fixed || has_fixed_size || (acl_stays && set.mode.is_some());
+        self.forbid(is_forbidden, Refusal::NotPermitted, file)?;
+        self.check_new_owners(file, set).await
+    }
+
+    /// The ACL of a file may be set.
+    pub(super) fn may_set_acl(&self, file: &Znode) -> Result<()> {
+        self.forbid(file.has_flag(pflags::IMMUTABLE)?, Refusal::NotPermitted, file)
+    }
+
+    /// Extended attributes of a file may be set.
+    pub(super) fn may_set_xattr(&self, file: &Znode) -> Result<()> {
+        self.forbid(file.has_flag(FIXED)?, Refusal::NotPermitted, file)
+    }
+
+    /// How long names may be: property `longname` may have been turned off since a record was written.
+    pub(super) fn longest_name(&self) -> usize {
+        if self.options().long_names || !self.has_rules() { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
+    }
+}
+
+/// Whether the attributes fit the type of the file.
+pub(super) fn check_settable(node: &Znode, set: &SetAttr, stores_projects: bool) -> Result<()> {
+    if set.project.is_some() && !stores_projects {
+        return Err(Refusal::NotSupported.of(node.id));
+    }
+    match (set.size, node.kind()?) {
+        (Some(size), FileKind::Regular) if size > i64::MAX as u64 => Err(Refusal::TooLarge.of(node.id)),
+        (None, _) | (Some(_), FileKind::Regular) => Ok(()),
+        (Some(_), FileKind::Directory) => Err(Refusal::IsDirectory.of(node.id)),
+        (Some(_), _) => Err(Refusal::Invalid.of(node.id)),
+    }
+}
