@@ -20,10 +20,12 @@ use cenote_format::znode::{FileKind, encode_log_aces};
 use super::znode::Znode;
 use super::{Change, FsWriter, SetAttr};
 use crate::acl::Ace;
-use crate::attr::Timestamp;
+use crate::attr::{Timestamp, pflags};
 use crate::error::Result;
 use crate::log_attrs::{ATTR_XVATTR, XAT0_CREATETIME, XAT0_FLAGS, XAT0_PROJID, mask};
 
+/// `V4_ACL_WIDE_FLAGS`.
+const ACL_WIDE_FLAGS: u64 = pflags::ACL_AUTO_INHERIT | pflags::ACL_PROTECTED | pflags::ACL_DEFAULTED;
 /// `XVA_MAPSIZE`.
 const ATTR_WORDS: usize = 3;
 
@@ -60,22 +62,61 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// A file was created and has its name.
-    pub(super) fn created(&self, dir: ObjectId, name: &[u8], node: &Znode) -> Result<()> {
+    /// A file was created and has its name. An ACL that it inherited is recorded: it depends on the mode that
+    /// was asked for, which no record has.
+    pub(super) fn created(&self, parent: &Znode, name: &[u8], node: &Znode) -> Result<()> {
+        let dir = parent.id;
         let new = new_object(node, dir)?;
         let name = Bytes::copy_from_slice(name);
+        let inherited = self.inherited_acl(parent, node)?;
         let operation = match (node.kind()?, node.get(ZplAttr::Symlink)) {
             (FileKind::Symlink, Some(target)) => {
                 Operation::Symlink { new, name, target: Bytes::copy_from_slice(target) }
             }
             (kind, _) => {
                 let kind = if kind == FileKind::Directory { CreateKind::Directory } else { CreateKind::File };
-                Operation::Create { kind, new, attrs: None, acl: None, domains: Vec::new(), name }
+                let acl = inherited.clone();
+                Operation::Create { kind, new, attrs: None, acl, domains: Vec::new(), name }
             }
         };
         // Its directory decides what it inherits.
+        let is_link = matches!(operation, Operation::Symlink { .. });
         self.note_after(&[dir], || operation);
+        if let Some(acl) = inherited.filter(|_| is_link) {
+            self.note_after(&[], || Operation::SetAcl { object: node.id, acl });
+        }
         Ok(())
+    }
+
+    /// A rename left a whiteout, whose record has no place for an ACL.
+    pub(super) fn inherited(&self, parent: &Znode, node: &Znode) -> Result<()> {
+        if let Some(acl) = self.inherited_acl(parent, node)? {
+            self.note_after(&[], || Operation::SetAcl { object: node.id, acl });
+        }
+        Ok(())
+    }
+
+    /// The ACL of a new file, unless it follows from the mode alone.
+    fn inherited_acl(&self, parent: &Znode, node: &Znode) -> Result<Option<LogAcl>> {
+        if self.log.is_none() || !parent.has_flag(pflags::INHERIT_ACE)? {
+            return Ok(None);
+        }
+        Ok(self.log_acl(&node.acl()?, node.flags()? & ACL_WIDE_FLAGS))
+    }
+
+    /// An ACL in the form of a record; if there is none that says it, the next commit writes the txg.
+    fn log_acl(&self, entries: &[Ace], flags: u64) -> Option<LogAcl> {
+        if entries.iter().any(Ace::names_domain) {
+            self.log.inspect(|log| log.cannot_say(self.txg()));
+            return None;
+        }
+        Some(LogAcl {
+            entry_count: entries.len() as u64,
+            flags,
+            entries: encode_log_aces(entries, Endian::NATIVE).into(),
+            fuids: Vec::new(),
+            domains: Vec::new(),
+        })
     }
 
     /// A file got a hidden directory.
@@ -196,17 +237,9 @@ impl<'a> Notes<'a> {
 
     pub(super) fn acl(&self, node: &Znode, entries: &[Ace], flags: u64) {
         let Some(log) = self.log_of(node) else { return };
-        if entries.iter().any(Ace::names_domain) {
-            return log.cannot_say(self.txg());
+        if let Some(acl) = self.log_acl(entries, flags) {
+            log.append(self.txg(), Operation::SetAcl { object: node.id, acl });
         }
-        let acl = LogAcl {
-            entry_count: entries.len() as u64,
-            flags,
-            entries: encode_log_aces(entries, Endian::NATIVE).into(),
-            fuids: Vec::new(),
-            domains: Vec::new(),
-        };
-        log.append(self.txg(), Operation::SetAcl { object: node.id, acl });
     }
 
     /// Attributes were set, or are about to be; the size is always about to be.

@@ -56,7 +56,7 @@ impl FsWriter {
         }
         let notes = self.notes(change);
         if notes.are_kept() {
-            notes.created(dir, name, &self.load(change.edit, id).await?)?;
+            notes.created(&parent, name, &self.load(change.edit, id).await?)?;
         }
         if let Some(acl) = default_acl {
             self.inherit_posix_acl(change, id, &acl).await?;

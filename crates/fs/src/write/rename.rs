@@ -110,9 +110,10 @@ impl FsWriter {
             }
             let whiteout = self.make_whiteout(change, &parents.from, mode, logged).await?;
             self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
-            let kind = self.leave(change, &mut parents, &source.name, whiteout).await?;
+            let kind = self.leave(change, &mut parents, &source.name, whiteout.as_ref()).await?;
             self.save_parents(change, &mut parents).await?;
             self.notes(change).renamed(&[file.id], kind, (from.0, &source.name), to);
+            self.note_whiteout(change, &parents.from, whiteout.as_ref())?;
             return Ok(None);
         };
         if matches!(mode, RenameMode::NoReplace | RenameMode::Whiteout { replaces: false }) {
@@ -143,9 +144,10 @@ impl FsWriter {
         self.remove_name(change, parents.to(), &target.name, other.is_dir()?).await?;
         let gone = self.drop_link(change, &mut other).await?.then_some(other.id);
         self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
-        let kind = self.leave(change, &mut parents, &source.name, whiteout).await?;
+        let kind = self.leave(change, &mut parents, &source.name, whiteout.as_ref()).await?;
         self.save_parents(change, &mut parents).await?;
         self.notes(change).renamed(&[file.id], kind, (from.0, &source.name), to);
+        self.note_whiteout(change, &parents.from, whiteout.as_ref())?;
         gone.inspect(|&gone| self.notes(change).forget(gone));
         Ok(gone)
     }
@@ -256,11 +258,15 @@ impl FsWriter {
         change: Change<'_>,
         parents: &mut Parents,
         name: &[u8],
-        whiteout: Option<Znode>,
+        whiteout: Option<&Znode>,
     ) -> Result<RenameKind> {
         let Some(whiteout) = whiteout else { return Ok(RenameKind::Replace) };
         self.add_name(change, &mut parents.from, name, whiteout.id, whiteout.kind()?).await?;
-        Ok(RenameKind::Whiteout(new_object(&whiteout, parents.from.id)?))
+        Ok(RenameKind::Whiteout(new_object(whiteout, parents.from.id)?))
+    }
+
+    fn note_whiteout(&self, change: Change<'_>, parent: &Znode, whiteout: Option<&Znode>) -> Result<()> {
+        whiteout.map_or(Ok(()), |whiteout| self.notes(change).inherited(parent, whiteout))
     }
 
     /// Swaps two names; the caller saves the directories.

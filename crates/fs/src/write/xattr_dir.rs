@@ -100,7 +100,7 @@ impl FsWriter {
         self.add_name(change, &mut dir, name, id, FileKind::Regular).await?;
         self.save(change.edit, &mut dir).await?;
         let file = self.load(change.edit, id).await?;
-        self.notes(change).created(dir.id, name, &file)?;
+        self.notes(change).created(&dir, name, &file)?;
         Ok(file)
     }
 

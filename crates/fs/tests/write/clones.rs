@@ -245,3 +245,38 @@ fn a_log_keeps_what_it_shares_until_it_is_replayed() {
         assert_zdb_is_content(folder.path());
     });
 }
+
+#[test]
+fn a_dataset_can_be_destroyed_in_a_txg_of_many_clones() {
+    const FILE_BYTES: u64 = 16 << 20;
+    let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &[DISK], DISK_BYTES).await;
+        cenote_tasks::create_filesystem(&engine, OTHER, Vec::new(), empty_filesystem()).await.unwrap();
+        let fs = FsWriter::open(engine.dataset(POOL).await.unwrap(), FsOptions::default()).await.unwrap();
+        let source = {
+            let _hold = engine.hold().await.unwrap();
+            let edit = fs.live().edit();
+            let now = Change { edit: &edit, now: at(2) };
+            let source = fs.create(now, fs.root(), b"source", &file(0o644)).await.unwrap();
+            let data = Bytes::from(noise(1, FILE_BYTES as usize));
+            fs.write(now, source, 0, data).await.unwrap();
+            source
+        };
+        engine.sync_all().await.unwrap();
+        {
+            let _hold = engine.hold().await.unwrap();
+            let edit = fs.live().edit();
+            let now = Change { edit: &edit, now: at(2) };
+            // Without sharing, these would not fit into the pool.
+            for i in 0..16 {
+                let name = format!("clone{i}");
+                let clone = fs.create(now, fs.root(), name.as_bytes(), &file(0o644)).await.unwrap();
+                let from = CloneSource::Live(&fs);
+                let len = fs.clone_range(now, from, (source, 0), (clone, 0), FILE_BYTES).await.unwrap();
+                assert_eq!(len, FILE_BYTES);
+            }
+        }
+        cenote_tasks::destroy_dataset(&engine, OTHER).await.unwrap();
+    });
+}

@@ -11,6 +11,7 @@ mod expansion;
 mod features;
 mod freeing;
 mod health;
+mod limits;
 mod many;
 mod mend;
 mod removal;
