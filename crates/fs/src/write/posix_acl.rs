@@ -15,10 +15,10 @@ use cenote_object::Edit;
 
 use super::make::{NewFile, NewKind};
 use super::znode::Znode;
-use super::{Change, FsWriter, SetAttr};
+use super::{Change, FsWriter};
 use crate::error::{Refusal, Result};
 
-const ACCESS: &[u8] = b"system.posix_acl_access";
+pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
@@ -107,9 +107,6 @@ impl FsWriter {
         let rules = self.acl_rules().for_mode(mode & !0o7777 | spelled, node.flags()?, &node.acl()?);
         node.set_acl(&rules, mode & !0o7777 | spelled)?;
         node.state_changed(change)?;
-        // The record of the extended attribute does not say the mode.
-        let set = SetAttr { mode: Some(spelled), ..SetAttr::default() };
-        self.notes(change).attributes(node, &set);
         Ok(acl.says_more_than_mode().then_some(Some(value)))
     }
 

@@ -14,8 +14,9 @@ use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
 use cenote_object::Edit;
 
+use super::posix_acl::ACCESS;
 use super::znode::Znode;
-use super::{Change, FsWriter, XattrStore};
+use super::{Change, FsWriter, SetAttr, XattrStore};
 use crate::error::{FsError, Refusal, Result};
 
 /// `DXATTR_MAX_ENTRY_SIZE`.
@@ -78,6 +79,11 @@ impl FsWriter {
             Some(value) => self.put_xattr(change, &mut node, name, value).await?,
             None if exists => self.put_xattr(change, &mut node, name, None).await?,
             None => {}
+        }
+        if name == ACCESS && value.is_some() {
+            // The record of the attribute does not say the mode that came with it.
+            let set = SetAttr { mode: Some(node.mode()? & 0o7777), ..SetAttr::default() };
+            self.notes(change).attributes(&node, &set);
         }
         node.state_changed(change)?;
         self.save(change.edit, &mut node).await
