@@ -110,14 +110,14 @@ impl FsWriter {
         Ok(acl.says_more_than_mode().then_some(Some(value)))
     }
 
-    /// After the mode was set: updates the ACL, if there is one.
+    /// After the mode was set: updates the ACL, if there is one. A replay finds a record of that.
     pub(super) async fn mode_to_posix_acl(
         &self,
         change: Change<'_>,
         node: &mut Znode,
         mode: u32,
     ) -> Result<()> {
-        if !self.options().posix_acl || node.kind()? == FileKind::Symlink {
+        if self.is_replay() || !self.options().posix_acl || node.kind()? == FileKind::Symlink {
             return Ok(());
         }
         let Some(old) = self.get_xattr(change.edit, node, ACCESS).await? else { return Ok(()) };

@@ -99,7 +99,7 @@ impl FsWriter {
         for &(by, owner) in limited {
             for &counted in counted {
                 if let Some(table) = tables.of(by, counted)
-                    && self.has_rules()
+                    && !self.is_replay()
                     && self.view().is_over(table, by, counted, owner).await?
                 {
                     return Err(Refusal::Quota.of(object));

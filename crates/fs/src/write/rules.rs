@@ -28,14 +28,15 @@ impl FsWriter {
         FsWriter(self.0.clone(), By::Log)
     }
 
-    /// Whether rules bind this writer.
-    pub(super) fn has_rules(&self) -> bool {
-        self.1 != By::Log
+    /// Whether this writer replays a log: no rule binds it, and what follows from an operation but has
+    /// records of its own is left to those.
+    pub(super) fn is_replay(&self) -> bool {
+        self.1 == By::Log
     }
 
     /// Refuses an operation on a file if a rule forbids it.
     fn forbid(&self, is_forbidden: bool, why: Refusal, file: &Znode) -> Result<()> {
-        if is_forbidden && self.has_rules() { Err(why.of(file.id)) } else { Ok(()) }
+        if is_forbidden && !self.is_replay() { Err(why.of(file.id)) } else { Ok(()) }
     }
 
     /// A directory may get another name.
@@ -99,7 +100,7 @@ impl FsWriter {
 
     /// How long names may be: property `longname` may have been turned off since a record was written.
     pub(super) fn longest_name(&self) -> usize {
-        if self.options().long_names || !self.has_rules() { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
+        if self.options().long_names || self.is_replay() { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }
 }
 
