@@ -49,7 +49,8 @@ impl Note {
     /// file may have or lose: such a record keeps its place among those of names, even if the file itself is
     /// gone by the time of the commit.
     fn is_for_others(&self) -> bool {
-        matches!(self, Note::Said(operation) if matches!(**operation, Operation::SetAttr { attrs: Some(_), .. }))
+        let Note::Said(operation) = self else { return false };
+        matches!(**operation, Operation::SetAttr { attrs: Some(_), .. })
     }
 
     /// Bytes of memory.

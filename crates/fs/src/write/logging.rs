@@ -55,7 +55,7 @@ impl<'a> Notes<'a> {
         self.log.filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
     }
 
-    /// Records an operation whose outcome depends on these objects: what waits with them enters the log first.
+    /// Records an operation whose outcome depends on these objects: what waits with them comes first.
     fn note_after(&self, objects: &[ObjectId], operation: impl FnOnce() -> Operation) {
         if let Some(log) = self.log {
             log.append_after(self.txg(), objects, operation());

@@ -57,7 +57,7 @@ impl FsWriter {
         self.may_enter(parent, file)
     }
 
-    /// A file may come from another directory: one with an inherited project takes only files of that project.
+    /// A file may come from another directory: one with an inherited project takes only files of that.
     pub(super) fn may_enter(&self, parent: &Znode, file: &Znode) -> Result<()> {
         let is_foreign = parent.has_flag(pflags::PROJINHERIT)? && parent.project() != file.project();
         self.forbid(is_foreign, Refusal::CrossDevice, file)

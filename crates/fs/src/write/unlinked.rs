@@ -148,12 +148,10 @@ impl FsWriter {
     /// A txg could not be written.
     #[boxed]
     pub async fn free_all_unlinked(&self, engine: &Engine) -> Result<()> {
-        let is_nothing = match self.view().unlinked().await {
-            Err(error) => error.is_damage() || return Err(error),
-            Ok(files) => files.is_empty(),
-        };
-        if is_nothing {
-            return Ok(());
+        match self.view().unlinked().await {
+            Ok(files) if !files.is_empty() => {}
+            Err(error) if !error.is_damage() => return Err(error),
+            _ => return Ok(()),
         }
         while self.change(engine, Need::Free, |fs, change| fs.drain_delete_queue(change)).await? > 0 {
             engine.sync_all().await?;

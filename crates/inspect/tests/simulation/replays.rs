@@ -7,8 +7,8 @@
 //!   cut      at many moments of the journal
 //!   replay   no record is set aside, and
 //!            - all names are those of a shot that is not older than the last acknowledged commit,
-//!            - a file that has not changed since the last commit that covers it equals its shot in everything
-//!              but times
+//!            - a file that has not changed since the last commit that covers it equals its shot in
+//!              everything but times
 //! ```
 //!
 //! The live file system is the oracle: other tests compare it with a model.

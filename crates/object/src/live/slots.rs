@@ -4,8 +4,9 @@
 //! the other. A block's free slots are looked up once, when its turn comes; full blocks are passed over by
 //! their fill count. A block that the search has passed gets another turn once a quarter of it was freed and
 //! that is on disk: until then nobody can mistake a new object for the one that had the number before. Turns
-//! come when a block is used up, so a set that has never had a second block never reuses a number; OpenZFS's
-//! incremental send relies on that. The MOS reuses no numbers as long as the pool is open: they name datasets.
+//! come when a block is used up, so a set that has never had a second block reuses no number while it is
+//! open; OpenZFS's incremental send relies on that. The MOS reuses no numbers as long as the pool is open:
+//! they name datasets.
 //!
 //! Memory: [`MOST_FREED`] blocks with freed slots. What is left out is found again when the set is opened.
 //!

@@ -1,7 +1,7 @@
 //! A random history of one file system: all operations, commits in between.
 //!
-//! Rules come and go with them: flags, inherited projects, quotas, properties. So many operations are refused,
-//! which is no concern of this test; many others are accepted only because a rule has just gone.
+//! Rules come and go with them: flags, inherited projects, quotas, properties. So many operations are
+//! refused, which is no concern of this test; many others are accepted only because a rule has just gone.
 
 use bytes::Bytes;
 use cenote_dataset::Value;
