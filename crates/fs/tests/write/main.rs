@@ -25,4 +25,5 @@ mod scratch;
 mod slow_disks;
 mod together;
 mod touched;
+mod unreadable;
 mod volume;
