@@ -27,13 +27,14 @@ use std::sync::Arc;
 
 use cenote_dataset::mos::MOS_DIR_NAME;
 use cenote_format::dnode::ObjectType;
-use cenote_format::dsl::names::pool as names;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::objset::ZilHeader;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_object::deadlist::Bpobj;
 use cenote_object::live::Layer;
 use cenote_object::write::{BlockSink, write_objset};
-use cenote_object::{DatasetError, Result};
+use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::label::LabelUpdate;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
@@ -323,8 +324,17 @@ async fn free_dead(context: &mut SyncContext) -> Result<()> {
 /// Frees what the last txg has left over.
 async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
-    let left = context.take_list(list).await?;
-    context.free_all(&left).await
+    match context.take_list(list).await {
+        Ok(left) => context.free_all(&left).await,
+        // A few blocks of the MOS stay allocated; the next ones are written into another list.
+        Err(error) if error.is_damage() => {
+            let header = Bpobj::open(&context.edit().view(), list).await;
+            context.syncing.pool.note_leak(header.map_or(0, |list| list.phys().bytes), &error);
+            let (edit, another) = (context.edit(), context.make_deferred_list().await?);
+            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(names::SYNC_BPOBJ, another.0).await
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Brings the tables of shared blocks up to date, and frees what nobody has any more.

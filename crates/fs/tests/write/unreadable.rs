@@ -15,7 +15,7 @@ use cenote_engine::Engine;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::label::VDEV_LABEL_START_SIZE;
-use cenote_format::units::{ObjectId, VdevId};
+use cenote_format::units::{BlockId, ObjectId, VdevId};
 use cenote_fs::write::{CloneSource, SetAttr, SetXattr};
 use cenote_fs::{Change, FsError, FsOptions, FsWriter};
 use cenote_object::DatasetError;
@@ -86,8 +86,7 @@ async fn filled(rt: &Runtime) -> Arc<MemoryDevice> {
     let cloned = make(&engine, &fs, "cloned", &[(0, noise(70, 3 * RECORD))]).await.unwrap();
     let attributes = make(&engine, &fs, "attributes", &[(0, noise(60, 3000))]).await.unwrap();
     let value = noise(61, 4000);
-    change!(engine, fs, |c| fs.set_xattr(c, attributes, b"user.long", Some(&value), SetXattr::Any))
-        .unwrap();
+    change!(engine, fs, |c| fs.set_xattr(c, attributes, b"user.long", Some(&value), SetXattr::Any)).unwrap();
     let folder = change!(engine, fs, |c| fs.create(c, fs.root(), b"folder", &dir(0o755))).unwrap();
     for i in 0..MANY {
         let name = format!("a name that is not short, number {i}");
@@ -233,5 +232,122 @@ fn any_block_of_metadata_may_be_lost_and_the_pool_goes_on() {
             survives(&rt, destroyed(&image, &bp), &contents, &what).await;
         }
         assert!(of_datasets >= 10, "{kinds:?}");
+    });
+}
+
+/// The MOS is what all else leans on. If it can't be read the pool may not open, or stop; but its history and
+/// the list of deferred frees are not worth that.
+#[test]
+fn a_pool_goes_on_without_its_history_or_its_deferred_frees() {
+    Runtime::simulate(SimConfig::default(), move |rt| async move {
+        let memory = filled(&rt).await;
+        let image = memory.durable_image();
+        let mos = imported(&rt, &memory).await.unwrap();
+        for name in ["history", "sync_bplist"] {
+            let object = mos.directory_u64(name).await.unwrap().unwrap();
+            let blocks: Vec<_> = metadata_of(&mos).await;
+            let of_it = |(_, place): &&(Blkptr, Zbookmark)| place.dataset.0 == 0 && place.object.0 == object;
+            let (bp, _) = blocks.iter().find(of_it).unwrap_or_else(|| panic!("{name} has no blocks"));
+            let memory = destroyed(&image, bp);
+            let mos = imported(&rt, &memory).await.unwrap();
+            let engine = Engine::start(&mos).await.unwrap();
+            cenote_tasks::snapshot(&engine, &[format!("{CHILD}@later")]).await.unwrap();
+            for _ in 0..4 {
+                engine.force_sync().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            assert!(!engine.pool().take_aside().is_empty(), "{name}: nobody was told");
+        }
+    });
+}
+
+/// Changes look at what they need before they are accepted. What is lost after that costs one object what was
+/// changed in this txg, and no other anything.
+#[test]
+fn what_is_lost_before_a_txg_is_written_is_confined_to_its_object() {
+    Runtime::simulate(SimConfig::default(), move |rt| async move {
+        let memory = filled(&rt).await;
+        let mos = imported(&rt, &memory).await.unwrap();
+        let engine = Engine::start(&mos).await.unwrap();
+        let blocks = metadata_of(&mos).await;
+        drop(mos);
+        let fs = open(&engine, CHILD).await.unwrap();
+        let of = async |name: &str| fs.lookup(fs.root(), name.as_bytes()).await.unwrap().unwrap().object;
+        let (large, small) = (of("large").await, of("small0").await);
+        let write = async |object: ObjectId, offset: u64, data: Vec<u8>| {
+            change!(engine, fs, |c| fs.write(c, object, offset, data.clone().into()))
+        };
+        write(large, L1_SPAN + RECORD as u64, noise(1, RECORD)).await.unwrap();
+        write(large, 0, noise(2, RECORD)).await.unwrap();
+        write(small, 0, noise(3, 3000)).await.unwrap();
+        make(&engine, &fs, "new", &[(0, noise(4, RECORD))]).await.unwrap();
+        let above = |place: &Zbookmark| place.object == large && (place.level, place.block.0) == (1, 1);
+        let (bp, _) = blocks.iter().find(|(_, place)| above(place)).unwrap();
+        for dva in bp.dvas() {
+            let rubbish = Bytes::from(vec![0xd5; bp.psize().0 as usize]);
+            memory.write_at(dva.offset_bytes + VDEV_LABEL_START_SIZE, rubbish).await.unwrap();
+        }
+        engine.cache().set_budget(0);
+        engine.sync_all().await.unwrap();
+        let told = engine.pool().take_aside();
+        assert!(told.len() == 1 && told[0].contains(&format!("object {}", large.0)), "{told:?}");
+        // From now on whoever asks is told.
+        let error = write(large, L1_SPAN, noise(5, RECORD)).await.unwrap_err();
+        assert!(matches!(error, FsError::Dataset(DatasetError::Pool(_))), "{error:?}");
+        drop((fs, engine));
+
+        let mos = imported(&rt, &memory).await.unwrap();
+        mos.allocator(&mos.log_spacemaps().await.unwrap()).await.unwrap();
+        let fs = cenote_fs::Filesystem::open(mos.dataset(CHILD).await.unwrap().objset().await.unwrap())
+            .await
+            .unwrap();
+        let read = async |name: &str, len: usize| {
+            let entry = fs.lookup(fs.root(), name.as_bytes()).await.unwrap().unwrap();
+            fs.open_file(entry.object).await.unwrap().read(0, len as u64).await.unwrap().to_vec()
+        };
+        assert!(read("small0", 3000).await == noise(3, 3000));
+        assert!(read("new", RECORD).await == noise(4, RECORD));
+        assert!(read("large", RECORD).await == noise(80, RECORD), "it stays as it was, whole");
+    });
+}
+
+#[test]
+fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
+    Runtime::simulate(SimConfig::default(), move |rt| async move {
+        let memory = filled(&rt).await;
+        let mos = imported(&rt, &memory).await.unwrap();
+        let engine = Engine::start(&mos).await.unwrap();
+        drop(mos);
+        let fs = open(&engine, CHILD).await.unwrap();
+        // Somebody has so much of the free space that no block fits in one piece.
+        let top = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let mut held = Vec::new();
+        for metaslab in 0..top.asize_bytes >> top.metaslab_shift {
+            let mut from = metaslab << top.metaslab_shift;
+            loop {
+                let piece = engine.borrow_free(VdevId(0), metaslab, from, 64 << 10);
+                let Some(last) = piece.ranges().last().copied() else { break };
+                from = last.1 + (64 << 10);
+                held.push(piece);
+            }
+        }
+        let gang = make(&engine, &fs, "gang", &[(0, noise(7, RECORD))]).await.unwrap();
+        engine.sync_all().await.unwrap();
+        drop(held);
+        let bp = fs.live().on_disk().object(gang).await.unwrap().blkptr(0, BlockId(0)).await.unwrap();
+        assert!(bp.is_gang(), "{bp:?}");
+        for dva in bp.dvas() {
+            memory.write_at(dva.offset_bytes + VDEV_LABEL_START_SIZE, vec![0; 512].into()).await.unwrap();
+        }
+        remove(&engine, &fs, b"gang").await.unwrap();
+        for round in 0..4 {
+            engine.force_sync().await.unwrap_or_else(|error| panic!("txg {round}: {error}"));
+        }
+        assert!(engine.pool().leaked_bytes() >= RECORD as u64, "nobody was told");
+        make(&engine, &fs, "after", &[(0, noise(8, RECORD))]).await.unwrap();
+        engine.sync_all().await.unwrap();
+        drop((fs, engine));
+        let mos = imported(&rt, &memory).await.unwrap();
+        mos.allocator(&mos.log_spacemaps().await.unwrap()).await.unwrap();
+        Engine::start(&mos).await.unwrap().force_sync().await.unwrap();
     });
 }
