@@ -320,7 +320,7 @@ class Files(Client):
                     while os.copy_file_range(origin.fileno(), copy.fileno(), 1 << 20):
                         pass
                     os.fsync(copy.fileno())
-                    value = digest(os.pread(copy.fileno(), 1 << 20, 0))
+                    value = digest(pread_all(copy.fileno()))
                     is_ours = before == (home.cells.rollbacks, None) and not home.cells.back_to
                     if is_ours and value not in values and ANY not in values:
                         self.host.is_wrong(f"clone of {home.name}@{snapshot} {source}: {value} is none of {values}")
@@ -360,6 +360,14 @@ class Files(Client):
             # A rollback may have brought older content of the same file.
             if found and not found.startswith(owner + b" "):
                 self.host.is_wrong(f"a descriptor of {owner!r} reads {found[:60]!r}")
+
+
+def pread_all(file):
+    """One call may answer with a part if the daemon dies meanwhile; the next one then fails."""
+    found = b""
+    while part := os.pread(file, 1 << 20, len(found)):
+        found += part
+    return found
 
 
 def read_cell(dir_fd, cell):
