@@ -3,14 +3,21 @@
 A cell is a block of a volume or a file; one client writes it, one write at a time. The oracle keeps the set of
 values that it may hold. An acknowledged, durable write leaves one value; a write without an answer adds one; a
 rollback puts the snapshot's sets in place, with what was written while it ran.
+
+A file is written under another name first. If a rollback comes between, the new name may get what the snapshot has
+under the other one, which may be a part: such a cell may hold `ANY` until it is written again, or read after a stop.
 """
 
 import threading
 
 
+ANY = "anything"
+
+
 class Cells:
-    def __init__(self, name):
+    def __init__(self, name, is_volume):
         self.name, self.lock = name, threading.RLock()
+        self.torn = set() if is_volume else {ANY}  # what a rollback may make of a write under way
         self.values = {}  # cell: values that it may hold
         self.writing = {}  # cell: the value of the write under way
         self.snapshots = {}  # snapshot: its cells' values
@@ -30,7 +37,7 @@ class Cells:
             for taken in self.taking.values():
                 taken[cell] = taken.get(cell, {None}) | values
             if self.back_to:
-                self.since.setdefault(cell, set()).update(values)
+                self.since.setdefault(cell, set()).update(values | self.torn)
             return self.rollbacks, self.back_to
 
     def end_write(self, cell, begun, value):
@@ -57,7 +64,7 @@ class Cells:
     def begin_rollback(self, snapshot):
         with self.lock:
             self.back_to = snapshot
-            self.since = {cell: set(values) for cell, values in self.writing.items()}
+            self.since = {cell: set(values) | self.torn for cell, values in self.writing.items()}
 
     def end_rollback(self, done):
         """`done`: whether it succeeded; `None`: nobody knows."""
@@ -73,7 +80,7 @@ class Cells:
     def check(self, cell, value, where):
         with self.lock:
             may = self.get(cell)
-            if value not in may:
+            if value not in may and ANY not in may:
                 return f"{where} {self.name} {cell!r}: {value!r} is none of {sorted(may, key=repr)[:6]}"
 
     def settle(self, cell, value):

@@ -316,15 +316,23 @@ impl SyncContext {
     /// Frees blocks in this txg. Nothing may refer to them when the txg is on disk.
     ///
     /// # Errors
-    /// A table of shared blocks, or the header of a gang block, can't be read.
+    /// A block was not allocated.
     #[boxed]
     pub async fn free_all(&self, blocks: &[Blkptr]) -> Result<()> {
         let (pool, tables, mos) = (&self.syncing.pool, &self.engine.tables, self.edit());
         for some in blocks.chunks(Self::FREES_AT_ONCE) {
-            tables.fetch(pool, some).await?;
+            match tables.fetch(pool, some).await {
+                // Which block it is about shows below.
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
+            }
             for bp in some {
-                if tables.lock().await.release(&mos, pool, bp).await? {
-                    self.free_unshared(bp).await?;
+                match tables.lock().await.release(&mos, pool, bp).await {
+                    Ok(true) => self.free_unshared(bp).await?,
+                    Ok(false) => {}
+                    // Somebody else may have it: a leak is less than a loss.
+                    Err(error) if error.is_damage() => pool.note_leak(bp.psize().0, &error),
+                    Err(error) => return Err(error),
                 }
             }
         }

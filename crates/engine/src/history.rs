@@ -49,7 +49,6 @@ impl Engine {
         record.insert(key::WHO, NvValue::Uint64(uid));
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
-                // As with OpenZFS, what was done stays done if it can't be noted.
                 let _ = context.log(record).await;
             })
         });
@@ -104,7 +103,18 @@ impl SyncContext {
             Some(object) => object,
             None => self.make_history().await?,
         };
-        let mut ring = Ring::open(self.edit(), object).await?;
+        match self.append(object, &record).await {
+            // As with OpenZFS, what is done stays done if it can't be noted.
+            Err(error) if error.is_damage() => {
+                self.syncing.pool.note_aside(format!("an event is missing in the history: {error}"));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    async fn append(&mut self, history: ObjectId, record: &Nvlist) -> Result<()> {
+        let mut ring = Ring::open(self.edit(), history).await?;
         ring.append(&encode_record(&record.encode())).await?;
         if ring.phys.create_end_bytes == 0 && record.contains(key::CMD) {
             (ring.phys.create_end_bytes, ring.phys.first_bytes) = (ring.phys.end_bytes, ring.phys.end_bytes);

@@ -12,6 +12,12 @@
 //!   labels, uberblock
 //! ```
 //!
+//! What can't be read any more of one object, or of one block that is to be freed, is confined: the object
+//! stays as it is on disk, the space stays allocated, and that is told ([`Pool::take_aside`]). A txg fails
+//! only if the MOS can't be read or something can't be written.
+//!
+//! [`Pool::take_aside`]: cenote_pool::Pool::take_aside
+//!
 //! Why the passes end: each pass can only touch blocks of the MOS that no earlier one did; those touched
 //! again keep their place.
 //!
@@ -21,13 +27,14 @@ use std::sync::Arc;
 
 use cenote_dataset::mos::MOS_DIR_NAME;
 use cenote_format::dnode::ObjectType;
-use cenote_format::dsl::names::pool as names;
+use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::objset::ZilHeader;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{ObjectId, Txg, VdevId};
+use cenote_object::deadlist::Bpobj;
 use cenote_object::live::Layer;
-use cenote_object::write::write_objset;
-use cenote_object::{DatasetError, Result};
+use cenote_object::write::{BlockSink, write_objset};
+use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::label::LabelUpdate;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
@@ -215,10 +222,15 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
         prepared.push((dataset, layer, sink, log));
     }
     let write = |(dataset, layer, sink, log): (LiveDataset, Arc<Layer>, PoolSink, ZilHeader)| async move {
-        let on_disk = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
-        let bp = *on_disk.bp();
+        let written = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
+        let bp = *written.on_disk.bp();
         // Its changes need not wait in memory for the other datasets.
-        dataset.objset.synced(on_disk);
+        dataset.objset.synced(written.on_disk);
+        for (object, why) in written.damaged {
+            let dataset = dataset.objset.dataset_id();
+            sink.pool().note_lacking(dataset, object);
+            sink.pool().note_aside(format!("dataset {dataset} object {object} was not written: {why}"));
+        }
         Ok::<_, DatasetError>((dataset, bp, sink.take_ledger()))
     };
     let runtime = context.engine.runtime.clone();
@@ -283,8 +295,12 @@ async fn write_mos(context: &mut SyncContext) -> Result<()> {
     let layer = engine.mos.freeze(context.syncing.txg);
     let frees_at_once = context.syncing.pass < SYNC_PASS_DEFERRED_FREE;
     let sink = PoolSink::new(&context.syncing, &engine.mos_policy).freeing_at_once(frees_at_once);
-    let on_disk = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
-    engine.mos.synced(on_disk);
+    let written = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
+    // All else leans on the MOS: it is written whole, or not at all.
+    if let Some((_, error)) = written.damaged.into_iter().next() {
+        return Err(error);
+    }
+    engine.mos.synced(written.on_disk);
     let ledger = sink.take_ledger();
     let mut cost = ledger.born;
     for bp in ledger.dead {
@@ -309,8 +325,17 @@ async fn free_dead(context: &mut SyncContext) -> Result<()> {
 /// Frees what the last txg has left over.
 async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
-    let left = context.take_list(list).await?;
-    context.free_all(&left).await
+    match context.take_list(list).await {
+        Ok(left) => context.free_all(&left).await,
+        // A few blocks of the MOS stay allocated; the next ones are written into another list.
+        Err(error) if error.is_damage() => {
+            let header = Bpobj::open(&context.edit().view(), list).await;
+            context.syncing.pool.note_leak(header.map_or(0, |list| list.phys().bytes), &error);
+            let (edit, another) = (context.edit(), context.make_deferred_list().await?);
+            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(names::SYNC_BPOBJ, another.0).await
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Brings the tables of shared blocks up to date, and frees what nobody has any more.

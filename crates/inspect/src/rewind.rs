@@ -1,14 +1,14 @@
 //! Finds the older state to which a pool can be rewound: the newest that is intact.
 //!
-//! Idea: the ring of uberblocks leads to as many states as it has slots. A state whose metadata opens is
-//! intact if none of its blocks can have been overwritten since ([`OlderState::is_kept`]); this holds for the
-//! last few. Older states must be checked: all their blocks are read, and their space maps must agree with
-//! them. As a last resort damaged files are accepted, as long as all metadata is intact.
+//! Idea: the ring of uberblocks leads to as many states as it has slots. None is taken whose space maps call
+//! blocks free that are in use: the next write would destroy them. Of the last few states no block can have
+//! been overwritten since ([`OlderState::is_kept`]); of older ones all blocks are read. As a last resort
+//! damaged files are accepted, as long as all metadata is intact.
 //!
 //! ```text
-//!   newest -> opens? -> kept? ----------------------------------> intact
-//!      |        no        `-no-> metadata and space intact? -yes-> extreme, or all files intact?
-//!      `-- the next older <----------- no -----------'             yes: intact     no: refused
+//!   newest -> opens? -> kept? -yes-> space intact? -----------yes-------------> intact
+//!      |        no        '-no-> metadata and space intact? -yes-> extreme, or all files intact?
+//!      '-- the next older <----------- no -----------'             yes: intact     no: refused
 //! ```
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_best`, `spa_load_verify`), which counts damaged metadata and files in
@@ -59,11 +59,7 @@ pub async fn newest_whole(
     reach: Reach,
     progress: impl Fn(Progress),
 ) -> Result<OlderState> {
-    let state = newest(rt, found, options, async |state| match state.is_kept() {
-        true => Ok(()),
-        false => metadata_is_whole(state, &progress).await,
-    })
-    .await?;
+    let state = newest(rt, found, options, async |state| is_sound(state, &progress).await).await?;
     if reach == Reach::Whole && !state.is_kept() {
         files_are_whole(found, &state, &progress).await?;
     }
@@ -107,15 +103,15 @@ fn is_final(error: &InspectError) -> bool {
     })
 }
 
-async fn metadata_is_whole(state: &OlderState, progress: &impl Fn(Progress)) -> Result<()> {
-    let options = VerifyOptions { data: false, max_findings: 1, ..VerifyOptions::default() };
+/// Whether a pool in this state can be written to, and its metadata has not been overwritten since.
+async fn is_sound(state: &OlderState, progress: &impl Fn(Progress)) -> Result<()> {
+    let options = VerifyOptions { data: false, ..VerifyOptions::default() };
     let report = verify(state.mos(), options, progress).await?;
-    match report.findings.first() {
-        // Lost redundancy does not prevent writing.
-        Some(worst) if worst.severity() == Severity::Lost || is_unsafe(worst) => {
-            Err(InspectError::Request(format!("txg {}: {worst}", report.txg)))
-        }
-        _ => Ok(()),
+    // Lost redundancy does not prevent writing; nor does damage, which other kept states have as well.
+    let is_overwritten = |finding: &Finding| !state.is_kept() && finding.severity() == Severity::Lost;
+    match report.findings.iter().find(|finding| is_unsafe(finding) || is_overwritten(finding)) {
+        Some(finding) => Err(InspectError::Request(format!("txg {}: {finding}", report.txg))),
+        None => Ok(()),
     }
 }
 

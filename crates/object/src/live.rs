@@ -21,6 +21,7 @@ mod edit;
 pub(crate) mod in_place;
 pub(crate) mod layer;
 pub(crate) mod layers;
+mod reach;
 mod slots;
 mod words;
 

@@ -6,6 +6,8 @@
 //! of intent logs, which end with blocks that were never written. A block that may have been freed while it
 //! was read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
 //!
+//! What a txg had to leave as it was, because it could not be read, is told in words ([`Pool::take_aside`]).
+//!
 //! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
 //!
 //! Locking: one lock for each kind, held for one look or change.
@@ -20,6 +22,7 @@ use cenote_format::errlog::BlockBookmark;
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most places of each kind.
 const MOST: usize = 10_000;
@@ -28,9 +31,14 @@ const ROOT_LEVEL: i64 = -1;
 /// Of trees that belong to no dataset any more.
 const NOBODY: DatasetId = DatasetId(u64::MAX);
 
+/// The most events that wait to be told.
+const MOST_ASIDE: usize = 1000;
+
 /// What reads of a pool found wrong.
 #[derive(Default)]
 pub(crate) struct Wrong {
+    aside: Mutex<Vec<String>>,
+    leaked_bytes: AtomicU64,
     bad: Mutex<BTreeSet<BlockBookmark>>,
     suspect: Mutex<BTreeSet<BlockBookmark>>,
     lost: Mutex<BTreeMap<BlockBookmark, Txg>>,
@@ -62,9 +70,33 @@ impl Pool {
         }
     }
 
+    /// A txg went on without something: an object that stays as it is on disk, or space that stays allocated.
+    pub fn note_aside(&self, what: String) {
+        let mut aside = self.wrong().aside.lock();
+        if aside.len() < MOST_ASIDE {
+            aside.push(what);
+        }
+    }
+
+    /// Space of a block that nobody has any more stays allocated. `bytes` are without parity.
+    pub fn note_leak(&self, bytes: u64, why: &dyn std::fmt::Display) {
+        self.wrong().leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.note_aside(format!("{bytes} bytes of a block that was to be freed stay allocated: {why}"));
+    }
+
+    /// What was noted so since the last call.
+    pub fn take_aside(&self) -> Vec<String> {
+        std::mem::take(&mut *self.wrong().aside.lock())
+    }
+
+    /// Bytes that stay allocated so, since the pool was opened.
+    pub fn leaked_bytes(&self) -> u64 {
+        self.wrong().leaked_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether reads have met anything that nobody has seen to yet.
     pub fn has_found_wrong(&self) -> bool {
-        let Wrong { bad, suspect, lost } = self.wrong();
+        let Wrong { bad, suspect, lost, .. } = self.wrong();
         !bad.lock().is_empty() || !suspect.lock().is_empty() || !lost.lock().is_empty()
     }
 

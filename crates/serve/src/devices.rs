@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
+use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::Guid;
 use cenote_pool::{FoundDevice, FoundPool, PoolError, VdevConfig, discover};
 use cenote_tasks::{Surroundings, Symptom};
 use futures::future::BoxFuture;
 
 use crate::events::Events;
+
+/// A txg went on without something that could not be read: an object stays as it was, or space allocated.
+const SET_ASIDE: &str = "ereport.org.cenote.set_aside";
 
 /// Devices of leaves that the pool does without, if they are there now: opened for writing. They are looked
 /// for at `places` and where the pool has them.
@@ -82,5 +86,11 @@ impl Surroundings for Watched {
             Symptom::Checksum(count) => ("ereport.fs.zfs.checksum", Some(count)),
         };
         self.events.report(class, engine, &self.pool, leaf, count);
+    }
+
+    fn set_aside(&self, engine: &Engine, what: String) {
+        let mut members = Nvlist::new();
+        members.insert("description", NvValue::String(what.into_bytes()));
+        self.events.post(SET_ASIDE, &self.pool, engine.pool().guid(), members);
     }
 }

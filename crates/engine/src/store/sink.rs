@@ -55,13 +55,21 @@ pub(crate) struct PoolSink {
     ledger: Arc<Mutex<Ledger>>,
     /// Bytes of this object born less those dead, for its dnode.
     used: Arc<AtomicI64>,
+    /// What became of the blocks of this object, until it is written or given up.
+    of_object: Arc<Mutex<OfObject>>,
+}
+
+#[derive(Debug, Default)]
+struct OfObject {
+    births: Vec<Blkptr>,
+    dead: Vec<Blkptr>,
 }
 
 impl PoolSink {
     pub(crate) fn new(syncing: &SyncingTxg, policy: &Arc<StoragePolicy>) -> PoolSink {
-        let (ledger, used) = (Arc::default(), Arc::default());
+        let (ledger, used, of_object) = Default::default();
         let (syncing, policy) = (syncing.clone(), policy.clone());
-        PoolSink { syncing, policy, lists_births: false, frees_at_once: false, ledger, used }
+        PoolSink { syncing, policy, lists_births: false, frees_at_once: false, ledger, used, of_object }
     }
 
     /// The same, with each block that is born in the ledger.
@@ -123,6 +131,7 @@ impl PoolSink {
     fn bear(&self, bp: &Blkptr) {
         let space = self.space_of(bp);
         self.used.fetch_add(space.used, Ordering::Relaxed);
+        self.of_object.lock().births.push(*bp);
         let mut ledger = self.ledger.lock();
         ledger.born = ledger.born + space;
         if self.lists_births {
@@ -190,6 +199,10 @@ impl BlockSink for PoolSink {
 
     /// The same for another object, whose space is counted by itself.
     fn for_object(&self) -> PoolSink {
+        PoolSink { used: Arc::default(), of_object: Arc::default(), ..self.clone() }
+    }
+
+    fn uncounted(&self) -> PoolSink {
         PoolSink { used: Arc::default(), ..self.clone() }
     }
 
@@ -244,16 +257,17 @@ impl BlockSink for PoolSink {
     fn kill(&self, bp: &Blkptr) {
         if !bp.is_hole() {
             self.used.fetch_sub(self.space_of(bp).used, Ordering::Relaxed);
-            self.ledger.lock().dead.push(*bp);
+            self.of_object.lock().dead.push(*bp);
         }
     }
 
     async fn object_is_written(&self) -> Result<()> {
+        let OfObject { dead, .. } = std::mem::take(&mut *self.of_object.lock());
         if !self.frees_at_once {
+            self.ledger.lock().dead.extend(dead);
             return Ok(());
         }
-        let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
-        let (dead, mut freed) = (std::mem::take(&mut self.ledger.lock().dead), SpaceDelta::default());
+        let (SyncingTxg { pool, allocator, txg, .. }, mut freed) = (&self.syncing, SpaceDelta::default());
         for bp in dead {
             freed = freed + self.space_of(&bp);
             self.syncing.cache.forget(&bp);
@@ -262,6 +276,11 @@ impl BlockSink for PoolSink {
         let mut ledger = self.ledger.lock();
         ledger.born = ledger.born + -freed;
         Ok(())
+    }
+
+    fn object_is_given_up(&self) {
+        let OfObject { births, .. } = std::mem::take(&mut *self.of_object.lock());
+        self.ledger.lock().dead.extend(births);
     }
 
     /// What stands where `old` stood and nothing does now.

@@ -66,6 +66,11 @@ impl DnodeHead {
         usize::from(slots) * DNODE_MIN_BYTES - DNODE_CORE_BYTES - usize::from(blkptr_count) * BLKPTR_BYTES
     }
 
+    /// log2 of the pointers in an indirect block.
+    pub fn fanout_shift(&self) -> u32 {
+        u32::from(self.indirect_block_shift).saturating_sub(BLKPTR_BYTES.ilog2())
+    }
+
     /// Whether there is a spill block.
     pub fn has_spill(&self) -> bool {
         self.flags & DNODE_FLAG_SPILL_BLKPTR != 0

@@ -27,4 +27,5 @@ mod scratch;
 mod slow_disks;
 mod together;
 mod touched;
+mod unreadable;
 mod volume;

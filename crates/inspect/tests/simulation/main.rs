@@ -4,8 +4,8 @@
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
 //! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`], [`scans`],
-//! [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`], [`dropped`]
-//! and [`many`] (the tests).
+//! [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`], [`rewind`],
+//! [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
@@ -27,6 +27,7 @@ mod removal;
 mod repairs;
 mod replace;
 mod replays;
+mod rewind;
 mod run;
 mod scans;
 mod shared;

@@ -107,6 +107,11 @@ impl Edit {
         self.live.view()
     }
 
+    /// The set as the last txg on disk left it.
+    pub(super) fn on_disk(&self) -> Objset {
+        self.live.on_disk()
+    }
+
     /// How often the txg has changed something in this set.
     pub fn changes(&self) -> u64 {
         self.layer.changes()
@@ -164,10 +169,11 @@ impl Edit {
     /// Frees an object with all its blocks.
     ///
     /// # Errors
-    /// There is no such object.
+    /// There is no such object, or its blocks can't be found.
     #[boxed]
     pub async fn destroy(&self, object: ObjectId) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
+        self.reach_all(object, 0..u64::MAX).await?;
         if self.live.dataset_id() != DatasetId(0) {
             self.live.0.slots.lock().is_freed(object, dnode.slots, self.txg());
         }
@@ -181,13 +187,17 @@ impl Edit {
     /// them would keep all of it, in the cache for as long as any is wanted.
     ///
     /// # Errors
-    /// There is no such object, or a block that is written in part can't be read.
+    /// There is no such object, or a block that is written in part, or what leads to one, can't be read.
     #[boxed]
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
         let size = u64::from(head.data_block_bytes);
         if size == 0 {
             return Err(self.view().damaged(object, "has blocks of no size"));
+        }
+        if let Some(last_byte) = data.len().checked_sub(1) {
+            let last = BlockId((offset_bytes + last_byte as u64) / size);
+            self.reach(object, &head, BlockId(offset_bytes / size), last).await?;
         }
         let mut done = 0;
         while done < data.len() {
@@ -223,13 +233,14 @@ impl Edit {
     /// Writes one whole block.
     ///
     /// # Errors
-    /// There is no such object, or its blocks are of another size.
+    /// There is no such object, its blocks are of another size, or what leads to the block can't be read.
     #[boxed]
     pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
         if data.len() != head.data_block_bytes as usize {
             return Err(self.view().damaged(object, "has blocks of another size than what is written"));
         }
+        self.reach(object, &head, block, block).await?;
         self.put(object, head, block, data);
         Ok(())
     }
@@ -243,7 +254,7 @@ impl Edit {
     /// written.
     ///
     /// # Errors
-    /// There is no such object, or its blocks are of another size.
+    /// There is no such object, its blocks are of another size, or what leads to them can't be read.
     #[boxed]
     pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -251,6 +262,8 @@ impl Edit {
         if blocks.iter().filter(|bp| !bp.is_hole()).any(is_other_size) {
             return Err(self.view().damaged(object, "has blocks of another size than what it is to share"));
         }
+        let Some(last) = (blocks.len() as u64).checked_sub(1) else { return Ok(()) };
+        self.reach(object, &head, first, BlockId(first.0.saturating_add(last))).await?;
         let pool = self.live.on_disk().pool().clone();
         let lacking = blocks.iter().filter(|bp| pool.may_lack(bp)).map(|bp| bp.psize().0);
         let lacking_bytes: u64 = lacking.sum();
@@ -269,10 +282,11 @@ impl Edit {
     /// Frees `count` whole blocks from `first` on: they read as zeros.
     ///
     /// # Errors
-    /// There is no such object.
+    /// There is no such object, or its blocks can't be found.
     #[boxed]
     pub async fn punch(&self, object: ObjectId, first: BlockId, count: u64) -> Result<()> {
         let end = first.0.saturating_add(count);
+        self.reach_all(object, first.0..end).await?;
         self.change_head(object, |changed| changed.punch(first.0..end)).await
     }
 

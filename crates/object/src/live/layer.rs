@@ -13,7 +13,7 @@
 //! Invariants: a block is there whole, of the size that the head says. A layer that syncs is not changed any
 //! more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,8 @@ use crate::zap::micro_index::MicroIndex;
 pub struct Layer {
     pub(crate) txg: Txg,
     objects: Mutex<BTreeMap<ObjectId, Changed>>,
+    /// Indirect blocks of level 1 that were read with all above them, by object and number: see `reach`.
+    read: Mutex<BTreeSet<(ObjectId, u64)>>,
     /// Bytes of blocks held: what the bound on dirty data counts.
     dirty: Dirty,
     /// How often something was changed: who has failed knows whether it had begun.
@@ -95,7 +97,8 @@ pub enum Shown {
 
 impl Layer {
     pub(crate) fn new(txg: Txg, total: &DirtyTotal) -> Layer {
-        Layer { txg, objects: Mutex::default(), dirty: Dirty::of(total), changes: AtomicU64::new(0) }
+        let (objects, read) = (Mutex::default(), Mutex::default());
+        Layer { txg, objects, read, dirty: Dirty::of(total), changes: AtomicU64::new(0) }
     }
 
     /// What it shows of a block.
@@ -128,6 +131,16 @@ impl Layer {
     /// Whether it knows an object's head.
     pub(crate) fn has_head(&self, object: ObjectId) -> bool {
         self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
+    }
+
+    /// Whether an object's indirect block of level 1 was read in this txg, or there is none.
+    pub(crate) fn has_read(&self, object: ObjectId, indirect: u64) -> bool {
+        self.read.lock().contains(&(object, indirect))
+    }
+
+    /// It was.
+    pub(crate) fn note_read(&self, object: ObjectId, indirect: u64) {
+        self.read.lock().insert((object, indirect));
     }
 
     /// Changed objects among `range`.

@@ -1,5 +1,7 @@
 //! Steps of writing, run in tasks of several steps each.
 
+use std::pin::pin;
+
 use cenote_runtime::Runtime;
 use futures::{Stream, StreamExt, TryStreamExt};
 
@@ -40,5 +42,21 @@ where
 }
 
 async fn side_by_side<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    futures::stream::iter(steps).buffered(STEPS_AT_ONCE).try_collect().await
+    all(futures::stream::iter(steps).buffered(STEPS_AT_ONCE).map_ok(|done| [done])).await
+}
+
+/// All results, or the first error when every step has ended: no block is still on its way then.
+pub(super) async fn all<T>(
+    results: impl Stream<Item = Result<impl IntoIterator<Item = T>>>,
+) -> Result<Vec<T>> {
+    let mut results = pin!(results);
+    let (mut all, mut failed) = (Vec::new(), None);
+    while let Some(result) = results.next().await {
+        match result {
+            Ok(done) if failed.is_none() => all.extend(done),
+            Ok(_) => {}
+            Err(error) => _ = failed.get_or_insert(error),
+        }
+    }
+    failed.map_or(Ok(all), Err)
 }

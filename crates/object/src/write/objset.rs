@@ -10,6 +10,10 @@
 //! Nothing of the layer is changed, and nothing of the old tree: whoever reads goes on with those until the
 //! caller puts the new tree in their place.
 //!
+//! An object whose old tree can't be read any more is given up: it stays as it is on disk, what was written
+//! of it in this txg is freed, and the others go on. Changes look at what they need before they are accepted
+//! (`live/reach`), so that takes a disk that fails between the two.
+//!
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_sync`).
 
 use std::collections::BTreeMap;
@@ -25,7 +29,7 @@ use cenote_format::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys
 use cenote_format::units::{BlockId, ObjectId};
 use futures::TryStreamExt;
 
-use crate::error::Result;
+use crate::error::{DatasetError, Result};
 use crate::live::layer::Changed;
 use crate::object::Object;
 use crate::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
@@ -39,14 +43,25 @@ const OBJECTS_PER_TASK: usize = 32;
 /// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
 const META_DNODE_LEVELS: u8 = 6;
 
-/// Writes what `changed` says of the set `old`, and where its intent log is; answers the set as it then is on
-/// disk.
+/// An object set that was written.
+pub struct WrittenObjset {
+    /// It, as it is on disk now.
+    pub on_disk: Objset,
+    /// Objects that were given up, or of which blocks were lost to all when they were freed, and why.
+    pub damaged: Vec<(ObjectId, DatasetError)>,
+}
+
+/// Writes what `changed` says of the set `old`, and where its intent log is.
+///
+/// # Errors
+/// The set itself can't be read, or a block can't be written.
 pub async fn write_objset(
     sink: &impl BlockSink,
     old: &Objset,
     changed: BTreeMap<ObjectId, Changed>,
     log: ZilHeader,
-) -> Result<Objset> {
+) -> Result<WrittenObjset> {
+    let mut damaged = Vec::new();
     let mut phys = ObjsetPhys { zil_header: log, ..old.phys().clone() };
     let mut blocks: BTreeMap<BlockId, BytesMut> = BTreeMap::new();
     let mut owners = Owners::default();
@@ -57,6 +72,14 @@ pub async fn write_objset(
     let mut batches = pin!(in_batches(sink.pool().runtime(), changed, OBJECTS_PER_TASK, write));
     while let Some(batch) = batches.try_next().await? {
         for written in batch {
+            let written = match written {
+                Ok(written) => written,
+                Err(given_up) => {
+                    damaged.push(given_up);
+                    continue;
+                }
+            };
+            damaged.extend(written.lost.clone().map(|why| (written.object, why)));
             owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
             match accounting_slot(written.object, &mut phys) {
                 Some(slot) => *slot = written.after,
@@ -64,17 +87,22 @@ pub async fn write_objset(
             }
         }
     }
-    for (object, changed) in owners.settle(old, sink.txg()).await? {
-        let written = write_object(sink, old, object, changed).await?;
-        if let Some(slot) = accounting_slot(object, &mut phys) {
-            *slot = written.after;
+    let (accounts, unreadable) = owners.settle(old, sink.txg()).await?;
+    damaged.extend(unreadable);
+    for (object, changed) in accounts {
+        match write_object(sink, old, object, changed).await? {
+            Ok(written) => {
+                accounting_slot(object, &mut phys).into_iter().for_each(|slot| *slot = written.after.clone())
+            }
+            Err(given_up) => damaged.push(given_up),
         }
     }
     let blocks = blocks.into_iter().map(|(block, bytes)| (block, bytes.freeze())).collect();
     let meta = write_meta_dnode(sink, old, blocks).await?;
     let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
     phys.meta_dnode = Some(meta);
-    write_head(sink, old, &phys, fill).await
+    let on_disk = write_head(sink, old, &phys, fill).await?;
+    Ok(WrittenObjset { on_disk, damaged })
 }
 
 /// An object whose tree is written.
@@ -83,44 +111,73 @@ struct WrittenObject {
     before: Option<Dnode>,
     /// `None`: it is freed.
     after: Option<Dnode>,
+    /// Blocks of an earlier object of that number could not be found to be freed.
+    lost: Option<DatasetError>,
 }
 
+type GivenUp = (ObjectId, DatasetError);
+
+/// Writes an object, or gives it up.
 async fn write_object(
     sink: &impl BlockSink,
     old: &Objset,
     object: ObjectId,
     changed: Changed,
-) -> Result<WrittenObject> {
+) -> Result<Result<WrittenObject, GivenUp>> {
     let sink = sink.for_object();
+    match write_or_fail(&sink, old, object, changed).await {
+        Ok(written) => {
+            sink.object_is_written().await?;
+            Ok(Ok(written))
+        }
+        Err(error) if error.is_damage() => {
+            sink.object_is_given_up();
+            Ok(Err((object, error)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn write_or_fail(
+    sink: &impl BlockSink,
+    old: &Objset,
+    object: ObjectId,
+    changed: Changed,
+) -> Result<WrittenObject> {
     let mut before = match old.dnode(object).await {
         Ok(dnode) => Some(Object::new(old.clone(), object, dnode)),
         Err(crate::error::DatasetError::NoObject { .. }) => None,
         Err(error) => return Err(error),
     };
     let dnode_before = before.as_ref().map(|before| before.dnode().clone());
+    let mut lost = None;
     if changed.fresh
         && let Some(gone) = before.take()
     {
-        free_tree(&sink.for_object(), &gone).await?;
+        let freed = free_tree(&sink.uncounted(), &gone).await;
+        if changed.head.is_none() {
+            freed?;
+        } else {
+            // The number is another object's already.
+            lost = freed.err();
+        }
     }
     let Some(mut head) = changed.head.clone() else {
-        sink.object_is_written().await?;
-        return Ok(WrittenObject { object, before: dnode_before, after: None });
+        return Ok(WrittenObject { object, before: dnode_before, after: None, lost });
     };
     if object < PROJECTUSED_OBJECT {
         head.flags |= owners::dnode_flags(old.phys());
     }
-    let tree = write_tree(&sink, object, &head, before.as_ref(), changed, 1).await?;
+    let tree = write_tree(sink, object, &head, before.as_ref(), changed, 1).await?;
     let after = head.build(&tree).map_err(|e| old.format(object, e))?;
-    sink.object_is_written().await?;
-    Ok(WrittenObject { object, before: dnode_before, after: Some(after) })
+    Ok(WrittenObject { object, before: dnode_before, after: Some(after), lost })
 }
 
 /// Puts a dnode into its block, which is read when its first dnode changes.
 async fn put_dnode(
     old: &Objset,
     blocks: &mut BTreeMap<BlockId, BytesMut>,
-    WrittenObject { object, before, after }: WrittenObject,
+    WrittenObject { object, before, after, .. }: WrittenObject,
 ) -> Result<()> {
     let slots = before.iter().chain(&after).map(|dnode| dnode.slots).max().unwrap_or(0);
     let id = BlockId(object.0 / DNODES_PER_BLOCK);
@@ -166,6 +223,7 @@ async fn write_meta_dnode(
     let least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
     let sink = sink.for_object();
     let tree = write_tree(&sink, META_DNODE_OBJECT, &head, before.as_ref(), changed, least_levels).await?;
+    sink.object_is_written().await?;
     head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
 }
 
@@ -204,7 +262,9 @@ async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill
         checksum_id: 0,
         compression_id: 0,
     };
-    let bp = sink.for_object().write(new).await?;
+    let sink = sink.for_object();
+    let bp = sink.write(new).await?;
+    sink.object_is_written().await?;
     Ok(old.with_head(sink.pool(), bp, as_written))
 }
 

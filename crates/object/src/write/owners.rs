@@ -19,9 +19,9 @@ use cenote_format::objset::{
 use cenote_format::units::{ObjectId, Txg};
 use cenote_format::znode::{ZFS_PROJID, ZnodeFields};
 
-use crate::error::Result;
-use crate::live::LiveObjset;
+use crate::error::{DatasetError, Result};
 use crate::live::layer::Changed;
+use crate::live::{Edit, LiveObjset};
 use crate::objset::{GROUPUSED_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use crate::zap::{NewZap, ZapEdit};
 
@@ -36,6 +36,9 @@ const SA_PROJID_OFFSET: usize = 128;
 /// Accounts that change, by object and name.
 #[derive(Debug, Default)]
 pub(super) struct Owners(BTreeMap<(ObjectId, String), i64>);
+
+/// Tables that can't be read, and why.
+pub(super) type Unread = BTreeMap<ObjectId, DatasetError>;
 
 /// The flags that dnodes of a set get when they are counted.
 pub(super) fn dnode_flags(phys: &ObjsetPhys) -> u8 {
@@ -75,18 +78,36 @@ impl Owners {
         }
     }
 
-    /// Changes the accounts of a set; answers what that changes in it.
-    pub(super) async fn settle(self, set: &Objset, txg: Txg) -> Result<BTreeMap<ObjectId, Changed>> {
+    /// Changes the accounts of a set; answers what that changes in it, and tables that can't be read and so
+    /// stay as they are.
+    pub(super) async fn settle(
+        self,
+        set: &Objset,
+        txg: Txg,
+    ) -> Result<(BTreeMap<ObjectId, Changed>, Unread)> {
         let live = LiveObjset::new(set.clone(), txg);
         let edit = live.edit();
+        let mut unread = Unread::new();
         for ((table, name), delta) in self.0.into_iter().filter(|(_, delta)| *delta != 0) {
-            if let Err(crate::error::DatasetError::NoObject { .. }) = edit.view().dnode(table).await {
-                NewZap::of(ObjectType::USERGROUP_USED).create_at(&edit, table).await?;
+            if unread.contains_key(&table) {
+                continue;
             }
-            ZapEdit::new(&edit, table).increment(&name, delta).await?;
+            match account(&edit, table, &name, delta).await {
+                Err(error) if error.is_damage() => _ = unread.insert(table, error),
+                other => other?,
+            }
         }
-        Ok(live.freeze(txg).freeze())
+        let mut changed = live.freeze(txg).freeze();
+        changed.retain(|table, _| !unread.contains_key(table));
+        Ok((changed, unread))
     }
+}
+
+async fn account(edit: &Edit, table: ObjectId, name: &str, delta: i64) -> Result<()> {
+    if let Err(DatasetError::NoObject { .. }) = edit.view().dnode(table).await {
+        NewZap::of(ObjectType::USERGROUP_USED).create_at(edit, table).await?;
+    }
+    ZapEdit::new(edit, table).increment(name, delta).await.map(drop)
 }
 
 /// User, group and project of a file; `None` of an object that is none.

@@ -40,8 +40,12 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// The txg that is written.
     fn txg(&self) -> Txg;
 
-    /// The same for another object, whose space is counted by itself.
+    /// The same for another object, whose space is counted by itself. It ends with one of
+    /// [`BlockSink::object_is_written`] and [`BlockSink::object_is_given_up`].
     fn for_object(&self) -> Self;
+
+    /// The same for the same object, with space that is not counted for it.
+    fn uncounted(&self) -> Self;
 
     /// Bytes of the object born less those dead so far.
     fn used_bytes(&self) -> i64;
@@ -62,6 +66,9 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
 
     /// All blocks of this sink's object are written: those that died may be free.
     fn object_is_written(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// The object stays as it is on disk: what was born is dead, what died is not.
+    fn object_is_given_up(&self);
 
     /// What replaces `old` where nothing is left.
     fn hole(&self, old: &Blkptr) -> Blkptr;

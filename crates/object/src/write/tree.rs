@@ -27,13 +27,12 @@ use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlockIdentity};
 use cenote_format::bytes::{Endian, Writer};
 use cenote_format::dnode::{DnodeHead, DnodeTree, ObjectType};
 use cenote_format::units::{BlockId, Lsize, ObjectId};
-use futures::TryStreamExt;
 
 use crate::error::Result;
 use crate::live::layer::{Changed, Shown};
 use crate::object::{Object, SPILL_BLOCK};
 use crate::objset::used_dnodes;
-use crate::write::batches::in_batches;
+use crate::write::batches::{all, in_batches};
 use crate::write::sink::{BlockSink, NewBlock};
 
 /// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
@@ -78,7 +77,7 @@ pub(super) async fn write_tree(
 
 /// Levels that a tree must have for its last block.
 fn levels_needed(head: &DnodeHead) -> u8 {
-    let fanout_shift = u32::from(head.indirect_block_shift) - BLKPTR_BYTES.ilog2();
+    let fanout_shift = head.fanout_shift();
     let reach = |levels: u8| {
         let top = u64::from(head.blkptr_count);
         let shift = fanout_shift * u32::from(levels - 1);
@@ -98,10 +97,6 @@ struct TreeWriter<S> {
 type Updates = BTreeMap<u64, Blkptr>;
 
 impl<S: BlockSink> TreeWriter<S> {
-    fn fanout_shift(&self) -> u32 {
-        u32::from(self.head.indirect_block_shift) - BLKPTR_BYTES.ilog2()
-    }
-
     fn block(&self, level: u8, block: u64, data: Bytes, old: Blkptr, fill: u64) -> NewBlock {
         let object_type = self.head.object_type;
         let (checksum_id, compression_id) = (self.head.checksum_id, self.head.compression_id);
@@ -146,7 +141,7 @@ impl<S: BlockSink> TreeWriter<S> {
             }
         };
         let shared = in_batches(self.sink.pool().runtime(), clones, BLOCKS_PER_TASK, share);
-        updates.extend(shared.try_concat().await?);
+        updates.extend(all(shared).await?);
         Ok(())
     }
 
@@ -164,13 +159,13 @@ impl<S: BlockSink> TreeWriter<S> {
             }
         };
         let written = in_batches(self.sink.pool().runtime(), blocks, BLOCKS_PER_TASK, write);
-        updates.extend(written.try_concat().await?);
+        updates.extend(all(written).await?);
         Ok(())
     }
 
     /// Writes the indirect blocks of `level` above `updates`; answers their pointers.
     async fn write_level(self: &Arc<Self>, level: u8, updates: Updates) -> Result<Updates> {
-        let shift = self.fanout_shift();
+        let shift = self.head.fanout_shift();
         let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
         if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(is_known) {
             // What the dnode pointed to moves down into the first block of the new level, births of holes
@@ -185,7 +180,7 @@ impl<S: BlockSink> TreeWriter<S> {
             async move { Ok((parent, writer.write_indirect(level, parent, children).await?)) }
         };
         let written = in_batches(self.sink.pool().runtime(), parents, INDIRECTS_PER_TASK, write);
-        Ok(written.try_concat().await?.into_iter().collect())
+        Ok(all(written).await?.into_iter().collect())
     }
 
     /// Writes one indirect block, in which some pointers are new.
@@ -281,18 +276,18 @@ impl<S: BlockSink> TreeWriter<S> {
     }
 }
 
-/// Frees all blocks of an object.
+/// Frees all blocks of an object that can be found; answers why others can't be.
 pub(super) async fn free_tree(sink: &impl BlockSink, object: &Object) -> Result<()> {
-    let mut walk = object.walk();
+    let (mut walk, mut lost) = (object.walk(), None);
     while let Some(batch) = walk.next_batch().await {
         for visited in batch {
             match visited {
                 crate::object::Visited::Block { bp, .. } => sink.kill(&bp),
-                crate::object::Visited::Unreadable { error, .. } => return Err(error),
+                crate::object::Visited::Unreadable { error, .. } => lost = lost.or(Some(error)),
             }
         }
     }
-    Ok(())
+    lost.map_or(Ok(()), Err)
 }
 
 /// Fill count of a data block: 1, or how many dnodes are in it.

@@ -19,14 +19,18 @@ use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
     /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and
-    /// embedded blocks take no space.
+    /// embedded blocks take no space. If a gang's header can't be read its pieces are unknown, and stay
+    /// allocated: that is noted.
     ///
     /// # Errors
-    /// The block is not allocated, or in a later txg; or a gang's header can't be read, so that its pieces
-    /// are unknown.
+    /// The block is not allocated, or in a later txg.
     #[boxed]
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, txg: Txg, ctx: &ReadContext) -> Result<()> {
-        self.each_address(bp, ctx, |dva, birth| space.free(dva, birth, txg)).await
+        let leaks = |lost: PoolError, bp: &Blkptr| {
+            self.note_leak(bp.psize().0, &lost);
+            Ok(())
+        };
+        self.each_address(bp, ctx, leaks, |dva, birth| space.free(dva, birth, txg)).await
     }
 
     /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map has.
@@ -35,14 +39,16 @@ impl Pool {
     /// The space is taken; or a gang's header can't be read.
     #[boxed]
     pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
-        self.each_address(bp, ctx, |dva, _| space.claim(dva, txg)).await
+        self.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with the birth of what lies there.
+    /// Applies a function to each address that a block takes, with the birth of what lies there. `lost` says
+    /// how to go on where a gang's header can't be read.
     async fn each_address(
         &self,
         bp: &Blkptr,
         ctx: &ReadContext,
+        lost: impl Fn(PoolError, &Blkptr) -> Result<()>,
         act: impl Fn(&Dva, PhysicalBirth) -> Result<(), AllocError>,
     ) -> Result<()> {
         let mut pending = vec![(*bp, 0)];
@@ -51,11 +57,14 @@ impl Pool {
                 continue;
             }
             if bp.is_gang() {
-                if depth >= MAX_GANG_DEPTH {
-                    return Err(bad_pointer(ctx.place, "gang headers are nested too deeply".into()));
+                let header = match depth < MAX_GANG_DEPTH {
+                    true => self.read_gang_header(&bp, ctx).await,
+                    false => Err(bad_pointer(ctx.place, "gang headers are nested too deeply".into())),
+                };
+                match header {
+                    Ok(header) => pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1))),
+                    Err(error) => lost(error, &bp)?,
                 }
-                let header = self.read_gang_header(&bp, ctx).await?;
-                pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1)));
             }
             for dva in bp.dvas() {
                 // A gang's address counts the pieces as well, which are freed separately.

@@ -46,8 +46,6 @@ use crate::pool::features::{enable_feature, make_feature_tables};
 use crate::pool::take_tree::guid_sum;
 use crate::set::{check_settings, not_enabled};
 
-/// Blocks of the list of deferred frees, small since it is written in each txg.
-const DEFERRED_BLOCK_BYTES: u32 = 16 << 10;
 /// `SPA_CONFIG_BLOCKSIZE`.
 const CONFIG_BLOCK_BYTES: u32 = 16 << 10;
 
@@ -149,10 +147,7 @@ async fn make_pool(
     directory.add(names::CONFIG, edit.create(&config).await?.0).await?;
     directory.add(names::CREATION_VERSION, SPA_VERSION_FEATURES).await?;
     directory.add(names::DEFLATE, 1).await?;
-    // Not compressed: passes settle sooner if sizes don't change.
-    let deferred = context.make_list().await?;
-    edit.set_block_bytes(deferred, DEFERRED_BLOCK_BYTES).await?;
-    edit.set_storage(deferred, 0, cenote_codec::compress::Compression::Off as u8).await?;
+    let deferred = context.make_deferred_list().await?;
     directory.add(names::SYNC_BPOBJ, deferred.0).await?;
     directory.add(names::CHECKSUM_SALT, &ZapValue::new(1, salt.to_vec().into())).await?;
     make_vdev_zaps(context).await?;

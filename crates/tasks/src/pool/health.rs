@@ -68,6 +68,9 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// A device does something wrong.
     fn noticed(&self, engine: &Engine, leaf: Guid, trouble: Symptom);
+
+    /// A txg went on without something that could not be read.
+    fn set_aside(&self, engine: &Engine, what: String);
 }
 
 /// Watches a pool's devices as long as its engine lives.
@@ -80,6 +83,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
         watch.look(&engine, &surroundings).await.ok();
         mend(&engine).await.ok();
+        engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
         if look.is_multiple_of(LOOKS_FOR_REMOVED) {
             look_for_removed(&engine, &surroundings).await.ok();
             step_in(&engine, &surroundings).await.ok();

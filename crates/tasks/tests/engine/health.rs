@@ -61,6 +61,8 @@ impl Surroundings for Machine {
     fn noticed(&self, _engine: &Engine, leaf: Guid, symptom: Symptom) {
         self.1.lock().unwrap().push((leaf, symptom));
     }
+
+    fn set_aside(&self, _engine: &Engine, _what: String) {}
 }
 
 impl Lab {

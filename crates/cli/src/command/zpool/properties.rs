@@ -135,7 +135,7 @@ async fn facts(
         ("readonly", number((!is_in_daemon()).into())),
         ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
         ("freeing", number(mos.freeing_bytes().await?)),
-        ("leaked", number(used_by(mos, LEAK_DIR).await?)),
+        ("leaked", number(used_by(mos, LEAK_DIR).await? + pool.leaked_bytes())),
         ("fragmentation", sum.fragmentation_percent.map_or_else(|| text("-"), number)),
         ("checkpoint", number(sum.checkpoint_bytes)),
         ("load_guid", text("-")),

@@ -69,7 +69,17 @@ fn its_guard_is_replaced_if_it_ends() {
         assert!(begun.elapsed() < PATIENCE, "nobody guards the daemon any more");
         thread::sleep(Duration::from_millis(50));
     }
-    // What is for the daemon does not end its guard.
+    // What is for the daemon does not end its guard, once that has begun.
+    let catches = |signal: Signal| {
+        let of = format!("/proc/{}/status", guard_of(daemon).unwrap().as_raw_nonzero());
+        let status = fs::read_to_string(of).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
+        u64::from_str_radix(caught, 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+    };
+    while !catches(Signal::TERM) {
+        assert!(begun.elapsed() < PATIENCE, "the guard ends when the daemon is asked to");
+        thread::sleep(Duration::from_millis(10));
+    }
     kill_process(guard_of(daemon).unwrap(), Signal::TERM).unwrap();
     thread::sleep(Duration::from_millis(300));
     assert!(guard_of(daemon).is_some());
