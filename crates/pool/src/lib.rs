@@ -70,6 +70,7 @@ pub use vdev::VdevTree;
 pub use vdev::leaf::Probe;
 pub use vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings, Transfer};
 pub use vdev::reflow::Reflowed;
+pub use vdev::unflushed::FlushMark;
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};

@@ -675,7 +675,7 @@ impl Pool {
         self.vdevs().class_of(vdev)
     }
 
-    pub(crate) fn missed_here(&self) -> &Missed {
+    pub(crate) fn missed_here(&self) -> &Arc<Missed> {
         &self.live.missed
     }
 

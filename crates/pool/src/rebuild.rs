@@ -77,6 +77,6 @@ impl Pool {
         let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
         let Ok(map) = vdevs.map(&dva, psize as usize, PhysicalBirth::UNKNOWN) else { return lost };
         let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
-        Healed { read_bytes: psize, ..self.write_truth(faults, ()).await }
+        Healed { read_bytes: psize, ..self.write_truth(faults, PhysicalBirth::UNKNOWN, ()).await }
     }
 }

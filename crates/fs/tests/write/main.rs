@@ -8,6 +8,7 @@ mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod dropped;
+mod flush_errors;
 mod holder;
 mod hostile;
 mod idle;
