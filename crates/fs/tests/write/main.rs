@@ -26,4 +26,5 @@ mod scratch;
 mod slow_disks;
 mod together;
 mod touched;
+mod used_elsewhere;
 mod volume;

@@ -27,10 +27,13 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// What leaves lack according to their DTLs.
-    pub(crate) fn of(mut table: MissedTxgs) -> Missed {
-        table.retain(|_, runs| !runs.is_empty());
-        Missed { any: AtomicBool::new(!table.is_empty()), table: table.into(), failures: AtomicU64::new(0) }
+    /// What leaves lack according to their DTLs, or may lack.
+    pub(crate) fn of(table: MissedTxgs) -> Missed {
+        let missed = Missed::default();
+        for (leaf, runs) in table {
+            runs.into_iter().for_each(|run| missed.note_all(leaf, run));
+        }
+        missed
     }
 
     /// The moment before writes that will be flushed.
