@@ -20,7 +20,7 @@ use crate::scratch::{at, file, noise};
 
 /// What every operation of a disk takes.
 const WAIT: Duration = Duration::from_millis(10);
-const DISK_BYTES: usize = 160 << 20;
+const DISK_BYTES: usize = 80 << 20;
 const MIRROR: Layout = (VdevClass::Normal, VdevKind::Mirror, 0, 2);
 /// A dataset whose log is used while another one's txg is written.
 const SMALL: &str = "made/a";
@@ -140,7 +140,7 @@ async fn assert_has(mos: &Mos, acknowledged: &Acknowledged, place: &str) {
 #[test]
 fn a_flush_error_that_a_log_is_told_of_is_the_txgs_as_well() {
     let mut stopped = 0;
-    for after_ms in (5..100).step_by(10) {
+    for after_ms in (5..100).step_by(15) {
         stopped += Runtime::simulate(SimConfig::default(), move |rt| async move {
             let disk = [Disk::new(&rt)];
             let stage = Stage::new(&rt, DISK, &disk).await;
@@ -180,7 +180,7 @@ fn a_txg_is_not_acknowledged_if_its_uberblock_is_lost() {
 
 #[test]
 fn a_mirror_side_that_lost_a_flush_is_whole_after_a_resilver() {
-    for after_ms in (5..100).step_by(10) {
+    for after_ms in (5..100).step_by(15) {
         Runtime::simulate(SimConfig::default(), move |rt| async move {
             let disks = [Disk::new(&rt), Disk::new(&rt)];
             let stage = Stage::new(&rt, MIRROR, &disks).await;
@@ -204,7 +204,7 @@ fn a_mirror_side_that_lost_a_flush_is_whole_after_a_resilver() {
 #[test]
 fn whichever_flush_fails_nothing_acknowledged_is_lost() {
     for (layout, disks) in [(DISK, 1), (MIRROR, 2)] {
-        for nth in 0..24 {
+        for nth in 0..16 {
             let layout = layout.clone();
             Runtime::simulate(SimConfig::default(), move |rt| async move {
                 let place = format!("{layout:?} flush {nth}");

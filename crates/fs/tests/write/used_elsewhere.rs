@@ -20,7 +20,7 @@ use crate::intent_log::{create_on, export};
 use crate::on_disk::POOL;
 use crate::scratch::{at, file, noise};
 
-const BYTES: usize = 128 << 20;
+const BYTES: usize = 96 << 20;
 const MIB: u64 = 1 << 20;
 /// Of labels in front of a device.
 const FRONT_BYTES: u64 = 4 << 20;
