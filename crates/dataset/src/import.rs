@@ -251,6 +251,7 @@ async fn open_by_tables(
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
+        noted: Default::default(),
         behind: Default::default(),
         checksum_salt: checksum_salt(&directory).await?,
     };
@@ -266,7 +267,17 @@ async fn open_by_tables(
     trusted.config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
     trusted.config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
     objset = open(&trusted).await?;
-    trusted.behind = dirty_times::load(&objset).await;
+    let times = dirty_times::load(&objset).await;
+    (trusted.noted, trusted.behind) = (times.noted, times.behind);
+    for leaf in times.lost {
+        // It gets another log.
+        trusted
+            .config
+            .vdevs
+            .iter_mut()
+            .filter_map(|top| top.leaf_mut(leaf))
+            .for_each(|leaf| leaf.dtl = ObjectId(0));
+    }
     if !trusted.behind.is_empty() {
         objset = open(&trusted).await?;
     }

@@ -209,6 +209,10 @@ impl Device for Counted {
         self.count(Op::Flush, 0, || self.inner.flush())
     }
 
+    fn lose_unflushed(&self) {
+        self.inner.lose_unflushed();
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.count(Op::Discard, len, || self.inner.discard(offset, len))
     }

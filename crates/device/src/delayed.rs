@@ -84,6 +84,10 @@ impl Device for Delayed {
         self.slowly(0, Place::First(None), |inner| inner.flush())
     }
 
+    fn lose_unflushed(&self) {
+        self.inner.lose_unflushed();
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.slowly(0, self.order.enter(offset, len), move |inner| inner.discard(offset, len))
     }

@@ -40,6 +40,7 @@ pub struct Fault {
     effect: Effect,
     range: Range<u64>,
     when: When,
+    after: u64,
     times: u64,
 }
 
@@ -60,7 +61,8 @@ enum When {
 }
 
 impl Fault {
-    /// The operation fails with EIO and does nothing.
+    /// The operation fails with EIO and does nothing. A flush may lose what was unflushed, as Linux does: the
+    /// next one succeeds.
     pub fn error(op: Op) -> Fault {
         Fault::new(Effect::Error(op))
     }
@@ -92,7 +94,7 @@ impl Fault {
 
     /// Strikes always and everywhere, until restricted.
     fn new(effect: Effect) -> Fault {
-        Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), times: u64::MAX }
+        Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), after: 0, times: u64::MAX }
     }
 
     /// Only operations that touch these bytes. (Flushes touch none, and are always included.)
@@ -108,6 +110,11 @@ impl Fault {
     /// Strikes operations on bad sectors (512 bytes); this share of all sectors is permanently bad.
     pub fn sectors(self, share: f64) -> Fault {
         Fault { when: When::Sectors(share), ..self }
+    }
+
+    /// Spares the first so many operations that it would strike.
+    pub fn after(self, operations: u64) -> Fault {
+        Fault { after: operations, ..self }
     }
 
     /// Strikes at most this many operations.
@@ -150,6 +157,9 @@ impl Display for Fault {
         }
         if self.range != (0..u64::MAX) {
             write!(f, ", bytes {} to {}", self.range.start, self.range.end)?;
+        }
+        if self.after > 0 {
+            write!(f, ", after {} more", self.after)?;
         }
         match self.times {
             u64::MAX => Ok(()),
@@ -313,6 +323,10 @@ impl Faults {
                 }
                 When::Sectors(share) => bad_places(self.seed ^ *number, share, touched),
             };
+            if places.is_some() && rule.after > 0 {
+                rule.after -= 1;
+                continue;
+            }
             if let Some(places) = places {
                 rule.times = if rule.times == u64::MAX { u64::MAX } else { rule.times - 1 };
                 *struck += 1;
@@ -348,7 +362,12 @@ impl Faulty {
             None => self.change(range, then),
             Some(Effect::Hang(_)) => Io::never(),
             Some(Effect::Delay(_, by, runtime)) => self.later(&runtime, by, range, then),
-            Some(_) => Io::done(self.error(op, range.0, range.1)),
+            Some(_) => {
+                if op == Op::Flush {
+                    self.inner.lose_unflushed();
+                }
+                Io::done(self.error(op, range.0, range.1))
+            }
         }
     }
 
@@ -481,6 +500,10 @@ impl Device for Faulty {
 
     fn flush(&self) -> Io<()> {
         self.gate(Op::Flush, (0, 0), |inner| inner.flush())
+    }
+
+    fn lose_unflushed(&self) {
+        self.inner.lose_unflushed();
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {

@@ -34,6 +34,8 @@ struct HeldState {
     devices: Vec<Arc<dyn Device>>,
     waiting: VecDeque<Step>,
     held_bytes: u64,
+    /// A flush has failed, which may have lost writes that were made before.
+    failed: Option<DeviceError>,
 }
 
 /// A waiting operation; `device` is the device's index.
@@ -70,11 +72,15 @@ impl Gate {
     /// Makes all waiting writes in order, and lets later ones through.
     ///
     /// # Errors
-    /// The first error of a device; writes that were not made keep waiting.
+    /// The first error of a device; writes that were not made keep waiting. If a flush has failed, the gate
+    /// never opens: the next one would succeed, although what it waited for may be lost.
     pub async fn open(&self) -> Result<()> {
         loop {
             let (step, devices) = {
                 let mut state = self.0.state.lock();
+                if let Some(failed) = &state.failed {
+                    return Err(failed.clone());
+                }
                 let Some(step) = state.waiting.front().cloned() else {
                     // Set under the lock: later operations find the gate open.
                     self.0.is_open.store(true, Ordering::Release);
@@ -87,7 +93,10 @@ impl Gate {
                 Step::Write { device, offset, data } => {
                     devices[*device].write_at(*offset, data.clone()).await?;
                 }
-                Step::Flush { device } => devices[*device].flush().await?,
+                Step::Flush { device } => {
+                    let flushed = devices[*device].flush().await;
+                    flushed.inspect_err(|error| self.0.state.lock().failed = Some(error.clone()))?;
+                }
             }
             // Only now: until a write is made, reads find it here.
             let mut state = self.0.state.lock();
@@ -204,6 +213,10 @@ impl Device for Held {
             true => self.inner.flush(),
             false => Io::done(Ok(())),
         }
+    }
+
+    fn lose_unflushed(&self) {
+        self.inner.lose_unflushed();
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {

@@ -80,7 +80,7 @@ pub trait Device: Send + Sync {
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()>;
 
     /// Writes all of `data` at `offset`, and completes once it is durable. Guarantees nothing about other
-    /// writes.
+    /// writes; an error may be that of another write, which was not flushed.
     fn write_through(&self, offset: u64, data: Bytes) -> Io<()>;
 
     /// Reads ranges that follow each other, the first at `offset`, in one operation, each into memory of its
@@ -94,8 +94,15 @@ pub trait Device: Send + Sync {
         pieces::write(self, offset, pieces)
     }
 
-    /// Makes every write durable that completed before this call.
+    /// Makes every write durable that completed before this call. An error is told once, to one of those who
+    /// flush or write through: what should have been written by then may be lost, although later flushes
+    /// succeed.
     fn flush(&self) -> Io<()>;
+
+    /// A flush has failed in a layer above: a simulated device then treats what was unflushed as Linux treats
+    /// pages that it could not write. They are clean, are read as written, and may or may not be on the
+    /// disk. Real devices do that by themselves.
+    fn lose_unflushed(&self) {}
 
     /// Discards the content of a range, which then reads as zeros or as before until it is written again. A
     /// hint: a device that cannot do it returns [`DeviceError::Unsupported`].

@@ -8,9 +8,12 @@
 //!
 //! A real disk may keep any part of what was not flushed, in any order, sector by sector.
 //! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older
-//! one. So a crash test is: write, cut, reopen.
+//! one. So a crash test is: write, cut, reopen. What a failed flush has lost ([`Device::lose_unflushed`]) is
+//! no business of the next flush, as with Linux's page cache: it is read as written until the power is cut,
+//! and then each of its sectors is on the disk or not.
 //!
-//! Memory: twice the size, plus what was written since the last flush.
+//! Memory: twice the size, plus what was written since the last flush, and what was lost and not written
+//! again.
 //!
 //! Locking: one mutex guards both images; every operation completes inside the call that starts it.
 
@@ -30,8 +33,33 @@ pub struct MemoryDevice {
 struct Images {
     live: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last flush, oldest first.
+    /// Writes since the last flush, oldest first. None is older than a durable write to the same place.
     unflushed: Vec<(usize, Bytes)>,
+    /// What failed flushes have lost; as above.
+    lost: Vec<(usize, Bytes)>,
+}
+
+impl Images {
+    /// Puts a write on the disk, which settles what became of older ones there.
+    fn make_durable(&mut self, at: usize, data: &Bytes) {
+        self.durable[at..at + data.len()].copy_from_slice(data);
+        cut_out(&mut self.lost, at, data.len());
+    }
+}
+
+/// Takes a range out of some writes.
+fn cut_out(writes: &mut Vec<(usize, Bytes)>, at: usize, len: usize) {
+    let end = at + len;
+    if !writes.iter().any(|(start, data)| *start < end && at < start + data.len()) {
+        return;
+    }
+    let rest = |(start, data): (usize, Bytes)| {
+        let before = data.slice(..at.saturating_sub(start).min(data.len()));
+        let after = data.slice(end.saturating_sub(start).min(data.len())..);
+        let after_at = start + data.len() - after.len();
+        [(start, before), (after_at, after)].into_iter().filter(|(_, data)| !data.is_empty())
+    };
+    *writes = std::mem::take(writes).into_iter().flat_map(rest).collect();
 }
 
 impl MemoryDevice {
@@ -54,7 +82,7 @@ impl MemoryDevice {
             rotational: Some(false),
             read_only: false,
         };
-        let images = Images { live, durable, unflushed: Vec::new() };
+        let images = Images { live, durable, unflushed: Vec::new(), lost: Vec::new() };
         MemoryDevice { info, images: Mutex::new(images) }
     }
 
@@ -64,13 +92,13 @@ impl MemoryDevice {
         self
     }
 
-    /// Cuts the power. Each sector written since the last flush is kept or lost, in random order, as `rng`
-    /// decides; the result is the content from now on.
+    /// Cuts the power. Each sector written since the last flush, or lost by one, is kept or lost, in random
+    /// order, as `rng` decides; the result is the content from now on.
     pub fn power_cut(&self, rng: &mut Rng) {
         let sector = self.info.sector_bytes as usize;
         let images = &mut *self.images.lock();
         let mut sectors: Vec<(usize, Bytes)> = Vec::new();
-        for (offset, data) in images.unflushed.drain(..) {
+        for (offset, data) in images.lost.drain(..).chain(images.unflushed.drain(..)) {
             split_sectors(offset, &data, sector, &mut sectors);
         }
         // All, none or half: crashes just after and just before a flush are as likely as those between.
@@ -132,16 +160,22 @@ impl Device for MemoryDevice {
             let at = offset as usize;
             let images = &mut *self.images.lock();
             images.live[at..at + data.len()].copy_from_slice(&data);
-            images.durable[at..at + data.len()].copy_from_slice(&data);
+            cut_out(&mut images.unflushed, at, data.len());
+            images.make_durable(at, &data);
         }))
     }
 
     fn flush(&self) -> Io<()> {
         let images = &mut *self.images.lock();
-        for (offset, data) in images.unflushed.drain(..) {
-            images.durable[offset..offset + data.len()].copy_from_slice(&data);
+        for (offset, data) in std::mem::take(&mut images.unflushed) {
+            images.make_durable(offset, &data);
         }
         Io::done(Ok(()))
+    }
+
+    fn lose_unflushed(&self) {
+        let images = &mut *self.images.lock();
+        images.lost.append(&mut images.unflushed);
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {

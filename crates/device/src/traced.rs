@@ -114,6 +114,10 @@ impl Device for Traced {
         self.watch(Op::Flush, 0, 0, || self.inner.flush())
     }
 
+    fn lose_unflushed(&self) {
+        self.inner.lose_unflushed();
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.watch(Op::Discard, offset, len, || self.inner.discard(offset, len))
     }

@@ -188,6 +188,38 @@ fn a_power_cut_keeps_what_was_flushed_and_tears_the_rest_by_sector() {
     assert!(outcomes.len() > 5, "{} outcomes of 30 seeds", outcomes.len());
 }
 
+#[test]
+fn an_older_write_does_not_come_back_over_one_that_is_durable() {
+    let device = MemoryDevice::new("disk0", 64 * 512);
+    simulate(0, |_| async {
+        device.write_at(0, Bytes::from(vec![1; 8 * 512])).await.expect("writes");
+        device.write_through(2 * 512, Bytes::from(vec![2; 512])).await.expect("writes");
+        device.flush().await.expect("flushes");
+    });
+    assert_eq!([0, 1024, 1536].map(|at| device.durable_image()[at]), [1, 2, 1]);
+}
+
+#[test]
+fn a_failed_flush_loses_what_it_was_for_and_the_next_succeeds() {
+    let outcome = |seed| {
+        let device = Arc::new(MemoryDevice::new("disk0", 64 * 512));
+        simulate(0, |_| async {
+            let faulty = Faulty::new(device.clone(), 1).with(Fault::error(Op::Flush).times(1));
+            faulty.write_at(0, Bytes::from(vec![1; 32 * 512])).await.expect("writes");
+            assert!(faulty.flush().await.is_err());
+            faulty.write_at(0, Bytes::from(vec![2; 512])).await.expect("writes");
+            faulty.flush().await.expect("there is nothing that it knows of");
+            assert_eq!(faulty.read_at(512, 1).await.expect("reads")[0], 1, "it is cached");
+        });
+        device.power_cut(&mut Rng::new(seed));
+        let image = device.durable_image();
+        assert_eq!(image[0], 2, "written again, and flushed");
+        image[512..].iter().step_by(512).filter(|byte| **byte == 1).count()
+    };
+    let found: std::collections::HashSet<usize> = (0..30).map(outcome).collect();
+    assert!(found.contains(&0) && found.contains(&31) && found.len() > 4, "{found:?}");
+}
+
 /// Drops an operation that has begun.
 async fn begin_and_drop(mut io: cenote_device::Io<()>) {
     assert!(futures::poll!(&mut io).is_pending());

@@ -12,11 +12,11 @@ use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::features::Feature;
 use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
-use cenote_format::units::{DatasetId, Txg, VdevId};
+use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
-use cenote_pool::{Pool, VdevState};
+use cenote_pool::{Pool, VdevConfig, VdevState};
 
 use crate::engine::{Engine, OnDisk, Shared};
 use crate::kstat::Kstats;
@@ -150,7 +150,7 @@ impl Engine {
             config: from.config.into(),
             space_maps: from.space_maps.into(),
             tables,
-            missed: from.pool.missed().into(),
+            missed: from.pool.noted_missed().clone().into(),
             uncharged: SpaceDelta::default().into(),
             datasets: BTreeMap::new().into(),
             handles: Default::default(),
@@ -203,5 +203,11 @@ pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
     let of = |source| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
     let mut config = PoolConfig::decode(mos.config()).map_err(of)?;
     config.vdev_tree.forget_diagnoses();
+    // Logs that are lost are out of use.
+    for leaf in mos.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
+        if leaf.dtl == ObjectId(0) {
+            config.vdev_tree.leaf_mut(leaf.guid).into_iter().for_each(|leaf| leaf.dtl = ObjectId(0));
+        }
+    }
     Ok(config)
 }

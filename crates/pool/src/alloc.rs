@@ -38,6 +38,7 @@ mod kept;
 mod metaslab;
 mod moved;
 mod space;
+mod unit;
 
 use crate::config::{VdevClass, VdevConfig};
 use crate::ranges::Ranges;
@@ -52,6 +53,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use unit::Span;
 
 pub use class::AllocClass;
 pub use histogram::SizeHistogram;
@@ -477,8 +479,8 @@ impl Allocator {
         self.keeper.give_up();
     }
 
-    /// Borrows free ranges of a metaslab from an offset on, `most_bytes` at most: nobody allocates them until
-    /// this is dropped.
+    /// Borrows free ranges of a metaslab from an offset on, in whole units of the vdev's allocation,
+    /// `most_bytes` at most, but one unit at least: nobody allocates them until this is dropped.
     pub fn borrow_free(
         self: &Arc<Self>,
         vdev: VdevId,
@@ -499,12 +501,13 @@ impl Allocator {
         self: &Arc<Self>,
         vdev: VdevId,
         index: u64,
-        ranges: impl Fn(&mut Metaslab) -> Vec<(u64, u64)>,
+        spans: impl Fn(&mut Metaslab) -> Vec<Span>,
     ) -> BorrowedSpace {
         let vdevs = self.vdevs.read();
         let mut groups = vdevs.groups.get(&vdev).into_iter().flatten();
-        let ranges = groups.find_map(|group| group.borrow(index, &ranges)).unwrap_or_default();
-        BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, ranges }))
+        let spans = groups.find_map(|group| group.borrow(index, &spans)).unwrap_or_default();
+        let ranges = spans.iter().map(|span| (span.start(), span.end())).collect();
+        BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, spans, ranges }))
     }
 
     /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
@@ -583,11 +586,12 @@ struct Borrowed {
     allocator: Arc<Allocator>,
     vdev: VdevId,
     metaslab: u64,
+    spans: Vec<Span>,
     ranges: Vec<(u64, u64)>,
 }
 
 impl BorrowedSpace {
-    /// Where it begins and ends on the vdev, in order.
+    /// Where it begins and ends on the vdev, in order: whole units of the vdev's allocation.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0.ranges
     }
@@ -597,7 +601,7 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         let vdevs = self.allocator.vdevs.read();
         let groups = vdevs.groups.get(&self.vdev).into_iter().flatten();
-        groups.for_each(|group| group.give_back(self.metaslab, &self.ranges));
+        groups.for_each(|group| group.give_back(self.metaslab, &self.spans));
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod copies;
 mod group;
+mod history;
 mod partition;
 mod scan;
 mod seat;
@@ -43,6 +44,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use writing::Base;
+
+pub use history::History;
 
 /// The result of a search.
 #[derive(Debug, Default)]
@@ -82,6 +85,8 @@ pub struct FoundDevice {
     pub good_labels: u32,
     /// Its labels are older than its siblings': it was away when those were written.
     pub stale: bool,
+    /// Whether it was away only, or used elsewhere, too.
+    pub history: History,
     base: Base,
 }
 
@@ -94,6 +99,7 @@ impl FoundDevice {
             uberblock_txg: Txg(0),
             good_labels: 0,
             stale: false,
+            history: History::Shared,
             base: Base::Given(device.clone()),
             device,
         }

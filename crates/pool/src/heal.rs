@@ -25,6 +25,7 @@ use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
 use crate::vdev::patience::Owed;
+use crate::vdev::unflushed::Stake;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
 use crate::zbookmark::Zbookmark;
@@ -140,14 +141,20 @@ impl Pool {
             drop(self.read_copies(&target.bp, target.psize, &check, &ctx).await);
             return healed;
         };
-        healed.add(self.write_truth(recovered.faults, inside).await);
+        healed.add(self.write_truth(recovered.faults, birth, inside).await);
         healed
     }
 
-    /// Writes what should be where it is not: once begun, to its end, with the space that this view keeps and
-    /// with what it is `inside` of.
-    pub(crate) async fn write_truth(&self, faults: Vec<ColumnFault>, inside: impl Send + 'static) -> Healed {
+    /// Writes what should be where it is not, of a block born in `birth`: once begun, to its end, with the
+    /// space that this view keeps and with what it is `inside` of.
+    pub(crate) async fn write_truth(
+        &self,
+        faults: Vec<ColumnFault>,
+        birth: PhysicalBirth,
+        inside: impl Send + 'static,
+    ) -> Healed {
         let (class, view) = (self.writes(), self.clone());
+        let stake = Stake::repair(birth, Txg(self.uberblock().txg.0 + 1));
         let owed: Vec<Owed> = faults.iter().map(|fault| fault.leaf.owe()).collect();
         let writing = async move {
             let _kept = (view, inside, owed);
@@ -156,9 +163,9 @@ impl Pool {
                 let bytes = truth.len() as u64;
                 for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
                     // What fails shows in the counters.
-                    leaf.write(class, offset_bytes, truth.clone()).await.ok();
+                    leaf.write(class, stake, offset_bytes, truth.clone()).await.ok();
                 }
-                match leaf.is_out_of_use() || leaf.write(class, offset_bytes, truth).await.is_err() {
+                match leaf.is_out_of_use() || leaf.write(class, stake, offset_bytes, truth).await.is_err() {
                     true => healed.unhealed.extend(leaf.names()),
                     false => healed.written_bytes += bytes,
                 }

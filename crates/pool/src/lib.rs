@@ -52,7 +52,7 @@ pub mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use crypt::DatasetKey;
-pub use discover::{Discovery, FoundDevice, FoundPool, Problem, discover, discover_devices};
+pub use discover::{Discovery, FoundDevice, FoundPool, History, Problem, discover, discover_devices};
 pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;
@@ -70,6 +70,7 @@ pub use vdev::VdevTree;
 pub use vdev::leaf::Probe;
 pub use vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings, Transfer};
 pub use vdev::reflow::Reflowed;
+pub use vdev::unflushed::FlushMark;
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
 pub use write::{WriteProps, Written};

@@ -69,6 +69,8 @@ struct Live {
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
+    /// What DTLs said of that when the pool was opened.
+    noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     wrong: Arc<Wrong>,
     /// The expansion of a RAID-Z, if one runs.
     reflow: Arc<Reflow>,
@@ -137,7 +139,9 @@ pub struct Trusted {
     pub config: PoolConfig,
     /// For each removed top-level vdev, where its bytes are now.
     pub indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// The txgs that leaves missed, as runs of first and last txg (their dirty time logs, DTL).
+    /// The txgs that leaves missed, as runs of first and last txg, according to their dirty time logs (DTL).
+    pub noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
+    /// The same of what they may have missed: also that which no log can know.
     pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
     pub checksum_salt: Option<[u8; 32]>,
@@ -178,6 +182,7 @@ impl Pool {
             salt: None,
             may_be_live,
             missed,
+            noted: BTreeMap::new(),
             wrong: Arc::default(),
             reflow,
             settings,
@@ -324,6 +329,7 @@ impl Pool {
             salt: trusted.checksum_salt.map(ChecksumSalt::new),
             may_be_live: self.live.may_be_live,
             missed,
+            noted: trusted.noted,
             wrong: self.live.wrong.clone(),
             reflow,
             settings: self.live.settings.clone(),
@@ -635,6 +641,11 @@ impl Pool {
         self.live.missed.all()
     }
 
+    /// What DTLs said of that when the pool was opened.
+    pub fn noted_missed(&self) -> &BTreeMap<Guid, Vec<(Txg, Txg)>> {
+        &self.live.noted
+    }
+
     /// A leaf has been brought all that was born up to a txg.
     pub fn caught_up(&self, leaf: Guid, upto: Txg) {
         let mut current = self.live.current.write();
@@ -675,7 +686,7 @@ impl Pool {
         self.vdevs().class_of(vdev)
     }
 
-    pub(crate) fn missed_here(&self) -> &Missed {
+    pub(crate) fn missed_here(&self) -> &Arc<Missed> {
         &self.live.missed
     }
 

@@ -33,13 +33,19 @@ impl Pool {
     pub fn rebuild_pieces(&self, vdev: VdevId, (start, end): (u64, u64), most_bytes: u64) -> Vec<(u64, u64)> {
         let vdevs = self.vdevs();
         let Some(top) = vdevs.layout_of(vdev) else { return Vec::new() };
+        let sector = 1 << top.config.ashift;
+        let unit = match &top.layout {
+            Layout::Draid(draid, _) => draid.unit_bytes(),
+            _ => sector,
+        };
         let longest = |from: u64| match &top.layout {
             Layout::Draid(draid, _) => draid.rebuild_bytes(from, most_bytes),
-            _ => most_bytes.min(SPA_MAXBLOCKSIZE),
+            _ => (most_bytes.min(SPA_MAXBLOCKSIZE) / sector).max(1) * sector,
         };
-        let (mut pieces, mut at) = (Vec::new(), start);
+        // Where it went on may not be said in whole units.
+        let (mut pieces, mut at) = (Vec::new(), start / unit * unit);
         while at < end {
-            let next = at.saturating_add(longest(at).max(1 << top.config.ashift)).min(end);
+            let next = at.saturating_add(longest(at)).min(end);
             pieces.push((at, next));
             at = next;
         }
@@ -77,6 +83,6 @@ impl Pool {
         let dva = Dva { vdev, offset_bytes: start, asize: Asize(end - start), gang: false };
         let Ok(map) = vdevs.map(&dva, psize as usize, PhysicalBirth::UNKNOWN) else { return lost };
         let Some(faults) = recover_unchecked(self, &vdevs, &map).await else { return lost };
-        Healed { read_bytes: psize, ..self.write_truth(faults, ()).await }
+        Healed { read_bytes: psize, ..self.write_truth(faults, PhysicalBirth::UNKNOWN, ()).await }
     }
 }

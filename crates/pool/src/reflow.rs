@@ -24,15 +24,17 @@ use crate::config::VdevConfig;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
+use crate::vdev::missed::Missed;
 use crate::vdev::queue::IoClass;
 use crate::vdev::raidz::Raidz;
 use crate::vdev::reflow::{Reflowed, Scratch};
+use crate::vdev::unflushed::{FlushMark, Stake};
 use crate::vdev::{Layout, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;
 use cenote_format::label::{VDEV_BOOT_OFFSET, VDEV_BOOT_SIZE};
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{TXG_INITIAL, Txg, VdevId};
+use cenote_format::units::{TXG_CONCURRENT_STATES, TXG_INITIAL, Txg, VdevId};
 use futures::future::{join_all, try_join_all};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,6 +59,10 @@ struct Expanding<'a> {
     raidz: &'a Raidz,
     leaves: Vec<Arc<Leaf>>,
     vdevs: &'a VdevTree,
+    missed: &'a Arc<Missed>,
+    since: FlushMark,
+    /// The last txg that may be the first to say that this was copied.
+    txg: Txg,
 }
 
 /// Where copies go.
@@ -88,7 +94,7 @@ impl Pool {
 
     /// Why a vdev can't be copied now; `None` if it can.
     pub fn reflow_waits_for(&self, vdev: VdevId) -> Option<String> {
-        Expanding::of(&self.vdevs(), vdev).err()
+        Expanding::of(self, &self.vdevs(), vdev).err()
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the uberblocks on disk, of the last txg,
@@ -103,7 +109,7 @@ impl Pool {
     pub async fn reflow_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
         let vdevs = self.vdevs();
-        let expanding = Expanding::of(&vdevs, vdev).map_err(failed)?;
+        let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
         let each_bytes = VDEV_BOOT_SIZE >> expanding.raidz.ashift << expanding.raidz.ashift;
         let all_bytes = each_bytes * expanding.leaves.len() as u64;
         let alone = self.reflow_here().alone(0..all_bytes).await;
@@ -149,7 +155,7 @@ impl Pool {
         let mut lost = 0;
         let settled = join_all(top.slots().iter().map(|slot| {
             let leaf = slot.leaves.iter().find(|leaf| !leaf.is_out_of_use());
-            async move { settle(leaf?, each_bytes).await.ok() }
+            async move { settle(leaf?, each_bytes, (txg, self.missed_here())).await.ok() }
         }));
         for (slot, settled) in top.slots().iter().zip(settled.await) {
             let lacks = |leaf| self.missed_here().note_all(leaf, (TXG_INITIAL, txg));
@@ -179,7 +185,7 @@ impl Pool {
     pub async fn reflow(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
         let vdevs = self.vdevs();
-        let expanding = Expanding::of(&vdevs, vdev).map_err(failed)?;
+        let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
         let alone = self.reflow_here().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
         // All of them end before anybody else gets there.
@@ -226,17 +232,23 @@ pub fn reflow_info(upto_bytes: u64) -> u64 {
 }
 
 /// From the scratch area of a child to where it belongs.
-async fn settle(leaf: &Leaf, each_bytes: u64) -> Result<(), cenote_device::DeviceError> {
+async fn settle(
+    leaf: &Leaf,
+    each_bytes: u64,
+    (txg, missed): (Txg, &Arc<Missed>),
+) -> Result<(), cenote_device::DeviceError> {
+    let mark = missed.mark();
     for at in (0..each_bytes).step_by(STEP_BYTES as usize) {
         let len = STEP_BYTES.min(each_bytes - at);
         let bytes = leaf.read(IoClass::Removal, VDEV_BOOT_OFFSET + at, len as usize).await?;
-        leaf.write(IoClass::Removal, VDEV_BOOT_OFFSET + VDEV_BOOT_SIZE + at, bytes).await?;
+        leaf.write(IoClass::Removal, Stake::copied(txg), VDEV_BOOT_OFFSET + VDEV_BOOT_SIZE + at, bytes)
+            .await?;
     }
-    leaf.flush().await
+    leaf.flush_since(mark, missed).await
 }
 
 impl<'a> Expanding<'a> {
-    fn of(vdevs: &'a VdevTree, vdev: VdevId) -> Result<Expanding<'a>, String> {
+    fn of(pool: &'a Pool, vdevs: &'a VdevTree, vdev: VdevId) -> Result<Expanding<'a>, String> {
         let top = vdevs.layout_of(vdev);
         let Some(Layout::Raidz(raidz, slots)) = top.map(|top| &top.layout) else {
             return Err("it is no RAID-Z".into());
@@ -252,7 +264,8 @@ impl<'a> Expanding<'a> {
                 _ => return Err("a device is being replaced".into()),
             }
         }
-        let expanding = Expanding { raidz, leaves, vdevs };
+        let (missed, txg) = (pool.missed_here(), Txg(pool.uberblock().txg.0 + TXG_CONCURRENT_STATES));
+        let expanding = Expanding { raidz, leaves, vdevs, missed, since: missed.mark(), txg };
         expanding.check()?;
         Ok(expanding)
     }
@@ -268,7 +281,8 @@ impl<'a> Expanding<'a> {
     }
 
     async fn flush(&self) -> Result<(), String> {
-        try_join_all(self.leaves.iter().map(|leaf| leaf.flush())).await.map_err(|error| error.to_string())?;
+        let flushes = self.leaves.iter().map(|leaf| leaf.flush_since(self.since, self.missed));
+        try_join_all(flushes).await.map_err(|error| error.to_string())?;
         Ok(())
     }
 
@@ -305,7 +319,8 @@ impl<'a> Expanding<'a> {
                 if column.is_empty() {
                     return Ok(());
                 }
-                self.leaves[child].write(IoClass::Removal, at, column.freeze()).await
+                let stake = Stake::copied(self.txg);
+                self.leaves[child].write(IoClass::Removal, stake, at, column.freeze()).await
             }
         };
         let written = join_all((0..children).map(write)).await;

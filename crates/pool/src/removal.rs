@@ -20,6 +20,7 @@ use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
+use crate::vdev::unflushed::Stake;
 use crate::vdev::{Layout, Top};
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -69,7 +70,7 @@ impl Pool {
         let at = to.offset_bytes.saturating_add(VDEV_LABEL_START_SIZE);
         let write = |(leaf, bytes): (&&Arc<Leaf>, &Bytes)| {
             let (leaf, bytes) = ((*leaf).clone(), bytes.clone());
-            async move { leaf.write(IoClass::Removal, at, bytes).await }
+            async move { leaf.write(IoClass::Removal, Stake::copied(txg), at, bytes).await }
         };
         let outcomes = join_all(targets.iter().zip(read.iter().cycle()).map(write)).await;
         let lacks = |leaf: Guid| self.missed_here().note_all(leaf, (TXG_INITIAL, txg));

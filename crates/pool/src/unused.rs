@@ -17,6 +17,7 @@ use crate::alloc::BorrowedSpace;
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
+use crate::vdev::unflushed::Stake;
 use crate::vdev::{Layout, Top};
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -109,7 +110,7 @@ async fn step(leaf: &Arc<Leaf>, offset_bytes: u64, len: u64, pass: Pass) -> Resu
     match pass {
         Pass::Initialize => {
             let pattern = PATTERN.to_ne_bytes().repeat((len / 8) as usize);
-            leaf.write(IoClass::Initializing, offset_bytes, Bytes::from(pattern)).await
+            leaf.write(IoClass::Initializing, Stake::NOTHING, offset_bytes, Bytes::from(pattern)).await
         }
         Pass::Trim => leaf.discard(offset_bytes, len).await,
     }

@@ -3,17 +3,20 @@
 //! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
 //! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
 //! device is this leaf's, it is. One that is open, but no longer at its path, was taken away: it may come
-//! back.
+//! back. A device that comes back is compared with those that stayed: it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
+use crate::discover::{FoundDevice, History};
 use crate::health::Trouble;
-use crate::label::Label;
+use crate::label::{Label, read_labels};
 use crate::pool::Pool;
 use cenote_boxed::boxed;
 use cenote_device::DeviceError;
 use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS};
-use cenote_format::units::Guid;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{Guid, Txg};
+use futures::future::join_all;
 
 /// What a device's labels say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +43,27 @@ impl Pool {
             Identity::Refuted(_) if !found.is_there().await => Some(Identity::Gone),
             said => Some(said),
         }
+    }
+
+    /// A device that comes back to a leaf while the pool is in use: compares it with those that stayed.
+    #[boxed]
+    pub async fn compare_with_siblings(&self, leaf: Guid, mut device: FoundDevice) -> FoundDevice {
+        let vdevs = self.vdevs();
+        let top = vdevs.all_tops().iter().find(|top| top.config.leaves().any(|one| one.guid == leaf));
+        let slots = top.map_or(&[][..], |top| top.slots());
+        let siblings = slots.iter().flat_map(|slot| &slot.leaves);
+        let siblings = siblings.filter(|one| one.guid != leaf && !one.is_out_of_use());
+        let labels = join_all(siblings.map(|one| one.labels())).await.into_iter().flatten().flatten();
+        let others: Vec<Uberblock> = labels.flat_map(|label| label.uberblocks).collect();
+        if others.is_empty() {
+            return device;
+        }
+        let own: Vec<Uberblock> =
+            read_labels(&*device.device).await.into_iter().flat_map(|label| label.uberblocks).collect();
+        device.stale = true;
+        device.history = History::of(&own, &others);
+        device.uberblock_txg = own.iter().map(|uberblock| uberblock.txg).max().unwrap_or(Txg(0));
+        device
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) mod patience;
 pub(crate) mod queue;
 pub(crate) mod raidz;
 pub(crate) mod reflow;
+pub(crate) mod unflushed;
 pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};

@@ -33,7 +33,8 @@ use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::Layout;
-use crate::vdev::write::{Durable, NotWritten};
+use crate::vdev::unflushed::FlushMark;
+use crate::vdev::write::{Asked, NotWritten};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -246,21 +247,26 @@ impl Pool {
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
     #[boxed]
     pub async fn flush(&self, txg: Txg) -> Result<()> {
-        self.flush_only(None, txg).await
+        self.flush_only(None, Asked::Tree(txg)).await
     }
 
-    /// Makes durable what was written to some vdevs: for intent logs, which often have devices of their
-    /// own.
+    /// The moment before writes that [`Pool::flush_vdevs`] will have to make durable.
+    pub fn flush_mark(&self) -> FlushMark {
+        self.missed_here().mark()
+    }
+
+    /// Makes durable what was written to some vdevs since a moment, in txgs from the first to the last of
+    /// `txgs`: for intent logs, which often have devices of their own.
     ///
     /// # Errors
-    /// As [`Pool::flush`].
+    /// As [`Pool::flush`]; also if a flush for somebody else has failed since.
     #[boxed]
-    pub async fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<()> {
-        self.flush_only(Some(vdevs), txg).await
+    pub async fn flush_vdevs(&self, vdevs: &[VdevId], since: FlushMark, txgs: (Txg, Txg)) -> Result<()> {
+        self.flush_only(Some(vdevs), Asked::Since(since, txgs)).await
     }
 
-    async fn flush_only(&self, only: Option<&[VdevId]>, txg: Txg) -> Result<()> {
-        let flushed = self.vdevs().flush(only, txg, self.missed_here()).await;
+    async fn flush_only(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<()> {
+        let flushed = self.vdevs().flush(only, asked).await;
         flushed.map_err(|NotWritten { vdev, why }| PoolError::Unavailable {
             pool: self.name().into(),
             vdev,
@@ -339,7 +345,7 @@ impl Pool {
         if previous.is_gang() {
             return self.overwrite_gang(bp, stored, place).await.ok().map(|()| bp);
         }
-        self.write_copies(&dvas, stored, txg, Durable::Flushed).await.ok().map(|()| bp)
+        self.write_copies(&dvas, stored, txg, self.for_block(txg)).await.ok().map(|()| bp)
     }
 }
 

@@ -289,7 +289,10 @@ pub(crate) async fn leave_key(context: &mut SyncContext, dir: ObjectId) -> Resul
     let key = ZapEdit::new(&edit, dir).get(dir_field::CRYPTO_KEY_OBJ).await?;
     let Some(key) = key.and_then(|key| key.as_u64()).map(ObjectId) else { return Ok(()) };
     let fields = ZapEdit::new(&edit, key);
-    match fields.get(crypto_key::REFCOUNT).await?.and_then(|count| count.as_u64()).unwrap_or(1) {
+    // If nobody knows how many use it, it stays, because without it their data are lost.
+    let count = fields.get(crypto_key::REFCOUNT).await?.and_then(|count| count.as_u64());
+    let Some(count) = count else { return Ok(()) };
+    match count {
         0 | 1 => {
             context.keys().forget_key(key).await;
             edit.destroy(key).await

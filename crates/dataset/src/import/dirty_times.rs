@@ -2,31 +2,69 @@
 //!
 //! Idea: a device that was away while others wrote lacks what was born in those txgs, until a resilver has
 //! brought it. The configuration names, for each leaf, a space map whose ranges are txgs rather than bytes.
-//! What can't be read is taken as empty: the pool opens without it, and what the device lacks is then found
-//! by its checksums.
+//!
+//! Unknown means: lacks everything. A log that can't be read says nothing, nor does one that its device
+//! belies ([`FoundDevice::may_lack`](cenote_pool::FoundDevice::may_lack)).
 //!
 //! Source: OpenZFS `vdev_dtl_load`, `vdev_dtl_sync` (`DTL_MISSING`).
 
 use std::collections::BTreeMap;
 
-use cenote_format::units::{Guid, ObjectId, Txg};
-use cenote_object::Objset;
+use cenote_format::units::{Guid, ObjectId, TXG_INITIAL, Txg};
+use cenote_object::{Objset, Result};
 use cenote_pool::VdevConfig;
 
-use crate::spacemaps::txg_ranges;
+use crate::spacemaps::{SpaceMapHead, txg_ranges};
 
-/// Of each leaf that misses any txgs, the first and the last of each run of them.
-pub(super) async fn load(objset: &Objset) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
-    let mut behind = BTreeMap::new();
-    for leaf in objset.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
-        if leaf.dtl != ObjectId(0)
-            && let Ok(object) = objset.object(leaf.dtl).await
-            && let Ok(groups) = txg_ranges(&object).await
-            && !groups.is_empty()
-        {
-            let runs = groups.iter().map(|(first, end)| (Txg(first), Txg(end - 1)));
-            behind.insert(leaf.guid, runs.collect());
+/// Runs of txgs, the first and the last of each.
+type Runs = Vec<(Txg, Txg)>;
+
+/// What logs say, and what that means.
+#[derive(Default)]
+pub(super) struct DirtyTimes {
+    /// Of each leaf whose log names any txgs, what it says.
+    pub(super) noted: BTreeMap<Guid, Runs>,
+    /// Of each leaf that may lack anything, of which txgs.
+    pub(super) behind: BTreeMap<Guid, Runs>,
+    /// Leaves whose logs can't even be emptied, and are lost.
+    pub(super) lost: Vec<Guid>,
+}
+
+pub(super) async fn load(objset: &Objset) -> DirtyTimes {
+    let (pool, mut times) = (objset.pool(), DirtyTimes::default());
+    let newest = pool.uberblock().txg;
+    for leaf in pool.config().vdevs.iter().flat_map(VdevConfig::leaves) {
+        let log = log_of(objset, leaf.dtl).await;
+        let behind = match &log {
+            Ok(runs) => match pool.device(leaf.guid) {
+                Some(device) => device.may_lack(runs, newest),
+                None => runs.clone(),
+            },
+            Err(_) => vec![(TXG_INITIAL, newest)],
+        };
+        match log {
+            Ok(runs) if runs.is_empty() => {}
+            Ok(runs) => _ = times.noted.insert(leaf.guid, runs),
+            Err(_) if can_be_emptied(objset, leaf.dtl).await => {}
+            Err(_) => times.lost.push(leaf.guid),
+        }
+        if !behind.is_empty() {
+            times.behind.insert(leaf.guid, behind);
         }
     }
-    behind
+    times
+}
+
+async fn log_of(objset: &Objset, log: ObjectId) -> Result<Runs> {
+    if log == ObjectId(0) {
+        return Ok(Runs::new());
+    }
+    let groups = txg_ranges(&objset.object(log).await?).await?;
+    Ok(groups.iter().map(|(first, end)| (Txg(first), Txg(end - 1))).collect())
+}
+
+/// Whether a log can be written anew without reading any more of it: all its blocks' pointers are at hand.
+async fn can_be_emptied(objset: &Objset, log: ObjectId) -> bool {
+    let object = objset.object(log).await;
+    object.is_ok_and(|object| object.dnode().levels == 1 && SpaceMapHead::of(&object, 0).is_ok())
 }

@@ -86,7 +86,12 @@ impl Clones {
         let key = &[dva.offset_bytes][..];
         let in_range = table.count_at(dva.offset_bytes);
         let known = if *in_range > 0 { entries.get(key).await? } else { None };
-        let count = known.and_then(|value| number(&value, endian)).unwrap_or(0);
+        let count = match known.map(|value| number(&value, endian)) {
+            None => 0,
+            Some(Some(count)) => count,
+            // One more than nobody knows how many.
+            Some(None) => return Ok(()),
+        };
         entries.update(key, entry(dva.offset_bytes, count + 1, endian)).await?;
         let phys = &mut table.phys;
         phys.saved_bytes = phys.saved_bytes.saturating_add(dsize);
@@ -117,8 +122,11 @@ impl Clones {
         let entries = ZapEdit::new(mos, table.phys.entries_zap);
         let key = &[dva.offset_bytes][..];
         let endian = table.phys.endian();
-        let Some(count) = entries.get(key).await?.and_then(|value| number(&value, endian)) else {
-            return Ok(true);
+        let Some(value) = entries.get(key).await? else { return Ok(true) };
+        // If nobody knows how many share it, it is lost rather than freed under one of them.
+        let Some(count) = number(&value, endian) else {
+            pool.note_leak(bp.psize().0, &"nobody knows how many files share it");
+            return Ok(false);
         };
         let dsize = pool.vdevs().dsize(bp);
         let phys = &mut table.phys;

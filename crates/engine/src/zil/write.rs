@@ -22,7 +22,7 @@ use cenote_format::zil::{LogBlock, LogLayout, ZIL_CHAIN_BYTES, ZIL_MIN_BLKSZ, ZI
 use cenote_object::{DatasetError, LiveObjset, Result};
 use cenote_pool::alloc::AllocClass;
 use cenote_pool::write::WriteProps;
-use cenote_pool::{Durable, Zbookmark};
+use cenote_pool::{Durable, FlushMark, Zbookmark};
 use futures::future::try_join_all;
 
 use crate::engine::Engine;
@@ -56,6 +56,8 @@ pub(crate) struct LogWriter<'a> {
     window: Vec<(Blkptr, Bytes)>,
     /// Where anything was written that has to be flushed.
     vdevs: BTreeSet<VdevId>,
+    /// When and in which txg the first of that was.
+    since: (FlushMark, Txg),
     burst_bytes: u64,
     left_bytes: u64,
 }
@@ -74,7 +76,20 @@ impl<'a> LogWriter<'a> {
         let burst_bytes = notes.iter().map(|(_, note)| note_bytes(note)).sum();
         let (window, vdevs) = Default::default();
         let (filled, left_bytes) = (Vec::new(), burst_bytes);
-        Ok(LogWriter { log, engine, live, turn, block, filled, window, vdevs, burst_bytes, left_bytes })
+        let since = (engine.pool().flush_mark(), block.physical_birth().txg());
+        Ok(LogWriter {
+            log,
+            engine,
+            live,
+            turn,
+            block,
+            filled,
+            window,
+            vdevs,
+            since,
+            burst_bytes,
+            left_bytes,
+        })
     }
 
     /// Writes it. Answers whether that was all: not if something is no longer there, so that only a txg can
@@ -109,7 +124,8 @@ impl<'a> LogWriter<'a> {
         } else {
             self.write_window(Durable::Flushed).await?;
             let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
-            self.engine.pool().flush_vdevs(&vdevs, self.engine.open_txg()).await?;
+            let (mark, first) = self.since;
+            self.engine.pool().flush_vdevs(&vdevs, mark, (first, self.engine.open_txg())).await?;
         }
         self.log.0.chain.lock().all_written();
         Ok(true)

@@ -8,6 +8,7 @@ mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod dropped;
+mod flush_errors;
 mod holder;
 mod hostile;
 mod idle;
@@ -28,4 +29,5 @@ mod slow_disks;
 mod together;
 mod touched;
 mod unreadable;
+mod used_elsewhere;
 mod volume;

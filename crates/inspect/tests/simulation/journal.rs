@@ -37,12 +37,14 @@ pub struct Write {
     pub done: Option<Moment>,
 }
 
-/// A completed flush of a run.
+/// A completed or failed flush of a run.
 #[derive(Clone, Copy)]
 pub struct Flush {
     pub disk: usize,
     pub asked: Moment,
     pub done: Moment,
+    /// It has failed: whatever was not durable by then is clean, and on the disk or not.
+    pub has_failed: bool,
 }
 
 /// All writes of a run.
@@ -174,10 +176,16 @@ impl Device for JournaledDisk {
             let mut journal = of.journal.lock();
             if journal.number == number {
                 let done = journal.tick();
-                journal.flushes.push(Flush { disk: of.index, asked, done });
+                journal.flushes.push(Flush { disk: of.index, asked, done, has_failed: false });
             }
             Ok(())
         })
+    }
+
+    fn lose_unflushed(&self) {
+        let mut journal = self.journal.lock();
+        let at = journal.tick();
+        journal.flushes.push(Flush { disk: self.index, asked: at, done: at, has_failed: true });
     }
 
     /// Zeros are written, which a power cut may leave in any part.

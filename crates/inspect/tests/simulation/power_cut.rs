@@ -2,7 +2,8 @@
 //!
 //! A write is durable if it completed before the request of a flush of its disk that completed before the
 //! cut. Of all other writes requested before the cut any part may survive, sector by sector, in any order:
-//! the seed decides.
+//! the seed decides. A flush that failed has decided that of all writes before it, once and for all: no later
+//! one makes them durable.
 
 use std::collections::BTreeMap;
 
@@ -58,6 +59,15 @@ impl<'a> Cutter<'a> {
         for flush in flushes.iter().take_while(|flush| flush.done < moment) {
             self.flushes_seen += 1;
             self.see_writes(flush.asked);
+            if flush.has_failed {
+                let mut rng = Rng::new(flush.asked as u64);
+                for write in self.uncertain.extract_if(.., |write| write.disk == flush.disk) {
+                    if rng.chance(0.3) {
+                        self.durable[write.disk].write(write.offset, &write.data);
+                    }
+                }
+                continue;
+            }
             let durable =
                 |write: &Write| write.disk == flush.disk && write.done.is_some_and(|done| done < flush.asked);
             for write in self.uncertain.extract_if(.., |write| durable(write)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cenote_engine::Engine;
 use cenote_pool::VdevClass::Normal;
-use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
+use cenote_pool::VdevKind::{Disk, Draid, Mirror, Raidz};
 use cenote_runtime::Runtime;
 use cenote_tasks::{PoolSetting, keep_autotrimming, set_pool};
 
@@ -24,8 +24,13 @@ const STEPS_PER_ROUND: usize = 6;
 const PAUSE: Duration = Duration::from_secs(6);
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
-    let pools: [&[Vdev]; 3] =
-        [&[(Disk, 0, 1, Normal)], &[(Mirror, 0, 2, Normal)], &[(Raidz, 1, 3, Normal), (Disk, 0, 1, Normal)]];
+    let pools: [&[Vdev]; 4] = [
+        &[(Disk, 0, 1, Normal)],
+        &[(Mirror, 0, 2, Normal)],
+        &[(Raidz, 1, 3, Normal), (Disk, 0, 1, Normal)],
+        // Rows of three sectors.
+        &[(Draid, 2, 4, Normal)],
+    ];
     cuts::on_pools(test, &pools, RUNS, run);
 }
 

@@ -1,5 +1,6 @@
 //! How many bytes a block takes on a top-level vdev, and the unit that blocks are aligned to.
 
+use super::unit::Unit;
 use crate::config::{VdevConfig, VdevKind};
 use crate::vdev::draid::DraidGroup;
 use crate::vdev::raidz::Raidz;
@@ -53,10 +54,10 @@ impl Footprint {
     }
 
     /// All blocks begin and end at a multiple of this: a sector, or a row of a dRAID redundancy group.
-    pub(super) fn unit_bytes(&self) -> u64 {
-        match &self.shape {
+    pub(super) fn unit(&self) -> Unit {
+        Unit::new(match &self.shape {
             Shape::Draid(group) => group.row_bytes(),
             _ => 1 << self.ashift,
-        }
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! Free ranges, by offset and by size.
 //!
-//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit, so a
-//! size in whole units that fits in a range fits at its start.
+//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit,
+//! because only [`Span`]s come and go, so a size in whole units that fits in a range fits at its start.
 
 use super::histogram::SizeHistogram;
+use super::unit::{Span, Unit};
 use crate::ranges::{Ranges, Watch};
 use std::collections::BTreeSet;
 
@@ -38,8 +39,12 @@ impl Watch for BySize {
 }
 
 impl FreeSpace {
-    /// Builds both views from the free ranges.
-    pub(super) fn new(by_place: Ranges) -> FreeSpace {
+    /// Builds both views from the whole units of free ranges.
+    pub(super) fn new(free: &Ranges, unit: Unit) -> FreeSpace {
+        let mut by_place = Ranges::default();
+        for span in free.iter().filter_map(|range| unit.within(range)) {
+            by_place.insert(span.start(), span.len());
+        }
         let ranges = by_place.iter().map(|(start, end)| (end - start, start)).collect();
         let histogram = by_place.iter().collect();
         FreeSpace { by_place, by_size: BySize { ranges, histogram } }
@@ -61,15 +66,15 @@ impl FreeSpace {
     }
 
     /// Adds a range that is not free.
-    pub(super) fn insert(&mut self, offset: u64, len: u64) {
-        let present = self.by_place.insert_watched(offset, len, &mut self.by_size);
-        debug_assert_eq!(present, 0, "{offset:x} + {len:x} was free");
+    pub(super) fn insert(&mut self, span: Span) {
+        let present = self.by_place.insert_watched(span.start(), span.len(), &mut self.by_size);
+        debug_assert_eq!(present, 0, "{span:x?} was free");
     }
 
     /// Removes a range that is free.
-    pub(super) fn remove(&mut self, offset: u64, len: u64) {
-        let removed = self.by_place.remove_watched(offset, len, &mut self.by_size);
-        debug_assert_eq!(removed, len, "{offset:x} + {len:x} was not free");
+    pub(super) fn remove(&mut self, span: Span) {
+        let removed = self.by_place.remove_watched(span.start(), span.len(), &mut self.by_size);
+        debug_assert_eq!(removed, span.len(), "{span:x?} was not free");
     }
 
     /// The first range from `from` on that is long enough, if it is among the next few.

@@ -19,6 +19,7 @@
 use super::footprint::Footprint;
 use super::kept::Held;
 use super::metaslab::{Metaslab, Needed, Unfreeable, Weight};
+use super::unit::{Span, Unit};
 use super::{AllocClass, AllocError, MetaslabChanges, NewMetaslab, Space};
 use crate::config::VdevConfig;
 use crate::ranges::Ranges;
@@ -92,7 +93,7 @@ struct Active {
 impl MetaslabGroup {
     pub(super) fn new(config: &VdevConfig, class: AllocClass, metaslabs: &[NewMetaslab]) -> MetaslabGroup {
         let footprint = Footprint::new(config);
-        let slabs = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit_bytes())).collect();
+        let slabs = metaslabs.iter().map(|new| Metaslab::new(new, footprint.unit())).collect();
         MetaslabGroup {
             vdev: VdevId(config.id),
             class,
@@ -107,7 +108,7 @@ impl MetaslabGroup {
     pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
         let mut slabs = self.slabs.lock();
         for new in metaslabs {
-            slabs.add(Metaslab::new(new, self.unit_bytes()));
+            slabs.add(Metaslab::new(new, self.unit()));
             self.size_bytes.fetch_add(new.size_bytes, Ordering::Relaxed);
         }
     }
@@ -117,8 +118,8 @@ impl MetaslabGroup {
         *self.footprint.write() = Footprint::new(config);
     }
 
-    fn unit_bytes(&self) -> u64 {
-        self.footprint.read().unit_bytes()
+    fn unit(&self) -> Unit {
+        self.footprint.read().unit()
     }
 
     fn asize(&self, psize: Psize, txg: Txg) -> u64 {
@@ -167,13 +168,13 @@ impl MetaslabGroup {
         };
         let copy = here().count().min(MAX_COPIES - 1);
         let offset_bytes = self.slabs.lock().allocate(asize, txg, copy, suits)?;
-        assert!(offset_bytes.is_multiple_of(self.unit_bytes()), "at {offset_bytes:x}");
+        assert!(self.unit().span(offset_bytes, asize).is_some(), "at {offset_bytes:x}");
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 
     /// Allocates this exact range, if it is free.
     pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
-        let free = self.at(dva, |metaslab, len| metaslab.claim(dva.offset_bytes, len, txg))?;
+        let free = self.at(dva, |metaslab, span| metaslab.claim(span, txg))?;
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
     }
 
@@ -190,20 +191,20 @@ impl MetaslabGroup {
     /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
     /// it.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
-        self.free_at(dva, |metaslab, len| match metaslab.take_back(dva.offset_bytes, len, txg) {
+        self.free_at(dva, |metaslab, span| match metaslab.take_back(span, txg) {
             true => Ok(()),
-            false => metaslab.free(dva.offset_bytes, len, Needed::Latest, txg),
+            false => metaslab.free(span, Needed::Latest, txg),
         })
     }
 
     pub(super) fn free(&self, dva: &Dva, needed: Needed, txg: Txg) -> Result<(), AllocError> {
-        self.free_at(dva, |metaslab, len| metaslab.free(dva.offset_bytes, len, needed, txg))
+        self.free_at(dva, |metaslab, span| metaslab.free(span, needed, txg))
     }
 
     fn free_at(
         &self,
         dva: &Dva,
-        free: impl FnOnce(&mut Metaslab, u64) -> Result<(), Unfreeable>,
+        free: impl FnOnce(&mut Metaslab, Span) -> Result<(), Unfreeable>,
     ) -> Result<(), AllocError> {
         self.at(dva, free)?.map_err(|why| match why {
             Unfreeable::NotAllocated => AllocError::NotAllocated { dva: *dva },
@@ -211,20 +212,18 @@ impl MetaslabGroup {
         })
     }
 
-    /// Applies `act` to the metaslab and the length of an address.
-    fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, u64) -> T) -> Result<T, AllocError> {
-        let unit = self.unit_bytes();
+    /// Applies `act` to the metaslab and the range of an address.
+    fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, Span) -> T) -> Result<T, AllocError> {
         // A gang block's address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
             true => self.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
             false => dva.asize.0,
         };
         let mut slabs = self.slabs.lock();
-        let whole = dva.offset_bytes.is_multiple_of(unit) && len.is_multiple_of(unit) && len > 0;
-        let within = |index: &usize| slabs.all[*index].end_bytes() - dva.offset_bytes >= len;
-        let index = slabs.find(dva.offset_bytes).filter(within).filter(|_| whole);
-        let index = index.ok_or(AllocError::BadAddress { dva: *dva })?;
-        Ok(slabs.change(index, |metaslab| act(metaslab, len)))
+        let span = self.unit().span(dva.offset_bytes, len).ok_or(AllocError::BadAddress { dva: *dva })?;
+        let within = |index: &usize| slabs.all[*index].end_bytes() >= span.end();
+        let index = slabs.find(span.start()).filter(within).ok_or(AllocError::BadAddress { dva: *dva })?;
+        Ok(slabs.change(index, |metaslab| act(metaslab, span)))
     }
 
     pub(super) fn take_changes(&self, txg: Txg, changes: &mut Vec<MetaslabChanges>) {
@@ -257,17 +256,17 @@ impl MetaslabGroup {
     pub(super) fn borrow(
         &self,
         index: u64,
-        ranges: impl FnOnce(&mut Metaslab) -> Vec<(u64, u64)>,
-    ) -> Option<Vec<(u64, u64)>> {
+        spans: impl FnOnce(&mut Metaslab) -> Vec<Span>,
+    ) -> Option<Vec<Span>> {
         let mut slabs = self.slabs.lock();
         let at = slabs.all.iter().position(|metaslab| metaslab.index == index)?;
-        Some(slabs.change(at, ranges))
+        Some(slabs.change(at, spans))
     }
 
-    pub(super) fn give_back(&self, index: u64, ranges: &[(u64, u64)]) {
+    pub(super) fn give_back(&self, index: u64, spans: &[Span]) {
         let mut slabs = self.slabs.lock();
         if let Some(at) = slabs.all.iter().position(|metaslab| metaslab.index == index) {
-            slabs.change(at, |metaslab| metaslab.give_back(ranges));
+            slabs.change(at, |metaslab| metaslab.give_back(spans));
         }
     }
 

@@ -25,6 +25,7 @@
 use super::free_space::FreeSpace;
 use super::histogram::SizeHistogram;
 use super::kept::{Held, TXG_DEFER_SIZE};
+use super::unit::{Span, Unit};
 use super::{NewMetaslab, Space};
 use crate::ranges::Ranges;
 use cenote_format::units::Txg;
@@ -74,6 +75,7 @@ pub(super) struct Metaslab {
     pub(super) index: u64,
     pub(super) start_bytes: u64,
     pub(super) size_bytes: u64,
+    unit: Unit,
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
     /// By who needs it.
@@ -131,22 +133,15 @@ pub(super) enum Unfreeable {
 
 impl Metaslab {
     /// Space outside whole units (in a damaged map) does not become free.
-    pub(super) fn new(new: &NewMetaslab, unit_bytes: u64) -> Metaslab {
+    pub(super) fn new(new: &NewMetaslab, unit: Unit) -> Metaslab {
         let end_bytes = new.start_bytes.saturating_add(new.size_bytes);
-        let mut free = new.allocated.complement(new.start_bytes, end_bytes);
-        let whole = |start: u64, end: u64| start.is_multiple_of(unit_bytes) && end.is_multiple_of(unit_bytes);
-        let odd: Vec<_> = free.iter().filter(|&(start, end)| !whole(start, end)).collect();
-        for (start, end) in odd {
-            free.remove(start, end - start);
-            let start = start.next_multiple_of(unit_bytes);
-            let end = end / unit_bytes * unit_bytes;
-            free.insert(start, end.saturating_sub(start));
-        }
+        let free = new.allocated.complement(new.start_bytes, end_bytes);
         Metaslab {
             index: new.index,
             start_bytes: new.start_bytes,
             size_bytes: new.size_bytes,
-            free: FreeSpace::new(free),
+            unit,
+            free: FreeSpace::new(&free, unit),
             allocating: Default::default(),
             freeing: Default::default(),
             checkpointing: Ranges::default(),
@@ -191,22 +186,23 @@ impl Metaslab {
         let near = if short { None } else { self.free.first_fit(self.cursors[cursor], len) };
         let offset = near.or_else(|| self.free.best_fit(len))?;
         self.cursors[cursor] = offset + len;
-        self.take(offset, len, txg);
+        self.take(self.unit.span(offset, len)?, txg);
         Some(offset)
     }
 
     /// Allocates this exact range, if it is free.
-    pub(super) fn claim(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
-        let free = self.free.ranges().contains(offset, len);
+    pub(super) fn claim(&mut self, span: Span, txg: Txg) -> bool {
+        let free = self.free.ranges().contains(span.start(), span.len());
         if free {
-            self.take(offset, len, txg);
+            self.take(span, txg);
         }
         free
     }
 
-    fn take(&mut self, offset: u64, len: u64, txg: Txg) {
-        debug_assert!(offset >= self.start_bytes && offset + len <= self.end_bytes(), "{offset:x} + {len:x}");
-        self.free.remove(offset, len);
+    fn take(&mut self, span: Span, txg: Txg) {
+        debug_assert!(span.start() >= self.start_bytes && span.end() <= self.end_bytes(), "{span:x?}");
+        self.free.remove(span);
+        let (offset, len) = (span.start(), span.len());
         if !self.untrimmed.is_empty() {
             self.untrimmed.remove(offset, len);
         }
@@ -214,68 +210,56 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
-    /// Free ranges from an offset on, `most_bytes` at most, which nobody gets until they are given back.
-    pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<(u64, u64)> {
-        let (mut taken, mut left) = (Vec::new(), most_bytes);
-        for (start, end) in self.free.ranges().iter_from(from) {
-            if left == 0 {
-                break;
-            }
-            let start = start.max(from);
-            let len = (end - start).min(left);
-            taken.push((start, start + len));
-            left -= len;
-        }
-        for &(start, end) in &taken {
-            self.free.remove(start, end - start);
-            self.borrowed.insert(start, end - start);
-        }
+    /// Free ranges from an offset on, `most_bytes` at most, but one unit at least, which nobody gets until
+    /// they are given back.
+    pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<Span> {
+        let free = self.free.ranges().iter_from(from);
+        let beyond = free.filter_map(|(start, end)| self.unit.within((start.max(from), end)));
+        let taken = first_of(self.unit, beyond, most_bytes, |_| true);
+        self.lend(&taken);
         taken
+    }
+
+    fn lend(&mut self, spans: &[Span]) {
+        for span in spans {
+            self.free.remove(*span);
+            self.borrowed.insert(span.start(), span.len());
+        }
     }
 
     /// The same of what was freed lately and is not trimmed yet: from now on it counts as trimmed.
-    pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<(u64, u64)> {
-        let (mut taken, mut left) = (Vec::new(), most_bytes);
-        for (start, end) in self.untrimmed.iter() {
-            if left == 0 {
-                break;
-            }
-            let len = (end - start).min(left);
-            // Others may have borrowed it.
-            if self.free.ranges().contains(start, len) {
-                taken.push((start, start + len));
-                left -= len;
-            }
-        }
-        for &(start, end) in &taken {
-            self.untrimmed.remove(start, end - start);
-            self.free.remove(start, end - start);
-            self.borrowed.insert(start, end - start);
-        }
+    pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<Span> {
+        let untrimmed = self.untrimmed.iter().filter_map(|range| self.unit.within(range));
+        // Others may have borrowed it.
+        let is_there = |span: &Span| self.free.ranges().contains(span.start(), span.len());
+        let taken = first_of(self.unit, untrimmed, most_bytes, is_there);
+        taken.iter().for_each(|span| _ = self.untrimmed.remove(span.start(), span.len()));
+        self.lend(&taken);
         taken
     }
 
-    pub(super) fn give_back(&mut self, ranges: &[(u64, u64)]) {
-        for &(start, end) in ranges {
-            self.borrowed.remove(start, end - start);
-            self.free.insert(start, end - start);
+    pub(super) fn give_back(&mut self, spans: &[Span]) {
+        for span in spans {
+            self.borrowed.remove(span.start(), span.len());
+            self.free.insert(*span);
         }
     }
 
     /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
-    pub(super) fn take_back(&mut self, offset: u64, len: u64, txg: Txg) -> bool {
+    pub(super) fn take_back(&mut self, span: Span, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
-        let unheard = allocating.contains(offset, len);
+        let unheard = allocating.contains(span.start(), span.len());
         if unheard {
-            allocating.remove(offset, len);
-            self.free.insert(offset, len);
+            allocating.remove(span.start(), span.len());
+            self.free.insert(span);
         }
         unheard
     }
 
     /// Frees an allocated range in txg `txg`, which is being written; one that a checkpoint needs stays
     /// allocated.
-    pub(super) fn free(&mut self, offset: u64, len: u64, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
+    pub(super) fn free(&mut self, span: Span, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
+        let (offset, len) = (span.start(), span.len());
         let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
         if !self.unallocated().chain([&self.checkpointing]).all(is_clear) {
             return Err(Unfreeable::NotAllocated);
@@ -372,7 +356,15 @@ impl Metaslab {
     }
 
     fn set_free(&mut self, ranges: &Ranges) {
-        ranges.iter().for_each(|(start, end)| self.free.insert(start, end - start));
+        for range in ranges.iter() {
+            let span = self.unit.within(range);
+            debug_assert_eq!(
+                span.map(|span| (span.start(), span.end())),
+                Some(range),
+                "whole units were freed"
+            );
+            span.into_iter().for_each(|span| self.free.insert(span));
+        }
     }
 
     /// What has been allocated and not freed, as far as changes have been taken: the content of its space
@@ -422,6 +414,27 @@ impl Metaslab {
             free_ranges,
         }
     }
+}
+
+/// The first of some spans that are wanted, so many bytes at most, but one unit at least.
+fn first_of(
+    unit: Unit,
+    spans: impl Iterator<Item = Span>,
+    most_bytes: u64,
+    is_wanted: impl Fn(&Span) -> bool,
+) -> Vec<Span> {
+    let (mut taken, mut left) = (Vec::new(), most_bytes.max(1));
+    for span in spans {
+        if left == 0 {
+            break;
+        }
+        let first = unit.first(span, left);
+        if is_wanted(&first) {
+            left = left.saturating_sub(first.len());
+            taken.push(first);
+        }
+    }
+    taken
 }
 
 fn slot(txg: Txg) -> usize {

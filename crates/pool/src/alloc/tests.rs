@@ -5,6 +5,7 @@ use crate::config::{DraidConfig, VdevKind};
 use cenote_format::units::{Asize, Guid, PhysicalBirth};
 
 mod model;
+mod units;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -29,9 +30,15 @@ fn draid(id: u64, metaslabs: u64) -> VdevConfig {
     VdevConfig { kind: VdevKind::Draid, draid: Some(shape), ..raidz(id, 1, 9, metaslabs) }
 }
 
+/// A sector, or a row of a dRAID redundancy group.
+fn unit_bytes(config: &VdevConfig) -> u64 {
+    let columns = config.draid.map_or(1, |shape| shape.data + config.parity as u64);
+    columns << config.ashift
+}
+
 /// The metaslabs of a vdev, empty.
 pub(super) fn empty(config: &VdevConfig) -> Vec<NewMetaslab> {
-    let unit = footprint::Footprint::new(config).unit_bytes();
+    let unit = unit_bytes(config);
     let border = |index: u64| index << config.metaslab_shift;
     let metaslab = |index| {
         let start_bytes = border(index).next_multiple_of(unit);

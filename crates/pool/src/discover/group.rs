@@ -1,6 +1,7 @@
 //! From devices with labels to pools: groups devices, chooses which statements to believe, and notes
 //! doubts.
 
+use super::history::History;
 use super::scan::Scanned;
 use super::{Discovery, FoundDevice, FoundPool, Problem, copies, problem};
 use crate::config::{PoolConfig, PoolState, VdevConfig, VdevKind, least_leaf_bytes};
@@ -104,6 +105,7 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
         uberblock_txg: newest_txg(&scanned.labels).unwrap_or_default(),
         good_labels: lists.len() as u32,
         stale: false,
+        history: History::Shared,
         device: scanned.device,
         base: scanned.base,
     };
@@ -215,6 +217,14 @@ fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     ))
 }
 
+/// Whether a leaf was away only.
+fn history(members: &Members, siblings: &[Guid], leaf: Guid) -> History {
+    let of = |guid: &Guid| members.get(guid).map_or(&[][..], |member| &member.uberblocks);
+    let others: Vec<Uberblock> =
+        siblings.iter().filter(|guid| **guid != leaf).flat_map(of).copied().collect();
+    History::of(of(&leaf), &others)
+}
+
 /// Keeps the devices that the vdevs name, marks those that lag behind their siblings, and notes the others.
 fn keep_named(
     members: Members,
@@ -224,7 +234,10 @@ fn keep_named(
     let mut lags = BTreeMap::new();
     for top in tops {
         let leaves: Vec<Guid> = top.leaves().map(|leaf| leaf.guid).collect();
-        lags.extend(leaves.iter().map(|&leaf| (leaf, lag(&members, &leaves, leaf))));
+        lags.extend(leaves.iter().map(|&leaf| {
+            let lag = lag(&members, &leaves, leaf);
+            (leaf, lag.map(|lag| (lag, history(&members, &leaves, leaf))))
+        }));
     }
     let mut devices = BTreeMap::new();
     for (guid, Member { mut found, .. }) in members {
@@ -232,8 +245,10 @@ fn keep_named(
             notes.push(problem(&found.path, "is no longer part of this pool and is left out"));
             continue;
         };
-        found.stale = lag.is_some();
-        notes.extend(lag.map(|why| problem(&found.path, why)));
+        if let Some((why, history)) = lag {
+            (found.stale, found.history) = (true, history);
+            notes.push(problem(&found.path, why));
+        }
         devices.insert(guid, found);
     }
     devices

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Interrupted before 3, labels 1 and 3 and the old uberblocks belong together; after 3, labels 0 and 2 and
-//! the new uberblock do. A device that fails is counted and left behind. It is an error only if none of a
-//! vdev's devices accepts the label, or none at all the uberblock.
+//! the new uberblock do. A device that fails is counted and left behind, whether it does not accept a part or
+//! loses it at the flush. It is an error only if none of a vdev's devices has the label, or none at all the
+//! uberblock.
 //!
 //! Source: OpenZFS `vdev_config_sync`, `vdev_label_sync`, `vdev_uberblock_sync`, `vdev_label_init`,
 //! `spa_sync`.
@@ -21,6 +22,7 @@ use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
+use crate::vdev::unflushed::Stake;
 use crate::vdev::{Layout, Top, VdevTree};
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -108,7 +110,7 @@ impl Pool {
 
     /// Writes the configuration to two labels of every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
-        let vdevs = self.vdevs();
+        let (vdevs, mut writing) = (self.vdevs(), Vec::new());
         for &id in update.dirty {
             let Some(top) = vdevs.layout_of(id).filter(|top| top.has_leaves()) else { continue };
             let config = update.config.vdev_tree.children.iter().find(|config| config.id == id.0);
@@ -118,15 +120,15 @@ impl Pool {
                 let Some(vdev) = config.leaves().find(|vdev| vdev.guid == leaf.guid) else { continue };
                 let list = update.config.for_leaf(config, vdev).encode();
                 let area = encode_config_nvlist(&list).ok_or_else(|| too_long(self.name()))?;
-                writes.push(put(leaf, labels, VDEV_PHYS_OFFSET, area));
+                writes.push(self.put(leaf, update.uberblock.txg, labels, VDEV_PHYS_OFFSET, area));
             }
-            let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
-            if reached == 0 && top.config.class != VdevClass::Log {
+            writing.push(async move { (id, top, join_all(writes).await) });
+        }
+        for (id, top, written) in join_all(writing).await {
+            if !written.iter().any(Result::is_ok) && top.config.class != VdevClass::Log {
                 return Err(self.label_error(id, "no label could be written to any of its devices"));
             }
         }
-        let tops = update.dirty.iter().filter_map(|&id| vdevs.layout_of(id));
-        self.flush_tops(tops.collect()).await;
         Ok(())
     }
 
@@ -139,13 +141,12 @@ impl Pool {
     async fn put_uberblock_on(&self, uberblock: &Uberblock, tops: Vec<&Top>) -> Result<()> {
         let writes = tops.iter().flat_map(|top| {
             let (at, slot) = uberblock_slot(uberblock, top.config.ashift);
-            top.writable_leaves().map(move |leaf| put(leaf, ALL, at, slot.clone()))
+            top.writable_leaves().map(move |leaf| self.put(leaf, uberblock.txg, ALL, at, slot.clone()))
         });
         let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
         if reached == 0 {
             return Err(self.label_error(VdevId(0), "the uberblock could not be written to any device"));
         }
-        self.flush_tops(tops).await;
         Ok(())
     }
 
@@ -161,9 +162,25 @@ impl Pool {
         tops
     }
 
-    /// Flushes leaves after labels. A failure is counted; the siblings have what that leaf lost.
-    async fn flush_tops(&self, tops: Vec<&Top>) {
-        join_all(tops.iter().flat_map(|top| top.writable_leaves()).map(|leaf| leaf.flush())).await;
+    /// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its offset, and makes it
+    /// durable. Returns the first error.
+    async fn put<const N: usize>(
+        &self,
+        leaf: &Leaf,
+        txg: Txg,
+        labels: [u32; N],
+        at: u64,
+        part: Vec<u8>,
+    ) -> Result<()> {
+        let size_bytes = leaf.device.size_bytes();
+        let parts: Option<Vec<_>> =
+            labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
+        let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
+        let mark = self.missed_here().mark();
+        let write = |(offset, bytes)| leaf.write(IoClass::SyncWrite, Stake::alone(txg), offset, bytes);
+        let written = join_all(parts.into_iter().map(write)).await;
+        let flushed = leaf.flush_since(mark, self.missed_here()).await;
+        Ok(written.into_iter().chain([flushed]).collect::<Result<(), _>>()?)
     }
 
     fn label_error(&self, vdev: VdevId, why: &str) -> PoolError {
@@ -192,16 +209,6 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     debug_assert_eq!(Uberblock::decode(&slot).as_ref(), Ok(uberblock), "what is written can be read");
     slot.resize(slot_bytes as usize, 0);
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
-}
-
-/// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its offset. Returns the first
-/// error.
-async fn put<const N: usize>(leaf: &Leaf, labels: [u32; N], at: u64, part: Vec<u8>) -> Result<()> {
-    let size_bytes = leaf.device.size_bytes();
-    let parts: Option<Vec<_>> = labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
-    let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
-    let writes = parts.into_iter().map(|(offset, bytes)| leaf.write(IoClass::SyncWrite, offset, bytes));
-    Ok(join_all(writes).await.into_iter().collect::<Result<(), _>>()?)
 }
 
 /// A part of a label sealed for a device of this size, and its offset. `None` if the device is too small

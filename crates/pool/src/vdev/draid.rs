@@ -91,6 +91,11 @@ impl Draid {
         self.data << self.ashift
     }
 
+    /// Bytes of a row of sectors of a redundancy group, parity included: the unit of allocation.
+    pub(crate) fn unit_bytes(&self) -> u64 {
+        self.group_width() << self.ashift
+    }
+
     fn group_bytes(&self) -> u64 {
         self.group_width() * ROW_BYTES
     }
@@ -119,13 +124,13 @@ impl Draid {
         let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
         let rows = (data_bytes / self.row_data_bytes()).max(1);
         let group_end = (offset / self.group_bytes() + 1) * self.group_bytes();
-        (rows * (self.group_width() << self.ashift)).min(group_end - offset)
+        (rows * self.unit_bytes()).min(group_end - offset)
     }
 
     /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a
     /// redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
-        if psize == 0 || !offset.is_multiple_of(self.group_width() << self.ashift) {
+        if psize == 0 || !offset.is_multiple_of(self.unit_bytes()) {
             return None;
         }
         let mut rows = Vec::new();
@@ -176,7 +181,7 @@ impl Draid {
 
     /// What whole rows of a range have on a child, in its order, from the end of its front labels on.
     pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
-        let (width, row_bytes) = (self.group_width(), self.group_width() << self.ashift);
+        let (width, row_bytes) = (self.group_width(), self.unit_bytes());
         let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);
         let mut ranges = Vec::new();
         while at < end {

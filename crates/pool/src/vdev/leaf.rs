@@ -3,18 +3,24 @@
 //! An operation that has begun is brought to its end, and keeps its permit until then, even if its future is
 //! dropped ([`Patience`]); one that still waits in the queue leaves it.
 //!
-//! Locking: none; counters are atomics and all methods may be called concurrently. Error counters and the
-//! state are relaxed. `writes` is incremented (release) after a write is done, and a flush reads it (acquire)
-//! before it begins; so `flushed_writes` never counts a write that the flush may have missed.
+//! A leaf owns its flush state ([`Unflushed`]): an error of a flush or of a write through the cache is told
+//! once by the system, maybe to somebody whose writes were not lost.
+//!
+//! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` lets one
+//! flush at a time through, because the system would tell only one of two of an error; devices make one at a
+//! time in any case. Writes through the cache hold `through` for reading; a flush takes it for writing at its
+//! end, lest one of them is about to bring an error that was the flush's.
 
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};
+use crate::vdev::missed::Missed;
 use crate::vdev::patience::{Owed, Patience};
 use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
+use crate::vdev::unflushed::{FlushMark, Stake, Unflushed};
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError, Op};
 use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
-use cenote_format::units::Guid;
+use cenote_format::units::{Guid, Txg};
 use cenote_runtime::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,19 +66,29 @@ struct State {
     read_first: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
-    /// Completed writes.
-    writes: AtomicU64,
-    /// Writes that were complete when the last flush began.
-    flushed_writes: AtomicU64,
     checksum_errors: AtomicU64,
+    unflushed: Unflushed,
+    flushing: tokio::sync::Mutex<()>,
+    through: tokio::sync::RwLock<()>,
 }
 
-/// A write is done, whatever came of it, when this is dropped.
-struct Written(Arc<State>);
+/// A write that has begun. It is done, whatever came of it, when this is dropped.
+struct Writing {
+    state: Arc<State>,
+    stake: Stake,
+    is_durable: bool,
+}
 
-impl Drop for Written {
+impl Writing {
+    fn begin(state: &Arc<State>, stake: Stake) -> Writing {
+        state.unflushed.begin(stake);
+        Writing { state: state.clone(), stake, is_durable: false }
+    }
+}
+
+impl Drop for Writing {
     fn drop(&mut self) {
-        self.0.writes.fetch_add(1, Ordering::Release);
+        self.state.unflushed.end(self.stake, self.is_durable);
     }
 }
 
@@ -182,45 +198,66 @@ impl Leaf {
         self.queue.depth() + seek
     }
 
-    /// Writes a range of the device, labels included; counts a failure.
+    /// Writes a range of the device, labels included; counts a failure. Durable once a flush says so to
+    /// those who have something at stake.
     pub(crate) async fn write(
         &self,
         class: IoClass,
+        stake: Stake,
         offset_bytes: u64,
         data: Bytes,
     ) -> Result<(), DeviceError> {
-        self.write_padded(class, offset_bytes, data, 0).await
+        self.write_padded(class, stake, offset_bytes, data, 0).await
     }
 
     /// The same; so many bytes after it hold nothing, and may be written over with zeros.
     pub(crate) async fn write_padded(
         &self,
         class: IoClass,
+        stake: Stake,
         offset_bytes: u64,
         data: Bytes,
         padding: usize,
     ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
+        let writing = Writing::begin(&self.state, stake);
         let result = match self.queue.enter(Ask::write(class, offset_bytes, &data, padding)).await {
             Turn::Go(permit) => {
-                let (what, kept) = ((Op::Write, offset_bytes, len), (permit, Written(self.state.clone())));
+                let (what, kept) = ((Op::Write, offset_bytes, len), (permit, writing));
                 self.patience.ask(what, kept, |device| device.write_at(offset_bytes, data)).await
             }
             Turn::Done(_) => {
-                drop(Written(self.state.clone()));
+                drop(writing);
                 Ok(())
             }
         };
         self.counting_writes(result)
     }
 
-    /// The same, but durable on completion.
-    pub(crate) async fn write_through(&self, offset_bytes: u64, data: Bytes) -> Result<(), DeviceError> {
+    /// The same, but durable on completion. An error may be that of any write that was not flushed.
+    pub(crate) async fn write_through(
+        &self,
+        stake: Stake,
+        offset_bytes: u64,
+        data: Bytes,
+        missed: &Arc<Missed>,
+    ) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         let permit = self.queue.enter_alone(Ask::write(IoClass::SyncWrite, offset_bytes, &data, 0)).await;
-        let what = (Op::Write, offset_bytes, len);
-        let writing = |device: &dyn Device| device.write_through(offset_bytes, data);
-        self.counting_writes(self.patience.ask(what, permit, writing).await)
+        let (leaf, missed) = (self.clone(), missed.clone());
+        // To its end: nobody else would hear of an error.
+        let through = async move {
+            let _through = leaf.state.through.read().await;
+            let (mut writing, mark) = (Writing::begin(&leaf.state, stake), missed.mark());
+            let what = (Op::Write, offset_bytes, len);
+            let write = |device: &dyn Device| device.write_through(offset_bytes, data);
+            leaf.counting_writes(leaf.patience.ask(what, permit, write).await)
+                .inspect_err(|error| leaf.lose(error, &missed))?;
+            writing.is_durable = true;
+            // Somebody else may have been told of this write's error.
+            leaf.lost_since(mark).map_or(Ok(()), Err)
+        };
+        self.patience.runtime().to_end(through).await
     }
 
     /// Gives up what a range holds; counts a failure, but not that the device can't do it.
@@ -233,19 +270,60 @@ impl Leaf {
         }
     }
 
-    /// Makes durable what was written; counts a failure. Does nothing if nothing was written since the last
-    /// flush.
-    pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
-        let writes = self.state.writes.load(Ordering::Acquire);
-        if self.state.flushed_writes.load(Ordering::Acquire) >= writes {
-            return Ok(());
+    /// Makes durable what was written; counts a failure, by which all of that is missed and lost. Whether
+    /// something particular is durable, [`Leaf::lost_of`] and [`Leaf::lost_since`] say afterwards: others may
+    /// have been told of its failure before. Does nothing if nothing was written since the last flush. A leaf
+    /// that is out of use is not asked, and takes with it what was not flushed.
+    pub(crate) async fn flush(&self, missed: &Arc<Missed>) {
+        if self.is_out_of_use() {
+            return self.lose(&self.out_of_use(), missed);
         }
-        let flushed = self.patience.ask((Op::Flush, 0, 0), (), |device| device.flush()).await;
-        let result = self.counting_writes(flushed);
-        if result.is_ok() {
-            self.state.flushed_writes.fetch_max(writes, Ordering::AcqRel);
+        if !self.state.unflushed.is_any() {
+            return;
         }
-        result
+        let (leaf, missed) = (self.clone(), missed.clone());
+        let flush = async move {
+            let _alone = leaf.state.flushing.lock().await;
+            if !leaf.state.unflushed.begin_flush() {
+                return;
+            }
+            let flushed = leaf.patience.ask((Op::Flush, 0, 0), (), |device| device.flush()).await;
+            match leaf.counting_writes(flushed) {
+                Ok(()) => {
+                    drop(leaf.state.through.write().await);
+                    leaf.state.unflushed.flushed();
+                }
+                Err(error) => leaf.lose(&error, &missed),
+            }
+        };
+        self.patience.runtime().to_end(flush).await;
+    }
+
+    /// Makes durable what was written since a moment.
+    pub(crate) async fn flush_since(&self, mark: FlushMark, missed: &Arc<Missed>) -> Result<(), DeviceError> {
+        self.flush(missed).await;
+        self.lost_since(mark).map_or(Ok(()), Err)
+    }
+
+    /// Why some of a txg's tree, which was written and flushed, is not durable.
+    pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
+        self.state.unflushed.lost_of(txg)
+    }
+
+    /// The same of what was written since a moment.
+    pub(crate) fn lost_since(&self, mark: FlushMark) -> Option<DeviceError> {
+        self.state.unflushed.lost_since(mark)
+    }
+
+    /// All that no flush has made durable is missed.
+    fn lose(&self, error: &DeviceError, missed: &Missed) {
+        let runs = self.state.unflushed.lose(|| missed.next_failure(), error);
+        runs.into_iter().for_each(|run| missed.note_all(self.guid, run));
+    }
+
+    fn out_of_use(&self) -> DeviceError {
+        let why = std::io::Error::other("the device is out of use, and was not flushed");
+        self.device.info().io_error(Op::Flush, 0, 0, why)
     }
 
     /// Whether the device works at all: whether one place in its labels' pads can be read, and one be written

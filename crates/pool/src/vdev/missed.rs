@@ -8,10 +8,11 @@
 //! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
 //! written.
 
+use super::unflushed::FlushMark;
 use cenote_format::units::{Guid, PhysicalBirth, Txg};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// By leaf, runs of txgs: the first and the last of each, ascending and separate. No leaf without runs.
 pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
@@ -21,13 +22,28 @@ pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 pub(crate) struct Missed {
     any: AtomicBool,
     table: RwLock<MissedTxgs>,
+    /// Flushes of any leaf that have failed.
+    failures: AtomicU64,
 }
 
 impl Missed {
-    /// What leaves lack according to their DTLs.
-    pub(crate) fn of(mut table: MissedTxgs) -> Missed {
-        table.retain(|_, runs| !runs.is_empty());
-        Missed { any: AtomicBool::new(!table.is_empty()), table: table.into() }
+    /// What leaves lack according to their DTLs, or may lack.
+    pub(crate) fn of(table: MissedTxgs) -> Missed {
+        let missed = Missed::default();
+        for (leaf, runs) in table {
+            runs.into_iter().for_each(|run| missed.note_all(leaf, run));
+        }
+        missed
+    }
+
+    /// The moment before writes that will be flushed.
+    pub(crate) fn mark(&self) -> FlushMark {
+        FlushMark(self.failures.load(Ordering::Acquire))
+    }
+
+    /// The number of a flush that has failed.
+    pub(crate) fn next_failure(&self) -> u64 {
+        self.failures.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Records that the leaf lacks something of this txg.
@@ -45,7 +61,7 @@ impl Missed {
         runs.push((first, last));
         runs.sort_unstable();
         runs.dedup_by(|later, run| {
-            let joins = later.0.0 <= run.1.0 + 1;
+            let joins = later.0.0 <= run.1.0.saturating_add(1);
             run.1 = if joins { run.1.max(later.1) } else { run.1 };
             joins
         });
@@ -77,6 +93,12 @@ impl Missed {
             birth == PhysicalBirth::UNKNOWN
                 || runs.iter().any(|&(first, last)| (first..=last).contains(&birth.txg()))
         };
+        self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
+    }
+
+    /// Whether the leaf lacks anything of some txgs, first and last.
+    pub(crate) fn has_any(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
+        let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|run| run.0 <= last && first <= run.1);
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
 

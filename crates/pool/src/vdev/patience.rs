@@ -60,6 +60,10 @@ impl Patience {
         Patience { device: grown, runtime: self.runtime.clone(), state: self.state.clone() }
     }
 
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// It failed to answer an operation, or still owes the answer to a change, which is late.
     pub(crate) fn is_hung(&self) -> bool {
         self.state.hung.load(Ordering::Relaxed) || self.state.late.load(Ordering::Relaxed) > 0
@@ -193,6 +197,7 @@ mod tests {
     use super::*;
     use crate::vdev::leaf::Leaf;
     use crate::vdev::queue::IoClass;
+    use crate::vdev::unflushed::Stake;
     use cenote_device::{Delayed, Fault, Faulty, Latency, MemoryDevice};
     use cenote_format::units::Guid;
     use cenote_runtime::SimConfig;
@@ -210,7 +215,7 @@ mod tests {
             let latency = Latency { fixed: SECOND, ..Latency::default() };
             let leaf = leaf(&runtime, Arc::new(Delayed::new(memory.clone(), latency, &runtime)));
             let active = || leaf.load()[IoClass::SyncWrite as usize].active;
-            let write = leaf.write(IoClass::SyncWrite, 0, vec![7; 4096].into());
+            let write = leaf.write(IoClass::SyncWrite, Stake::NOTHING, 0, vec![7; 4096].into());
             assert!(runtime.timeout(SECOND / 2, write).await.is_err());
             assert!(runtime.timeout(SECOND / 4, leaf.idle()).await.is_err());
             assert_eq!((active(), memory.live_image()[0]), (1, 0));
@@ -219,7 +224,7 @@ mod tests {
             runtime.yield_now().await;
             assert_eq!(active(), 0);
             // It counts among the writes that a flush has to make durable.
-            leaf.flush().await.unwrap();
+            leaf.flush(&Arc::default()).await;
             assert_eq!(memory.durable_image()[0], 7);
         });
     }
@@ -230,7 +235,9 @@ mod tests {
             let memory = Arc::new(MemoryDevice::new("disk", 1 << 20));
             let late = Fault::delay(Op::Write, 400 * SECOND, &runtime).times(1);
             let leaf = leaf(&runtime, Arc::new(Faulty::new(memory.clone(), 1).with(late)));
-            let write = async |byte: u8| leaf.write(IoClass::SyncWrite, 0, vec![byte; 4096].into()).await;
+            let write = async |byte: u8| {
+                leaf.write(IoClass::SyncWrite, Stake::NOTHING, 0, vec![byte; 4096].into()).await
+            };
             assert!(write(1).await.is_err());
             assert_eq!(runtime.now().as_ns(), 300_000_000_000);
             leaf.idle().await;

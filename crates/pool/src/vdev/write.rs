@@ -16,15 +16,15 @@ use super::leaf::Leaf;
 use super::map::{Column, MapError, Row};
 use super::missed::Missed;
 use super::queue::IoClass;
+use super::unflushed::{FlushMark, Stake};
 use super::{Layout, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
 use cenote_format::label::VdevClass;
-use cenote_format::units::{Guid, PhysicalBirth, Psize, TXG_INITIAL, Txg, VdevId};
+use cenote_format::units::{PhysicalBirth, Psize, TXG_INITIAL, Txg, VdevId};
 use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why a copy was not written.
@@ -43,6 +43,23 @@ pub enum Durable {
     AtOnce,
 }
 
+/// How a block is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) class: IoClass,
+    pub(crate) durable: Durable,
+    pub(crate) stake: Stake,
+}
+
+/// What somebody who flushes wants to be durable.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked {
+    /// The tree of a txg.
+    Tree(Txg),
+    /// What was written since a moment, in these txgs, first and last.
+    Since(FlushMark, (Txg, Txg)),
+}
+
 impl VdevTree {
     /// Writes a block of txg `txg` at an address.
     pub(crate) async fn write(
@@ -50,8 +67,8 @@ impl VdevTree {
         runtime: &Runtime,
         dva: &Dva,
         data: &Bytes,
-        (txg, missed): (Txg, &Missed),
-        (class, durable): (IoClass, Durable),
+        txg: Txg,
+        how: How,
     ) -> Result<(), NotWritten> {
         let failed = |why: Arc<str>| NotWritten { vdev: dva.vdev, why };
         let top = self.layout_of(dva.vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
@@ -70,7 +87,7 @@ impl VdevTree {
             let contents = top.contents(row, &data).map_err(|error| failed(error.to_string().into()))?;
             let columns = row.columns.iter().zip(contents).filter(|(_, bytes)| !bytes.is_empty());
             let columns: Vec<(Column, Bytes)> = columns.map(|(column, bytes)| (*column, bytes)).collect();
-            let write = |(column, bytes)| top.write_column(column, bytes, (txg, missed), (class, durable));
+            let write = |(column, bytes)| top.write_column(column, bytes, (txg, &self.missed), how);
             let copies: Vec<_> = columns.iter().filter_map(copied).collect();
             // A power cut decides which of both is read.
             writes.extend([(row.parity, join_all(columns.into_iter().map(write)))]);
@@ -108,50 +125,56 @@ impl VdevTree {
         join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
 
-    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails has missed
-    /// `txg`. It is an error if a vdev may then lack blocks; not if it is a log and all are meant: the txg
-    /// has what logs say.
-    pub(crate) async fn flush(
-        &self,
-        only: Option<&[VdevId]>,
-        txg: Txg,
-        missed: &Missed,
-    ) -> Result<(), NotWritten> {
+    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails, now or at
+    /// somebody else's flush, has missed what it lost. It is an error if a vdev may then lack some of what
+    /// is asked for; not if it is a log and all are meant: the txg has what logs say.
+    pub(crate) async fn flush(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<(), NotWritten> {
         let all = (0..).map(VdevId).zip(&self.tops);
         let tops: Vec<_> = all.filter(|(id, _)| only.is_none_or(|only| only.contains(id))).collect();
-        let leaves = || tops.iter().flat_map(|(_, top)| top.slots()).flat_map(|slot| &slot.leaves);
-        let in_use: Vec<&Arc<Leaf>> = leaves().filter(|leaf| !leaf.is_out_of_use()).collect();
-        let outcomes = join_all(in_use.iter().map(|leaf| leaf.flush())).await;
-        let mut errors: BTreeMap<Guid, Arc<str>> = BTreeMap::new();
-        for (leaf, outcome) in in_use.into_iter().zip(outcomes) {
-            if let Err(error) = outcome {
-                missed.note(leaf.guid, txg);
-                errors.insert(leaf.guid, error.to_string().into());
-            }
-        }
-        // A leaf that hangs was not flushed, whatever it accepted before.
-        for leaf in leaves().filter(|leaf| leaf.is_hung()) {
-            errors.entry(leaf.guid).or_insert_with(|| "a device does not answer".into());
-        }
+        let leaves = tops.iter().flat_map(|(_, top)| top.slots()).flat_map(|slot| &slot.leaves);
+        join_all(leaves.map(|leaf| leaf.flush(&self.missed))).await;
         for (_, top) in tops.iter().filter(|(_, top)| top.is_being_copied()) {
             // What was copied there is older than the txg; nobody can tell from births of blocks what it is.
             let leaves = top.slots().iter().flat_map(|slot| &slot.leaves);
-            let failed = leaves.filter(|leaf| leaf.is_out_of_use() || errors.contains_key(&leaf.guid));
-            failed.for_each(|leaf| missed.note_all(leaf.guid, (TXG_INITIAL, txg)));
+            let failed = leaves.filter(|leaf| leaf.is_out_of_use() || asked.why_lost(leaf).is_some());
+            failed.for_each(|leaf| self.missed.note_all(leaf.guid, (TXG_INITIAL, asked.txgs().1)));
         }
         for (vdev, top) in tops.iter().filter(|(_, top)| only.is_some() || top.config.class != VdevClass::Log)
         {
             let mut of_top = top.slots().iter().flat_map(|slot| &slot.leaves);
-            let Some(why) = of_top.find_map(|leaf| errors.get(&leaf.guid)) else { continue };
+            let Some(why) = of_top.find_map(|leaf| asked.why_lost(leaf)) else { continue };
             let has_all = |leaf: &Arc<Leaf>| {
-                !leaf.is_out_of_use() && !missed.has(leaf.guid, PhysicalBirth::in_txg(txg))
+                let is_lost = leaf.is_out_of_use() || asked.why_lost(leaf).is_some();
+                !is_lost && !self.missed.has_any(leaf.guid, asked.txgs())
             };
             let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
             if lost > top.config.parity {
-                return Err(NotWritten { vdev: *vdev, why: why.clone() });
+                return Err(NotWritten { vdev: *vdev, why });
             }
         }
         Ok(())
+    }
+}
+
+impl Asked {
+    fn txgs(&self) -> (Txg, Txg) {
+        match *self {
+            Asked::Tree(txg) => (txg, txg),
+            Asked::Since(_, txgs) => txgs,
+        }
+    }
+
+    /// Why a leaf may lack some of it although it took all that was written to it.
+    fn why_lost(&self, leaf: &Leaf) -> Option<Arc<str>> {
+        // It was not flushed, whatever it accepted before.
+        if leaf.is_hung() {
+            return Some("a device does not answer".into());
+        }
+        let lost = match *self {
+            Asked::Tree(txg) => leaf.lost_of(txg),
+            Asked::Since(mark, _) => leaf.lost_since(mark),
+        };
+        lost.map(|error| error.to_string().into())
     }
 }
 
@@ -195,8 +218,8 @@ impl Top {
         &self,
         column: Column,
         bytes: Bytes,
-        (txg, missed): (Txg, &Missed),
-        (class, durable): (IoClass, Durable),
+        (txg, missed): (Txg, &Arc<Missed>),
+        How { class, durable, stake }: How,
     ) -> Result<(), Arc<str>> {
         let holders = self.holders(column.slot, column.offset_bytes);
         let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
@@ -205,9 +228,9 @@ impl Top {
         absent.for_each(|leaf| missed.note(leaf, txg));
         let writes = writable.iter().map(async |leaf| match durable {
             Durable::Flushed => {
-                leaf.write_padded(class, column.offset_bytes, bytes.clone(), column.padding).await
+                leaf.write_padded(class, stake, column.offset_bytes, bytes.clone(), column.padding).await
             }
-            Durable::AtOnce => leaf.write_through(column.offset_bytes, bytes.clone()).await,
+            Durable::AtOnce => leaf.write_through(stake, column.offset_bytes, bytes.clone(), missed).await,
         });
         let outcomes = join_all(writes).await;
         let mut last: Arc<str> = "none of its devices is present".into();

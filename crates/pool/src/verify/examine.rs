@@ -44,8 +44,8 @@ impl Pool {
                     Ok(recovered) => {
                         examined.findings.extend(findings(&vdevs, &target, &recovered));
                         if heals {
-                            let inside = inside.clone();
-                            examined.healed.add(self.write_truth(recovered.faults, inside).await);
+                            let (inside, birth) = (inside.clone(), target.bp.physical_birth());
+                            examined.healed.add(self.write_truth(recovered.faults, birth, inside).await);
                         }
                     }
                     Err(_) => examined.lost.push(target),

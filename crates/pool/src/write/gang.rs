@@ -15,7 +15,6 @@ use super::{Placing, refused};
 use crate::check::native_endian;
 use crate::error::Result;
 use crate::pool::{Pool, ReadContext};
-use crate::vdev::write::Durable;
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::embedded::gang_verifier;
@@ -49,7 +48,7 @@ impl Pool {
             }
             loop {
                 let header = seal_header(&pieces, &bp, &dvas, placing.txg)?;
-                match self.write_copies(&dvas, &header, placing.txg, Durable::Flushed).await {
+                match self.write_copies(&dvas, &header, placing.txg, self.for_block(placing.txg)).await {
                     Ok(()) => break,
                     Err(failures) => placing.give_back(&dvas, failures),
                 }
@@ -98,12 +97,12 @@ impl Pool {
                 let dvas: Vec<Dva> = piece.dvas().collect();
                 match piece.is_gang() {
                     true => self.overwrite_gang(*piece, &bytes, place).await?,
-                    false => self.overwrite_copies(&dvas, &bytes, txg, place, Durable::Flushed).await?,
+                    false => self.overwrite_copies(&dvas, &bytes, txg, place, self.for_block(txg)).await?,
                 }
             }
             let dvas: Vec<Dva> = bp.dvas().collect();
             let sealed = seal_header(&header.pieces, &bp, &dvas, txg)?;
-            self.overwrite_copies(&dvas, &sealed, txg, place, Durable::Flushed).await
+            self.overwrite_copies(&dvas, &sealed, txg, place, self.for_block(txg)).await
         }
         .boxed()
     }

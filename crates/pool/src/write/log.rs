@@ -66,7 +66,7 @@ impl Pool {
             let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
             let zeros = Bytes::from(vec![0; READY_BYTES]);
             // Whatever fails here will fail again where it matters.
-            drop(self.write_copies(&[behind], &zeros, txg, Durable::AtOnce).await);
+            drop(self.write_copies(&[behind], &zeros, txg, self.for_log(txg, Durable::AtOnce)).await);
             let undone = space.unallocate(&behind, txg);
             debug_assert!(undone.is_ok(), "{undone:?}: it was claimed above");
         }
@@ -104,6 +104,7 @@ impl Pool {
             .map_err(|error| refused(place, error.to_string()))?;
         debug_assert!(Checksum::Zilog2.verify_embedded(&block, bp.checksum(), holds).is_ok());
         let dvas: Vec<Dva> = bp.dvas().collect();
-        self.overwrite_copies(&dvas, &block.into(), bp.physical_birth().txg(), place, durable).await
+        let txg = bp.physical_birth().txg();
+        self.overwrite_copies(&dvas, &block.into(), txg, place, self.for_log(txg, durable)).await
     }
 }

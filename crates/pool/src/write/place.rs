@@ -4,7 +4,9 @@ use super::{WriteProps, refused};
 use crate::alloc::{AllocRequest, Allocator};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
-use crate::vdev::write::{Durable, NotWritten};
+use crate::vdev::queue::IoClass;
+use crate::vdev::unflushed::Stake;
+use crate::vdev::write::{Durable, How, NotWritten};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_format::blkptr::{Blkptr, Dva};
@@ -78,6 +80,21 @@ fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
 }
 
 impl Pool {
+    /// How a block of a txg is written through this view. What is written for somebody who waits is apart
+    /// from the txg's tree, and flushed by those who wait.
+    pub(super) fn for_block(&self, txg: Txg) -> How {
+        let stake = match self.writes() {
+            IoClass::SyncWrite => Stake::alone(txg),
+            _ => Stake::tree(txg),
+        };
+        How { class: self.writes(), durable: Durable::Flushed, stake }
+    }
+
+    /// How a log block is written.
+    pub(super) fn for_log(&self, txg: Txg, durable: Durable) -> How {
+        How { class: self.writes(), durable, stake: Stake::alone(txg) }
+    }
+
     /// Allocates and writes a block whose pointer lacks only addresses. Terminates because every failure
     /// removes a vdev from the choice.
     pub(super) async fn place(
@@ -94,7 +111,7 @@ impl Pool {
                 }
                 Err(error) => return Err(error),
             };
-            match self.write_copies(&dvas, stored, placing.txg, Durable::Flushed).await {
+            match self.write_copies(&dvas, stored, placing.txg, self.for_block(placing.txg)).await {
                 Ok(()) => return Ok(bp.with_dvas(&dvas)),
                 Err(failures) => placing.give_back(&dvas, failures),
             }
@@ -107,12 +124,11 @@ impl Pool {
         dvas: &[Dva],
         stored: &Bytes,
         txg: Txg,
-        durable: Durable,
+        how: How,
     ) -> Result<(), Vec<NotWritten>> {
         debug_assert!(stored.len().is_multiple_of(SPA_MINBLOCKSIZE as usize), "{} bytes", stored.len());
-        let (runtime, missing, vdevs) = (self.runtime(), (txg, self.missed_here()), self.vdevs());
-        let how = (self.writes(), durable);
-        let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, missing, how));
+        let (runtime, vdevs) = (self.runtime(), self.vdevs());
+        let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, txg, how));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
@@ -124,9 +140,9 @@ impl Pool {
         bytes: &Bytes,
         txg: Txg,
         place: Zbookmark,
-        durable: Durable,
+        how: How,
     ) -> Result<()> {
-        self.write_copies(dvas, bytes, txg, durable).await.map_err(|mut failures| match failures.pop() {
+        self.write_copies(dvas, bytes, txg, how).await.map_err(|mut failures| match failures.pop() {
             Some(NotWritten { vdev, why }) => PoolError::NotWritten { place, vdev, why },
             None => refused(place, "it has no address".to_owned()),
         })

@@ -253,6 +253,7 @@ fn trusted(config: &PoolConfig) -> Trusted {
     Trusted {
         config: config.clone(),
         indirect: BTreeMap::new(),
+        noted: BTreeMap::new(),
         behind: BTreeMap::new(),
         checksum_salt: Some([0x5a; 32]),
     }

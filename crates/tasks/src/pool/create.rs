@@ -88,6 +88,7 @@ pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Res
     let trusted = Trusted {
         config: new.plan.found.config.clone(),
         indirect: BTreeMap::new(),
+        noted: BTreeMap::new(),
         behind: BTreeMap::new(),
         checksum_salt: Some(salt),
     };

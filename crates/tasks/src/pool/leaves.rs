@@ -92,10 +92,14 @@ pub async fn bring_back(
     engine: &Engine,
     only: Option<Guid>,
     how: Back,
-    devices: BTreeMap<Guid, FoundDevice>,
+    mut devices: BTreeMap<Guid, FoundDevice>,
 ) -> Result<()> {
-    let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
     let bring = move |engine: Engine| async move {
+        // It may have been used elsewhere, or be a copy.
+        for (leaf, device) in &mut devices {
+            *device = engine.pool().compare_with_siblings(*leaf, device.clone()).await;
+        }
+        let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
         let logs_before = usable_logs(&engine.pool());
         engine.run(move |context| Box::pin(task(context))).await?;
         if how == Back::Cleared {
@@ -164,7 +168,7 @@ async fn bring_back_sync(
     context: &mut SyncContext,
     only: Option<Guid>,
     how: Back,
-    devices: BTreeMap<Guid, FoundDevice>,
+    mut devices: BTreeMap<Guid, FoundDevice>,
 ) -> Result<()> {
     let mut config = context.config().clone();
     let guids: Vec<Guid> = config.vdev_tree.leaves().map(|leaf| leaf.guid).collect();
@@ -185,6 +189,11 @@ async fn bring_back_sync(
             // Until now it was away: a scan that began earlier has passed things over without it.
             lacking.push((guid, (context.txg(), context.txg())));
         }
+        if let Some(device) = devices.get(&guid).filter(|device| device.stale) {
+            let log = missed.get(&guid).map_or(&[][..], |log| log);
+            let first = device.may_lack(log, context.txg()).first().map(|run| run.0);
+            lacking.extend(first.map(|first| (guid, (first, context.txg()))));
+        }
         if devices.contains_key(&guid) {
             leaf.removed = false;
             // It was not taken away on purpose: the spare goes when it has what it missed.
@@ -203,6 +212,8 @@ async fn bring_back_sync(
     if !has_changed {
         return Ok(());
     }
+    // From now on, what they lack is noted.
+    devices.values_mut().for_each(|device| device.stale = false);
     take_tree(context, config.clone(), devices, lacking.pop()).await?;
     for more in lacking {
         take_tree(context, config.clone(), BTreeMap::new(), Some(more)).await?;

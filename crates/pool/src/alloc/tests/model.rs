@@ -97,7 +97,7 @@ impl Model {
         let vdev = &mut self.vdevs[dva.vdev.0 as usize];
         let (offset, len, footprint) = (dva.offset_bytes, dva.asize.0, Footprint::new(&vdev.config));
         assert_eq!(len, footprint.asize(request.psize, PhysicalBirth::in_txg(request.txg)));
-        assert!(offset.is_multiple_of(footprint.unit_bytes()), "{dva:?}");
+        assert!(offset.is_multiple_of(unit_bytes(&vdev.config)), "{dva:?}");
         let whole =
             |new: &NewMetaslab| new.start_bytes <= offset && offset + len <= new.start_bytes + new.size_bytes;
         let metaslab = empty(&vdev.config).into_iter().find(whole).expect("on one metaslab");

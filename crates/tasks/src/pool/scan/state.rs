@@ -87,7 +87,9 @@ pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<Data
     let number = |name: &[u8]| u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok();
     let entry =
         |entry: &cenote_object::ZapEntry| Some((DatasetId(number(&entry.name)?), Txg(entry.value.as_u64()?)));
-    Ok(entries.iter().filter_map(entry).collect())
+    let queue: Option<BTreeMap<_, _>> = entries.iter().map(entry).collect();
+    // A dataset that is left out would count as scanned.
+    queue.ok_or_else(|| mos.objset().damaged(scan.queue, "names no dataset that waits to be scanned"))
 }
 
 /// A resilver of what was born in these txgs, first and last, begins; a scrub in progress ends.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::super::{ClassLoad, QueueSettings};
 use super::*;
 use crate::vdev::leaf::Leaf;
+use crate::vdev::unflushed::Stake;
 
 const KIB: u64 = 1 << 10;
 const DISK_BYTES: usize = 64 << 20;
@@ -153,7 +154,7 @@ fn writes_join_over_padding_and_over_nothing_else() {
         let disk = Disk::new(&runtime, memory.clone());
         let leaf = leaf(&runtime, &disk);
         let write = |at: u64, byte: u8, padding: usize| {
-            leaf.write_padded(IoClass::AsyncWrite, at, vec![byte; 4096].into(), padding)
+            leaf.write_padded(IoClass::AsyncWrite, Stake::NOTHING, at, vec![byte; 4096].into(), padding)
         };
         let far = join_all((0..10).map(|n| write((40 << 20) + (n << 20), 9, 0)));
         let near = join_all([
@@ -187,7 +188,9 @@ fn a_joined_write_that_was_dropped_comes_before_the_next_owners() {
             let leaf = Arc::new(Leaf::new(&runtime, Guid(1), slow, &Arc::new(QueueSettings::default())));
             let write = |class, at: u64, byte: u8| {
                 let leaf = leaf.clone();
-                runtime.spawn(async move { leaf.write(class, at, vec![byte; 4096].into()).await.is_ok() })
+                runtime.spawn(async move {
+                    leaf.write(class, Stake::NOTHING, at, vec![byte; 4096].into()).await.is_ok()
+                })
             };
             let far = (0..10).map(|n| write(IoClass::AsyncWrite, (40 << 20) + (n << 20), 9));
             far.for_each(drop);
@@ -262,7 +265,9 @@ fn no_class_starves_and_each_gets_what_it_asked_for() {
                                 IoClass::SyncWrite | IoClass::AsyncWrite | IoClass::Initializing
                             ) {
                                 let data = vec![n as u8; 4096];
-                                leaf.write(class, write_at, data.clone().into()).await.unwrap();
+                                leaf.write(class, Stake::NOTHING, write_at, data.clone().into())
+                                    .await
+                                    .unwrap();
                                 let read = leaf.read(IoClass::SyncRead, write_at, 4096).await.unwrap();
                                 assert!(read == data, "seed {seed}: operation {n}");
                             } else {
@@ -307,7 +312,10 @@ fn readers_wait_no_longer_than_what_may_be_under_way() {
                 runtime.spawn(async move {
                     let at = (n % 1000) * 16 * KIB;
                     let done = match n < 1000 {
-                        true => leaf.write(IoClass::AsyncWrite, at, vec![1; 16 << 10].into()).await,
+                        true => {
+                            leaf.write(IoClass::AsyncWrite, Stake::NOTHING, at, vec![1; 16 << 10].into())
+                                .await
+                        }
                         false => leaf.read(IoClass::Scrub, (16 << 20) + at, 16 << 10).await.map(drop),
                     };
                     assert!(done.is_ok());
