@@ -345,6 +345,12 @@ impl<'a> Run<'a> {
 }
 
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
-    let missing_txgs = pool.missing_txgs(leaf).iter().map(|(first, last)| (first.0, last.0)).collect();
+    // Of a pool that is only looked at, as its log has it: what else it may lack is for a resilver to know.
+    let noted = pool.noted_missed().get(&leaf).filter(|runs| !runs.is_empty());
+    let missing = match noted.filter(|_| !pool.found().is_writable()) {
+        Some(noted) => noted.clone(),
+        None => pool.missing_txgs(leaf),
+    };
+    let missing_txgs = missing.iter().map(|(first, last)| (first.0, last.0)).collect();
     LaggingDevice { device: device_name(pool, leaf), missing_txgs }
 }

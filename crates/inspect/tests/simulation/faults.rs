@@ -138,7 +138,9 @@ async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl 
     // Each dataset's log had preallocated its next block, in the txg in which it was found. The dataset may
     // be gone since.
     let before = gone_since.range(..=sound_until).count();
-    assert!(before <= logs, "it missed {gone_since:?}, {sound_until}");
+    // Log vdevs get few uberblocks, so it is not known that exactly how long a leaf of one has been away.
+    let has_log_vdev = layout.vdevs.iter().any(|(.., class)| *class == Log);
+    assert!(has_log_vdev || before <= logs, "it missed {gone_since:?}, {sound_until}");
     assert!(!gone_since.is_empty());
 
     let (disks, mos) = reopen(&rt, layout, &images, victims, &world).await;
