@@ -65,24 +65,19 @@ impl State {
 pub fn start(command: impl Fn() -> Command + Send + 'static) -> io::Result<()> {
     let (sender, started) = mpsc::channel();
     let keep = move || {
-        let mut started = Some(sender);
+        let mut guard = match start_one(command()) {
+            Ok(guard) => guard,
+            Err(error) => return drop(sender.send(Err(error))),
+        };
+        sender.send(Ok(())).ok();
         loop {
-            let guard = start_one(command());
-            let (guard, outcome) = match guard {
-                Ok(guard) => (Some(guard), Ok(())),
-                Err(error) => (None, Err(error)),
+            guard.wait().ok();
+            guard = loop {
+                thread::sleep(PATIENCE);
+                if let Ok(next) = start_one(command()) {
+                    break next;
+                }
             };
-            let is_first_that_fails = started.is_some() && outcome.is_err();
-            if let Some(sender) = started.take() {
-                sender.send(outcome).ok();
-            }
-            if is_first_that_fails {
-                return;
-            }
-            if let Some(mut guard) = guard {
-                guard.wait().ok();
-            }
-            thread::sleep(PATIENCE);
         }
     };
     thread::Builder::new().name("cenote-guard".into()).spawn(keep)?;

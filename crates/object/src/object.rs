@@ -47,6 +47,8 @@ const MOST_BYTES: usize = 1 << 30;
 /// Words of an array that are read at once, at most: 128 MiB. Arrays of counts and of metaslabs have far
 /// less.
 const MOST_WORDS: usize = 1 << 24;
+/// Pointers of data that are looked up at once: those of 16 indirect blocks.
+const WINDOW_BLOCKS: u64 = 1 << 14;
 /// Words of a table read at once.
 const TABLE_WINDOW_WORDS: u64 = 1 << 16;
 
@@ -182,6 +184,18 @@ impl Object {
             runs = self.descend(runs, at, span_at(at)).await;
         }
         runs
+    }
+
+    /// The pointers from `from` up to `end` that are next to lead anywhere, a window of them at most, and
+    /// where to go on. `None`: there are none.
+    ///
+    /// # Errors
+    /// An indirect block on the way to the first of them can't be read.
+    pub(crate) async fn next_pointers(&self, from: u64, end: u64) -> Result<Option<(Vec<PointerRun>, u64)>> {
+        let first = self.next_data_block(BlockId(from)).await?;
+        let Some(BlockId(first)) = first.filter(|first| first.0 < end) else { return Ok(None) };
+        let next = end.min(first.saturating_add(WINDOW_BLOCKS));
+        Ok(Some((self.pointers(0, first..next).await, next)))
     }
 
     /// From runs of level `at + 1` to those of level `at`, clipped to `span`.

@@ -18,9 +18,6 @@ use crate::error::{DatasetError, Result};
 use crate::live::edit::Edit;
 use crate::object::Object;
 
-/// Pointers that are looked up at once: those of 16 indirect blocks.
-const WINDOW_BLOCKS: u64 = 1 << 14;
-
 impl Edit {
     /// Reads what leads to blocks that are to be written.
     pub(super) async fn reach(
@@ -48,13 +45,12 @@ impl Edit {
         let Some(old) = self.object_on_disk(object).await?.filter(|old| old.dnode().levels > 1) else {
             return Ok(());
         };
-        let end = blocks.end.min(old.dnode().max_block_id.0.saturating_add(1));
         let mut next = blocks.start;
-        while let Some(BlockId(first)) = old.next_data_block(BlockId(next)).await?.filter(|b| b.0 < end) {
-            next = end.min(first.saturating_add(WINDOW_BLOCKS));
-            for run in old.pointers(0, first..next).await {
+        while let Some((runs, after)) = old.next_pointers(next, blocks.end).await? {
+            for run in runs {
                 run.pointers?;
             }
+            next = after;
         }
         Ok(())
     }

@@ -72,14 +72,14 @@ pub async fn write_objset(
     let mut batches = pin!(in_batches(sink.pool().runtime(), changed, OBJECTS_PER_TASK, write));
     while let Some(batch) = batches.try_next().await? {
         for written in batch {
-            let written = match written {
+            let mut written = match written {
                 Ok(written) => written,
                 Err(given_up) => {
                     damaged.push(given_up);
                     continue;
                 }
             };
-            damaged.extend(written.lost.clone().map(|why| (written.object, why)));
+            damaged.extend(written.lost.take().map(|why| (written.object, why)));
             owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
             match accounting_slot(written.object, &mut phys) {
                 Some(slot) => *slot = written.after,
@@ -92,7 +92,9 @@ pub async fn write_objset(
     for (object, changed) in accounts {
         match write_object(sink, old, object, changed).await? {
             Ok(written) => {
-                accounting_slot(object, &mut phys).into_iter().for_each(|slot| *slot = written.after.clone())
+                if let Some(slot) = accounting_slot(object, &mut phys) {
+                    *slot = written.after;
+                }
             }
             Err(given_up) => damaged.push(given_up),
         }

@@ -39,8 +39,6 @@ use crate::write::sink::{BlockSink, NewBlock};
 const BLOCKS_PER_TASK: usize = 16;
 /// Indirect blocks that a task reads, patches and writes: each is 32 times as large in memory as on disk.
 const INDIRECTS_PER_TASK: usize = 8;
-/// Pointers of a freed range that are looked up at once.
-const FREE_WINDOW_BLOCKS: u64 = 1 << 14;
 
 /// Writes an object's changes through a sink of its own; answers where its blocks are now. `old` is the
 /// object as it is on disk, if it is, and not freed since.
@@ -116,9 +114,8 @@ impl<S: BlockSink> TreeWriter<S> {
     async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let mut next = start;
-        while let Some(BlockId(first)) = old.next_data_block(BlockId(next)).await?.filter(|b| b.0 < end) {
-            next = end.min(first.saturating_add(FREE_WINDOW_BLOCKS));
-            for run in old.pointers(0, first..next).await {
+        while let Some((runs, after)) = old.next_pointers(next, end).await? {
+            for run in runs {
                 for (i, bp) in run.pointers?.into_iter().enumerate().filter(|(_, bp)| !bp.is_hole()) {
                     let block = run.first.0 + i as u64;
                     if changed.block(BlockId(block)) == Shown::Hole {
@@ -127,6 +124,7 @@ impl<S: BlockSink> TreeWriter<S> {
                     }
                 }
             }
+            next = after;
         }
         Ok(())
     }
