@@ -323,6 +323,12 @@ impl Pool {
             earlier: vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&trusted.config, &material));
+        // Until now nothing told that these lack what was read for.
+        vdevs
+            .leaves()
+            .iter()
+            .filter(|leaf| vdevs.is_lagging(leaf))
+            .for_each(|leaf| leaf.forgive_mismatches());
         let live = Live {
             runtime: self.runtime().clone(),
             name: trusted.config.name.clone(),

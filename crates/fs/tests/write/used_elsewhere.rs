@@ -147,6 +147,9 @@ fn a_mirror_side_that_was_used_elsewhere_is_brought_everything() {
             leave(&rt, engine).await;
             let engine = start(&rt, &[a, b]).await;
             assert_eq!(behind_from(&engine), [TXG_INITIAL], "{txgs} txgs");
+            // Opening the pool met what it lacks before it was known.
+            let blamed = engine.pool().error_counters().into_iter().filter(|(_, errors)| errors.checksum > 0);
+            assert_eq!(blamed.count(), 0, "{txgs} txgs");
             let done = run_scan(&engine, &|_| {}).await.unwrap();
             assert_eq!((done.complete.len(), done.errors), (1, 0), "{done:?}");
             assert!(engine.pool().behind().is_empty());

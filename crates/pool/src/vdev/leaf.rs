@@ -409,6 +409,11 @@ impl Leaf {
         self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Forgets those ranges: they are what it lacks.
+    pub(crate) fn forgive_mismatches(&self) {
+        self.state.checksum_errors.store(0, Ordering::Relaxed);
+    }
+
     /// Counts from 0 again; if it did not answer, it gets another chance.
     pub(crate) fn clear_errors(&self) {
         let state = &self.state;
