@@ -58,7 +58,7 @@ impl BlockCache {
         looked(Looked { missed: !missing.is_empty(), late: missing.iter().any(is_late) });
         for Missing { index, block, .. } in &missing {
             if let Some(block) = block {
-                results[*index] = self.await_read_ahead(block, now_ns).await.map(Ok);
+                results[*index] = self.await_read_ahead(pool, block, now_ns).await.map(Ok);
             }
         }
         missing.retain(|missing| results[missing.index].is_none());

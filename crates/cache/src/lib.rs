@@ -152,7 +152,7 @@ impl BlockCache {
         if let Some(bytes) = self.look_up(&block, bp, ctx, now_ns) {
             return Ok(bytes);
         }
-        if let Some(bytes) = self.await_read_ahead(&block, now_ns).await {
+        if let Some(bytes) = self.await_read_ahead(pool, &block, now_ns).await {
             return Ok(bytes);
         }
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
@@ -189,7 +189,10 @@ impl BlockCache {
             self.insert(block, bytes.clone(), caching, now_ns);
             Ok(bytes)
         };
-        self.in_flight.join(block.key, read).await
+        match unless_suspended(pool, self.in_flight.join(block.key, read)).await {
+            Some(read) => read,
+            None => pool.read(bp, &ctx).await,
+        }
     }
 
     /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order
@@ -217,7 +220,7 @@ impl BlockCache {
         let mut hits: Vec<Option<Bytes>> = requests.iter().enumerate().map(hit).collect();
         for (hit, (bp, _)) in hits.iter_mut().zip(&requests).filter(|(hit, _)| hit.is_none()) {
             if let Some(block) = self.cached(bp) {
-                *hit = self.await_read_ahead(&block, now_ns).await;
+                *hit = self.await_read_ahead(pool, &block, now_ns).await;
             }
         }
         let offered = |(bp, ctx): &(Blkptr, ReadContext)| match self.cached(bp) {
@@ -427,8 +430,8 @@ impl BlockCache {
 
     /// A missing block that is being read ahead, when that is done; `None` if it is not, or could not be
     /// read.
-    async fn await_read_ahead(&self, block: &Identity, now_ns: u64) -> Option<Bytes> {
-        if !self.under_way.wait(&block.key).await {
+    async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
+        if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;
         }
         let found = self.look_at(block, now_ns, |_, bytes| bytes.clone())?;
@@ -533,6 +536,18 @@ fn cost(len_bytes: usize) -> u32 {
 fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Secondary) -> ReadContext {
     let secondary = if caching.secondary.takes(block.class) { wanted } else { Secondary::No };
     ReadContext { secondary, ..ctx.clone() }
+}
+
+/// What others read; `None` if they may wait for devices that don't work, and whoever asks does not.
+async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Option<T> {
+    if pool.reads_wait() || pool.failmode().is_none() {
+        return Some(others.await);
+    }
+    tokio::select! {
+        biased;
+        read = others => Some(read),
+        _ = pool.suspended_or_not(true) => None,
+    }
 }
 
 /// When a block is used, as exactly as policies want to know.

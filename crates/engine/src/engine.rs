@@ -160,9 +160,14 @@ impl Engine {
     #[boxed]
     pub async fn sync_own(&self) -> Result<()> {
         match &self.1.last_txg {
-            Some(last_txg) => self.sync(Txg(last_txg.load(Ordering::Acquire))).await,
+            Some(last_txg) => self.for_command(self.sync(Txg(last_txg.load(Ordering::Acquire)))).await?,
             None => self.sync_all().await,
         }
+    }
+
+    /// Whether this handle was made for a command.
+    pub(crate) fn is_of_command(&self) -> bool {
+        self.1.last_txg.is_some()
     }
 
     /// Takes steps that belong together: if this future is dropped once they have begun, they go on without

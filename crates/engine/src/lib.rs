@@ -65,6 +65,7 @@ pub mod space;
 mod space_check;
 mod state;
 pub mod store;
+mod suspended;
 mod sync;
 mod taking;
 mod throttle;

@@ -16,7 +16,7 @@ use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
-use cenote_pool::{Pool, VdevConfig, VdevState};
+use cenote_pool::{Pool, VdevConfig, VdevState, Waits};
 
 use crate::engine::{Engine, OnDisk, Shared};
 use crate::kstat::Kstats;
@@ -131,7 +131,8 @@ impl Engine {
         let synced = from.pool.uberblock().txg;
         from.pool.begin_to_change(&from.allocator);
         let on_disk = OnDisk { mos: from.mos.clone(), vdevs: from.pool.config() }.into();
-        let mos = LiveObjset::new(from.mos, Txg(synced.0 + 1));
+        let mos = from.mos.in_view(&from.mos.pool().waiting(Waits::AsTxg));
+        let mos = LiveObjset::new(mos, Txg(synced.0 + 1));
         let tables = Tables::new(from.shared, mos.clone());
         Engine::of(Arc::new(Shared {
             cache_devices: CacheDevices::new(&runtime, from.pool.guid()),

@@ -6,6 +6,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
+use cenote_pool::Waits;
 
 use crate::engine::{Engine, LiveDataset};
 use crate::store::policy::StoragePolicy;
@@ -102,6 +103,7 @@ impl Engine {
             return unless_log_waits(name, objset, log);
         }
         let objset = dataset.objset().await?;
+        let objset = objset.in_view(&objset.pool().waiting(Waits::AsClient));
         let policy = Arc::new(StoragePolicy::of(&dataset).await?);
         let log = self.open_log(dataset.id(), &objset, &policy).await?;
         let mut datasets = self.0.datasets.lock();

@@ -35,7 +35,7 @@ impl Engine {
     /// it has begun to change things, its txg is not written, and the engine stops.
     ///
     /// # Errors
-    /// The task's own; or the txg could not be written.
+    /// The task's own; or the txg could not be written; [`DatasetError::Suspended`], if a command asks.
     pub async fn run<T, F>(&self, task: F) -> Result<T>
     where
         T: Send + 'static,
@@ -85,6 +85,7 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
+        self.refuse_if_suspended()?;
         let hold = self.hold().await?;
         self.run_queued(queue, check, task, hold).await
     }
@@ -122,7 +123,7 @@ impl Engine {
         });
         queue.lock().push(task);
         drop(hold);
-        self.sync(txg).await?;
+        self.for_command(self.sync(txg)).await??;
         answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 

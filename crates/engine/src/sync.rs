@@ -35,6 +35,7 @@ use cenote_object::deadlist::Bpobj;
 use cenote_object::live::Layer;
 use cenote_object::write::{BlockSink, write_objset};
 use cenote_object::{DatasetError, Result, ZapEdit};
+use cenote_pool::Waits;
 use cenote_pool::label::LabelUpdate;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
@@ -130,7 +131,7 @@ fn freeze(engine: &Shared, next: Txg) -> Frozen {
 }
 
 fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
-    let pool = engine.pool.read().clone();
+    let pool = engine.pool.read().waiting(Waits::AsTxg);
     let syncing = SyncingTxg {
         pool,
         cache: engine.cache.clone(),
@@ -222,10 +223,12 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
         prepared.push((dataset, layer, sink, log));
     }
     let write = |(dataset, layer, sink, log): (LiveDataset, Arc<Layer>, PoolSink, ZilHeader)| async move {
-        let written = write_objset(&sink, &dataset.objset.on_disk(), layer.freeze(), log).await?;
+        let old = dataset.objset.on_disk().in_view(sink.pool());
+        let written = write_objset(&sink, &old, layer.freeze(), log).await?;
         let bp = *written.on_disk.bp();
         // Its changes need not wait in memory for the other datasets.
-        dataset.objset.synced(written.on_disk);
+        let for_clients = sink.pool().waiting(Waits::AsClient);
+        dataset.objset.synced(written.on_disk.in_view(&for_clients));
         for (object, why) in written.damaged {
             let dataset = dataset.objset.dataset_id();
             sink.pool().note_lacking(dataset, object);
@@ -364,7 +367,7 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     if context.config_changed {
         pool.learn_objects(&config.vdev_tree.children);
     }
-    let pool = pool.at(&uberblock);
+    let pool = pool.at(&uberblock).waiting(Waits::Never);
     let mos = context.engine.mos.on_disk().in_view(&pool);
     *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config() };
     *context.engine.pool.write() = pool;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use cenote_format::FormatError;
-use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
 use cenote_pool::PoolError;
 
 /// Result of the dataset layer.
@@ -163,6 +163,19 @@ pub enum DatasetError {
         /// What went wrong.
         why: Arc<str>,
     },
+    /// The pool waits for its devices. What was begun is done when they work again.
+    #[error(
+        "pool '{pool}': pool I/O is currently suspended: vdev {vdev}: {why}; mend the devices, then `zpool \
+         clear {pool}`"
+    )]
+    Suspended {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The vdev that fails.
+        vdev: VdevId,
+        /// How.
+        why: Arc<str>,
+    },
     /// The pool has no checkpoint.
     #[error("pool '{pool}' has no checkpoint")]
     NoCheckpoint {
@@ -266,6 +279,7 @@ impl DatasetError {
                 | OverQuota { .. }
                 | Unsuitable { .. }
                 | NoCheckpoint { .. }
+                | Suspended { .. }
         ) || self.is_locked()
     }
 

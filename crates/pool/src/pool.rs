@@ -25,12 +25,14 @@ use crate::error::Result;
 use crate::health::{ErrorCounts, Trouble};
 use crate::mismatch::InLog;
 use crate::second::{SecondLevel, Secondary};
+use crate::suspend::{Suspension, Waits};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
+use crate::write::retained::Retained;
 use crate::wrong::Wrong;
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
@@ -58,6 +60,7 @@ pub struct Pool {
     writes: IoClass,
     /// What is found wrong counts on its leaf.
     counts: bool,
+    waits: Waits,
     /// The tree of its uberblock stays whole.
     kept: Option<KeptSpace>,
 }
@@ -75,6 +78,8 @@ struct Live {
     /// The expansion of a RAID-Z, if one runs.
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
+    suspension: Suspension,
+    retained: Retained,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
     /// Who keeps the states of a pool that changes.
     keeper: OnceLock<Arc<Keeper>>,
@@ -186,13 +191,15 @@ impl Pool {
             wrong: Arc::default(),
             reflow,
             settings,
+            suspension: Suspension::default(),
+            retained: Retained::default(),
             second: RwLock::default(),
             keeper: OnceLock::new(),
             current: current.into(),
         };
         let (reads, writes) = (IoClass::SyncRead, IoClass::AsyncWrite);
         let (live, uberblock) = (Arc::new(live), Arc::new(*uberblock));
-        Ok(Pool { live, uberblock, reads, writes, counts: true, kept: None })
+        Ok(Pool { live, uberblock, reads, writes, counts: true, waits: Waits::Never, kept: None })
     }
 
     /// The same pool as of another root, after a txg was synced. All else is shared.
@@ -255,6 +262,20 @@ impl Pool {
     /// The same pool, to look again at what was found wrong, which has been counted.
     pub fn without_counting(&self) -> Pool {
         Pool { counts: false, ..self.clone() }
+    }
+
+    /// The same pool, for those whose reads wait, or don't.
+    pub fn waiting(&self, waits: Waits) -> Pool {
+        Pool { waits, ..self.clone() }
+    }
+
+    pub(crate) fn waits(&self) -> Waits {
+        self.waits
+    }
+
+    /// Whether reads through this view may wait for devices that don't work.
+    pub fn reads_wait(&self) -> bool {
+        self.waits != Waits::Never
     }
 
     /// Whether what is found wrong through this view counts on its leaf.
@@ -339,6 +360,8 @@ impl Pool {
             wrong: self.live.wrong.clone(),
             reflow,
             settings: self.live.settings.clone(),
+            suspension: Suspension::default(),
+            retained: Retained::default(),
             second: RwLock::default(),
             keeper: OnceLock::new(),
             current: Current {
@@ -690,6 +713,14 @@ impl Pool {
     /// The allocation class of a top-level vdev.
     pub fn class_of(&self, vdev: VdevId) -> Option<VdevClass> {
         self.vdevs().class_of(vdev)
+    }
+
+    pub(crate) fn suspension(&self) -> &Suspension {
+        &self.live.suspension
+    }
+
+    pub(crate) fn retained(&self) -> &Retained {
+        &self.live.retained
     }
 
     pub(crate) fn missed_here(&self) -> &Arc<Missed> {

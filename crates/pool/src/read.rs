@@ -37,7 +37,7 @@ use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE};
+use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE, Txg};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -151,8 +151,48 @@ impl Pool {
         self.read_rest(bp, psize, check, ctx, Vec::new()).await
     }
 
-    /// The same; what has been read of the first copy's data columns is not read again.
+    /// The same; what has been read of the first copy's data columns is not read again. Through some views it
+    /// waits for devices that don't work.
     pub(crate) async fn read_rest(
+        &self,
+        bp: &Blkptr,
+        psize: usize,
+        check: &Check<'_>,
+        ctx: &ReadContext,
+        had: Vec<Option<Version>>,
+    ) -> Result<Bytes> {
+        let mut has_waited = false;
+        let mut read = self.try_copies(bp, psize, check, ctx, had).await;
+        while let Err(error @ PoolError::Unreadable { .. }) = &read {
+            if ctx.in_log.is_some() || !self.is_read_to_wait(bp).await {
+                break;
+            }
+            self.wait_out(Txg(self.uberblock().txg.0 + 1), error.clone()).await?;
+            has_waited = true;
+            read = self.try_copies(bp, psize, check, ctx, Vec::new()).await;
+        }
+        match read {
+            Ok(data) => {
+                if has_waited {
+                    self.goes_on();
+                }
+                Ok(data)
+            }
+            Err(error @ PoolError::BadPointer { .. }) => Err(error),
+            Err(error) => {
+                let meaning = self.meaning(check, ctx);
+                self.note_lost(bp, ctx.place, meaning);
+                match (error, meaning) {
+                    (PoolError::Checksum { place, at, .. }, Mismatch::MayBeReused) => {
+                        Err(PoolError::Reused { place, at })
+                    }
+                    (error, _) => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn try_copies(
         &self,
         bp: &Blkptr,
         psize: usize,
@@ -184,17 +224,7 @@ impl Pool {
                 break;
             }
         }
-        if matches!(error, PoolError::BadPointer { .. }) {
-            return Err(error);
-        }
-        let meaning = self.meaning(check, ctx);
-        self.note_lost(bp, place, meaning);
-        match (error, meaning) {
-            (PoolError::Checksum { place, at, .. }, Mismatch::MayBeReused) => {
-                Err(PoolError::Reused { place, at })
-            }
-            (error, _) => Err(error),
-        }
+        Err(error)
     }
 
     /// Reads one copy: the data columns if they are right, else any combination that can be put together.

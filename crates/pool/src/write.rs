@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a
-//! write finally fails, its allocations are undone.
+//! write finally fails, its allocations are undone. If the pool would rather wait (`suspend`), it is tried
+//! again until a device takes it.
 //!
 //! Memory: a write holds its block as given and as stored, plus parity; the caller bounds how many writes
 //! run at once.
@@ -26,6 +27,7 @@ mod gang;
 mod log;
 mod pack;
 mod place;
+pub(crate) mod retained;
 
 use crate::alloc::{AllocClass, Allocator};
 use crate::check::{Check, checksum_work, native_endian};
@@ -33,6 +35,7 @@ use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::Layout;
+use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::FlushMark;
 use crate::vdev::write::{Asked, NotWritten};
 use crate::zbookmark::Zbookmark;
@@ -230,14 +233,39 @@ impl Pool {
         {
             return Ok(Written { bp, keeps_place: true });
         }
-        let mut placing = Placing::new(space, props, &bp, txg);
-        let placed = self.place(&mut placing, bp, stored).await;
-        if placed.is_err() {
-            placing.give_all_back();
-        }
-        let bp = placed?;
+        let bp = self.store_somewhere(space, bp, stored, props, txg).await?;
         assert_eq!(bp.psize(), psize, "{}: the pointer has another size", props.place);
         Ok(Written { bp, keeps_place: false })
+    }
+
+    async fn store_somewhere(
+        &self,
+        space: &Allocator,
+        bp: Blkptr,
+        stored: &Bytes,
+        props: &WriteProps,
+        txg: Txg,
+    ) -> Result<Blkptr> {
+        let mut has_waited = false;
+        loop {
+            let mut placing = Placing::new(space, props, &bp, txg);
+            let error = match self.place(&mut placing, bp, stored).await {
+                Ok(bp) => {
+                    if has_waited {
+                        self.goes_on();
+                    }
+                    return Ok(bp);
+                }
+                Err(error) => error,
+            };
+            self.forget_retained(placing.taken());
+            placing.give_all_back();
+            if self.writes() == IoClass::SyncWrite {
+                return Err(error);
+            }
+            self.wait_out(txg, error).await?;
+            has_waited = true;
+        }
     }
 
     /// Makes durable what was written so far, on all devices at once. A device that fails has missed txg

@@ -26,6 +26,7 @@ mod quotas;
 mod random;
 mod scratch;
 mod slow_disks;
+mod suspended;
 mod together;
 mod touched;
 mod unreadable;

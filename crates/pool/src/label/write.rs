@@ -60,19 +60,42 @@ pub struct LabelUpdate<'a> {
     pub dirty: &'a [VdevId],
 }
 
+/// What is written of labels at once, and flushed.
+#[derive(Clone, Copy)]
+enum Step {
+    Configs([u32; 2]),
+    Uberblock,
+}
+
 impl Pool {
     /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks. [`Pool::at`] then
     /// gives the view of that txg.
     ///
     /// # Errors
-    /// [`PoolError::Unavailable`]: too few devices accept it. The txg may or may not be the pool's state
-    /// then.
+    /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them (`suspend`).
+    /// The txg may or may not be the pool's state then.
     #[boxed]
     pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
-        self.flush(update.uberblock.txg).await?;
-        self.put_configs(update, EVEN).await?;
-        self.put_uberblock(update).await?;
-        self.put_configs(update, ODD).await
+        let txg = update.uberblock.txg;
+        self.flush_tree(txg).await?;
+        for step in [Step::Configs(EVEN), Step::Uberblock, Step::Configs(ODD)] {
+            let mut has_waited = false;
+            while let Err(error) = self.put_step(update, step).await {
+                self.wait_out(txg, error).await?;
+                has_waited = true;
+            }
+            if has_waited {
+                self.goes_on();
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_step(&self, update: &LabelUpdate<'_>, step: Step) -> Result<()> {
+        match step {
+            Step::Configs(labels) => self.put_configs(update, labels).await,
+            Step::Uberblock => self.put_uberblock(update).await,
+        }
     }
 
     /// Writes only the configuration, into all labels, as of the pool's current txg: for instance, who has

@@ -305,6 +305,11 @@ impl Leaf {
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
+    /// The blocks of a txg are written once more. Answers whether that makes up for all that was lost of it.
+    pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
+        self.state.unflushed.forget_lost(txg)
+    }
+
     /// Why some of a txg's tree, which was written and flushed, is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         self.state.unflushed.lost_of(txg)

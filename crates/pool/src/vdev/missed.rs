@@ -4,7 +4,11 @@
 //! does not reach a leaf adds its txg; a resilver takes out what it has brought. The engine keeps the logs
 //! equal to it. Reads ask it, too: a leaf is not asked for a block that it may lack.
 //!
-//! Locking: a lock guards the table; each method takes it once, and no other lock is taken while it is held.
+//! A txg that could not be flushed may be written once more (`suspend`): then what counts for its flush is
+//! what a leaf has missed since. The table keeps what it missed before; that is more than it lacks.
+//!
+//! Locking: a lock guards the table, and one the txg that is written once more; each method takes each once,
+//! one after the other.
 //! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
 //! written.
 
@@ -24,6 +28,8 @@ pub(crate) struct Missed {
     table: RwLock<MissedTxgs>,
     /// Flushes of any leaf that have failed.
     failures: AtomicU64,
+    /// A txg whose blocks are written once more, and the leaves that have missed something of it since.
+    again: RwLock<Option<(Txg, BTreeSet<Guid>)>>,
 }
 
 impl Missed {
@@ -53,6 +59,11 @@ impl Missed {
 
     /// The same for a run of txgs, first and last.
     pub(crate) fn note_all(&self, leaf: Guid, (first, last): (Txg, Txg)) {
+        if let Some((txg, leaves)) = &mut *self.again.write()
+            && (first..=last).contains(txg)
+        {
+            leaves.insert(leaf);
+        }
         let mut table = self.table.write();
         let runs = table.entry(leaf).or_default();
         if runs.iter().any(|run| run.0 <= first && last <= run.1) {
@@ -100,6 +111,20 @@ impl Missed {
     pub(crate) fn has_any(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|run| run.0 <= last && first <= run.1);
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
+    }
+
+    /// From now on all blocks of this txg are written once more, if of any.
+    pub(crate) fn begin_again(&self, txg: Option<Txg>) {
+        *self.again.write() = txg.map(|txg| (txg, BTreeSet::new()));
+    }
+
+    /// Whether the leaf lacks anything of some txgs, which were written for it to have: of one that is
+    /// written once more, since that began.
+    pub(crate) fn has_not_taken(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
+        match &*self.again.read() {
+            Some((txg, leaves)) if (first, last) == (*txg, *txg) => leaves.contains(&leaf),
+            _ => self.has_any(leaf, (first, last)),
+        }
     }
 
     /// Whether the leaf lacks anything.

@@ -153,6 +153,14 @@ impl Unflushed {
         missed
     }
 
+    /// The blocks of a txg are written once more: what was lost of it is no loss. Answers whether that was all
+    /// that was lost of it.
+    pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
+        let mut state = self.0.lock();
+        state.lost.retain(|run| *run != (txg, txg));
+        !state.lost.iter().any(|&(first, last)| (first..=last).contains(&txg))
+    }
+
     /// Why some of a txg's tree is not durable, if a failure has lost it.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         let state = self.0.lock();

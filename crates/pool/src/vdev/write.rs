@@ -145,7 +145,7 @@ impl VdevTree {
             let Some(why) = of_top.find_map(|leaf| asked.why_lost(leaf)) else { continue };
             let has_all = |leaf: &Arc<Leaf>| {
                 let is_lost = leaf.is_out_of_use() || asked.why_lost(leaf).is_some();
-                !is_lost && !self.missed.has_any(leaf.guid, asked.txgs())
+                !is_lost && !self.missed.has_not_taken(leaf.guid, asked.txgs())
             };
             let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
             if lost > top.config.parity {

@@ -67,6 +67,11 @@ impl<'a> Placing<'a> {
         self.failure = failures.into_iter().next_back().or(self.failure.take());
     }
 
+    /// Everything that was allocated and not given back.
+    pub(super) fn taken(&self) -> &[Dva] {
+        &self.taken
+    }
+
     pub(super) fn give_all_back(self) {
         unallocate(self.space, &self.taken, self.txg);
     }
@@ -130,7 +135,13 @@ impl Pool {
         let (runtime, vdevs) = (self.runtime(), self.vdevs());
         let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, txg, how));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
-        if failures.is_empty() { Ok(()) } else { Err(failures) }
+        if !failures.is_empty() {
+            return Err(failures);
+        }
+        if how.stake == Stake::tree(txg) {
+            self.retain(dvas, stored, txg).await;
+        }
+        Ok(())
     }
 
     /// The same where there is no alternative address.

@@ -1,0 +1,198 @@
+//! A pool whose devices fail beyond its redundancy: it is *suspended*, and goes on where it was.
+//!
+//! Idea: a write that no vdev takes keeps its bytes and waits, and so does whatever needs it: the txg, its
+//! tasks, those who wait for them. It is tried again when an administrator says so (`zpool clear`), when a
+//! device comes back, and every few seconds anyway; once one such write succeeds, the others follow. So a
+//! second of errors costs a few seconds, and nothing else.
+//!
+//! ```text
+//!            a write fails everywhere            a write that waited succeeds
+//!   works -------------------------> suspended ------------------------------> works
+//!                                        |  give_up: export -f, the program ends
+//!                                        '-----------------------------------> the error is returned
+//! ```
+//!
+//! | who | waits |
+//! |---|---|
+//! | a txg: blocks of its tree, its flush, labels and uberblock; what it reads of devices that don't work | yes |
+//! | clients that read what is on such devices | if `failmode` is `wait` |
+//! | those who look (`zpool status`, scrubs) | no |
+//! | a block of an intent log | no: the txg takes its place |
+//!
+//! A pool does so if it was given a [`FailMode`]; else errors are returned, and the engine stops.
+//!
+//! Source: OpenZFS `zio_suspend`, `zio_resume`, `zfs_ioc_clear`; `failmode` in `zpoolprops(7)`.
+
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::vdev::leaf::Probe;
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{Txg, VdevId};
+use cenote_runtime::Instant;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a write waits before it is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The pool property `failmode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailMode {
+    /// Those who change the pool wait.
+    Wait,
+    /// They get an error, until the pool goes on.
+    Continue,
+    /// The program ends at once.
+    Panic,
+}
+
+/// Which reads through a view wait for devices that don't work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// None.
+    Never,
+    /// If `failmode` is `wait`.
+    AsClient,
+    /// All.
+    AsTxg,
+}
+
+/// Why a pool waits, and since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspended {
+    /// Since the first failure.
+    pub since: Instant,
+    /// The txg that could not be written.
+    pub txg: Txg,
+    /// The vdev that failed last.
+    pub vdev: VdevId,
+    /// How.
+    pub why: Arc<str>,
+}
+
+/// The state of a pool in this respect.
+pub(crate) struct Suspension(watch::Sender<State>);
+
+#[derive(Default)]
+struct State {
+    mode: Option<FailMode>,
+    suspended: Option<Suspended>,
+    /// Grows when all that waits is to be tried again.
+    tries: u64,
+    is_given_up: bool,
+}
+
+impl Default for Suspension {
+    fn default() -> Suspension {
+        Suspension(watch::Sender::new(State::default()))
+    }
+}
+
+impl Pool {
+    /// What becomes of writes that fail everywhere; `None`: their errors are returned.
+    pub fn set_failmode(&self, mode: Option<FailMode>) {
+        self.suspension().0.send_modify(|state| state.mode = mode);
+    }
+
+    /// As it was set.
+    pub fn failmode(&self) -> Option<FailMode> {
+        self.suspension().0.borrow().mode
+    }
+
+    /// Why the pool waits for its devices, if it does.
+    pub fn suspended(&self) -> Option<Suspended> {
+        self.suspension().0.borrow().suspended.clone()
+    }
+
+    /// Tries again what waits.
+    pub fn resume(&self) {
+        self.suspension().0.send_modify(|state| state.tries += 1);
+    }
+
+    /// What waits, and what would wait from now on, fails.
+    pub fn give_up_suspended(&self) {
+        self.suspension().0.send_modify(|state| state.is_given_up = true);
+    }
+
+    /// Waits until the pool is suspended, or is not any more; answers why it is.
+    pub async fn suspended_or_not(&self, is_suspended: bool) -> Option<Suspended> {
+        let mut states = self.suspension().0.subscribe();
+        // The sender is part of the pool.
+        let state = states.wait_for(|state| state.suspended.is_some() == is_suspended).await;
+        state.ok().and_then(|state| state.suspended.clone())
+    }
+
+    /// A write of txg `txg` has failed with `error`. Returns when it is to be tried again; then its success
+    /// is told by [`Pool::goes_on`].
+    ///
+    /// # Errors
+    /// `error`, if it is not that of a device, or nobody waits.
+    pub(crate) async fn wait_out(&self, txg: Txg, error: PoolError) -> Result<()> {
+        let (vdev, why) = match &error {
+            PoolError::NotWritten { vdev, why, .. } | PoolError::Unavailable { vdev, why, .. } => {
+                (*vdev, why)
+            }
+            PoolError::Unreadable { why, .. } => (VdevId(0), why),
+            _ => return Err(error),
+        };
+        let why = why.clone();
+        let mut states = self.suspension().0.subscribe();
+        let tries = {
+            let state = states.borrow_and_update();
+            if state.mode.is_none() || state.is_given_up {
+                return Err(error);
+            }
+            state.tries
+        };
+        let suspended = || Suspended { since: self.runtime().now(), txg, vdev, why };
+        self.suspension().0.send_if_modified(|state| {
+            let is_new = state.suspended.is_none();
+            state.suspended.get_or_insert_with(suspended);
+            is_new
+        });
+        let told = states.wait_for(|state| state.tries != tries || state.is_given_up);
+        tokio::select! {
+            biased;
+            _ = told => {}
+            () = self.runtime().sleep(RETRY_INTERVAL) => {}
+        }
+        if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
+    }
+
+    /// Whether a read through this view that has failed is to wait: its devices don't work.
+    pub(crate) async fn is_read_to_wait(&self, bp: &Blkptr) -> bool {
+        let waits = match (self.waits(), self.failmode()) {
+            (_, None) | (Waits::Never, _) => false,
+            (Waits::AsClient, Some(mode)) => mode != FailMode::Continue,
+            (Waits::AsTxg, Some(_)) => true,
+        };
+        waits && !self.reaches(bp).await
+    }
+
+    /// Whether the devices of a copy work, as far as it needs them: then what can't be read is lost.
+    async fn reaches(&self, bp: &Blkptr) -> bool {
+        let vdevs = self.vdevs();
+        for dva in bp.dvas() {
+            let Some(top) = vdevs.layout_of(dva.vdev) else { continue };
+            let mut failed = 0;
+            for slot in top.slots() {
+                let probes = slot.leaves.iter().filter(|leaf| !leaf.is_out_of_use()).map(|leaf| leaf.probe());
+                failed += usize::from(!join_all(probes).await.contains(&Probe::Works));
+            }
+            if failed <= top.config.parity {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Something that had waited has succeeded: all else is tried again, too.
+    pub(crate) fn goes_on(&self) {
+        self.suspension().0.send_modify(|state| {
+            state.suspended = None;
+            state.tries += 1;
+        });
+    }
+}

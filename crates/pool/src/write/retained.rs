@@ -1,0 +1,148 @@
+//! Blocks of a txg that no flush has made durable yet, kept so that they can be written again.
+//!
+//! Idea: a flush that fails may have lost all that was written since the last one, and a system tells of it
+//! once (`vdev/unflushed`). So a pool that would rather wait than fail (`suspend`) keeps the bytes until a
+//! flush has succeeded, writes them again to their addresses, and flushes again. What is written over in a
+//! later sync pass takes the place of what was kept.
+//!
+//! Memory: up to [`RETAINED_BYTES_MAX`] and the writes in flight; beyond that the txg is flushed on its way.
+//! If a device has missed some of it by then, what is written again would not be all that it lacks: a later
+//! failure is then final, as it is for blocks that a removal or an expansion has copied.
+//!
+//! Locking: one mutex, taken once for a block, and never across an await. `flushing` lets one txg be flushed
+//! once at a time.
+//!
+//! Source: none; OpenZFS keeps dirty buffers until the txg is synced, but does not write them again.
+
+use crate::error::Result;
+use crate::pool::Pool;
+use crate::vdev::queue::IoClass;
+use crate::vdev::unflushed::Stake;
+use crate::vdev::write::{Durable, How};
+use crate::zbookmark::Zbookmark;
+use bytes::Bytes;
+use cenote_format::blkptr::Dva;
+use cenote_format::units::{Txg, VdevId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// Bytes that are kept before they are flushed.
+const RETAINED_BYTES_MAX: u64 = 128 << 20;
+
+#[derive(Default)]
+pub(crate) struct Retained {
+    blocks: Mutex<Blocks>,
+    flushing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    by_address: BTreeMap<(VdevId, u64), (Dva, Bytes)>,
+    bytes: u64,
+    /// Some device has missed some that are not kept any more.
+    is_partial: bool,
+}
+
+impl Blocks {
+    fn keep(&mut self, dva: &Dva, bytes: &Bytes) {
+        let before = self.by_address.insert((dva.vdev, dva.offset_bytes), (*dva, bytes.clone()));
+        self.bytes += bytes.len() as u64;
+        self.bytes -= before.map_or(0, |(_, before)| before.len() as u64);
+    }
+
+    fn forget(&mut self, dva: &Dva) {
+        let gone = self.by_address.remove(&(dva.vdev, dva.offset_bytes));
+        self.bytes -= gone.map_or(0, |(_, bytes)| bytes.len() as u64);
+    }
+}
+
+impl Pool {
+    /// Keeps what was written of a txg's tree.
+    pub(super) async fn retain(&self, dvas: &[Dva], bytes: &Bytes, txg: Txg) {
+        if self.failmode().is_none() {
+            return;
+        }
+        let is_much = {
+            let mut blocks = self.retained().blocks.lock();
+            dvas.iter().for_each(|dva| blocks.keep(dva, bytes));
+            blocks.bytes > RETAINED_BYTES_MAX && !blocks.is_partial
+        };
+        if is_much {
+            self.flush_on_the_way(txg).await;
+        }
+    }
+
+    /// Space that was given back is somebody else's.
+    pub(super) fn forget_retained(&self, dvas: &[Dva]) {
+        let mut blocks = self.retained().blocks.lock();
+        dvas.iter().for_each(|dva| blocks.forget(dva));
+    }
+
+    /// Flushes a large txg before it is whole, so that not all of it must be kept.
+    async fn flush_on_the_way(&self, txg: Txg) {
+        let _alone = self.retained().flushing.lock().await;
+        let before = {
+            let mut blocks = self.retained().blocks.lock();
+            if blocks.bytes <= RETAINED_BYTES_MAX {
+                return;
+            }
+            std::mem::take(&mut *blocks)
+        };
+        let is_durable = self.flush(txg).await.is_ok();
+        let is_everywhere =
+            !self.vdevs().leaves().iter().any(|leaf| self.missed_here().has_any(leaf.guid, (txg, txg)));
+        let mut blocks = self.retained().blocks.lock();
+        match is_durable && is_everywhere {
+            true => {}
+            // What is kept by now is newer.
+            false if is_durable => blocks.is_partial = true,
+            false => {
+                let newer = std::mem::replace(&mut *blocks, before);
+                newer.by_address.into_values().for_each(|(dva, bytes)| blocks.keep(&dva, &bytes));
+            }
+        }
+    }
+
+    /// Makes a txg's blocks durable; if devices fail, when they work again.
+    ///
+    /// # Errors
+    /// Those of [`Pool::flush`], if nobody waits, or not all that may be lost is kept.
+    pub(crate) async fn flush_tree(&self, txg: Txg) -> Result<()> {
+        let mut has_waited = false;
+        while let Err(error) = self.flush(txg).await {
+            let can_be_repeated = !self.retained().blocks.lock().is_partial && self.forget_lost(txg);
+            if self.failmode().is_none() || !can_be_repeated {
+                return Err(error);
+            }
+            self.wait_out(txg, error).await?;
+            has_waited = true;
+            // From here on a leaf has the txg's blocks if it takes them, whatever it has missed before.
+            self.missed_here().begin_again(Some(txg));
+            self.write_retained(txg).await?;
+        }
+        self.missed_here().begin_again(None);
+        *self.retained().blocks.lock() = Blocks::default();
+        if has_waited {
+            self.goes_on();
+        }
+        Ok(())
+    }
+
+    /// What flushes have lost of a txg does not count, since it is written again. Answers whether that is
+    /// all of what they have lost of it.
+    fn forget_lost(&self, txg: Txg) -> bool {
+        self.vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
+    }
+
+    async fn write_retained(&self, txg: Txg) -> Result<()> {
+        let blocks: Vec<(Dva, Bytes)> = self.retained().blocks.lock().by_address.values().cloned().collect();
+        let how = How { class: IoClass::AsyncWrite, durable: Durable::Flushed, stake: Stake::tree(txg) };
+        for (dva, bytes) in blocks {
+            let place = Zbookmark::default();
+            while let Err(error) = self.overwrite_copies(&[dva], &bytes, txg, place, how).await {
+                self.wait_out(txg, error).await?;
+            }
+        }
+        Ok(())
+    }
+}
