@@ -30,6 +30,7 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The unit in which media go bad, in bytes.
 const SECTOR_BYTES: u64 = 512;
@@ -48,6 +49,7 @@ pub struct Fault {
 enum Effect {
     Error(Op),
     Hang(Op),
+    HangForNow(Op, Runtime),
     Delay(Op, Duration, Runtime),
     Corruption,
     TornWrite,
@@ -70,6 +72,11 @@ impl Fault {
     /// The operation never completes, and does nothing.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
+    }
+
+    /// The operation begins when this is removed: a device that does not answer for a while.
+    pub fn hang_for_now(op: Op, runtime: &Runtime) -> Fault {
+        Fault::new(Effect::HangForNow(op, runtime.clone()))
     }
 
     /// The operation begins so much later.
@@ -124,7 +131,7 @@ impl Fault {
 
     fn op(&self) -> Op {
         match self.effect {
-            Effect::Error(op) | Effect::Hang(op) | Effect::Delay(op, ..) => op,
+            Effect::Error(op) | Effect::Hang(op) | Effect::HangForNow(op, _) | Effect::Delay(op, ..) => op,
             Effect::Corruption => Op::Read,
             Effect::TornWrite | Effect::LostWrite => Op::Write,
         }
@@ -144,7 +151,7 @@ impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.effect {
             Effect::Error(op) => write!(f, "{op} errors")?,
-            Effect::Hang(op) => write!(f, "hanging {op} operations")?,
+            Effect::Hang(op) | Effect::HangForNow(op, _) => write!(f, "hanging {op} operations")?,
             Effect::Delay(op, by, _) => write!(f, "{op} operations delayed by {by:?}")?,
             Effect::Corruption => f.write_str("wrong bits in what is read")?,
             Effect::TornWrite => f.write_str("torn writes")?,
@@ -189,6 +196,8 @@ pub struct Faults {
     state: Mutex<FaultState>,
     /// Since the first operation was delayed, all changes take their turn here.
     late: OnceLock<(Runtime, Order)>,
+    /// Rules have changed.
+    changed: Notify,
 }
 
 struct FaultState {
@@ -214,8 +223,15 @@ pub struct Rule {
 
 /// A rule that struck, and the bytes of the device that it struck.
 struct Strike {
+    rule: u64,
     effect: Effect,
     places: Vec<u64>,
+}
+
+/// For what an operation waits before it begins.
+enum Until {
+    Passed(Duration),
+    Removed(u64),
 }
 
 impl Faulty {
@@ -249,7 +265,8 @@ impl Faults {
     pub fn new(seed: u64) -> Faults {
         let rng = Rng::new(seed);
         let state = FaultState { rng, rules: Vec::new(), next: 0, injected: 0, is_unplugged: false };
-        Faults { seed, is_armed: AtomicBool::new(false), state: Mutex::new(state), late: OnceLock::new() }
+        let (is_armed, late, changed) = (AtomicBool::new(false), OnceLock::new(), Notify::new());
+        Faults { seed, is_armed, state: Mutex::new(state), late, changed }
     }
 
     /// Adds a rule while the device is in use: a disk that dies later. Returns its number.
@@ -295,7 +312,22 @@ impl Faults {
         let mut state = self.state.lock();
         let changed = change(&mut state);
         self.is_armed.store(state.is_unplugged || !state.rules.is_empty(), Ordering::Release);
+        drop(state);
+        self.changed.notify_waiters();
         changed
+    }
+
+    /// Waits until a rule is removed.
+    async fn removed(&self, number: u64) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Registered before the look, or the notice could fall between the two.
+            changed.as_mut().enable();
+            if self.state.lock().rules.iter().all(|rule| rule.number != number) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     fn strike(&self, op: Op, offset: u64, len: u64) -> Option<Strike> {
@@ -305,7 +337,7 @@ impl Faults {
         let state = &mut *self.state.lock();
         if state.is_unplugged {
             state.injected += 1;
-            return Some(Strike { effect: Effect::Error(op), places: Vec::new() });
+            return Some(Strike { rule: u64::MAX, effect: Effect::Error(op), places: Vec::new() });
         }
         let mut wrong: Option<Strike> = None;
         for Rule { number, fault: rule, struck } in &mut state.rules {
@@ -332,8 +364,10 @@ impl Faults {
                 *struck += 1;
                 state.injected += u64::from(wrong.is_none());
                 match &mut wrong {
-                    None if !is_corruption => return Some(Strike { effect: rule.effect.clone(), places }),
-                    None => wrong = Some(Strike { effect: Effect::Corruption, places }),
+                    None if !is_corruption => {
+                        return Some(Strike { rule: *number, effect: rule.effect.clone(), places });
+                    }
+                    None => wrong = Some(Strike { rule: *number, effect: Effect::Corruption, places }),
                     Some(strike) => strike.places.extend(places),
                 }
             }
@@ -358,10 +392,13 @@ impl Faulty {
         range: (u64, u64),
         then: impl FnOnce(&dyn Device) -> Io<()> + Send + 'static,
     ) -> Io<()> {
-        match self.strike(op, range.0, range.1).map(|strike| strike.effect) {
+        match self.strike(op, range.0, range.1).map(|strike| (strike.rule, strike.effect)) {
             None => self.change(range, then),
-            Some(Effect::Hang(_)) => Io::never(),
-            Some(Effect::Delay(_, by, runtime)) => self.later(&runtime, by, range, then),
+            Some((_, Effect::Hang(_))) => Io::never(),
+            Some((rule, Effect::HangForNow(_, runtime))) => {
+                self.later(&runtime, Until::Removed(rule), range, then)
+            }
+            Some((_, Effect::Delay(_, by, runtime))) => self.later(&runtime, Until::Passed(by), range, then),
             Some(_) => {
                 if op == Op::Flush {
                     self.inner.lose_unflushed();
@@ -394,16 +431,19 @@ impl Faulty {
     fn later<T: Send>(
         &self,
         runtime: &Runtime,
-        by: Duration,
+        until: Until,
         (offset, len): (u64, u64),
         then: impl FnOnce(&dyn Device) -> Io<T> + Send + 'static,
     ) -> Io<T> {
         let (_, order) = self.late.get_or_init(|| (runtime.clone(), Order::default()));
-        let (place, inner, time) = (order.enter(offset, len), self.inner.clone(), runtime.clone());
+        let (place, of, time) = (order.enter(offset, len), self.clone(), runtime.clone());
         Io::pending(runtime, async move {
             let _turn = place.turn().await;
-            time.sleep(by).await;
-            then(&*inner).await
+            match until {
+                Until::Passed(by) => time.sleep(by).await,
+                Until::Removed(rule) => of.removed(rule).await,
+            }
+            then(&*of.inner).await
         })
     }
 }
@@ -440,12 +480,17 @@ impl Device for Faulty {
         let strike = if in_range { self.strike(Op::Read, offset, len as u64) } else { None };
         match strike {
             None => self.inner.read_at(offset, len),
-            Some(Strike { effect: Effect::Corruption, places }) => {
+            Some(Strike { effect: Effect::Corruption, places, .. }) => {
                 self.inner.read_at(offset, len).map(move |read| Ok(corrupted(read?, offset, &places)))
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
+            Some(Strike { effect: Effect::HangForNow(_, runtime), rule, .. }) => {
+                self.later(&runtime, Until::Removed(rule), (offset, 0), move |inner| {
+                    inner.read_at(offset, len)
+                })
+            }
             Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                self.later(&runtime, by, (offset, 0), move |inner| inner.read_at(offset, len))
+                self.later(&runtime, Until::Passed(by), (offset, 0), move |inner| inner.read_at(offset, len))
             }
             Some(_) => Io::done(self.error(Op::Read, offset, len as u64).map(|()| Bytes::new())),
         }
@@ -458,7 +503,7 @@ impl Device for Faulty {
         match strike {
             None => self.change((offset, len), move |inner| inner.write_at(offset, data)),
             Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
-            Some(Strike { effect: Effect::TornWrite, places }) => {
+            Some(Strike { effect: Effect::TornWrite, places, .. }) => {
                 // Only the sectors before the one that was struck.
                 let place = places.first().copied().unwrap_or(offset);
                 let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
@@ -466,8 +511,13 @@ impl Device for Faulty {
                 self.change((offset, kept), move |inner| inner.write_at(offset, data))
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
+            Some(Strike { effect: Effect::HangForNow(_, runtime), rule, .. }) => {
+                let until = Until::Removed(rule);
+                self.later(&runtime, until, (offset, len), move |inner| inner.write_at(offset, data))
+            }
             Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                self.later(&runtime, by, (offset, len), move |inner| inner.write_at(offset, data))
+                let until = Until::Passed(by);
+                self.later(&runtime, until, (offset, len), move |inner| inner.write_at(offset, data))
             }
             Some(_) => Io::done(self.error(Op::Write, offset, len)),
         }

@@ -13,13 +13,15 @@
 
 use std::time::Duration;
 
+use cenote_format::units::{Guid, VdevId};
 use cenote_object::{DatasetError, Result};
-use cenote_pool::{FailMode, Pool};
+use cenote_pool::{FailMode, Pool, VdevConfig};
 
 use crate::engine::Engine;
 
-/// How long a command that has begun waits for a pool that is suspended.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a command that has begun waits for a pool that is suspended, or for a device that does not answer.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(8);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Waits for what a client wants, or refuses it.
@@ -31,7 +33,7 @@ impl Engine {
         match pool.failmode() {
             Some(FailMode::Continue) => match pool.suspended() {
                 Some(suspended) => Err(suspended_error(&pool, suspended)),
-                None => self.unless_suspended(&pool, Duration::ZERO, done).await,
+                None => self.unless_suspended(&pool, done).await,
             },
             _ => Ok(done.await),
         }
@@ -43,23 +45,32 @@ impl Engine {
     /// [`DatasetError::Suspended`].
     pub(crate) async fn for_command<T>(&self, done: impl Future<Output = T>) -> Result<T> {
         let pool = self.pool();
-        match pool.failmode() {
-            Some(_) if self.is_of_command() => self.unless_suspended(&pool, COMMAND_PATIENCE, done).await,
-            _ => Ok(done.await),
+        if pool.failmode().is_none() || !self.is_of_command() {
+            return Ok(done.await);
+        }
+        let mut done = std::pin::pin!(done);
+        let began = self.runtime().now();
+        loop {
+            if let Ok(done) = self.runtime().timeout(LOOK_INTERVAL, &mut done).await {
+                return Ok(done);
+            }
+            if self.runtime().now() - began < COMMAND_PATIENCE {
+                continue;
+            }
+            if let Some(suspended) = pool.suspended() {
+                return Err(suspended_error(&pool, suspended));
+            }
+            if let Some((leaf, since)) = pool.unanswering().into_iter().max_by_key(|(_, since)| *since) {
+                return Err(silent_error(&pool, leaf, since));
+            }
         }
     }
 
-    /// Waits for something until the pool has been suspended for so long.
-    async fn unless_suspended<T>(
-        &self,
-        pool: &Pool,
-        patience: Duration,
-        done: impl Future<Output = T>,
-    ) -> Result<T> {
-        let too_long = async {
+    /// Waits for something until the pool is suspended.
+    async fn unless_suspended<T>(&self, pool: &Pool, done: impl Future<Output = T>) -> Result<T> {
+        let suspended = async {
             loop {
-                let Some(suspended) = pool.suspended_or_not(true).await else { continue };
-                if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
+                if let Some(suspended) = pool.suspended_or_not(true).await {
                     return suspended;
                 }
             }
@@ -67,7 +78,7 @@ impl Engine {
         tokio::select! {
             biased;
             done = done => Ok(done),
-            suspended = too_long => Err(suspended_error(pool, suspended)),
+            suspended = suspended => Err(suspended_error(pool, suspended)),
         }
     }
 
@@ -84,4 +95,13 @@ impl Engine {
 
 fn suspended_error(pool: &Pool, suspended: cenote_pool::Suspended) -> DatasetError {
     DatasetError::Suspended { pool: pool.name().into(), vdev: suspended.vdev, why: suspended.why }
+}
+
+fn silent_error(pool: &Pool, leaf: Guid, since: Duration) -> DatasetError {
+    let (config, found) = (pool.config(), pool.device(leaf));
+    let is_of = |top: &&VdevConfig| top.leaves().any(|one| one.guid == leaf);
+    let vdev = VdevId(config.vdevs.iter().find(is_of).map_or(0, |top| top.id));
+    let path = found.map_or_else(|| leaf.to_string(), |device| device.path.clone());
+    let why = format!("{path} has not answered for {} s; `zpool offline` takes it out", since.as_secs());
+    DatasetError::Suspended { pool: pool.name().into(), vdev, why: why.into() }
 }

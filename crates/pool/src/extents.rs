@@ -76,7 +76,7 @@ impl Extents {
         let (slices, merged) = self.merge();
         let reads = merged.iter().map(|extent| {
             let len = (extent.end_bytes - extent.start_bytes) as usize;
-            extent.leaf.read(class, extent.start_bytes, len)
+            extent.leaf.read_hastily(class, extent.start_bytes, len)
         });
         let extents = futures::future::join_all(reads).await.into_iter().map(Result::ok).collect();
         Fetched { slices, extents }

@@ -36,6 +36,7 @@ use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
+use cenote_device::DeviceError;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE, Txg};
 use std::fmt::Write;
@@ -279,7 +280,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
         && let [column] = row.data()
     {
         let leaf = preferred(vdevs, map, row, column).ok_or_else(Vec::new)?;
-        let read = leaf.read(class, column.offset_bytes, column.len).await;
+        let read = read_column(vdevs, &leaf, row, column, class).await;
         return read.map_err(|_| vec![Some(Version { leaf, bytes: None })]);
     }
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
@@ -288,7 +289,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
         .iter()
         .map(|(row, column)| {
             let leaf = preferred(vdevs, map, row, column)?;
-            Some(async move { (leaf.read(class, column.offset_bytes, column.len).await, leaf) })
+            Some(async move { (read_column(vdevs, &leaf, row, column, class).await, leaf) })
         })
         .collect();
     let read = futures::future::join_all(reads.ok_or_else(Vec::new)?).await;
@@ -303,6 +304,21 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
         block[column.data_at..column.data_at + column.len].copy_from_slice(bytes);
     }
     Ok(block.into())
+}
+
+/// Reads a column, and waits no longer than need be if others may have it.
+pub(crate) async fn read_column(
+    vdevs: &VdevTree,
+    leaf: &Leaf,
+    row: &Row,
+    column: &Column,
+    class: IoClass,
+) -> Result<Bytes, DeviceError> {
+    let slot = vdevs.layout_of(row.top).and_then(|top| top.slots().get(column.slot));
+    match row.parity > 0 || slot.is_some_and(|slot| slot.leaves.len() > 1) {
+        true => leaf.read_hastily(class, column.offset_bytes, column.len).await,
+        false => leaf.read(class, column.offset_bytes, column.len).await,
+    }
 }
 
 /// The leaf to read a column from: one that has the block, if there is any. Among several it is the one where
@@ -321,7 +337,7 @@ pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Co
             let turn = (column.offset_bytes >> SHARE_SHIFT) as usize % count;
             // The first of equals is chosen.
             let first = have().cycle().skip(turn).take(count);
-            first.min_by_key(|leaf| leaf.read_cost(column.offset_bytes)).cloned()
+            first.min_by_key(|leaf| (leaf.is_slow(), leaf.read_cost(column.offset_bytes))).cloned()
         }
     }
 }

@@ -17,7 +17,7 @@
 use crate::check::Check;
 use crate::mismatch::Mismatch;
 use crate::pool::{Pool, ReadContext};
-use crate::read::preferred;
+use crate::read::{preferred, read_column};
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, Former, MapError, Row};
 use crate::vdev::queue::IoClass;
@@ -232,8 +232,7 @@ async fn gather_least<'a>(
                 break;
             }
             let reads = sources.into_iter().map(|(index, leaf)| async move {
-                let column = &row.columns[index];
-                let read = leaf.read(class, column.offset_bytes, column.len).await;
+                let read = read_column(vdevs, &leaf, row, &row.columns[index], class).await;
                 (index, leaf, read)
             });
             for (index, leaf, read) in futures::future::join_all(reads).await {

@@ -158,6 +158,8 @@ impl Pool {
             _ = told => {}
             () = self.runtime().sleep(RETRY_INTERVAL) => {}
         }
+        // One that hung, and has answered since.
+        self.vdevs().leaves().iter().for_each(|leaf| leaf.forgive_if_answered());
         if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
     }
 

@@ -142,7 +142,7 @@ impl Inject {
     /// What is to happen, wherever it does.
     fn faults(&self, session: &Session) -> Result<Vec<Fault>, CliError> {
         let mut faults: Vec<Fault> = self.error.iter().map(|of| Fault::error(of.op())).collect();
-        faults.extend(self.hang.iter().map(|of| Fault::hang(of.op())));
+        faults.extend(self.hang.iter().map(|of| Fault::hang_for_now(of.op(), session.runtime())));
         if let Some(ms) = self.delay {
             let slow = |op| Fault::delay(op, Duration::from_millis(ms), session.runtime());
             faults.extend([Op::Read, Op::Write, Op::Flush].map(slow));

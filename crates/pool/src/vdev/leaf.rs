@@ -14,14 +14,14 @@
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};
 use crate::vdev::missed::Missed;
-use crate::vdev::patience::{Owed, Patience};
+use crate::vdev::patience::{Haste, Owed, Patience, SLOW};
 use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
 use crate::vdev::unflushed::{FlushMark, Stake, Unflushed};
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError, Op};
 use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::{Guid, Txg};
-use cenote_runtime::Runtime;
+use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -173,16 +173,69 @@ impl Leaf {
         offset_bytes: u64,
         len: usize,
     ) -> Result<Bytes, DeviceError> {
-        let permit = match self.queue.enter(Ask::read(class, offset_bytes, len)).await {
+        let turn = self.queue.enter(Ask::read(class, offset_bytes, len)).await;
+        self.read_in_turn(Haste::Patient, turn, offset_bytes, len).await
+    }
+
+    /// The same where others may have the range, too: a device that does not answer soon is not waited for.
+    pub(crate) async fn read_hastily(
+        &self,
+        class: IoClass,
+        offset_bytes: u64,
+        len: usize,
+    ) -> Result<Bytes, DeviceError> {
+        let slow = || {
+            let why = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            self.device.info().io_error(Op::Read, offset_bytes, len as u64, why)
+        };
+        if self.is_slow() {
+            return Err(slow());
+        }
+        let ask = Ask::read(class, offset_bytes, len);
+        match self.patience.runtime().timeout(SLOW, self.queue.enter(ask)).await {
+            Ok(turn) => self.read_in_turn(Haste::Hasty, turn, offset_bytes, len).await,
+            Err(_) => Err(slow()),
+        }
+    }
+
+    async fn read_in_turn(
+        &self,
+        haste: Haste,
+        turn: Turn,
+        offset_bytes: u64,
+        len: usize,
+    ) -> Result<Bytes, DeviceError> {
+        let permit = match turn {
             Turn::Go(permit) => permit,
             Turn::Done(bytes) => return Ok(bytes),
         };
-        let what = (Op::Read, offset_bytes, len as u64);
-        let result = self.patience.ask(what, permit, |device| device.read_at(offset_bytes, len)).await;
-        if result.is_err() {
+        let io = self.patience.begin(Op::Read, |device| device.read_at(offset_bytes, len));
+        let result = self.patience.answer((Op::Read, offset_bytes, len as u64), permit, io, haste).await;
+        if result.is_err() && !(haste == Haste::Hasty && self.is_slow()) {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Since when it has not answered some operation, if that is long.
+    pub(crate) fn slow_since(&self) -> Option<Instant> {
+        self.patience.slow_since()
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.patience.is_slow()
+    }
+
+    /// Takes it out of use: nobody waits for it any longer.
+    pub(crate) fn give_up(&self) {
+        self.patience.give_up();
+    }
+
+    /// It gets another chance, if it has answered what it owed.
+    pub(crate) fn forgive_if_answered(&self) {
+        if self.patience.has_answered() {
+            self.patience.forgive();
+        }
     }
 
     /// What a read here would cost: the operations that it would share the device with, and the way there.

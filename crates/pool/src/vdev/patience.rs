@@ -1,13 +1,16 @@
 //! Waits for a device's answers, but not for ever; and knows which it still owes.
 //!
-//! A device that does not answer an operation within [`DEADMAN`] is out of use until its errors are cleared:
-//! a pool waits for a hung disk once, then continues as if the disk had failed. Whatever the disk still
-//! writes does no harm: it misses all txgs from then on, and it is not used again before it has answered.
+//! A device that does not answer an operation within [`DEADMAN`], or that is given up before, is out of use
+//! until its errors are cleared: a pool waits for a hung disk once, then continues as if the disk had failed.
+//! Whatever the disk still writes does no harm: it misses all txgs from then on, and it is not used again
+//! before it has answered.
 //!
 //! ```text
 //!   asked --+-- answered
 //!           |-- the asker goes away: it waits on, and keeps its permit
-//!           '-- DEADMAN: out of use; the operation is late, and stays with the device until it is over
+//!           |-- SLOW: others are read in its place, if they hold the same; somebody may give it up
+//!           '-- DEADMAN, or given up: out of use; the operation is late, and stays with the device until it
+//!               is over
 //! ```
 //!
 //! So the queue of a device knows how much it has to do, even if callers have gone.
@@ -20,11 +23,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_device::{Device, DeviceError, Io, Op};
-use cenote_runtime::Runtime;
+use cenote_runtime::{Instant, Runtime};
 use tokio::sync::Notify;
 
 /// The longest time for one operation: `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
+
+/// An operation that takes longer is noticed.
+pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
 /// A device, and whether it still answers.
 pub(crate) struct Patience {
@@ -42,6 +48,11 @@ struct State {
     /// Changes that are not over, late ones included.
     owed: AtomicU64,
     over: Notify,
+    /// Operations that have taken longer than [`SLOW`] and are waited for.
+    slow: AtomicU64,
+    /// When the first of them began.
+    slow_since_ns: AtomicU64,
+    given_up: Notify,
 }
 
 /// A change that is not over, or several that belong together.
@@ -49,6 +60,18 @@ pub(crate) struct Owed(Arc<State>);
 
 /// One that is late.
 struct Late(Arc<State>);
+
+/// An operation that is slow.
+struct Slow(Arc<State>);
+
+/// Whether whoever asks waits for an answer that takes long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Until the device is out of use.
+    Patient,
+    /// No longer than [`SLOW`]: others may have the same.
+    Hasty,
+}
 
 impl Patience {
     pub(crate) fn new(runtime: &Runtime, device: Arc<dyn Device>) -> Patience {
@@ -72,6 +95,29 @@ impl Patience {
     /// It gets another chance, once no change is late any more.
     pub(crate) fn forgive(&self) {
         self.state.hung.store(false, Ordering::Relaxed);
+    }
+
+    /// Since when it has not answered some operation, if that is long.
+    pub(crate) fn slow_since(&self) -> Option<Instant> {
+        let since =
+            || Instant::default() + Duration::from_nanos(self.state.slow_since_ns.load(Ordering::Relaxed));
+        self.is_slow().then(since)
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.state.slow.load(Ordering::Relaxed) > 0
+    }
+
+    /// Nobody waits any longer for what takes long.
+    pub(crate) fn give_up(&self) {
+        self.state.hung.store(true, Ordering::Relaxed);
+        self.state.given_up.notify_waiters();
+        self.state.over.notify_waiters();
+    }
+
+    /// Whether all changes are over that nobody waits for any more.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.state.late.load(Ordering::Relaxed) == 0
     }
 
     /// Several changes, the next of which may not have begun yet, count as under way until this is dropped.
@@ -100,7 +146,7 @@ impl Patience {
         kept: impl Send + 'static,
         begin: impl FnOnce(&dyn Device) -> Io<T>,
     ) -> Result<T, DeviceError> {
-        self.answer(what, kept, self.begin(what.0, begin)).await
+        self.answer(what, kept, self.begin(what.0, begin), Haste::Patient).await
     }
 
     /// Begins an operation. `None`: a device that hangs is asked for no changes.
@@ -118,6 +164,7 @@ impl Patience {
         (op, offset_bytes, len): (Op, u64, u64),
         kept: impl Send + 'static,
         io: Option<Io<T>>,
+        haste: Haste,
     ) -> Result<T, DeviceError> {
         let io = match io {
             Some(io) if io.is_done() => return io.await,
@@ -126,17 +173,36 @@ impl Patience {
         };
         let (device, runtime, state) = (self.device.clone(), self.runtime.clone(), self.state.clone());
         let owed = is_change(op).then(|| Owed::new(&state));
+        let late_answer = no_answer(&*device, op, offset_bytes, len);
         let answer = async move {
-            let (mut io, _kept) = (io, kept);
-            if let Ok(answer) = runtime.timeout(DEADMAN, &mut io).await {
-                drop(owed);
+            let mut io = io;
+            if let Ok(answer) = runtime.timeout(SLOW, &mut io).await {
+                drop((owed, kept));
                 return answer;
             }
-            state.hung.store(true, Ordering::Relaxed);
-            let late = owed.map(|owed| (owed, Late::new(&state)));
-            drop(io.holding(late));
-            state.over.notify_waiters();
-            Err(no_answer(&*device, op, offset_bytes, len))
+            let slow = Slow::new(&state, runtime.now());
+            let time = runtime.clone();
+            let rest = async move {
+                let _kept = kept;
+                let answer = state.unless_given_up(time.timeout(DEADMAN - SLOW, &mut io)).await;
+                drop(slow);
+                if let Some(Ok(answer)) = answer {
+                    drop(owed);
+                    return answer;
+                }
+                state.hung.store(true, Ordering::Relaxed);
+                let late = owed.map(|owed| (owed, Late::new(&state)));
+                drop(io.holding(late));
+                state.over.notify_waiters();
+                Err(no_answer(&*device, op, offset_bytes, len))
+            };
+            match haste {
+                Haste::Patient => rest.await,
+                Haste::Hasty => {
+                    runtime.spawn(rest).detach();
+                    Err(late_answer)
+                }
+            }
         };
         self.runtime.to_end(answer).await
     }
@@ -152,6 +218,23 @@ impl Patience {
             self.state.over.notify_waiters();
         }
         answer.ok()
+    }
+}
+
+impl State {
+    /// The answer, or nothing if the device is given up before.
+    async fn unless_given_up<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let mut given_up = std::pin::pin!(self.given_up.notified());
+        // Registered before the look, or the notice could fall between the two.
+        given_up.as_mut().enable();
+        if self.hung.load(Ordering::Relaxed) {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            answer = answer => Some(answer),
+            () = given_up => None,
+        }
     }
 }
 
@@ -174,6 +257,22 @@ impl Late {
     fn new(state: &Arc<State>) -> Late {
         state.late.fetch_add(1, Ordering::Relaxed);
         Late(state.clone())
+    }
+}
+
+impl Slow {
+    fn new(state: &Arc<State>, now: Instant) -> Slow {
+        if state.slow.fetch_add(1, Ordering::Relaxed) == 0 {
+            let since = now.as_ns().saturating_sub(SLOW.as_nanos() as u64);
+            state.slow_since_ns.store(since, Ordering::Relaxed);
+        }
+        Slow(state.clone())
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.0.slow.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

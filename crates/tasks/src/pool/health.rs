@@ -4,7 +4,7 @@
 //!   every second     errors of each leaf since the last look
 //!     any              labels that are not its own -> UNAVAIL (`validate`)
 //!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
-//!     no answer        FAULTED
+//!     no answer        for 30 seconds, if the pool does without it, or for DEADMAN: FAULTED
 //!     wrong content    written again (`mend`)
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
@@ -46,6 +46,9 @@ const LOOKS_FOR_REMOVED: u64 = 5;
 const ERRORS_MAX: usize = 10;
 /// ...within so long are too many (`DEFAULT_IO_T`, `DEFAULT_CHECKSUM_T`).
 const ERRORS_WITHIN: Duration = Duration::from_secs(600);
+
+/// A device that others make up for is not waited for any longer (`zio_slow_io_ms`).
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 /// What a device does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +144,11 @@ impl Recent {
 impl Watch {
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
+        for (leaf, since) in pool.unanswering() {
+            if since >= UNANSWERED_MAX && pool.is_expendable(leaf) {
+                pool.give_up_on(leaf);
+            }
+        }
         let hung = pool.hung_leaves();
         let counters = pool.error_counters();
         self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));

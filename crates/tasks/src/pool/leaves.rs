@@ -17,6 +17,7 @@
 //! Source: OpenZFS `vdev.c` (`vdev_offline`, `vdev_fault`, `vdev_online`, `vdev_clear`), `vdev_reopen`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
@@ -28,6 +29,9 @@ use cenote_pool::{FoundDevice, Identity};
 use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{follow_logs, take_tree, usable_logs};
 use crate::pool::tree::parent_of;
+
+/// How often it is looked whether a leaf that goes still answers.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a leaf goes out of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,8 @@ pub enum Back {
 /// There is no such leaf, or other devices do not have all that it holds.
 #[boxed]
 pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
-    let log = engine.pool().log_of(leaf).filter(|_| !engine.pool().can_spare(leaf));
+    let pool = engine.pool();
+    let log = pool.log_of(leaf).filter(|_| !pool.can_spare(leaf));
     let take_out = move |engine: Engine| async move {
         // Nothing more goes there, and what is there a txg has before the log is gone.
         log.iter().for_each(|log| engine.allocator().set_allocates(*log, false));
@@ -79,7 +84,17 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
         }
         done
     };
-    engine.to_end(take_out).await
+    let mut done = std::pin::pin!(engine.to_end(take_out));
+    loop {
+        if let Ok(done) = engine.runtime().timeout(LOOK_INTERVAL, &mut done).await {
+            return done;
+        }
+        // The txg waits for it.
+        let is_silent = pool.unanswering().iter().any(|(other, _)| *other == leaf);
+        if is_silent && pool.is_expendable(leaf) {
+            pool.give_up_on(leaf);
+        }
+    }
 }
 
 /// Brings leaves back into use, `only` one or all; `devices` are those that were closed or not there. What

@@ -11,7 +11,7 @@ use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
 use cenote_pool::label::read_labels;
-use cenote_pool::{FoundDevice, Probe, Trouble, VdevConfig, VdevState};
+use cenote_pool::{FailMode, FoundDevice, Probe, Trouble, VdevConfig, VdevState};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{
     Away, Back, Surroundings, Symptom, add_spares, bring_back, cancel_scrub, detach, pause_scrub, snapshot,
@@ -251,6 +251,79 @@ fn a_device_that_hangs_is_faulted() {
         lab.wait(600).await;
         assert_eq!(lab.state(0), (VdevState::Faulted, "too many errors".into()));
         lab.work(&mut model, &mut rng).await;
+    });
+}
+
+#[test]
+fn a_hung_device_that_others_make_up_for_delays_nobody_for_long() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(9));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[0].add(Fault::hang_for_now(Op::Write, &rt));
+        // Clients wait for the time after which a device is given up.
+        let began = rt.now();
+        lab.work(&mut model, &mut rng).await;
+        assert!(rt.now() - began < Duration::from_secs(40), "{:?}", rt.now() - began);
+        lab.reads(&model).await;
+        assert_eq!(lab.state(0).0, VdevState::Faulted);
+        // Its late writes do no harm, and it gets what it lacks once it is cleared.
+        lab.disks[0].heal();
+        lab.wait(2).await;
+        let devices = BTreeMap::from([(lab.leaf(0), FoundDevice::new(lab.disks[0].clone() as _))]);
+        bring_back(&lab.engine, Some(lab.leaf(0)), Back::Cleared, devices).await.unwrap();
+        lab.has_everything(0, &model).await;
+    });
+}
+
+#[test]
+fn a_hung_device_can_be_taken_offline_while_a_txg_waits_for_it() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+        let (mut model, mut rng) = (Model::new(), Rng::new(19));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[0].add(Fault::hang_for_now(Op::Write, &rt));
+        let began = rt.now();
+        let command = lab.engine.acting_for(0);
+        let waiting = rt.spawn(async move { snapshot(&command, &[format!("{POOL}@now")]).await });
+        rt.sleep(Duration::from_secs(2)).await;
+        take_out(&lab.engine, lab.leaf(0), Away::Offline).await.unwrap();
+        assert!(rt.now() - began < Duration::from_secs(8), "{:?}", rt.now() - began);
+        waiting.await.unwrap().unwrap();
+        lab.work(&mut model, &mut rng).await;
+        lab.reads(&model).await;
+    });
+}
+
+#[test]
+fn a_command_says_which_device_does_not_answer() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+        lab.disks.iter().for_each(|disk| _ = disk.add(Fault::hang_for_now(Op::Flush, &rt)));
+        let (command, began) = (lab.engine.acting_for(0), rt.now());
+        let refused = snapshot(&command, &[format!("{POOL}@now")]).await.unwrap_err().to_string();
+        assert!(rt.now() - began < Duration::from_secs(10), "{:?}", rt.now() - began);
+        assert!(refused.contains("has not answered for"), "{refused}");
+        // It was begun, and is done when they answer.
+        lab.disks.iter().for_each(|disk| disk.heal());
+        lab.engine.sync_all().await.unwrap();
+        let again = snapshot(&lab.engine, &[format!("{POOL}@now")]).await;
+        assert!(matches!(again, Err(DatasetError::DatasetExists { .. })), "{again:?}");
+    });
+}
+
+#[test]
+fn reads_do_not_wait_for_a_hung_side_of_a_mirror() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(29));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[0].add(Fault::hang(Op::Read));
+        let began = rt.now();
+        lab.reads(&model).await;
+        assert!(rt.now() - began < Duration::from_secs(10), "{:?}", rt.now() - began);
     });
 }
 

@@ -21,6 +21,7 @@
 //!
 //! Source: OpenZFS `vdev_queue.c` (`vdev_queue_aggregate`).
 
+use crate::vdev::patience::Haste;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -182,13 +183,13 @@ pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()
     async move {
         let outcome = match writing {
             Some(writing) => {
-                let done = patience.answer((Op::Write, offset, bytes), permit, writing).await;
+                let done = patience.answer((Op::Write, offset, bytes), permit, writing, Haste::Patient).await;
                 done.map(|()| vec![Bytes::new(); members.len()])
             }
             None => {
                 let (lens, wanted) = ranges(&members);
                 let reading = patience.begin(Op::Read, |device| device.read_pieces(offset, lens));
-                let read = patience.answer((Op::Read, offset, bytes), permit, reading).await;
+                let read = patience.answer((Op::Read, offset, bytes), permit, reading, Haste::Patient).await;
                 read.map(|pieces| {
                     let wanted = pieces.into_iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
                     wanted.map(|(piece, _)| piece).collect()
