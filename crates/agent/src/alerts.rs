@@ -1,7 +1,7 @@
 //! Who is told what, and when: once it has lasted, again after a while, and when it is over.
 //!
 //! Idea: a state that flickers is told once. What is found must last [`AlertRules::after`] before it is told,
-//! and be gone as long before its end is.
+//! and be gone as long before its end is; what is urgent is told at once.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -56,6 +56,7 @@ impl Alerts {
             let fresh = Known { finding: finding.clone(), since_s: now_s, gone_since_s: None, told_s: None };
             let known = self.0.entry(key).or_insert(fresh);
             (known.finding, known.gone_since_s) = (finding, None);
+            let after = if known.finding.is_urgent { 0 } else { after };
             let lasts = now_s.saturating_sub(known.since_s) >= after;
             if lasts && known.told_s.is_none_or(|told_s| now_s.saturating_sub(told_s) >= again) {
                 known.told_s = Some(now_s);
@@ -63,6 +64,7 @@ impl Alerts {
             }
         }
         self.0.retain(|_, known| {
+            let after = if known.finding.is_urgent { 0 } else { after };
             let is_over = known.gone_since_s.is_some_and(|gone_s| now_s.saturating_sub(gone_s) >= after);
             if is_over && known.told_s.is_some() {
                 told.push(known.alert(true));
@@ -76,7 +78,7 @@ impl Alerts {
 
 impl Known {
     fn alert(&self, is_over: bool) -> Alert {
-        let Finding { pool, subject, text } = self.finding.clone();
+        let Finding { pool, subject, text, .. } = self.finding.clone();
         let subject = if is_over { format!("over: {subject}") } else { subject };
         Alert { subject, text, pool, is_over, since_s: self.since_s }
     }
@@ -110,7 +112,10 @@ mod tests {
     use super::*;
 
     fn found(keys: &[&str]) -> Findings {
-        let finding = |key: &&str| Finding { pool: None, subject: (*key).into(), text: String::new() };
+        let finding = |key: &&str| {
+            let is_urgent = *key == "urgent";
+            Finding { pool: None, subject: (*key).into(), text: String::new(), is_urgent }
+        };
         keys.iter().map(|key| ((*key).to_owned(), finding(key))).collect()
     }
 
@@ -132,6 +137,8 @@ mod tests {
         assert!(look(&[], 90_000).is_empty());
         assert_eq!(look(&[], 90_060), ["over: a"]);
         assert!(look(&[], 90_120).is_empty());
+        assert_eq!(look(&["urgent"], 90_121), ["urgent"]);
+        assert_eq!(look(&[], 90_122), ["over: urgent"]);
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::view::vdevs;
 /// What is wrong, by a key that stays the same as long as it is the same thing.
 pub type Findings = BTreeMap<String, Finding>;
 
+/// The key of a pool that takes no changes.
+const SUSPENDED: &str = "suspended";
+
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -18,6 +21,8 @@ pub struct Finding {
     pub subject: String,
     /// What is known, and what to do.
     pub text: String,
+    /// It is told at once, and so is its end.
+    pub is_urgent: bool,
 }
 
 /// Reads the documents of `zpool status -j --json-int` and `zpool list -j -p`.
@@ -26,11 +31,14 @@ pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings
     for (name, pool) in status["pools"].as_object().into_iter().flatten() {
         let text = |member: &str| pool[member].as_str().unwrap_or_default();
         let mut add = |key: String, subject: String, text: String| {
-            findings.insert(format!("{name}: {key}"), Finding { pool: Some(name.clone()), subject, text });
+            // Programs wait, or fail.
+            let (pool, is_urgent) = (Some(name.clone()), key == SUSPENDED);
+            findings.insert(format!("{name}: {key}"), Finding { pool, subject, text, is_urgent });
         };
         let advice = format!("{}\n{}\n", text("status"), text("action"));
         if !text("state").is_empty() && text("state") != "ONLINE" {
-            add("state".into(), format!("pool {name} is {}", text("state")), advice.clone());
+            let key = if text("state") == "SUSPENDED" { SUSPENDED } else { "state" };
+            add(key.into(), format!("pool {name} is {}", text("state")), advice.clone());
         }
         let errors = pool["error_count"].as_u64().unwrap_or(0);
         if errors > 0 {
@@ -58,7 +66,7 @@ pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings
         if used >= capacity_percent {
             let subject = format!("pool {name} is {used} % full");
             let text = "Free space: destroy snapshots or datasets, or add vdevs.\n".to_owned();
-            let finding = Finding { pool: Some(name.clone()), subject, text };
+            let finding = Finding { pool: Some(name.clone()), subject, text, is_urgent: false };
             findings.insert(format!("{name}: capacity"), finding);
         }
     }
@@ -82,6 +90,9 @@ mod tests {
         let pool = json!({"state": "DEGRADED", "status": "One.", "action": "Do.", "error_count": 2,
             "vdevs": tree, "spares": {"s": leaf("AVAIL", 0)}});
         let status = json!({"pools": {"tank": pool, "well": {"state": "ONLINE", "error_count": 0}}});
+        let stuck = json!({"pools": {"well": {"state": "SUSPENDED", "error_count": 0}}});
+        let stuck = of_pools(&stuck, &json!({}), 90);
+        assert!(stuck.values().all(|finding| finding.is_urgent) && stuck.contains_key("well: suspended"));
         let list = json!({"pools": {"tank": {"properties": {"capacity": {"value": "90"}}},
             "well": {"properties": {"capacity": {"value": "89"}}}}});
         let found = of_pools(&status, &list, 90);

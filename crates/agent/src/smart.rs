@@ -90,7 +90,7 @@ impl Disk {
              it still works.\n",
             evidence.join("\n")
         );
-        [(format!("{device} smart"), Finding { pool: None, subject, text })].into()
+        [(format!("{device} smart"), Finding { pool: None, subject, text, is_urgent: false })].into()
     }
 }
 

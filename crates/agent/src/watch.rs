@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cenote_runtime::Runtime;
 use cenote_serve::socket::Serving;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::alerts::{Alert, Alerts, Tell, by_command};
@@ -22,13 +23,14 @@ use crate::{record, smart};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Looks after pools as the rules say, until it is dropped. `tell`: further ways of telling; `say`: the
-/// daemon's own messages.
+/// daemon's own messages; `roused` returns when something urgent has begun or ended since it did so last.
 pub async fn keep_watch(
     runtime: Runtime,
     commands: Arc<dyn Serving>,
     rules: Rules,
     tell: Vec<Tell>,
     say: fn(&str),
+    roused: impl Fn() -> BoxFuture<'static, ()>,
 ) {
     let now_s = || runtime.unix_time_ns() / 1_000_000_000;
     let tell: Arc<Vec<Tell>> = Arc::new(tell.into_iter().chain(by_command(&rules.alerts.command)).collect());
@@ -51,7 +53,7 @@ pub async fn keep_watch(
             say(&alert.subject);
             send(&runtime, &tell, alert, say).await;
         }
-        runtime.sleep(rules.look).await;
+        runtime.timeout(rules.look, roused()).await.ok();
     }
 }
 
@@ -109,7 +111,8 @@ impl Disks {
             if let Some(Err(error)) = written {
                 say(&format!("the record of disks was not written: {error}"));
                 let (subject, text) = ("the record of disks was not written".into(), error.to_string());
-                self.findings.insert("record".into(), Finding { pool: None, subject, text });
+                let finding = Finding { pool: None, subject, text, is_urgent: false };
+                self.findings.insert("record".into(), finding);
             }
         }
     }

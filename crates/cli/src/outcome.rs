@@ -166,6 +166,11 @@ impl CliError {
         self.say_after(&format!("{name}: "))
     }
 
+    /// Whether the pool waits for its devices.
+    pub fn is_suspended(&self) -> bool {
+        matches!(self.dataset(), Some(DatasetError::Suspended { .. }))
+    }
+
     /// Whether the reader of our output went away.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(

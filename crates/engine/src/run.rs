@@ -202,7 +202,8 @@ impl Engine {
     }
 
     fn stop(&self, txg: Txg, why: String) -> DatasetError {
-        let pool = self.0.pool.read().name().into();
-        DatasetError::Stopped { pool, txg, why: why.into() }
+        let pool = self.pool();
+        pool.note_stopped();
+        DatasetError::Stopped { pool: pool.name().into(), txg, why: why.into() }
     }
 }

@@ -33,7 +33,7 @@ impl Engine {
         match pool.failmode() {
             Some(FailMode::Continue) => match pool.suspended() {
                 Some(suspended) => Err(suspended_error(&pool, suspended)),
-                None => self.unless_suspended(&pool, done).await,
+                None => self.unless_suspended(Duration::ZERO, done).await,
             },
             _ => Ok(done.await),
         }
@@ -66,11 +66,16 @@ impl Engine {
         }
     }
 
-    /// Waits for something until the pool is suspended.
-    async fn unless_suspended<T>(&self, pool: &Pool, done: impl Future<Output = T>) -> Result<T> {
-        let suspended = async {
+    /// Waits for something until the pool has been suspended for so long.
+    ///
+    /// # Errors
+    /// [`DatasetError::Suspended`].
+    pub async fn unless_suspended<T>(&self, patience: Duration, done: impl Future<Output = T>) -> Result<T> {
+        let pool = self.pool();
+        let too_long = async {
             loop {
-                if let Some(suspended) = pool.suspended_or_not(true).await {
+                let Some(suspended) = pool.suspended_or_not(true).await else { continue };
+                if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
                     return suspended;
                 }
             }
@@ -78,7 +83,47 @@ impl Engine {
         tokio::select! {
             biased;
             done = done => Ok(done),
-            suspended = suspended => Err(suspended_error(pool, suspended)),
+            suspended = too_long => Err(suspended_error(&pool, suspended)),
+        }
+    }
+
+    /// Refuses what needs a pool that takes changes now.
+    ///
+    /// # Errors
+    /// [`DatasetError::Suspended`]; [`DatasetError::Stopped`].
+    pub fn refuse_at_standstill(&self) -> Result<()> {
+        self.synced()?;
+        self.refuse_suspended()
+    }
+
+    /// Refuses what would wait for the pool.
+    ///
+    /// # Errors
+    /// [`DatasetError::Suspended`].
+    pub fn refuse_suspended(&self) -> Result<()> {
+        let pool = self.pool();
+        pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
+    }
+
+    /// Lets a pool wait for its devices so long in all while it is being left: then what waits is given up.
+    pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
+        let pool = self.pool();
+        let giving_up = async {
+            loop {
+                if pool.suspended_or_not(true).await.is_none() {
+                    continue;
+                }
+                pool.resume();
+                if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
+                    pool.give_up_suspended();
+                    return std::future::pending().await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            left = left => left,
+            () = giving_up => unreachable!("it waits for ever once it has given up"),
         }
     }
 
@@ -87,9 +132,7 @@ impl Engine {
     /// # Errors
     /// [`DatasetError::Suspended`].
     pub(crate) fn refuse_if_suspended(&self) -> Result<()> {
-        let pool = self.pool();
-        let suspended = pool.suspended().filter(|_| self.is_of_command());
-        suspended.map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
+        if self.is_of_command() { self.refuse_suspended() } else { Ok(()) }
     }
 }
 

@@ -30,6 +30,7 @@ mod ring;
 pub mod session;
 mod traffic;
 pub mod vfs;
+mod waiting;
 
 pub use mount::{MountError, MountOptions, Mounted};
 pub use session::{Notifier, Session, SessionOptions};

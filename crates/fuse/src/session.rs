@@ -15,7 +15,7 @@ mod dispatch;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
@@ -28,8 +28,10 @@ use crate::request::Request;
 use crate::ring::{Queue, Ring};
 use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
+use crate::waiting::Waiting;
 use cenote_runtime::Runtime;
 use futures::channel::oneshot;
+use futures::future::select;
 
 /// Threads of all sessions of the process beyond which a new one gets no ring, and one reader.
 const THREADS_PLENTY: usize = 512;
@@ -75,6 +77,7 @@ struct Shared<V> {
     channel: Channel,
     vfs: V,
     traffic: Arc<Traffic>,
+    waiting: Arc<Waiting>,
 }
 
 impl Session {
@@ -102,7 +105,8 @@ impl Session {
         let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone(), queues };
         // Forgets alone, if there are rings.
         let device_readers = if rings.is_empty() && !has_plenty { options.readers.max(1) } else { 1 };
-        let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic });
+        let waiting = Arc::default();
+        let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic, waiting });
         let (alive, ended) = oneshot::channel();
         let alive = Alive::new(alive);
         for ring in rings {
@@ -328,10 +332,11 @@ fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
 
 /// Runs an operation here up to its first wait; the rest is a task.
 fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
-    let answer = Answer { shared: shared.clone(), unique: Some(request.unique), way };
+    let unique = request.unique;
+    let answer = Answer { shared: shared.clone(), unique: Some(unique), way };
     let mut operation: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let underway = answer.shared.traffic.begin().await;
-        let reply = dispatch::dispatch(&answer.shared.vfs, &request).await;
+        let reply = dispatch::dispatch(&answer.shared.vfs, &answer.shared.waiting, &request).await;
         answer.give(reply, underway);
     });
     // A wake-up that comes before the task exists is not lost: a new task is polled at once.
@@ -339,7 +344,17 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
     let polled =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| operation.as_mut().poll(&mut context)));
     if let Ok(std::task::Poll::Pending) = polled {
-        shared.runtime.spawn(operation).detach();
+        let (mut waits, of) = (shared.waiting.enter(unique), shared.clone());
+        let to_its_end = async move {
+            let given_up = async {
+                waits.interrupted().await;
+                of.vfs.stuck().await;
+            };
+            select(&mut operation, pin!(given_up)).await;
+            // Before it is struck off, so that its answer is that of one that was interrupted.
+            drop(operation);
+        };
+        shared.runtime.spawn(to_its_end).detach();
     }
 }
 
@@ -349,8 +364,8 @@ enum Way {
     Ring(Arc<Queue>, usize),
 }
 
-/// The duty to answer a request. Dropped without an answer (after a panic), it answers `EIO`: no process
-/// waits for ever.
+/// The duty to answer a request. Dropped without an answer, it answers `EIO` (after a panic) or `EINTR`: no
+/// process waits for ever.
 struct Answer<V> {
     shared: Arc<Shared<V>>,
     unique: Option<u64>,
@@ -377,7 +392,8 @@ impl<V> Answer<V> {
 impl<V> Drop for Answer<V> {
     fn drop(&mut self) {
         if let Some(unique) = self.unique.take() {
-            self.send(unique, Err(Errno::IO), None);
+            let is_interrupted = self.shared.waiting.is_interrupted(unique);
+            self.send(unique, Err(if is_interrupted { Errno::INTR } else { Errno::IO }), None);
         }
     }
 }

@@ -238,6 +238,12 @@ pub trait Vfs: Send + Sync + 'static {
         false
     }
 
+    /// Returns when operations under way may take for ever: those whose processes were killed meanwhile are
+    /// dropped then.
+    fn stuck(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// Finds a name. `Ok(None)`: there is none, and the kernel may remember that.
     fn lookup(
         &self,

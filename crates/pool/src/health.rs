@@ -3,6 +3,7 @@
 //! Source: OpenZFS `vdev_state_t`, `vdev_aux_t`, `zpool_status_t`; message ids as in `libzfs_status.c`.
 
 use crate::config::{VdevClass, VdevKind};
+use crate::suspend::Standstill;
 use cenote_format::units::Guid;
 use std::fmt;
 
@@ -23,16 +24,23 @@ pub enum VdevState {
     Online,
 }
 
-impl fmt::Display for VdevState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl VdevState {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
             VdevState::Unavailable => "UNAVAIL",
             VdevState::Faulted => "FAULTED",
             VdevState::Offline => "OFFLINE",
             VdevState::Removed => "REMOVED",
             VdevState::Degraded => "DEGRADED",
             VdevState::Online => "ONLINE",
-        })
+        }
+    }
+}
+
+impl fmt::Display for VdevState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -158,6 +166,8 @@ pub struct PoolHealth {
     pub spares: Vec<VdevStatus>,
     /// Cache devices.
     pub l2cache: Vec<VdevStatus>,
+    /// Why an open pool takes no changes.
+    pub standstill: Option<Standstill>,
 }
 
 impl PoolHealth {
@@ -170,9 +180,14 @@ impl PoolHealth {
         self
     }
 
-    /// ONLINE, DEGRADED or UNAVAIL.
+    /// ONLINE, DEGRADED or UNAVAIL: what the devices make of it.
     pub fn state(&self) -> VdevState {
         self.root.state
+    }
+
+    /// The pool's state as it is shown: SUSPENDED if it takes no changes, whatever its devices' states.
+    pub fn shown_state(&self) -> &'static str {
+        if self.standstill.is_some() { "SUSPENDED" } else { self.state().name() }
     }
 
     /// Whether every block may be available, so that the pool can be opened.

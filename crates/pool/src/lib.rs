@@ -63,7 +63,7 @@ pub use pool::{LeavesInUse, Pool, ReadContext, Trusted};
 pub use recorder::{Recorder, Recording};
 pub use reflow::{reachable, reflow_end, reflow_info};
 pub use second::{Offer, SecondLevel, Secondary};
-pub use suspend::{FailMode, Suspended, Waits};
+pub use suspend::{FailMode, Standstill, Suspended, Waits};
 pub use taps::{Tap, Taps};
 pub use tunables::{BadSetting, Tunable, Tunables};
 pub use unused::{Pass, Stuck};

@@ -416,6 +416,25 @@ impl Pool {
         current.aside.retain(|leaf| stay.contains(leaf));
     }
 
+    /// Leaves get other devices, in a pool that is otherwise as it was: those that they have are gone.
+    pub fn reopen(&self, devices: BTreeMap<Guid, FoundDevice>) {
+        let mut current = self.live.current.write();
+        let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
+        found.join(devices);
+        let leaves = current.vdevs.leaves().to_vec();
+        self.rebuild(&mut current, config, found, &leaves);
+    }
+
+    /// The pool is left for good: every operation that begins later fails, through whatever view is still
+    /// held somewhere, and the devices are closed when those under way end.
+    pub fn let_go_of_devices(&self) {
+        let mut current = self.live.current.write();
+        let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
+        found.devices.clear();
+        found.auxiliary.clear();
+        self.rebuild(&mut current, config, found, &[]);
+    }
+
     /// From the next tree on, a vdev's bytes are where this says.
     pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<IndirectMapping>) {
         self.live.current.write().indirect.insert(vdev, mapping);

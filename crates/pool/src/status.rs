@@ -40,7 +40,7 @@ impl Pool {
     pub fn status(&self) -> PoolHealth {
         let errors = self.error_counters().into_iter().collect();
         let now = Now { errors, hung: self.hung_leaves(), refused: self.refused_devices() };
-        health(&self.config(), &self.found(), now)
+        PoolHealth { standstill: self.standstill(), ..health(&self.config(), &self.found(), now) }
     }
 }
 
@@ -78,6 +78,7 @@ fn health(config: &PoolConfig, found: &FoundPool, now: Now) -> PoolHealth {
         spares: config.spares.iter().map(spare).collect(),
         l2cache: config.l2cache.iter().map(|vdev| examiner.auxiliary(vdev)).collect(),
         root: root(config, tops),
+        standstill: None,
     }
 }
 

@@ -48,6 +48,35 @@ pub enum FailMode {
     Panic,
 }
 
+impl FailMode {
+    /// As the property is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailMode::Wait => "wait",
+            FailMode::Continue => "continue",
+            FailMode::Panic => "panic",
+        }
+    }
+
+    /// As the property is stored: `wait`, `continue`, `panic`.
+    pub fn of_property(stored: u64) -> FailMode {
+        match stored {
+            1 => FailMode::Continue,
+            2 => FailMode::Panic,
+            _ => FailMode::Wait,
+        }
+    }
+}
+
+/// Why a pool takes no changes at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standstill {
+    /// It waits for its devices, and does so as this says.
+    Suspended(FailMode),
+    /// A txg could not be written: it has to be opened again.
+    Stopped,
+}
+
 /// Which reads through a view wait for devices that don't work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
@@ -82,6 +111,7 @@ struct State {
     /// Grows when all that waits is to be tried again.
     tries: u64,
     is_given_up: bool,
+    is_stopped: bool,
 }
 
 impl Default for Suspension {
@@ -114,6 +144,21 @@ impl Pool {
     /// What waits, and what would wait from now on, fails.
     pub fn give_up_suspended(&self) {
         self.suspension().0.send_modify(|state| state.is_given_up = true);
+    }
+
+    /// No txg is written any more.
+    pub fn note_stopped(&self) {
+        self.suspension().0.send_modify(|state| state.is_stopped = true);
+    }
+
+    /// Why it takes no changes at present.
+    pub fn standstill(&self) -> Option<Standstill> {
+        let state = self.suspension().0.borrow();
+        match (&state.suspended, state.mode) {
+            _ if state.is_stopped => Some(Standstill::Stopped),
+            (Some(_), Some(mode)) => Some(Standstill::Suspended(mode)),
+            _ => None,
+        }
     }
 
     /// Waits until the pool is suspended, or is not any more; answers why it is.

@@ -7,7 +7,7 @@ use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::Guid;
-use cenote_pool::{FoundDevice, FoundPool, PoolError, VdevConfig, discover};
+use cenote_pool::{FoundDevice, FoundPool, PoolError, Probe, VdevConfig, discover};
 use cenote_tasks::{Surroundings, Symptom};
 use futures::future::BoxFuture;
 
@@ -30,8 +30,14 @@ pub async fn returning(
     let pool = engine.pool();
     let config = pool.config();
     let all = config.vdevs.iter().flat_map(VdevConfig::leaves);
-    let gone: Vec<&VdevConfig> =
-        all.filter(|leaf| leaves.contains(&leaf.guid) && pool.device(leaf.guid).is_none()).collect();
+    let mut gone: Vec<&VdevConfig> = Vec::new();
+    for leaf in all.filter(|leaf| leaves.contains(&leaf.guid)) {
+        // While the pool waits for it, it is in use, though it is not there.
+        let is_missed = pool.suspended().is_some() && pool.probe(leaf.guid).await == Some(Probe::Gone);
+        if pool.device(leaf.guid).is_none() || is_missed {
+            gone.push(leaf);
+        }
+    }
     if gone.is_empty() {
         return Ok(BTreeMap::new());
     }

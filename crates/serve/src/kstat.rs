@@ -135,7 +135,7 @@ fn of_all(pools: &Pools, name: &str) -> Option<String> {
 
 fn of_pool(pool: &OpenPool, name: &str) -> Option<String> {
     match name {
-        "state" => Some(format!("{}\n", pool.engine.pool().status().root.state)),
+        "state" => Some(format!("{}\n", pool.engine.pool().status().shown_state())),
         "txgs" => Some(txgs(&pool.engine.kstats().txgs())),
         _ => None,
     }

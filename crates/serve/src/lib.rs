@@ -26,6 +26,7 @@ pub mod nbd;
 pub mod pools;
 pub mod run;
 pub mod socket;
+pub mod suspended;
 pub mod tls;
 pub mod traffic;
 pub mod tuning;

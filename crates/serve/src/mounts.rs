@@ -131,6 +131,15 @@ impl Mounts {
         Mounts { engine: engine.clone(), root, session, table, aside, turn }
     }
 
+    /// Waits for others who mount or unmount.
+    ///
+    /// # Errors
+    /// The pool is suspended: whoever has the turn may wait for it, and mounting and unmounting would.
+    async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, DatasetError> {
+        self.engine.refuse_suspended()?;
+        self.engine.unless_suspended(Duration::ZERO, self.turn.lock()).await
+    }
+
     /// The table, without what others have unmounted.
     fn table(&self) -> MutexGuard<'_, BTreeMap<DatasetId, Entry>> {
         let mut table = self.table.lock();
@@ -156,7 +165,7 @@ impl Mounts {
     /// The datasets can't be read.
     #[boxed]
     pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
         for dataset in mos.all_datasets().await? {
@@ -197,7 +206,7 @@ impl Mounts {
     /// It can't be mounted, or is already.
     #[boxed]
     pub async fn mount(&self, name: &str, temporary: Temporary) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let dataset = self.engine.mos().await?.dataset(name).await?;
         if self.mounted_on(dataset.id()).is_some() {
             return Err(MountsError::Mounted { name: name.into() });
@@ -313,7 +322,7 @@ impl Mounts {
     /// The first that is in use.
     #[boxed]
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         self.take_down_below(name, force).await.map(drop)
     }
 
@@ -353,7 +362,7 @@ impl Mounts {
     /// The first that is in use; those that were unmounted before it stay so.
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let ids: Vec<DatasetId> = {
             let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
@@ -369,7 +378,7 @@ impl Mounts {
     /// The datasets can't be read.
     #[boxed]
     pub async fn mount_again(&self, mut aside: Aside<'_>) -> Result<Vec<MountsError>, MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let ids = std::mem::take(&mut aside.ids);
         self.aside.lock().retain(|id| !ids.contains(id));
         let plans = self.plans_of(ids).await?;
@@ -390,7 +399,7 @@ impl Mounts {
     /// It is not mounted, or in use in a way that they forbid.
     #[boxed]
     pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let dataset = self.engine.mos().await?.dataset(name).await?;
         let (mounted, options) = {
             let mut table = self.table();
@@ -425,7 +434,7 @@ impl Mounts {
         to: &Dataset,
         work: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<Result<T, E>, MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let Some(files) = self.files(head.id()) else { return Ok(work().await) };
         let failed = |source| MountsError::Files { name: head.name().into(), source };
         let below = self.below(head.id());

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
@@ -35,6 +36,7 @@ use crate::devices::Watched;
 use crate::events::Events;
 use crate::memory::{Balance, Lately, Memory, held_back};
 use crate::mounts::{Mounts, MountsError};
+use crate::suspended::{Say, keep_saying};
 use crate::tuning::Tuning;
 use crate::volumes::Clients;
 
@@ -55,8 +57,9 @@ pub struct OpenPool {
     /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
     /// are fed, while these are there.
     at_work: Mutex<Option<[AbortOnDrop<()>; 8]>>,
-    /// Txgs are written, and states of devices become events, while these are there.
-    _background: (Arc<AbortOnDrop<()>>, AbortOnDrop<()>),
+    /// Txgs are written, states of devices become events, and that the pool is suspended is told, while these
+    /// are there.
+    _background: (Arc<AbortOnDrop<()>>, [AbortOnDrop<()>; 2]),
 }
 
 /// What becomes of those who use a pool that is to be left.
@@ -83,6 +86,8 @@ pub struct Pools {
     pub tuning: Tuning,
     /// What has happened to them.
     pub events: Events,
+    /// How the daemon says something that nobody has asked for.
+    pub say: Say,
     /// What changes took of late.
     dirty: Lately,
     /// What this process took beside what pools hold.
@@ -121,7 +126,9 @@ impl OpenPool {
         let watch = pools.events.clone().watch(engine.weak(), name.into());
         let since = engine.runtime().now();
         let watching = engine.runtime().spawn(watch).abort_on_drop();
-        let _background = (engine.sync_in_background(), watching);
+        let telling = keep_saying(engine.weak(), name.into(), pools.events.clone(), pools.say);
+        let telling = engine.runtime().spawn(telling).abort_on_drop();
+        let _background = (engine.sync_in_background(), [watching, telling]);
         let (events, pool) = (pools.events.clone(), name.to_owned());
         let guid = engine.pool().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
@@ -175,12 +182,48 @@ impl OpenPool {
         Ok(self.engine.close(state).await?)
     }
 
-    /// Leaves the pool in this state when nobody uses it any more: unmounts everything.
+    /// Leaves the pool in this state when nobody uses it any more: unmounts everything. One that takes no
+    /// changes is left alone.
     ///
     /// # Errors
-    /// A file system or a volume is in use (unless `force`); the last txg could not be written.
+    /// A file system or a volume is in use; the pool is suspended, or has stopped.
     #[boxed]
     pub async fn leave(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
+        self.engine.refuse_at_standstill()?;
+        let left = self.engine.unless_suspended(LEAVING_PATIENCE, self.leave_whole(state, in_use)).await?;
+        left?;
+        self.engine.pool().let_go_of_devices();
+        Ok(())
+    }
+
+    /// Leaves the pool even if its devices don't work; answers why its last changes are lost, if they are. Of
+    /// such a pool, busy file systems are taken out of the tree.
+    ///
+    /// # Errors
+    /// A file system is in use, in a pool that works.
+    #[boxed]
+    pub async fn leave_at_any_cost(
+        &self,
+        state: PoolState,
+        in_use: InUse,
+    ) -> Result<Option<DatasetError>, ExportError> {
+        let left = async {
+            let left = self.leave_whole(state, in_use).await;
+            match (&left, self.engine.refuse_at_standstill()) {
+                (Err(ExportError::Mounts(_)), Err(_)) => self.leave_whole(state, InUse::Goes).await,
+                _ => left,
+            }
+        };
+        let lost = match self.engine.leaving(LEAVING_PATIENCE, left).await {
+            Ok(()) => None,
+            Err(ExportError::Dataset(lost)) => Some(lost),
+            Err(error) => return Err(error),
+        };
+        self.engine.pool().let_go_of_devices();
+        Ok(lost)
+    }
+
+    async fn leave_whole(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
         if in_use == InUse::Stays
             && let Some(client) = self.clients.in_the_way(self.engine.runtime()).await
         {
@@ -201,6 +244,9 @@ const EXPANSION_FAILED: &str = "ereport.org.cenote.expansion_failed";
 const REBUILD_FAILED: &str = "ereport.org.cenote.rebuild_failed";
 /// The same of a removal.
 const REMOVAL_FAILED: &str = "ereport.org.cenote.removal_failed";
+
+/// How long a pool that is being left may be suspended.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The least that all caches together get, however much has changed.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
@@ -225,9 +271,11 @@ impl Pools {
         session: SessionOptions,
         tuning: Tuning,
         state: PathBuf,
+        say: Say,
     ) -> Pools {
         let (table, turn, dirty, beside) = Default::default();
-        Pools { table, turn, search, session, tuning, events: Events::new(runtime), dirty, beside, state }
+        let events = Events::new(runtime);
+        Pools { table, turn, search, session, tuning, events, say, dirty, beside, state }
     }
 
     /// The pools that were open when the last daemon ended, however it ended.

@@ -64,7 +64,7 @@ pub use pool::expand::expand;
 pub use pool::expansion::{
     Expanded, ExpansionProgress, attach_to_raidz, expansion, keep_expanding, run_expansion,
 };
-pub use pool::health::{Surroundings, Symptom, keep_healthy};
+pub use pool::health::{Surroundings, Symptom, keep_healthy, resume_with};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
 pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
@@ -78,7 +78,7 @@ pub use pool::remove_log::remove_log;
 pub use pool::scan::{
     ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub, start_scrub,
 };
-pub use pool::settings::{PoolSetting, set_pool};
+pub use pool::settings::{PoolSetting, obey_failmode, set_pool};
 pub use pool::split::{SplitOff, split};
 pub use pool::validate::validate;
 pub use pool::vdevs::add_vdevs;

@@ -189,7 +189,7 @@ impl Serve {
             owner_uid: rustix::process::getuid().as_raw(),
         });
         let doors = doors.let_in(session.runtime(), &pools, commands.clone(), described());
-        let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone()));
+        let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone(), pools.events.clone()));
         let stop = Cancel::default();
         let kstats = self.kstat.clone().map(|dir| {
             let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));

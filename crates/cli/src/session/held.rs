@@ -6,17 +6,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_device::Gate;
 use cenote_engine::Engine;
-use cenote_format::units::DatasetId;
+use cenote_format::units::{DatasetId, Guid};
 use cenote_fuse::SessionOptions;
-use cenote_pool::{FoundPool, PoolState, Taps, discover};
+use cenote_object::DatasetError;
+use cenote_pool::{FoundPool, PoolState, Taps, VdevConfig, discover};
 use cenote_runtime::{AbortOnDrop, Runtime};
+use cenote_serve::devices::returning;
 use cenote_serve::memory::keep_memory;
 use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_serve::tuning::Tuning;
+use cenote_tasks::{obey_failmode, resume_with};
+use futures::future::join_all;
 
 use super::Session;
 use super::domains::key_domains;
@@ -26,6 +31,11 @@ use crate::allocator::set_freed;
 use crate::message::{say, say_bare};
 use crate::outcome::{CliError, Outcome};
 use crate::streams::{delegated, is_admin, uid};
+
+/// How long mounts follow a change in a pool that is suspended meanwhile.
+const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a command waits for a pool to go on that it has told to.
+const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 
 /// A command's work in progress.
 type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
@@ -41,7 +51,9 @@ impl Session {
     ) -> (Arc<Pools>, AbortOnDrop<()>) {
         let runtime = self.runtime();
         let tuning = Tuning::new(runtime, self.cache_of_daemon(memory));
-        let pools = Arc::new(Pools::new(runtime, self.disks().to_vec(), fuse, tuning, state));
+        let pools = Arc::new(Pools::new(runtime, self.disks().to_vec(), fuse, tuning, state, |text| {
+            say!("{text}");
+        }));
         let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), set_freed);
         (pools, runtime.spawn(memory).abort_on_drop())
     }
@@ -78,7 +90,7 @@ impl Session {
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
         // What is said below is about the txg on disk.
         if self.sees_all {
-            pool.engine.sync_all().await?;
+            pool.engine.unless_suspended(Duration::ZERO, pool.engine.sync_all()).await??;
         }
         // Devices may have joined since it was opened.
         let mut places = pool.devices.clone();
@@ -128,6 +140,7 @@ impl Session {
         pool: &OpenPool,
         work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
     ) -> Result<Outcome, CliError> {
+        pool.engine.refuse_suspended()?;
         let engine = match delegated() {
             Some(who) => pool.engine.acting_for_delegated(who),
             None => pool.engine.acting_for(uid()),
@@ -150,10 +163,18 @@ impl Session {
                 // The next txg will have it.
                 self.note_command(&pool.engine);
             }
+            if done.as_ref().is_err_and(CliError::is_suspended) {
+                // It is done when the pool goes on, and the next command's mounts follow.
+                return done;
+            }
             engine.sync_own().await?;
-            let followed = pool.mounts.follow(&before, is_admin()).await;
-            // Whatever became of the work: who looks next sees it.
-            pool.mounts.settled().await;
+            let follow = async {
+                let followed = pool.mounts.follow(&before, is_admin()).await;
+                // Whatever became of the work: who looks next sees it.
+                pool.mounts.settled().await;
+                followed
+            };
+            let followed = pool.engine.unless_suspended(FOLLOWING_PATIENCE, follow).await?;
             let failures = followed.map_err(refused)?;
             for failure in &failures {
                 say_bare(failure);
@@ -175,7 +196,7 @@ impl Session {
         whole(async {
             let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
             let done = work().await;
-            pool.engine.sync_all().await?;
+            pool.engine.unless_suspended(FOLLOWING_PATIENCE, pool.engine.sync_all()).await??;
             if !is_admin() {
                 // Where that would be, others may have had a hand in.
                 return done;
@@ -272,16 +293,55 @@ impl Session {
         Ok(())
     }
 
-    /// Closes an open pool. `force` sends clients of its volumes away.
+    /// Has an open pool that is suspended try again, with devices that are back, and waits for it. `what`:
+    /// the operation that needs it.
+    ///
+    /// # Errors
+    /// Its devices still don't work.
+    pub async fn resume(&self, name: &str, what: &str) -> Result<(), CliError> {
+        let Some(pool) = self.held_by_name(name) else { return Ok(()) };
+        let view = pool.engine.pool();
+        if view.suspended().is_none() {
+            return Ok(());
+        }
+        let config = view.config();
+        let leaves: Vec<Guid> =
+            config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
+        let goes_on = async {
+            // One that is there and can't be opened is as good as gone.
+            let back = returning(&pool.engine, &pool.devices, &leaves).await.unwrap_or_default();
+            resume_with(&pool.engine, back);
+            view.suspended_or_not(false).await;
+        };
+        let done = self.runtime().timeout(RESUMING_PATIENCE, goes_on).await;
+        done.map_err(|_| CliError::Refused(format!("cannot {what}: I/O error")))
+    }
+
+    /// Closes an open pool. `force` sends clients of its volumes away; one that takes no changes is then let
+    /// go without those that are not on disk.
     pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), CliError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
+        let (name, destroyed) = (&pool.name, state == PoolState::Destroyed);
+        let is_at_any_cost = force && !destroyed;
         whole(async {
+            // Before anything is unmounted, and before others who open and close pools wait for it.
+            if let Err(error) = pool.engine.refuse_at_standstill()
+                && !is_at_any_cost
+            {
+                return Err(refused(format!(
+                    "cannot export '{name}': {error}; `zpool export -f {name}` lets it go without changes that \
+                     are not on disk"
+                )));
+            }
             let _turn = pools.turn.lock().await;
             let in_use = if force { InUse::ClientsGo } else { InUse::Stays };
             self.note_command(&pool.engine);
-            pool.leave(state, in_use).await.map_err(not_exported)?;
-            pools.remove(&pool.name);
-            let destroyed = state == PoolState::Destroyed;
+            if is_at_any_cost {
+                say_lost(name, pool.leave_at_any_cost(state, in_use).await.map_err(not_exported)?);
+            } else {
+                pool.leave(state, in_use).await.map_err(not_exported)?;
+            }
+            pools.remove(name);
             let class =
                 if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
             pool.post(&pools.events, class);
@@ -303,6 +363,7 @@ impl Session {
         // Logs were replayed with whatever keys there are; from now on keys are loaded.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(super::keys::of_command()).await;
+        obey_failmode(&engine).await?;
         Ok(engine)
     }
 }
@@ -341,15 +402,24 @@ async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
 
 /// Exports all pools at the end of a daemon; what is busy is taken out of the tree.
 pub async fn export_all(pools: &Pools) {
-    for pool in pools.all() {
+    let export = async |pool: Arc<OpenPool>| {
         // What is not busy is unmounted in the ordinary way first.
-        let exported = match pool.leave(PoolState::Exported, InUse::ClientsGo).await {
-            Err(ExportError::Mounts(_)) => pool.leave(PoolState::Exported, InUse::Goes).await,
+        let exported = match pool.leave_at_any_cost(PoolState::Exported, InUse::ClientsGo).await {
+            Err(ExportError::Mounts(_)) => pool.leave_at_any_cost(PoolState::Exported, InUse::Goes).await,
             done => done,
         };
-        if let Err(error) = exported {
-            say!("pool '{}' could not be exported: {error}", pool.name);
+        match exported {
+            Ok(lost) => say_lost(&pool.name, lost),
+            Err(error) => say!("pool '{}' could not be exported: {error}", pool.name),
         }
         pools.remove(&pool.name);
+    };
+    join_all(pools.all().into_iter().map(export)).await;
+}
+
+/// Says that a pool was left without its last changes, and why.
+fn say_lost(pool: &str, lost: Option<DatasetError>) {
+    if let Some(why) = lost {
+        say!("pool '{pool}' was let go without changes that were not on disk, which are lost: {why}");
     }
 }

@@ -10,12 +10,13 @@ use crate::request::{Body, Request};
 use crate::vfs::{
     Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags, XattrMode,
 };
+use crate::waiting::Waiting;
 
 const S_IFDIR: u32 = 0o040000;
 const S_IFREG: u32 = 0o100000;
 
 /// Answers a request; `None` for one that has no reply.
-pub async fn dispatch<V: Vfs>(vfs: &V, request: &Request) -> Option<Result<Reply>> {
+pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> Option<Result<Reply>> {
     let Some(opcode) = Opcode::from_number(request.opcode) else { return Some(Err(Errno::NOSYS)) };
     match opcode {
         Opcode::Forget => {
@@ -29,6 +30,12 @@ pub async fn dispatch<V: Vfs>(vfs: &V, request: &Request) -> Option<Result<Reply
             forget_many(vfs, request.body()).await.ok();
             None
         }
+        // `fuse_interrupt_in`: unique (8) of the request concerned.
+        Opcode::Interrupt => match request.body().u64() {
+            Ok(unique) if waiting.interrupt(unique) => None,
+            Ok(_) => Some(Err(Errno::AGAIN)),
+            Err(_) => None,
+        },
         _ => Some(answer(vfs, request, opcode).await),
     }
 }
@@ -188,15 +195,10 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
         // kernel forgets what it knew.
         Opcode::Open | Opcode::Opendir if vfs.reads_anew() => Ok(Reply::empty().zeros(16)),
         // Nodes need no handles (ENOSYS to OPEN and OPENDIR says so once and for all), files are made by
-        // MKNOD, the kernel checks permissions itself, and nothing that waits can be interrupted.
-        Opcode::Open
-        | Opcode::Opendir
-        | Opcode::Create
-        | Opcode::Flush
-        | Opcode::Access
-        | Opcode::Interrupt => Err(Errno::NOSYS),
+        // MKNOD, and the kernel checks permissions itself.
+        Opcode::Open | Opcode::Opendir | Opcode::Create | Opcode::Flush | Opcode::Access => Err(Errno::NOSYS),
         Opcode::Release | Opcode::Releasedir | Opcode::Destroy => Ok(Reply::empty()),
-        Opcode::Init | Opcode::Forget | Opcode::BatchForget => Err(Errno::INVAL),
+        Opcode::Init | Opcode::Interrupt | Opcode::Forget | Opcode::BatchForget => Err(Errno::INVAL),
     }
 }
 

@@ -33,7 +33,7 @@ pub fn add(pools: &Pools, datasets: &[(String, DatasetCounts)], families: &mut F
         }
     }
     for pool in pools.all() {
-        let state = pool.engine.pool().status().root.state.to_string().to_lowercase();
+        let state = pool.engine.pool().status().shown_state().to_lowercase();
         let state = if STATES.contains(&&*state) { &*state } else { "unavail" };
         for shown in STATES {
             let labels = [("state", shown), ("zpool", &*pool.name)];

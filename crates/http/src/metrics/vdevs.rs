@@ -1,4 +1,4 @@
-//! `cenote_vdev_*`: what passes to and from each device, from its counters.
+//! `cenote_vdev_*`: what passes to and from each device, from its counters; `cenote_pool_suspended`.
 
 use cenote_device::Op;
 use cenote_serve::pools::Pools;
@@ -12,7 +12,12 @@ pub fn add(pools: &Pools, families: &mut Families) {
     for pool in pools.all() {
         let taps = pool.engine.pool().taps();
         let loads = pool.engine.pool().queue_loads();
-        pool.engine.pool().status().root.walk(&mut |vdev| {
+        let health = pool.engine.pool().status();
+        let family =
+            (Kind::Gauge, "Whether the pool takes no changes [0: it does, 1: it waits, or has stopped].");
+        let is_suspended = if health.standstill.is_some() { 1.0 } else { 0.0 };
+        families.add("cenote_pool_suspended", family, &[("pool", &*pool.name)], is_suspended);
+        health.root.walk(&mut |vdev| {
             let guid = vdev.guid.0.to_string();
             let Some(path) = vdev.path.as_ref().filter(|_| vdev.children.is_empty()) else { return };
             let labels = [("pool", &*pool.name), ("vdev", &*guid), ("path", path)];

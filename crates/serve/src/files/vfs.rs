@@ -35,6 +35,13 @@ impl Vfs for Files {
         self.options().atime == Atime::On && self.writer().is_ok()
     }
 
+    async fn stuck(&self) {
+        match self.head() {
+            Tree::Live(engine, _) => _ = engine.pool().suspended_or_not(true).await,
+            Tree::Fixed(_) | Tree::Snapshot(..) => std::future::pending().await,
+        }
+    }
+
     fn valid_for(&self, dir: Node) -> Duration {
         // Snapshots come and go by commands, too.
         let is_control = matches!(self.named(dir), Some(Named::Control(_)));

@@ -27,7 +27,7 @@ impl Mounts {
         before: &[DatasetId],
         may_mount: bool,
     ) -> Result<Vec<MountsError>, MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
         // Each by itself would look for its name among its neighbours.
         let datasets: BTreeMap<DatasetId, Dataset> =
@@ -133,7 +133,7 @@ impl Mounts {
     /// The datasets can't be read.
     #[boxed]
     pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
         for dataset in mos.all_datasets().await? {
             if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {

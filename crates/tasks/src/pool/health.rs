@@ -10,6 +10,8 @@
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
 //!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
+//!                  while the pool is suspended: only devices that are gone are looked for; one that is
+//!                    back takes its place, and the pool tries again
 //! ```
 //!
 //! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
@@ -80,19 +82,73 @@ pub trait Surroundings: Send + Sync + 'static {
 pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
     let mut watch = Watch::default();
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
+    // The watch itself may wait for a txg, which waits for a device.
+    let _giving_up = runtime.spawn(give_up_on_silent(engine.clone())).abort_on_drop();
     for look in 1u64.. {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(engine) = engine.upgrade() else { return };
-        // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
-        watch.look(&engine, &surroundings).await.ok();
-        mend(&engine).await.ok();
-        engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
-        if look.is_multiple_of(LOOKS_FOR_REMOVED) {
-            look_for_removed(&engine, &surroundings).await.ok();
-            step_in(&engine, &surroundings).await.ok();
-            autoexpand(&engine).await.ok();
+        let has_time = look.is_multiple_of(LOOKS_FOR_REMOVED);
+        if engine.pool().suspended().is_some() {
+            if has_time {
+                reopen_gone(&engine, &surroundings).await;
+            }
+            continue;
+        }
+        let work = async {
+            // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
+            watch.look(&engine, &surroundings).await.ok();
+            mend(&engine).await.ok();
+            engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
+            if has_time {
+                look_for_removed(&engine, &surroundings).await.ok();
+                step_in(&engine, &surroundings).await.ok();
+                autoexpand(&engine).await.ok();
+            }
+        };
+        // What has begun goes on in its txg.
+        engine.unless_suspended(Duration::ZERO, work).await.ok();
+    }
+}
+
+/// Devices that do not answer for long are given up, if the pool does without them.
+async fn give_up_on_silent(engine: WeakEngine) {
+    let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
+    loop {
+        runtime.sleep(LOOK_INTERVAL).await;
+        let Ok(pool) = engine.upgrade().map(|engine| engine.pool()) else { return };
+        let silent = pool.unanswering().into_iter().filter(|(_, since)| *since >= UNANSWERED_MAX);
+        silent.filter(|(leaf, _)| pool.is_expendable(*leaf)).for_each(|(leaf, _)| pool.give_up_on(leaf));
+    }
+}
+
+/// Devices that are gone, of a pool that is suspended, take their places again if they are back: no txg can
+/// say so meanwhile.
+async fn reopen_gone(engine: &Engine, surroundings: &impl Surroundings) {
+    let pool = engine.pool();
+    let mut gone = Vec::new();
+    for (leaf, _) in pool.error_counters() {
+        if pool.probe(leaf).await == Some(Probe::Gone) {
+            gone.push(leaf);
         }
     }
+    if gone.is_empty() {
+        return;
+    }
+    let back = surroundings.returning(engine.clone(), gone).await;
+    if !back.is_empty() {
+        resume_with(engine, back);
+    }
+}
+
+/// A pool that is suspended tries again, with devices that take the places of those that are gone. One that
+/// was used elsewhere, or lacks a txg, stays away.
+pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
+    let pool = engine.pool();
+    devices.retain(|_, device| device.uberblock_txg >= pool.uberblock().txg);
+    if !devices.is_empty() {
+        pool.reopen(devices);
+    }
+    pool.resume();
 }
 
 /// Leaves that were pulled out and are there again are used again.
@@ -144,11 +200,6 @@ impl Recent {
 impl Watch {
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
-        for (leaf, since) in pool.unanswering() {
-            if since >= UNANSWERED_MAX && pool.is_expendable(leaf) {
-                pool.give_up_on(leaf);
-            }
-        }
         let hung = pool.hung_leaves();
         let counters = pool.error_counters();
         self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));

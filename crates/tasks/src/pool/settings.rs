@@ -10,6 +10,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::{Feature, SPA_VERSION_FEATURES};
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+use cenote_pool::FailMode;
 
 use crate::pool::expand::autoexpand;
 use crate::pool::features::enable_feature;
@@ -42,13 +43,35 @@ pub enum PoolSetting {
 pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     let expands = matches!(&setting, PoolSetting::Number(name, 1) if name == "autoexpand");
     let stops_trim = matches!(&setting, PoolSetting::Number(name, 0) if name == "autotrim");
+    let failmode = match &setting {
+        PoolSetting::Number(name, number) if name == "failmode" => Some(FailMode::of_property(*number)),
+        _ => None,
+    };
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
+    // One that has none is not held open: its commands get errors.
+    if failmode.is_some() && engine.pool().failmode().is_some() {
+        engine.pool().set_failmode(failmode);
+    }
     if stops_trim {
         engine.allocator().set_trims(false);
     }
     // Who trims by itself looks again.
     engine.order_pass();
     if expands { autoexpand(engine).await } else { Ok(()) }
+}
+
+/// From now on a pool that is held open waits for devices that fail beyond redundancy, as its property
+/// `failmode` says.
+///
+/// # Errors
+/// Its properties can't be read.
+#[boxed]
+pub async fn obey_failmode(engine: &Engine) -> Result<()> {
+    let properties = engine.mos().await?.pool_properties().await?;
+    let failmode = properties.iter().find(|entry| entry.name == "failmode");
+    let failmode = FailMode::of_property(failmode.and_then(|entry| entry.value.as_u64()).unwrap_or(0));
+    engine.pool().set_failmode(Some(failmode));
+    Ok(())
 }
 
 pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSetting) -> Result<()> {

@@ -2,10 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use cenote_agent::{Rules, Tell, keep_watch};
 use cenote_runtime::{AbortOnDrop, Runtime};
+use cenote_serve::events::Events;
 use cenote_serve::socket::Serving;
+use cenote_serve::suspended::turned;
+use futures::FutureExt;
 
 use crate::message::say;
 use crate::outcome::CliError;
@@ -29,10 +33,13 @@ impl Agent {
     }
 
     /// Lets it work until what this returns is dropped.
-    pub fn start(self, runtime: &Runtime, commands: Arc<dyn Serving>) -> AbortOnDrop<()> {
+    pub fn start(self, runtime: &Runtime, commands: Arc<dyn Serving>, events: Events) -> AbortOnDrop<()> {
         let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
         let tell = self.webhook.map(by_webhook).into_iter().collect();
-        let watch = keep_watch(runtime.clone(), commands, self.rules, tell, |text| say!("agent: {text}"));
+        let seen = Arc::new(AtomicU64::new(0));
+        let roused = move || turned(events.clone(), seen.clone()).boxed();
+        let say: fn(&str) = |text| say!("agent: {text}");
+        let watch = keep_watch(runtime.clone(), commands, self.rules, tell, say, roused);
         runtime.spawn(watch).abort_on_drop()
     }
 }

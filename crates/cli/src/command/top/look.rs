@@ -46,7 +46,7 @@ impl Look {
         for pool in pools.all() {
             let status = pool.engine.mos().await?.pool().status();
             looks.push(PoolLook {
-                health: status.state().to_string(),
+                health: status.shown_state().to_owned(),
                 sample: Sample::take(&pool, Style::default()).await?,
                 cache: pool.engine.cache().stats(),
                 second: pool.engine.cache_devices().stats(),

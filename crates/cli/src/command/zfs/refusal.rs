@@ -28,6 +28,7 @@ pub fn why_not(error: &DatasetError) -> Option<String> {
         }
         DatasetError::NoCheckpoint { .. } => "checkpoint does not exist".into(),
         DatasetError::OverQuota { .. } => "out of space".into(),
+        DatasetError::Suspended { .. } => "pool I/O is currently suspended".into(),
         DatasetError::BadName { why, .. }
         | DatasetError::BadProperty { why, .. }
         | DatasetError::Unsuitable { why, .. } => why.to_string(),

@@ -70,7 +70,7 @@ pub struct Online {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Errors are counted from 0 again. Devices that were faulted come back and are brought \
-        what they missed.\n\n\
+        what they missed. A pool that is suspended tries again, with devices that are back.\n\n\
         Example: cenote zpool clear tank"
 )]
 pub struct Clear {
@@ -135,6 +135,7 @@ impl Online {
         if self.which.power {
             return Err(not_yet::option("zpool online --power", POWER));
         }
+        session.resume(&self.which.pool, &format!("online {}", self.which.devices.join(", "))).await?;
         let work = async |engine: &Engine| {
             for typed in &self.which.devices {
                 let leaf = named(engine, "online", typed).await?;
@@ -158,6 +159,7 @@ impl Clear {
         if self.power {
             return Err(not_yet::option("zpool clear --power", POWER));
         }
+        session.resume(&self.pool, &format!("clear errors for {}", self.pool)).await?;
         let work = async |engine: &Engine| {
             let only = match &self.device {
                 Some(typed) => Some(named(engine, "clear errors for", typed).await?),
@@ -174,6 +176,9 @@ impl Clear {
 impl Reopen {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        for pool in &self.pools {
+            session.resume(pool, &format!("reopen '{pool}'")).await?;
+        }
         let work = async |engine: &Engine, _: &String| {
             validate(engine, None).await?;
             let devices = session.returning(engine, None).await?;

@@ -31,7 +31,7 @@ pub fn head(mos: &Mos, numbers: bool) -> Map<String, Value> {
     let mut head = Map::new();
     head.insert("name".into(), json!(mos.pool().name()));
     head.insert("type".into(), json!("POOL"));
-    head.insert("state".into(), json!(mos.pool().status().state().to_string()));
+    head.insert("state".into(), json!(mos.pool().status().shown_state()));
     head.insert("pool_guid".into(), number(mos.pool().guid().0));
     head.insert("txg".into(), number(mos.uberblock().txg.0));
     // Fixed version numbers of the software, equal to OpenZFS's.

@@ -125,7 +125,7 @@ async fn facts(
         ("name", text(pool.name())),
         ("size", number(sum.size_bytes)),
         ("capacity", number(sum.capacity_percent())),
-        ("health", text(&health.state().to_string())),
+        ("health", text(health.shown_state())),
         ("guid", number(pool.guid().0)),
         ("version", number(pool.version())),
         ("dedupratio", number(mos.dedup_summary().await?.ratio_percent())),

@@ -8,7 +8,9 @@
 
 use std::borrow::Cow;
 
-use cenote_pool::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
+use cenote_pool::{
+    ErrorCounts, FailMode, PoolHealth, Standstill, Trouble, VdevClass, VdevKind, VdevState, VdevStatus,
+};
 
 pub use super::circumstances::{Circumstances, Corrupted};
 
@@ -28,6 +30,7 @@ pub struct Reason {
 /// The worst problem.
 pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
     let worst = corrupted(health, circumstances)
+        .or_else(|| standstill(health))
         .or_else(|| under_way(circumstances))
         .or_else(|| lost(health))
         .or_else(|| (circumstances.data_errors > 0).then_some(DATA_ERRORS))
@@ -81,6 +84,31 @@ const DATA_ERRORS: Reason = Reason {
     action: Cow::Borrowed("Restore the files concerned from a copy: 'zpool status -v' lists them."),
     is_advice: false,
 };
+
+/// The pool takes no changes.
+fn standstill(health: &PoolHealth) -> Option<Reason> {
+    const MEND: &str = "Make sure that the devices are connected and work, then run 'zpool clear'. 'zpool export \
+        -f' gives up changes that are not on disk.";
+    match health.standstill? {
+        Standstill::Suspended(FailMode::Continue) => reason(
+            Some("ZFS-8000-JQ"),
+            "Devices fail, and redundancy does not cover them: changes wait for them, and programs that make \
+             more get errors.",
+            MEND,
+        ),
+        Standstill::Suspended(FailMode::Wait | FailMode::Panic) => reason(
+            Some("ZFS-8000-HC"),
+            "Devices fail, and redundancy does not cover them: changes, and programs that make more, wait for \
+             them.",
+            MEND,
+        ),
+        Standstill::Stopped => reason(
+            None,
+            "A transaction group could not be written: the pool takes no more changes.",
+            "'zpool export -f' lets the pool go as it is on disk, and 'zpool import' opens it again.",
+        ),
+    }
+}
 
 /// Interrupted work.
 fn under_way(circumstances: Circumstances) -> Option<Reason> {

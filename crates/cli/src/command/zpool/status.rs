@@ -160,7 +160,7 @@ impl Status {
         let (style, numbers) = (self.style(false), self.form.numbers());
         let mut entry = Map::new();
         entry.insert("name".into(), json!(found.name()));
-        entry.insert("state".into(), json!(unopened.health.state().to_string()));
+        entry.insert("state".into(), json!(unopened.health.shown_state()));
         entry.insert("pool_guid".into(), number_or_text(&found.guid().to_string(), numbers));
         reason.iter().for_each(|reason| add_reason(&mut entry, reason));
         let report = vdevs_json::Report { usage: &[], mos: None, style, numbers };
@@ -198,7 +198,7 @@ fn add_reason(entry: &mut Map<String, Value>, reason: &Reason) {
 
 /// The lines up to `see:`.
 fn heading(name: &str, health: &PoolHealth, reason: Option<&Reason>) -> String {
-    let mut out = format!("  pool: {name}\n state: {}\n", health.state());
+    let mut out = format!("  pool: {name}\n state: {}\n", health.shown_state());
     if let Some(reason) = reason {
         out += &paragraph("status", reason.status);
         out += &paragraph("action", &reason.action);

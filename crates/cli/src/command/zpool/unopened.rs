@@ -18,7 +18,12 @@ pub struct Unopened {
 impl Unopened {
     /// Diagnoses a pool that could not be opened because of this error.
     pub async fn look(session: &Session, found: &FoundPool, error: &CliError) -> Unopened {
-        let (health, circumstances) = (found.status(), Circumstances::of_found(found));
+        let (mut health, circumstances) = (found.status(), Circumstances::of_found(found));
+        if let Some(pool) = session.held(found) {
+            // It is open, though what is shown of it can't be read at present.
+            health = pool.engine.pool().status();
+            return Unopened { health, circumstances };
+        }
         if !matches!(error, CliError::Corrupted { .. }) {
             return Unopened { health, circumstances };
         }

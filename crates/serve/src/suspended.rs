@@ -1,0 +1,63 @@
+//! A pool that waits for its devices: what the daemon does about it, and says.
+//!
+//! ```text
+//!   suspended   failmode=wait, continue   the event ereport.fs.zfs.io_failure, a message
+//!               failmode=panic            a message, and the program ends at once
+//!   goes on                               the event resource.org.cenote.pool_resumed, a message
+//! ```
+//!
+//! Source: OpenZFS `zio_suspend`, `FM_EREPORT_ZFS_IO_FAILURE` (`sys/fm/fs/zfs.h`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cenote_engine::WeakEngine;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_pool::{FailMode, Suspended};
+
+use crate::events::Events;
+
+/// The class of the event when a pool gets suspended.
+pub const SUSPENDED: &str = "ereport.fs.zfs.io_failure";
+/// When it goes on.
+pub const RESUMED: &str = "resource.org.cenote.pool_resumed";
+
+/// How the daemon says something.
+pub type Say = fn(&str);
+
+/// Returns when a pool has been suspended, or gone on, after event `seen`, which becomes the last one.
+pub async fn turned(events: Events, seen: Arc<AtomicU64>) {
+    loop {
+        let after = seen.load(Ordering::Acquire);
+        let new = events.after(after);
+        seen.fetch_max(new.last().map_or(after, |last| last.id), Ordering::AcqRel);
+        if new.iter().any(|event| [SUSPENDED, RESUMED].contains(&event.class)) {
+            return;
+        }
+        events.wait_after(seen.load(Ordering::Acquire)).await;
+    }
+}
+
+/// Watches a pool as long as its engine lives.
+pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events, say: Say) {
+    loop {
+        // A view of the pool, which does not keep the engine.
+        let Ok(view) = engine.upgrade().map(|engine| engine.pool()) else { return };
+        let Some(Suspended { txg, vdev, why, .. }) = view.suspended_or_not(true).await else { continue };
+        let mode = view.failmode().unwrap_or(FailMode::Wait);
+        let mut members = Nvlist::new();
+        members.insert("pool_failmode", NvValue::String(mode.name().into()));
+        events.post(SUSPENDED, &pool, view.guid(), members);
+        let what = format!("pool '{pool}' is suspended: txg {} can't be written: vdev {vdev}: {why}", txg.0);
+        if mode == FailMode::Panic {
+            say(&format!("{what}; failmode=panic: the program ends"));
+            std::process::abort();
+        }
+        say(&format!(
+            "{what}; it goes on when the devices work again, and `zpool clear {pool}` tries at once"
+        ));
+        view.suspended_or_not(false).await;
+        events.post(RESUMED, &pool, view.guid(), Nvlist::new());
+        say(&format!("pool '{pool}' goes on"));
+    }
+}
