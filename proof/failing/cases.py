@@ -95,7 +95,7 @@ class Case:
     def start(self):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.env["CENOTE_SOCKET"])
-        words = ["serve", "-d", self.disks, "--nbd", f"unix:{self.work}/nbd", "--http", HTTP, "--state", f"{self.work}/state"]
+        words = ["serve", "-d", self.disks, "--nbd", f"unix:{self.work}/nbd", "--http", HTTP]
         self.daemon = subprocess.Popen([CENOTE, *words], env=self.env, stdout=self.log, stderr=self.log,
                                        stdin=subprocess.DEVNULL)
         for _ in range(600):
@@ -130,7 +130,7 @@ class Case:
             try:
                 step()
             except (OSError, Gone) as error:
-                key = f"{name.split()[0]}: {error}"
+                key = f"{name.split()[0]}: {getattr(error, 'strerror', None) or error}"
                 self.errors[key] = self.errors.get(key, 0) + 1
                 time.sleep(0.1)
             self.since.pop(name, None)
@@ -153,9 +153,10 @@ class Case:
         self.acked[name], self.maybe[name] = data, []
 
     def read_file(self, rng):
-        if not self.acked:
+        names = sorted(key for key in list(self.acked) if isinstance(key, str))
+        if not names:
             return time.sleep(0.1)
-        name = rng.choice(sorted(self.acked))
+        name = rng.choice(names)
         allowed = [self.acked[name], *self.maybe.get(name, [])]
         with open(f"{self.mnt}/{name}", "rb") as file:
             data = file.read()
@@ -217,7 +218,7 @@ class Case:
         self.run("zfs", "list", "-H", most=LOOK_S * 2)
         self.run("zpool", "events", most=LOOK_S * 2)
         try:
-            token = open(f"{self.work}/state/http-token").read().strip()
+            token = open(f"{self.work}/http-token").read().split()[-1]
             ask = urllib.request.Request(f"http://{HTTP}/metrics", headers={"Authorization": f"Bearer {token}"})
             metrics = urllib.request.urlopen(ask, timeout=LOOK_S).read().decode()
         except OSError as error:
@@ -226,7 +227,7 @@ class Case:
         if is_suspended is None:
             return
         for what, says in [("status", "SUSPENDED" in text), ("list", "SUSPENDED" in health),
-                           ("metrics", any("suspended" in line and line.endswith(" 1") for line in metrics.lower().splitlines()))]:
+                           ("metrics", any(line.startswith("cenote_pool_suspended") and line.endswith(" 1") for line in metrics.splitlines()))]:
             if says != is_suspended:
                 self.is_wrong(f"{what} says {'that' if says else 'not that'} the pool is suspended: {text if what == 'status' else health}")
 

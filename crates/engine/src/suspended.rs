@@ -54,13 +54,14 @@ impl Engine {
             if let Ok(done) = self.runtime().timeout(LOOK_INTERVAL, &mut done).await {
                 return Ok(done);
             }
-            if self.runtime().now() - began < COMMAND_PATIENCE {
-                continue;
-            }
-            if let Some(suspended) = pool.suspended() {
+            let has_waited = self.runtime().now() - began >= COMMAND_PATIENCE;
+            if let Some(suspended) = pool.suspended().filter(|_| has_waited) {
                 return Err(suspended_error(&pool, suspended));
             }
-            if let Some((leaf, since)) = pool.unanswering().into_iter().max_by_key(|(_, since)| *since) {
+            // A command may wait several times.
+            let silent = pool.unanswering().into_iter().max_by_key(|(_, since)| *since);
+            if let Some((leaf, since)) = silent.filter(|(_, since)| has_waited || *since >= COMMAND_PATIENCE)
+            {
                 return Err(silent_error(&pool, leaf, since));
             }
         }
