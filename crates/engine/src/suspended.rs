@@ -53,11 +53,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].
-    pub async fn unless_suspended<T>(
-        &self,
-        patience: Duration,
-        done: impl Future<Output = T>,
-    ) -> Result<T> {
+    pub async fn unless_suspended<T>(&self, patience: Duration, done: impl Future<Output = T>) -> Result<T> {
         let pool = self.pool();
         let too_long = async {
             loop {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::abi::{self, Opcode, fattr};
 use crate::reply::{DirBuffer, Reply, decode_device};
 use crate::request::{Body, Request};
-use crate::waiting::Waiting;
 use crate::vfs::{
     Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags, XattrMode,
 };
+use crate::waiting::Waiting;
 
 const S_IFDIR: u32 = 0o040000;
 const S_IFREG: u32 = 0o100000;

@@ -13,7 +13,8 @@ pub fn add(pools: &Pools, families: &mut Families) {
         let taps = pool.engine.pool().taps();
         let loads = pool.engine.pool().queue_loads();
         let health = pool.engine.pool().status();
-        let family = (Kind::Gauge, "Whether the pool takes no changes [0: it does, 1: it waits, or has stopped].");
+        let family =
+            (Kind::Gauge, "Whether the pool takes no changes [0: it does, 1: it waits, or has stopped].");
         let is_suspended = if health.standstill.is_some() { 1.0 } else { 0.0 };
         families.add("cenote_pool_suspended", family, &[("pool", &*pool.name)], is_suspended);
         health.root.walk(&mut |vdev| {
