@@ -5,6 +5,7 @@
 //!   zfs_pool_*        as zfs_exporter makes them of `zpool list`
 //!   zfs_dataset_*     as zfs_exporter makes them of `zfs list`: file systems and volumes
 //!   zpool_*           as zpool_influxdb makes them of `zpool iostat`; also as lines for Telegraf
+//!   cenote_pool_*     whether it takes changes
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
 //!   cenote_dataset_*  how long users of the busiest datasets waited
 //! ```

@@ -5,7 +5,9 @@
 //!   writer: takes all replies that wait, and sends them with one call
 //! ```
 //!
-//! Replies come in whatever order they are done. DISC ends the reading; what was asked before is answered.
+//! Replies come in whatever order they are done. DISC ends the reading; what was asked before is answered. A
+//! client that is gone without a word is waited for no longer, nor is what it asked for: that could wait for
+//! a pool whose devices don't work.
 //!
 //! Memory: what requests in flight carry, which permits bound ([`Limits`]). Futures may be dropped: changes
 //! that have begun come to their end in the engine, nobody is told.
@@ -66,12 +68,24 @@ pub async fn transmit(
     let mut receiving = std::pin::pin!(receiving);
     let mut sending = std::pin::pin!(sending);
     tokio::select! {
-        received = &mut receiving => {
-            let sent = sending.await;
-            received.and(sent)
-        }
+        received = &mut receiving => match received {
+            Ok(Reading::Gone) => Ok(()),
+            Err(error @ Ended::Io(_)) => Err(error),
+            received => {
+                let sent = sending.await;
+                received.and(sent)
+            }
+        },
         sent = &mut sending => sent,
     }
+}
+
+/// How a client's requests ended.
+enum Reading {
+    /// It said so.
+    Done,
+    /// Its end of the connection is closed.
+    Gone,
 }
 
 async fn receive(
@@ -80,13 +94,13 @@ async fn receive(
     queue: mpsc::UnboundedSender<Waiting>,
     runtime: &Runtime,
     (limits, share): (&Limits, Share),
-) -> Result<()> {
+) -> Result<Reading> {
     let is_extended = session.form == ReplyForm::Extended;
     let header_bytes = if is_extended { Request::EXTENDED_BYTES } else { Request::BYTES };
     let mut buffer = BytesMut::with_capacity(64 << 10);
     loop {
         if buffer.is_empty() && reader.read_buf(&mut buffer).await? == 0 {
-            return Ok(());
+            return Ok(Reading::Gone);
         }
         if buffer.len() < header_bytes {
             limits.patiently(runtime, fill(&mut reader, &mut buffer, header_bytes)).await?;
@@ -99,20 +113,27 @@ async fn receive(
             return Err(Ended::Protocol("a payload is larger than what was agreed"));
         }
         if request.command == Command::Disconnect {
-            return Ok(());
+            return Ok(Reading::Done);
         }
         let carried = match request.command {
             Command::Read => request.len.min(MAX_PAYLOAD_BYTES.into()),
             _ => payload_bytes,
         };
-        let Some(permits) = limits.take(&share, carried as u32).await else { return Ok(()) };
+        let Some(permits) = limits.take(&share, carried as u32).await else {
+            return Ok(Reading::Done);
+        };
         let payload = payload(&mut reader, &mut buffer, payload_bytes as usize);
         let payload = limits.patiently(runtime, payload).await?;
         let (session, queue) = (session.clone(), queue.clone());
         let mut answering = Box::pin(async move {
-            let pieces = session.answer(&request, payload).await;
-            // Nobody listens any more: the connection is ending.
-            queue.send(Waiting { pieces, _permits: permits }).ok();
+            tokio::select! {
+                biased;
+                pieces = session.answer(&request, payload) => {
+                    // Nobody listens any more: the connection is ending.
+                    queue.send(Waiting { pieces, _permits: permits }).ok();
+                }
+                () = queue.closed() => {}
+            }
         });
         // What is in memory is answered here, without a task.
         if futures::poll!(&mut answering).is_pending() {

@@ -57,6 +57,10 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
             "{what}; it goes on when the devices work again, and `zpool clear {pool}` tries at once"
         ));
         view.suspended_or_not(false).await;
+        if let Ok(engine) = engine.upgrade() {
+            // What devices have missed meanwhile is brought, or found to be there.
+            engine.order_scan();
+        }
         events.post(RESUMED, &pool, view.guid(), Nvlist::new());
         say(&format!("pool '{pool}' goes on"));
     }

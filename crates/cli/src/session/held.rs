@@ -37,6 +37,9 @@ const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a command waits for a pool to go on that it has told to.
 const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 
+/// How long a pool must go on for that.
+const SETTLING: Duration = Duration::from_millis(100);
+
 /// A command's work in progress.
 type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
 
@@ -312,6 +315,13 @@ impl Session {
             let back = returning(&pool.engine, &pool.devices, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);
             view.suspended_or_not(false).await;
+            // An operation that began before may still fail.
+            self.runtime().sleep(SETTLING).await;
+            while view.suspended().is_some() {
+                view.resume();
+                view.suspended_or_not(false).await;
+                self.runtime().sleep(SETTLING).await;
+            }
         };
         let done = self.runtime().timeout(RESUMING_PATIENCE, goes_on).await;
         done.map_err(|_| CliError::Refused(format!("cannot {what}: I/O error")))

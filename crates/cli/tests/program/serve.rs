@@ -28,6 +28,7 @@ mod properties;
 mod removal;
 mod replace;
 mod snapshots;
+mod suspended;
 mod tuning;
 mod ublk;
 mod vhost;

@@ -10,8 +10,8 @@
 //!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
 //!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
-//!                  while the pool is suspended: only devices that are gone are looked for; one that is
-//!                    back takes its place, and the pool tries again
+//!                  while the pool is suspended: no error is judged; devices that are gone are looked
+//!                    for; one that is back takes its place, and the pool tries again
 //! ```
 //!
 //! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
@@ -80,7 +80,7 @@ pub trait Surroundings: Send + Sync + 'static {
 
 /// Watches a pool's devices as long as its engine lives.
 pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
-    let mut watch = Watch::default();
+    let (mut watch, mut was_suspended) = (Watch::default(), false);
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
     // The watch itself may wait for a txg, which waits for a device.
     let _giving_up = runtime.spawn(give_up_on_silent(engine.clone())).abort_on_drop();
@@ -88,7 +88,12 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(engine) = engine.upgrade() else { return };
         let has_time = look.is_multiple_of(LOOKS_FOR_REMOVED);
-        if engine.pool().suspended().is_some() {
+        let is_suspended = engine.pool().suspended().is_some();
+        if is_suspended || std::mem::replace(&mut was_suspended, is_suspended) {
+            watch.pass_over(&engine);
+        }
+        if is_suspended {
+            was_suspended = true;
             if has_time {
                 reopen_gone(&engine, &surroundings).await;
             }
@@ -198,6 +203,14 @@ impl Recent {
 }
 
 impl Watch {
+    /// Errors since the last look say nothing of one device: all failed, and what waits was tried again and
+    /// again.
+    fn pass_over(&mut self, engine: &Engine) {
+        for (leaf, counts) in engine.pool().error_counters() {
+            self.leaves.entry(leaf).or_default().counts = counts;
+        }
+    }
+
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
         let hung = pool.hung_leaves();

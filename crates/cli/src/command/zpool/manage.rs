@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
-use crate::streams::local;
+use crate::streams::{local, uid};
 
 /// `zpool export`
 #[derive(Debug, Args)]
@@ -115,7 +115,7 @@ impl Sync {
         for found in session.pools_to_change(&self.pools).await? {
             match session.held(&found) {
                 // No change, and nothing for the history.
-                Some(pool) => pool.engine.force_sync().await?,
+                Some(pool) => pool.engine.acting_for(uid()).force_sync().await?,
                 None => {
                     session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
                 }
