@@ -163,13 +163,15 @@ impl Pool {
         had: Vec<Option<Version>>,
     ) -> Result<Bytes> {
         let mut has_waited = false;
+        let mut begun = self.tries();
         let mut read = self.try_copies(bp, psize, check, ctx, had).await;
         while let Err(error @ PoolError::Unreadable { .. }) = &read {
             if ctx.in_log.is_some() || !self.is_read_to_wait(bp).await {
                 break;
             }
-            self.wait_out(Txg(self.uberblock().txg.0 + 1), error.clone()).await?;
+            self.wait_out(Txg(self.uberblock().txg.0 + 1), error.clone(), begun).await?;
             has_waited = true;
+            begun = self.tries();
             read = self.try_copies(bp, psize, check, ctx, Vec::new()).await;
         }
         match read {
@@ -182,7 +184,11 @@ impl Pool {
             Err(error @ PoolError::BadPointer { .. }) => Err(error),
             Err(error) => {
                 let meaning = self.meaning(check, ctx);
-                self.note_lost(bp, ctx.place, meaning);
+                // What devices hold that don't work for a while is not lost.
+                let may_be_back = self.failmode().is_some() && matches!(error, PoolError::Unreadable { .. });
+                if !may_be_back || self.reaches(bp).await {
+                    self.note_lost(bp, ctx.place, meaning);
+                }
                 match (error, meaning) {
                     (PoolError::Checksum { place, at, .. }, Mismatch::MayBeReused) => {
                         Err(PoolError::Reused { place, at })

@@ -169,12 +169,17 @@ impl Pool {
         state.ok().and_then(|state| state.suspended.clone())
     }
 
-    /// A write of txg `txg` has failed with `error`. Returns when it is to be tried again; then its success
-    /// is told by [`Pool::goes_on`].
+    /// Which try an operation belongs to that begins now.
+    pub(crate) fn tries(&self) -> u64 {
+        self.suspension().0.borrow().tries
+    }
+
+    /// A write of txg `txg` has failed with `error`; it began in the try `begun`. Returns when it is to be
+    /// tried again: at once, if the pool has gone on since then. Its success is told by [`Pool::goes_on`].
     ///
     /// # Errors
     /// `error`, if it is not that of a device, or nobody waits.
-    pub(crate) async fn wait_out(&self, txg: Txg, error: PoolError) -> Result<()> {
+    pub(crate) async fn wait_out(&self, txg: Txg, error: PoolError, begun: u64) -> Result<()> {
         let (vdev, why) = match &error {
             PoolError::NotWritten { vdev, why, .. } | PoolError::Unavailable { vdev, why, .. } => {
                 (*vdev, why)
@@ -184,20 +189,22 @@ impl Pool {
         };
         let why = why.clone();
         let mut states = self.suspension().0.subscribe();
-        let tries = {
+        {
             let state = states.borrow_and_update();
             if state.mode.is_none() || state.is_given_up {
                 return Err(error);
             }
-            state.tries
-        };
+            if state.tries != begun {
+                return Ok(());
+            }
+        }
         let suspended = || Suspended { since: self.runtime().now(), txg, vdev, why };
         self.suspension().0.send_if_modified(|state| {
             let is_new = state.suspended.is_none();
             state.suspended.get_or_insert_with(suspended);
             is_new
         });
-        let told = states.wait_for(|state| state.tries != tries || state.is_given_up);
+        let told = states.wait_for(|state| state.tries != begun || state.is_given_up);
         tokio::select! {
             biased;
             _ = told => {}
@@ -219,7 +226,7 @@ impl Pool {
     }
 
     /// Whether the devices of a copy work, as far as it needs them: then what can't be read is lost.
-    async fn reaches(&self, bp: &Blkptr) -> bool {
+    pub(crate) async fn reaches(&self, bp: &Blkptr) -> bool {
         let vdevs = self.vdevs();
         for dva in bp.dvas() {
             let Some(top) = vdevs.layout_of(dva.vdev) else { continue };

@@ -249,6 +249,7 @@ impl Pool {
         let mut has_waited = false;
         loop {
             let mut placing = Placing::new(space, props, &bp, txg);
+            let begun = self.tries();
             let error = match self.place(&mut placing, bp, stored).await {
                 Ok(bp) => {
                     if has_waited {
@@ -263,7 +264,7 @@ impl Pool {
             if self.writes() == IoClass::SyncWrite {
                 return Err(error);
             }
-            self.wait_out(txg, error).await?;
+            self.wait_out(txg, error, begun).await?;
             has_waited = true;
         }
     }

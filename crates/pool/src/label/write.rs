@@ -80,9 +80,11 @@ impl Pool {
         self.flush_tree(txg).await?;
         for step in [Step::Configs(EVEN), Step::Uberblock, Step::Configs(ODD)] {
             let mut has_waited = false;
+            let mut begun = self.tries();
             while let Err(error) = self.put_step(update, step).await {
-                self.wait_out(txg, error).await?;
+                self.wait_out(txg, error, begun).await?;
                 has_waited = true;
+                begun = self.tries();
             }
             if has_waited {
                 self.goes_on();

@@ -109,13 +109,15 @@ impl Pool {
     /// Those of [`Pool::flush`], if nobody waits, or not all that may be lost is kept.
     pub(crate) async fn flush_tree(&self, txg: Txg) -> Result<()> {
         let mut has_waited = false;
+        let mut begun = self.tries();
         while let Err(error) = self.flush(txg).await {
             let can_be_repeated = !self.retained().blocks.lock().is_partial && self.forget_lost(txg);
             if self.failmode().is_none() || !can_be_repeated {
                 return Err(error);
             }
-            self.wait_out(txg, error).await?;
+            self.wait_out(txg, error, begun).await?;
             has_waited = true;
+            begun = self.tries();
             // From here on a leaf has the txg's blocks if it takes them, whatever it has missed before.
             self.missed_here().begin_again(Some(txg));
             self.write_retained(txg).await?;
@@ -139,8 +141,10 @@ impl Pool {
         let how = How { class: IoClass::AsyncWrite, durable: Durable::Flushed, stake: Stake::tree(txg) };
         for (dva, bytes) in blocks {
             let place = Zbookmark::default();
+            let mut begun = self.tries();
             while let Err(error) = self.overwrite_copies(&[dva], &bytes, txg, place, how).await {
-                self.wait_out(txg, error).await?;
+                self.wait_out(txg, error, begun).await?;
+                begun = self.tries();
             }
         }
         Ok(())
