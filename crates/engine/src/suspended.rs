@@ -106,25 +106,27 @@ impl Engine {
         pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
-    /// Lets a pool wait for its devices so long in all while it is being left: then what waits is given up.
+    /// Lets a pool wait for its devices so long while it is being left: then what waits is given up, and so are
+    /// devices that do not answer.
     pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
         let pool = self.pool();
         let giving_up = async {
             loop {
-                if pool.suspended_or_not(true).await.is_none() {
+                self.runtime().sleep(patience / 2).await;
+                pool.unanswering().into_iter().for_each(|(leaf, _)| pool.give_up_on(leaf));
+                if pool.suspended().is_none() {
                     continue;
                 }
                 pool.resume();
                 if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
                     pool.give_up_suspended();
-                    return std::future::pending().await;
                 }
             }
         };
         tokio::select! {
             biased;
             left = left => left,
-            () = giving_up => unreachable!("it waits for ever once it has given up"),
+            () = giving_up => unreachable!("it gives up whatever comes"),
         }
     }
 
