@@ -19,7 +19,8 @@ use cenote_pool::{FailMode, Pool, VdevConfig};
 
 use crate::engine::Engine;
 
-/// How long a command that has begun waits for a pool that is suspended, or for a device that does not answer.
+/// How long a command that has begun waits for a pool that is suspended, or for a device that does not
+/// answer.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(8);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -106,8 +107,8 @@ impl Engine {
         pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
-    /// Lets a pool wait for its devices so long while it is being left: then what waits is given up, and so are
-    /// devices that do not answer.
+    /// Lets a pool wait for its devices so long while it is being left: then what waits is given up, and so
+    /// are devices that do not answer.
     pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
         let pool = self.pool();
         let giving_up = async {

@@ -32,7 +32,7 @@ use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
-use crate::write::retained::Retained;
+use crate::write::retained::blocks::Retained;
 use crate::wrong::Wrong;
 use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;

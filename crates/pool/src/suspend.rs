@@ -14,7 +14,7 @@
 //!
 //! | who | waits |
 //! |---|---|
-//! | a txg: blocks of its tree, its flush, labels and uberblock; what it reads of devices that don't work | yes |
+//! | a txg: blocks of its tree, its flush, labels, uberblock; what it reads of such devices | yes |
 //! | clients that read what is on such devices | if `failmode` is `wait` |
 //! | those who look (`zpool status`, scrubs) | no |
 //! | a block of an intent log | no: the txg takes its place |

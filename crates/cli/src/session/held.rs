@@ -339,8 +339,8 @@ impl Session {
                 && !is_at_any_cost
             {
                 return Err(refused(format!(
-                    "cannot export '{name}': {error}; `zpool export -f {name}` lets it go without changes that \
-                     are not on disk"
+                    "cannot export '{name}': {error}; `zpool export -f {name}` lets it go without changes \
+                     that are not on disk"
                 )));
             }
             let _turn = pools.turn.lock().await;

@@ -72,8 +72,8 @@ impl Pool {
     /// gives the view of that txg.
     ///
     /// # Errors
-    /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them (`suspend`).
-    /// The txg may or may not be the pool's state then.
+    /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them
+    /// (`suspend`). The txg may or may not be the pool's state then.
     #[boxed]
     pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
         let txg = update.uberblock.txg;

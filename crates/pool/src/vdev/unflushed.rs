@@ -153,8 +153,8 @@ impl Unflushed {
         missed
     }
 
-    /// The blocks of a txg are written once more: what was lost of it is no loss. Answers whether that was all
-    /// that was lost of it.
+    /// The blocks of a txg are written once more: what was lost of it is no loss. Answers whether that was
+    /// all that was lost of it.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         let mut state = self.0.lock();
         state.lost.retain(|run| *run != (txg, txg));

@@ -14,47 +14,21 @@
 //!
 //! Source: none; OpenZFS keeps dirty buffers until the txg is synced, but does not write them again.
 
+pub(crate) mod blocks;
+
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::Stake;
 use crate::vdev::write::{Durable, How};
 use crate::zbookmark::Zbookmark;
+use blocks::Blocks;
 use bytes::Bytes;
 use cenote_format::blkptr::Dva;
-use cenote_format::units::{Txg, VdevId};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use cenote_format::units::Txg;
 
 /// Bytes that are kept before they are flushed.
 const RETAINED_BYTES_MAX: u64 = 128 << 20;
-
-#[derive(Default)]
-pub(crate) struct Retained {
-    blocks: Mutex<Blocks>,
-    flushing: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct Blocks {
-    by_address: BTreeMap<(VdevId, u64), (Dva, Bytes)>,
-    bytes: u64,
-    /// Some device has missed some that are not kept any more.
-    is_partial: bool,
-}
-
-impl Blocks {
-    fn keep(&mut self, dva: &Dva, bytes: &Bytes) {
-        let before = self.by_address.insert((dva.vdev, dva.offset_bytes), (*dva, bytes.clone()));
-        self.bytes += bytes.len() as u64;
-        self.bytes -= before.map_or(0, |(_, before)| before.len() as u64);
-    }
-
-    fn forget(&mut self, dva: &Dva) {
-        let gone = self.by_address.remove(&(dva.vdev, dva.offset_bytes));
-        self.bytes -= gone.map_or(0, |(_, bytes)| bytes.len() as u64);
-    }
-}
 
 impl Pool {
     /// Keeps what was written of a txg's tree.

@@ -19,8 +19,8 @@ use crate::streams::{local, uid};
 )]
 pub struct Export {
     /// Take over a pool that another machine has not exported (make sure that it no longer uses the pool); in
-    /// the daemon, send clients of its volumes away, and let a pool go that is suspended: changes that are not
-    /// on disk are lost
+    /// the daemon, send clients of its volumes away, and let a pool go that is suspended: changes that are
+    /// not on disk are lost
     #[arg(short = 'f')]
     pub force: bool,
     /// All pools found

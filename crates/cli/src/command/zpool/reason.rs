@@ -87,8 +87,8 @@ const DATA_ERRORS: Reason = Reason {
 
 /// The pool takes no changes.
 fn standstill(health: &PoolHealth) -> Option<Reason> {
-    const MEND: &str = "Make sure that the devices are connected and work, then run 'zpool clear'. 'zpool export \
-        -f' gives up changes that are not on disk.";
+    const MEND: &str = "Make sure that the devices are connected and work, then run 'zpool clear'. 'zpool \
+        export -f' gives up changes that are not on disk.";
     match health.standstill? {
         Standstill::Suspended(FailMode::Continue) => reason(
             Some("ZFS-8000-JQ"),
@@ -98,8 +98,8 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
         ),
         Standstill::Suspended(FailMode::Wait | FailMode::Panic) => reason(
             Some("ZFS-8000-HC"),
-            "Devices fail, and redundancy does not cover them: changes, and programs that make more, wait for \
-             them.",
+            "Devices fail, and redundancy does not cover them: changes, and programs that make more, wait \
+             for them.",
             MEND,
         ),
         Standstill::Stopped => reason(
