@@ -3,7 +3,7 @@
 //! Source: OpenZFS `vdev_state_t`, `vdev_aux_t`, `zpool_status_t`; message ids as in `libzfs_status.c`.
 
 use crate::config::{VdevClass, VdevKind};
-use crate::suspend::Standstill;
+use crate::suspend::state::Standstill;
 use cenote_format::units::Guid;
 use std::fmt;
 

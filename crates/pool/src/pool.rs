@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::health::{ErrorCounts, Trouble};
 use crate::mismatch::InLog;
 use crate::second::{SecondLevel, Secondary};
-use crate::suspend::{Suspension, Waits};
+use crate::suspend::state::{Suspension, Waits};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
@@ -269,13 +269,9 @@ impl Pool {
         Pool { waits, ..self.clone() }
     }
 
+    /// Which of its reads wait.
     pub(crate) fn waits(&self) -> Waits {
         self.waits
-    }
-
-    /// Whether reads through this view may wait for devices that don't work.
-    pub fn reads_wait(&self) -> bool {
-        self.waits != Waits::Never
     }
 
     /// Whether what is found wrong through this view counts on its leaf.
@@ -656,24 +652,6 @@ impl Pool {
         let vdevs = self.vdevs();
         let leaves = vdevs.leaves().iter().filter(|leaf| only.is_none_or(|only| only == leaf.guid));
         leaves.for_each(|leaf| leaf.clear_errors());
-    }
-
-    /// Leaves in use that have not answered some operation for long, and how long that is.
-    pub fn unanswering(&self) -> Vec<(Guid, Duration)> {
-        let now = self.runtime().now();
-        let vdevs = self.vdevs();
-        let leaves = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
-        leaves.filter_map(|leaf| Some((leaf.guid, now - leaf.slow_since()?))).collect()
-    }
-
-    /// Nobody waits any longer for a leaf that does not answer: it is out of use until errors are cleared.
-    pub fn give_up_on(&self, leaf: Guid) {
-        self.vdevs().leaves().iter().filter(|one| one.guid == leaf).for_each(|leaf| leaf.give_up());
-    }
-
-    /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.
-    pub fn hung_leaves(&self) -> Vec<Guid> {
-        self.vdevs().leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
     }
 
     /// Tries whether the device of a leaf in use can be read and written; `None` if there is no such leaf.

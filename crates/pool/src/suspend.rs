@@ -23,102 +23,19 @@
 //!
 //! Source: OpenZFS `zio_suspend`, `zio_resume`, `zfs_ioc_clear`; `failmode` in `zpoolprops(7)`.
 
+pub(crate) mod state;
+
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Probe;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Txg, VdevId};
-use cenote_runtime::Instant;
 use futures::future::join_all;
-use std::sync::Arc;
+use state::{FailMode, Standstill, Suspended, Waits};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// How long a write waits before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The pool property `failmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailMode {
-    /// Those who change the pool wait.
-    Wait,
-    /// They get an error, until the pool goes on.
-    Continue,
-    /// The program ends at once.
-    Panic,
-}
-
-impl FailMode {
-    /// As the property is shown.
-    pub fn name(self) -> &'static str {
-        match self {
-            FailMode::Wait => "wait",
-            FailMode::Continue => "continue",
-            FailMode::Panic => "panic",
-        }
-    }
-
-    /// As the property is stored: `wait`, `continue`, `panic`.
-    pub fn of_property(stored: u64) -> FailMode {
-        match stored {
-            1 => FailMode::Continue,
-            2 => FailMode::Panic,
-            _ => FailMode::Wait,
-        }
-    }
-}
-
-/// Why a pool takes no changes at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standstill {
-    /// It waits for its devices, and does so as this says.
-    Suspended(FailMode),
-    /// A txg could not be written: it has to be opened again.
-    Stopped,
-}
-
-/// Which reads through a view wait for devices that don't work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
-    /// None.
-    Never,
-    /// If `failmode` is `wait`.
-    AsClient,
-    /// All.
-    AsTxg,
-}
-
-/// Why a pool waits, and since when.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspended {
-    /// Since the first failure.
-    pub since: Instant,
-    /// The txg that could not be written.
-    pub txg: Txg,
-    /// The vdev that failed last.
-    pub vdev: VdevId,
-    /// How.
-    pub why: Arc<str>,
-}
-
-/// The state of a pool in this respect.
-pub(crate) struct Suspension(watch::Sender<State>);
-
-#[derive(Default)]
-struct State {
-    mode: Option<FailMode>,
-    suspended: Option<Suspended>,
-    /// Grows when all that waits is to be tried again.
-    tries: u64,
-    is_given_up: bool,
-    is_stopped: bool,
-}
-
-impl Default for Suspension {
-    fn default() -> Suspension {
-        Suspension(watch::Sender::new(State::default()))
-    }
-}
 
 impl Pool {
     /// What becomes of writes that fail everywhere; `None`: their errors are returned.
@@ -129,6 +46,11 @@ impl Pool {
     /// As it was set.
     pub fn failmode(&self) -> Option<FailMode> {
         self.suspension().0.borrow().mode
+    }
+
+    /// Whether reads through this view may wait for devices that don't work.
+    pub fn reads_wait(&self) -> bool {
+        self.waits() != Waits::Never
     }
 
     /// Why the pool waits for its devices, if it does.
