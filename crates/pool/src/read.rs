@@ -162,31 +162,27 @@ impl Pool {
         ctx: &ReadContext,
         had: Vec<Option<Version>>,
     ) -> Result<Bytes> {
-        let mut has_waited = false;
-        let mut begun = self.tries();
+        let (mut tries, mut may_be_back) = (self.begin_tries(), false);
         let mut read = self.try_copies(bp, psize, check, ctx, had).await;
         while let Err(error @ PoolError::Unreadable { .. }) = &read {
-            if ctx.in_log.is_some() || !self.is_read_to_wait(bp).await {
+            // What devices hold that don't work for a while is not lost.
+            may_be_back = self.failmode().is_some() && !self.reaches(bp).await;
+            if !may_be_back || ctx.in_log.is_some() || !self.does_read_wait() {
                 break;
             }
-            self.wait_out(Txg(self.uberblock().txg.0 + 1), error.clone(), begun).await?;
-            has_waited = true;
-            begun = self.tries();
+            self.wait_out(&mut tries, Txg(self.uberblock().txg.0 + 1), error.clone()).await?;
+            may_be_back = false;
             read = self.try_copies(bp, psize, check, ctx, Vec::new()).await;
         }
         match read {
             Ok(data) => {
-                if has_waited {
-                    self.goes_on();
-                }
+                self.end_tries(tries);
                 Ok(data)
             }
             Err(error @ PoolError::BadPointer { .. }) => Err(error),
             Err(error) => {
                 let meaning = self.meaning(check, ctx);
-                // What devices hold that don't work for a while is not lost.
-                let may_be_back = self.failmode().is_some() && matches!(error, PoolError::Unreadable { .. });
-                if !may_be_back || self.reaches(bp).await {
+                if !may_be_back {
                     self.note_lost(bp, ctx.place, meaning);
                 }
                 match (error, meaning) {

@@ -37,6 +37,14 @@ use std::time::Duration;
 /// How long a write waits before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The tries of something that may wait: begun before the first, given back when one has succeeded.
+#[must_use = "others that wait are not told"]
+pub(crate) struct Tries {
+    /// The try of the pool in which the last of them began.
+    begun: u64,
+    has_waited: bool,
+}
+
 impl Pool {
     /// What becomes of writes that fail everywhere; `None`: their errors are returned.
     pub fn set_failmode(&self, mode: Option<FailMode>) {
@@ -91,17 +99,33 @@ impl Pool {
         state.ok().and_then(|state| state.suspended.clone())
     }
 
-    /// Which try an operation belongs to that begins now.
-    pub(crate) fn tries(&self) -> u64 {
-        self.suspension().0.borrow().tries
+    /// Something that may wait begins.
+    pub(crate) fn begin_tries(&self) -> Tries {
+        Tries { begun: self.suspension().0.borrow().tries, has_waited: false }
     }
 
-    /// A write of txg `txg` has failed with `error`; it began in the try `begun`. Returns when it is to be
-    /// tried again: at once, if the pool has gone on since then. Its success is told by [`Pool::goes_on`].
+    /// A try has failed with `error`, for txg `txg`. Returns when the next one is to be made: at once, if the
+    /// pool has gone on since this one began.
     ///
     /// # Errors
     /// `error`, if it is not that of a device, or nobody waits.
-    pub(crate) async fn wait_out(&self, txg: Txg, error: PoolError, begun: u64) -> Result<()> {
+    pub(crate) async fn wait_out(&self, tries: &mut Tries, txg: Txg, error: PoolError) -> Result<()> {
+        self.wait_since(tries.begun, txg, error).await?;
+        *tries = Tries { has_waited: true, ..self.begin_tries() };
+        Ok(())
+    }
+
+    /// A try has succeeded. If it had to wait, all else that waits is tried again, too.
+    pub(crate) fn end_tries(&self, tries: Tries) {
+        if tries.has_waited {
+            self.suspension().0.send_modify(|state| {
+                state.suspended = None;
+                state.tries += 1;
+            });
+        }
+    }
+
+    async fn wait_since(&self, begun: u64, txg: Txg, error: PoolError) -> Result<()> {
         let (vdev, why) = match &error {
             PoolError::NotWritten { vdev, why, .. } | PoolError::Unavailable { vdev, why, .. } => {
                 (*vdev, why)
@@ -137,14 +161,13 @@ impl Pool {
         if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
     }
 
-    /// Whether a read through this view that has failed is to wait: its devices don't work.
-    pub(crate) async fn is_read_to_wait(&self, bp: &Blkptr) -> bool {
-        let waits = match (self.waits(), self.failmode()) {
+    /// Whether reads through this view wait for devices that don't work.
+    pub(crate) fn does_read_wait(&self) -> bool {
+        match (self.waits(), self.failmode()) {
             (_, None) | (Waits::Never, _) => false,
             (Waits::AsClient, Some(mode)) => mode != FailMode::Continue,
             (Waits::AsTxg, Some(_)) => true,
-        };
-        waits && !self.reaches(bp).await
+        }
     }
 
     /// Whether the devices of a copy work, as far as it needs them: then what can't be read is lost.
@@ -162,13 +185,5 @@ impl Pool {
             }
         }
         false
-    }
-
-    /// Something that had waited has succeeded: all else is tried again, too.
-    pub(crate) fn goes_on(&self) {
-        self.suspension().0.send_modify(|state| {
-            state.suspended = None;
-            state.tries += 1;
-        });
     }
 }

@@ -233,30 +233,11 @@ impl Pool {
         {
             return Ok(Written { bp, keeps_place: true });
         }
-        let bp = self.store_somewhere(space, bp, stored, props, txg).await?;
-        assert_eq!(bp.psize(), psize, "{}: the pointer has another size", props.place);
-        Ok(Written { bp, keeps_place: false })
-    }
-
-    async fn store_somewhere(
-        &self,
-        space: &Allocator,
-        bp: Blkptr,
-        stored: &Bytes,
-        props: &WriteProps,
-        txg: Txg,
-    ) -> Result<Blkptr> {
-        let mut has_waited = false;
-        loop {
+        let mut tries = self.begin_tries();
+        let bp = loop {
             let mut placing = Placing::new(space, props, &bp, txg);
-            let begun = self.tries();
             let error = match self.place(&mut placing, bp, stored).await {
-                Ok(bp) => {
-                    if has_waited {
-                        self.goes_on();
-                    }
-                    return Ok(bp);
-                }
+                Ok(bp) => break bp,
                 Err(error) => error,
             };
             self.forget_retained(placing.taken());
@@ -264,9 +245,11 @@ impl Pool {
             if self.writes() == IoClass::SyncWrite {
                 return Err(error);
             }
-            self.wait_out(txg, error, begun).await?;
-            has_waited = true;
-        }
+            self.wait_out(&mut tries, txg, error).await?;
+        };
+        self.end_tries(tries);
+        assert_eq!(bp.psize(), psize, "{}: the pointer has another size", props.place);
+        Ok(Written { bp, keeps_place: false })
     }
 
     /// Makes durable what was written so far, on all devices at once. A device that fails has missed txg

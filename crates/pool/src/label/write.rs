@@ -79,16 +79,11 @@ impl Pool {
         let txg = update.uberblock.txg;
         self.flush_tree(txg).await?;
         for step in [Step::Configs(EVEN), Step::Uberblock, Step::Configs(ODD)] {
-            let mut has_waited = false;
-            let mut begun = self.tries();
+            let mut tries = self.begin_tries();
             while let Err(error) = self.put_step(update, step).await {
-                self.wait_out(txg, error, begun).await?;
-                has_waited = true;
-                begun = self.tries();
+                self.wait_out(&mut tries, txg, error).await?;
             }
-            if has_waited {
-                self.goes_on();
-            }
+            self.end_tries(tries);
         }
         Ok(())
     }

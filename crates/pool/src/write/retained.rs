@@ -18,6 +18,7 @@ pub(crate) mod blocks;
 
 use crate::error::Result;
 use crate::pool::Pool;
+use crate::suspend::Tries;
 use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::Stake;
 use crate::vdev::write::{Durable, How};
@@ -39,7 +40,7 @@ impl Pool {
         let is_much = {
             let mut blocks = self.retained().blocks.lock();
             dvas.iter().for_each(|dva| blocks.keep(dva, bytes));
-            blocks.bytes > RETAINED_BYTES_MAX && !blocks.is_partial
+            blocks.bytes() > RETAINED_BYTES_MAX && !blocks.is_partial
         };
         if is_much {
             self.flush_on_the_way(txg).await;
@@ -57,23 +58,18 @@ impl Pool {
         let _alone = self.retained().flushing.lock().await;
         let before = {
             let mut blocks = self.retained().blocks.lock();
-            if blocks.bytes <= RETAINED_BYTES_MAX {
+            if blocks.bytes() <= RETAINED_BYTES_MAX {
                 return;
             }
-            std::mem::take(&mut *blocks)
+            blocks.begin_flush()
         };
         let is_durable = self.flush(txg).await.is_ok();
         let is_everywhere =
             !self.vdevs().leaves().iter().any(|leaf| self.missed_here().has_any(leaf.guid, (txg, txg)));
-        let mut blocks = self.retained().blocks.lock();
-        match is_durable && is_everywhere {
-            true => {}
-            // What is kept by now is newer.
-            false if is_durable => blocks.is_partial = true,
-            false => {
-                let newer = std::mem::replace(&mut *blocks, before);
-                newer.by_address.into_values().for_each(|(dva, bytes)| blocks.keep(&dva, &bytes));
-            }
+        if is_durable {
+            let mut blocks = self.retained().blocks.lock();
+            blocks.is_partial |= !is_everywhere;
+            blocks.flushed(before);
         }
     }
 
@@ -82,25 +78,20 @@ impl Pool {
     /// # Errors
     /// Those of [`Pool::flush`], if nobody waits, or not all that may be lost is kept.
     pub(crate) async fn flush_tree(&self, txg: Txg) -> Result<()> {
-        let mut has_waited = false;
-        let mut begun = self.tries();
+        let mut tries = self.begin_tries();
         while let Err(error) = self.flush(txg).await {
             let can_be_repeated = !self.retained().blocks.lock().is_partial && self.forget_lost(txg);
             if self.failmode().is_none() || !can_be_repeated {
                 return Err(error);
             }
-            self.wait_out(txg, error, begun).await?;
-            has_waited = true;
-            begun = self.tries();
+            self.wait_out(&mut tries, txg, error).await?;
             // From here on a leaf has the txg's blocks if it takes them, whatever it has missed before.
             self.missed_here().begin_again(Some(txg));
-            self.write_retained(txg).await?;
+            self.write_retained(txg, &mut tries).await?;
         }
         self.missed_here().begin_again(None);
         *self.retained().blocks.lock() = Blocks::default();
-        if has_waited {
-            self.goes_on();
-        }
+        self.end_tries(tries);
         Ok(())
     }
 
@@ -110,15 +101,13 @@ impl Pool {
         self.vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
     }
 
-    async fn write_retained(&self, txg: Txg) -> Result<()> {
-        let blocks: Vec<(Dva, Bytes)> = self.retained().blocks.lock().by_address.values().cloned().collect();
+    async fn write_retained(&self, txg: Txg, tries: &mut Tries) -> Result<()> {
+        let blocks = self.retained().blocks.lock().all();
         let how = How { class: IoClass::AsyncWrite, durable: Durable::Flushed, stake: Stake::tree(txg) };
         for (dva, bytes) in blocks {
             let place = Zbookmark::default();
-            let mut begun = self.tries();
             while let Err(error) = self.overwrite_copies(&[dva], &bytes, txg, place, how).await {
-                self.wait_out(txg, error, begun).await?;
-                begun = self.tries();
+                self.wait_out(tries, txg, error).await?;
             }
         }
         Ok(())

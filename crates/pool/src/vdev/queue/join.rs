@@ -21,7 +21,6 @@
 //!
 //! Source: OpenZFS `vdev_queue.c` (`vdev_queue_aggregate`).
 
-use crate::vdev::patience::Haste;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,6 +29,7 @@ use cenote_device::Op;
 use tokio::sync::oneshot;
 
 use super::{IoClass, Permit, Queue};
+use crate::vdev::patience::Haste;
 
 /// Pieces of a group at most, gaps included: the kernel takes 1,024 in one call.
 const MOST_PIECES: usize = 512;
