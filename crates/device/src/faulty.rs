@@ -49,8 +49,8 @@ pub struct Fault {
 enum Effect {
     Error(Op),
     Hang(Op),
-    HangForNow(Op, Runtime),
-    Delay(Op, Duration, Runtime),
+    /// So much later; or when the rule is removed.
+    Later(Op, Option<Duration>, Runtime),
     Corruption,
     TornWrite,
     LostWrite,
@@ -76,12 +76,12 @@ impl Fault {
 
     /// The operation begins when this is removed: a device that does not answer for a while.
     pub fn hang_for_now(op: Op, runtime: &Runtime) -> Fault {
-        Fault::new(Effect::HangForNow(op, runtime.clone()))
+        Fault::new(Effect::Later(op, None, runtime.clone()))
     }
 
     /// The operation begins so much later.
     pub fn delay(op: Op, by: Duration, runtime: &Runtime) -> Fault {
-        Fault::new(Effect::Delay(op, by, runtime.clone()))
+        Fault::new(Effect::Later(op, Some(by), runtime.clone()))
     }
 
     /// A read succeeds with one wrong bit (one in each bad sector, for [`Fault::sectors`]).
@@ -131,7 +131,7 @@ impl Fault {
 
     fn op(&self) -> Op {
         match self.effect {
-            Effect::Error(op) | Effect::Hang(op) | Effect::HangForNow(op, _) | Effect::Delay(op, ..) => op,
+            Effect::Error(op) | Effect::Hang(op) | Effect::Later(op, ..) => op,
             Effect::Corruption => Op::Read,
             Effect::TornWrite | Effect::LostWrite => Op::Write,
         }
@@ -151,8 +151,8 @@ impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.effect {
             Effect::Error(op) => write!(f, "{op} errors")?,
-            Effect::Hang(op) | Effect::HangForNow(op, _) => write!(f, "hanging {op} operations")?,
-            Effect::Delay(op, by, _) => write!(f, "{op} operations delayed by {by:?}")?,
+            Effect::Hang(op) | Effect::Later(op, None, _) => write!(f, "hanging {op} operations")?,
+            Effect::Later(op, Some(by), _) => write!(f, "{op} operations delayed by {by:?}")?,
             Effect::Corruption => f.write_str("wrong bits in what is read")?,
             Effect::TornWrite => f.write_str("torn writes")?,
             Effect::LostWrite => f.write_str("lost writes")?,
@@ -226,12 +226,6 @@ struct Strike {
     rule: u64,
     effect: Effect,
     places: Vec<u64>,
-}
-
-/// For what an operation waits before it begins.
-enum Until {
-    Passed(Duration),
-    Removed(u64),
 }
 
 impl Faulty {
@@ -395,10 +389,7 @@ impl Faulty {
         match self.strike(op, range.0, range.1).map(|strike| (strike.rule, strike.effect)) {
             None => self.change(range, then),
             Some((_, Effect::Hang(_))) => Io::never(),
-            Some((rule, Effect::HangForNow(_, runtime))) => {
-                self.later(&runtime, Until::Removed(rule), range, then)
-            }
-            Some((_, Effect::Delay(_, by, runtime))) => self.later(&runtime, Until::Passed(by), range, then),
+            Some((rule, Effect::Later(_, by, runtime))) => self.later(&runtime, (rule, by), range, then),
             Some(_) => {
                 if op == Op::Flush {
                     self.inner.lose_unflushed();
@@ -431,7 +422,7 @@ impl Faulty {
     fn later<T: Send>(
         &self,
         runtime: &Runtime,
-        until: Until,
+        (rule, by): (u64, Option<Duration>),
         (offset, len): (u64, u64),
         then: impl FnOnce(&dyn Device) -> Io<T> + Send + 'static,
     ) -> Io<T> {
@@ -439,9 +430,9 @@ impl Faulty {
         let (place, of, time) = (order.enter(offset, len), self.clone(), runtime.clone());
         Io::pending(runtime, async move {
             let _turn = place.turn().await;
-            match until {
-                Until::Passed(by) => time.sleep(by).await,
-                Until::Removed(rule) => of.removed(rule).await,
+            match by {
+                Some(by) => time.sleep(by).await,
+                None => of.removed(rule).await,
             }
             then(&*of.inner).await
         })
@@ -484,13 +475,8 @@ impl Device for Faulty {
                 self.inner.read_at(offset, len).map(move |read| Ok(corrupted(read?, offset, &places)))
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
-            Some(Strike { effect: Effect::HangForNow(_, runtime), rule, .. }) => {
-                self.later(&runtime, Until::Removed(rule), (offset, 0), move |inner| {
-                    inner.read_at(offset, len)
-                })
-            }
-            Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                self.later(&runtime, Until::Passed(by), (offset, 0), move |inner| inner.read_at(offset, len))
+            Some(Strike { effect: Effect::Later(_, by, runtime), rule, .. }) => {
+                self.later(&runtime, (rule, by), (offset, 0), move |inner| inner.read_at(offset, len))
             }
             Some(_) => Io::done(self.error(Op::Read, offset, len as u64).map(|()| Bytes::new())),
         }
@@ -511,13 +497,8 @@ impl Device for Faulty {
                 self.change((offset, kept), move |inner| inner.write_at(offset, data))
             }
             Some(Strike { effect: Effect::Hang(_), .. }) => Io::never(),
-            Some(Strike { effect: Effect::HangForNow(_, runtime), rule, .. }) => {
-                let until = Until::Removed(rule);
-                self.later(&runtime, until, (offset, len), move |inner| inner.write_at(offset, data))
-            }
-            Some(Strike { effect: Effect::Delay(_, by, runtime), .. }) => {
-                let until = Until::Passed(by);
-                self.later(&runtime, until, (offset, len), move |inner| inner.write_at(offset, data))
+            Some(Strike { effect: Effect::Later(_, by, runtime), rule, .. }) => {
+                self.later(&runtime, (rule, by), (offset, len), move |inner| inner.write_at(offset, data))
             }
             Some(_) => Io::done(self.error(Op::Write, offset, len)),
         }

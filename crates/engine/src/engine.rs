@@ -160,7 +160,7 @@ impl Engine {
     #[boxed]
     pub async fn sync_own(&self) -> Result<()> {
         match &self.1.last_txg {
-            Some(last_txg) => self.for_command(self.sync(Txg(last_txg.load(Ordering::Acquire)))).await?,
+            Some(last_txg) => self.for_command(self.sync(Txg(last_txg.load(Ordering::Acquire)))).await,
             None => self.sync_all().await,
         }
     }

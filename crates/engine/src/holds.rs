@@ -60,9 +60,8 @@ impl Engine {
     pub(crate) async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
         let mut patience = PATIENCE;
         self.refuse_if_suspended()?;
-        self.for_client(std::future::ready(())).await?;
         loop {
-            self.for_client(self.for_command(self.wait_for_memory())).await???;
+            self.for_client(self.for_command(self.wait_for_memory())).await?;
             self.read_accounts(dataset.dataset_id()).await?;
             let hold = self.hold().await?;
             let verdict = match self.ask(dataset.dataset_id(), need) {
@@ -84,7 +83,7 @@ impl Engine {
                 }
             }
             // A txg, whether anything has changed or not: time passes in txgs.
-            self.for_client(self.for_command(self.force_sync())).await???;
+            self.for_client(self.for_command(self.force_sync())).await?;
         }
     }
 

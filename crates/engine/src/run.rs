@@ -123,7 +123,7 @@ impl Engine {
         });
         queue.lock().push(task);
         drop(hold);
-        self.for_command(self.sync(txg)).await??;
+        self.for_command(self.sync(txg)).await?;
         answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 

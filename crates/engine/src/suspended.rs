@@ -28,32 +28,32 @@ impl Engine {
     /// Waits for what a client wants, or refuses it.
     ///
     /// # Errors
-    /// [`DatasetError::Suspended`].
-    pub(crate) async fn for_client<T>(&self, done: impl Future<Output = T>) -> Result<T> {
+    /// Those of `done`; [`DatasetError::Suspended`].
+    pub(crate) async fn for_client<T>(&self, done: impl Future<Output = Result<T>>) -> Result<T> {
         let pool = self.pool();
         match pool.failmode() {
             Some(FailMode::Continue) => match pool.suspended() {
                 Some(suspended) => Err(suspended_error(&pool, suspended)),
-                None => self.unless_suspended(Duration::ZERO, done).await,
+                None => self.unless_suspended(Duration::ZERO, done).await?,
             },
-            _ => Ok(done.await),
+            _ => done.await,
         }
     }
 
     /// Waits for what a command wants, if this is its handle ([`Engine::acting_for`]); or whoever has it.
     ///
     /// # Errors
-    /// [`DatasetError::Suspended`].
-    pub(crate) async fn for_command<T>(&self, done: impl Future<Output = T>) -> Result<T> {
+    /// Those of `done`; [`DatasetError::Suspended`].
+    pub(crate) async fn for_command<T>(&self, done: impl Future<Output = Result<T>>) -> Result<T> {
         let pool = self.pool();
         if pool.failmode().is_none() || !self.is_of_command() {
-            return Ok(done.await);
+            return done.await;
         }
         let mut done = std::pin::pin!(done);
         let began = self.runtime().now();
         loop {
             if let Ok(done) = self.runtime().timeout(LOOK_INTERVAL, &mut done).await {
-                return Ok(done);
+                return done;
             }
             let has_waited = self.runtime().now() - began >= COMMAND_PATIENCE;
             if let Some(suspended) = pool.suspended().filter(|_| has_waited) {

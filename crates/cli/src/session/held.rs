@@ -36,7 +36,6 @@ use crate::streams::{delegated, is_admin, uid};
 const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a command waits for a pool to go on that it has told to.
 const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
-
 /// How long a pool must go on for that.
 const SETTLING: Duration = Duration::from_millis(100);
 
@@ -314,13 +313,14 @@ impl Session {
             // One that is there and can't be opened is as good as gone.
             let back = returning(&pool.engine, &pool.devices, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);
-            view.suspended_or_not(false).await;
-            // An operation that began before may still fail.
-            self.runtime().sleep(SETTLING).await;
-            while view.suspended().is_some() {
-                view.resume();
+            loop {
                 view.suspended_or_not(false).await;
+                // An operation that began before may still fail.
                 self.runtime().sleep(SETTLING).await;
+                if view.suspended().is_none() {
+                    break;
+                }
+                view.resume();
             }
         };
         let done = self.runtime().timeout(RESUMING_PATIENCE, goes_on).await;

@@ -50,7 +50,7 @@ impl Log {
         engine.0.kstats.log(Zil::Writers, 1);
         if !matches!(written, Ok(true)) {
             engine.0.kstats.log(if written.is_ok() { Zil::Stalls } else { Zil::Errors }, 1);
-            engine.for_client(engine.sync_all()).await??;
+            engine.for_client(engine.sync_all()).await?;
         }
         turn.served = served;
         Ok(())
@@ -63,7 +63,7 @@ impl Log {
         if !engine.pool().has(Since::SlimLog) {
             return Ok(false);
         }
-        engine.for_client(engine.sync(unsaid)).await??;
+        engine.for_client(engine.sync(unsaid)).await?;
         if !self.0.records.lock().has_any(engine.synced()?) {
             return Ok(true);
         }
@@ -76,7 +76,7 @@ impl Log {
             None => self.begin(engine).await?,
         };
         // The head has to lead there first. This covers what happened until then.
-        engine.for_client(engine.sync(begun)).await??;
+        engine.for_client(engine.sync(begun)).await?;
         let notes = self.0.records.lock().take(engine.synced()?);
         if notes.is_empty() {
             return Ok(true);

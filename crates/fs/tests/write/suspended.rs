@@ -13,7 +13,7 @@ use cenote_object::DatasetError;
 use cenote_pool::VdevClass::{Log, Normal};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
 use cenote_pool::{FailMode, discover_devices};
-use cenote_runtime::{Runtime, SimConfig};
+use cenote_runtime::{JoinHandle, Runtime, SimConfig};
 
 use crate::intent_log::{Layout, create_on};
 use crate::on_disk::{POOL, assert_zdb_is_content};
@@ -94,6 +94,12 @@ impl Stage {
         stage
     }
 
+    /// Writes the txg, and does not wait for it.
+    fn sync_aside(&self, rt: &Runtime) -> JoinHandle<Result<(), DatasetError>> {
+        let engine = self.engine.clone();
+        rt.spawn(async move { engine.sync_all().await })
+    }
+
     async fn write(&self, at_mib: u64, seed: u64) {
         let _hold = self.engine.hold().await.unwrap();
         let edit = self.fs.live().edit();
@@ -142,8 +148,7 @@ fn a_pool_whose_devices_fail_waits_and_loses_nothing() {
                     for mib in 0..4 {
                         stage.write(mib, 10 + mib).await;
                     }
-                    let engine = stage.engine.clone();
-                    let syncing = rt.spawn(async move { engine.sync_all().await });
+                    let syncing = stage.sync_aside(&rt);
                     rt.sleep(Duration::from_millis(fail_after_ms)).await;
                     disks.fail(ops);
                     rt.sleep(SECOND * 20).await;
@@ -197,8 +202,7 @@ fn commands_are_refused_and_clients_too_if_the_pool_is_to_continue() {
             let stage = Stage::new(&rt, &[(Normal, Disk, 0, 1)], &disks, Some(mode)).await;
             stage.write(0, 7).await;
             disks.fail(&[Op::Write]);
-            let engine = stage.engine.clone();
-            let syncing = rt.spawn(async move { engine.sync_all().await });
+            let syncing = stage.sync_aside(&rt);
             rt.sleep(SECOND).await;
             let began = rt.now();
             let command = stage.engine.acting_for(0);
@@ -226,8 +230,7 @@ fn who_gives_up_waiting_gets_the_error() {
         let stage = Stage::new(&rt, &[(Normal, Disk, 0, 1)], &disks, Some(FailMode::Wait)).await;
         stage.write(0, 7).await;
         disks.fail(&[Op::Write]);
-        let engine = stage.engine.clone();
-        let syncing = rt.spawn(async move { engine.sync_all().await });
+        let syncing = stage.sync_aside(&rt);
         rt.sleep(SECOND).await;
         stage.engine.pool().give_up_suspended();
         let done = syncing.await.unwrap();

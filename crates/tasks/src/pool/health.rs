@@ -89,11 +89,10 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         let Ok(engine) = engine.upgrade() else { return };
         let has_time = look.is_multiple_of(LOOKS_FOR_REMOVED);
         let is_suspended = engine.pool().suspended().is_some();
-        if is_suspended || std::mem::replace(&mut was_suspended, is_suspended) {
+        if std::mem::replace(&mut was_suspended, is_suspended) || is_suspended {
             watch.pass_over(&engine);
         }
         if is_suspended {
-            was_suspended = true;
             if has_time {
                 reopen_gone(&engine, &surroundings).await;
             }
