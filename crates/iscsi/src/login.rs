@@ -27,6 +27,8 @@ use crate::text::{self, Pairs, Params, TEXT_BYTES_MAX};
 
 /// The longest name, as the protocol has it.
 const NAME_BYTES_MAX: usize = 223;
+/// What names begin with.
+const NAME_TYPES: [&str; 3] = ["iqn.", "eui.", "naa."];
 /// Requests in one login: no honest initiator needs as many.
 const REQUESTS_MAX: usize = 64;
 const SECURITY: u8 = 0;
@@ -53,6 +55,21 @@ pub struct Initiator {
     pub name: String,
     /// ISID.
     pub isid: [u8; 6],
+}
+
+impl Initiator {
+    /// A name as it is compared and kept; none if it can't be one. Names are of lower-case letters, digits,
+    /// `-`, `.` and `:`, and of letters beyond ASCII; hosts whose names have `_` come with that, too.
+    ///
+    /// Source: RFC 7143, section 4.2.7.2.
+    pub fn name_of(text: &str) -> Option<String> {
+        let name = text.to_lowercase();
+        let is_of_names = |c: char| c.is_alphanumeric() || "-.:_".contains(c);
+        let is_name = name.len() <= NAME_BYTES_MAX
+            && NAME_TYPES.iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| !rest.is_empty()))
+            && name.chars().all(is_of_names);
+        is_name.then_some(name)
+    }
 }
 
 /// What a session is for.
@@ -253,10 +270,7 @@ impl Login<'_> {
     fn begin(&mut self, pairs: &Pairs, answer: &mut Pairs) -> std::result::Result<(), Status> {
         let value = |wanted: &str| pairs.iter().find(|(key, _)| key == wanted).map(|(_, value)| value);
         let name = value("InitiatorName").ok_or(MISSING_PARAMETER)?;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(INITIATOR_ERROR);
-        }
-        self.initiator = Some(name.clone());
+        self.initiator = Some(Initiator::name_of(name).ok_or(INITIATOR_ERROR)?);
         self.is_discovery = match value("SessionType").map(String::as_str) {
             None | Some("Normal") => false,
             Some("Discovery") => true,

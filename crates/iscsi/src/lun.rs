@@ -53,7 +53,11 @@ impl Luns {
         if let Some(known) = self.0.lock().get(&identity.id) {
             return Ok(known.clone());
         }
-        let reservations = unit.kept().await?.and_then(|text| Reservations::parse(&text)).unwrap_or_default();
+        let reservations = match unit.kept().await? {
+            // Without them the disk would be open to hosts that are shut out.
+            Some(text) => Reservations::parse(&text).ok_or_else(unreadable)?,
+            None => Reservations::default(),
+        };
         // Another session may have come first.
         let mut luns = self.0.lock();
         Ok(luns.entry(identity.id).or_insert_with(|| Arc::new(Lun::new(identity, reservations))).clone())
@@ -80,6 +84,10 @@ impl Luns {
         }
         Ok(stays)
     }
+}
+
+fn unreadable() -> Failure {
+    Failure::new(Errno::Io, "its persistent reservations can't be read, and it is not served without them")
 }
 
 /// What the sessions of one disk share.

@@ -4,12 +4,16 @@
 //! only takes requests from a ring. `stop_vring` waits until all that were taken are answered: afterwards the
 //! rings are the guest's alone.
 //!
+//! A guest that breaks the rules of a ring is disconnected: an index that is ahead of what the ring holds
+//! would never be reached, and requests that are offered again before their answers would have no bound.
+//!
 //! Locking: a ring is locked to take requests from it or to put an answer into it, never across a wait.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::ops::Deref;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Failure, Limits, Share};
@@ -19,11 +23,12 @@ use parking_lot::{Condvar, Mutex};
 use vhost::vhost_user::Listener;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::{ShutdownHandle, VhostUserBackend, VhostUserDaemon, VringMutex, VringT};
-use virtio_queue::{DescriptorChain, QueueT};
+use virtio_queue::{DescriptorChain, QueueOwnedT, QueueT};
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier};
 
+use crate::lost::Watched;
 use crate::request::{
     DATA_BYTES_MAX, HEADER_BYTES, QUEUE_SIZE, QUEUES, Request, Status, config, features, range, segments,
 };
@@ -72,13 +77,19 @@ impl Connection {
             runtime: runtime.clone(),
             limits: limits.clone(),
             share: limits.share(None),
-            under_way: Mutex::new([0; QUEUES as usize]),
+            queues: Mutex::default(),
             answered: Condvar::new(),
+            watched: Mutex::default(),
+            end: OnceLock::new(),
         };
-        let daemon = VhostUserDaemon::new("vhost-user".into(), Shared(Arc::new(device)), memory);
+        let device = Arc::new(device);
+        let daemon = VhostUserDaemon::new("vhost-user".into(), Shared(device.clone()), memory);
         let mut daemon = daemon.map_err(|error| io::Error::other(error.to_string()))?;
         let started = daemon.start(&mut Listener::from(listener));
         started.map_err(|error| io::Error::other(error.to_string()))?;
+        if let Some(end) = daemon.shutdown_handle() {
+            device.end.get_or_init(|| end);
+        }
         Ok(Connection(daemon))
     }
 
@@ -102,17 +113,31 @@ struct Device {
     runtime: Runtime,
     limits: Limits,
     share: Share,
-    /// Requests that were taken from each queue and are not answered.
-    under_way: Mutex<[usize; QUEUES as usize]>,
+    queues: Mutex<[Taken; QUEUES as usize]>,
     answered: Condvar,
+    /// The guest's memory; and what was its memory before, as long as requests use it.
+    watched: Mutex<Vec<Watched>>,
+    /// Ends the connection, once it has begun.
+    end: OnceLock<ShutdownHandle>,
 }
+
+/// Requests that were taken from a queue.
+#[derive(Default)]
+struct Taken {
+    under_way: usize,
+    /// The first descriptors of those that are not answered.
+    heads: BTreeSet<u16>,
+}
+
+/// The guest does not follow the rules of a ring, or its memory has gone away.
+struct Broken;
 
 /// A request is under way as long as this is there.
 struct UnderWay(Arc<Device>, usize);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.lock()[self.1] -= 1;
+        self.0.queues.lock()[self.1].under_way -= 1;
         self.0.answered.notify_all();
     }
 }
@@ -160,7 +185,11 @@ impl VhostUserBackend for Shared {
         config.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    fn update_memory(&self, _: GuestMemoryAtomic<GuestMemoryMmap>) -> io::Result<()> {
+    fn update_memory(&self, memory: GuestMemoryAtomic<GuestMemoryMmap>) -> io::Result<()> {
+        let watched = Watched::new(memory.memory().into_inner())?;
+        let mut all = self.watched.lock();
+        all.retain(|before| !before.is_left());
+        all.push(watched);
         Ok(())
     }
 
@@ -169,40 +198,67 @@ impl VhostUserBackend for Shared {
     }
 
     fn stop_vring(&self, queue: u32) -> io::Result<()> {
-        let mut under_way = self.under_way.lock();
-        while under_way.get(queue as usize).is_some_and(|count| *count > 0) {
-            self.answered.wait(&mut under_way);
+        let mut queues = self.queues.lock();
+        while queues.get(queue as usize).is_some_and(|taken| taken.under_way > 0) {
+            self.answered.wait(&mut queues);
         }
         Ok(())
     }
 
     fn handle_event(&self, queue: u16, _: EventSet, rings: &[Ring], _: usize) -> io::Result<()> {
         let Some(ring) = rings.get(usize::from(queue)) else { return Ok(()) };
-        // What the guest did wrong to a ring is its own loss.
+        let mut is_announced = false;
         loop {
             ring.disable_notification().ok();
-            self.take(queue.into(), ring);
-            if !ring.enable_notification().unwrap_or(false) {
+            match self.take(queue.into(), ring) {
+                Ok(0) if is_announced => break,
+                Ok(_) => {}
+                Err(Broken) => break,
+            }
+            is_announced = ring.enable_notification().unwrap_or(false);
+            if !is_announced {
                 return Ok(());
             }
         }
+        if let Some(end) = self.end.get() {
+            end.shutdown();
+        }
+        Ok(())
     }
 }
 
 impl Shared {
-    /// Takes what waits in a ring.
-    fn take(&self, queue: usize, ring: &Ring) {
+    /// Takes what waits in a ring; how many requests.
+    fn take(&self, queue: usize, ring: &Ring) -> Result<usize, Broken> {
         let memory: Memory = self.memory.memory().into_inner();
+        let mut count = 0;
         loop {
-            let Some(chain) = ring.get_mut().get_queue_mut().pop_descriptor_chain(memory.clone()) else {
-                return;
+            let (next, size) = {
+                let mut ring = ring.get_mut();
+                let queue = ring.get_queue_mut();
+                let next = queue.iter(memory.clone()).map_err(|_| Broken)?.next();
+                (next, queue.size())
             };
-            self.under_way.lock()[queue] += 1;
+            if self.has_lost_memory() {
+                return Err(Broken);
+            }
+            let Some(chain) = next else { return Ok(count) };
+            count += 1;
+            {
+                let mut queues = self.queues.lock();
+                let taken = &mut queues[queue];
+                if chain.head_index() >= size || !taken.heads.insert(chain.head_index()) {
+                    return Err(Broken);
+                }
+                taken.under_way += 1;
+            }
             let under_way = UnderWay(self.0.clone(), queue);
             let ring = ring.clone();
             let answering = async move {
                 let device = &under_way.0;
                 let written = device.answer(&chain).await;
+                // From the answer on the guest may offer it again.
+                device.queues.lock()[queue].heads.remove(&chain.head_index());
                 if ring.add_used(chain.head_index(), written).is_ok()
                     && ring.needs_notification().unwrap_or(true)
                 {
@@ -215,6 +271,10 @@ impl Shared {
 }
 
 impl Device {
+    fn has_lost_memory(&self) -> bool {
+        self.watched.lock().iter().any(Watched::is_lost)
+    }
+
     /// Carries a request out; how many bytes of guest memory it wrote.
     async fn answer(&self, chain: &Chain) -> u32 {
         let Ok((request, brings, takes)) = outline(chain) else { return 0 };
@@ -256,7 +316,12 @@ impl Device {
             Request::Write(offset) => {
                 let range = within(offset, brings)?;
                 if !range.is_empty() {
-                    disk.write(range.start, payload(chain, brings)?).await.map_err(told)?;
+                    let data = payload(chain, brings)?;
+                    if self.has_lost_memory() {
+                        // Zeros that nobody wrote.
+                        return Err(Status::IoError);
+                    }
+                    disk.write(range.start, data).await.map_err(told)?;
                 }
                 Ok(Bytes::new())
             }

@@ -93,7 +93,7 @@ async fn read_dataset(dataset: &Dataset) {
     consume((dataset.space().await, dataset.properties().await, dataset.bookmarks().await));
     consume((dataset.origin().await, dataset.clones().await, dataset.holds().await));
     if let Ok(Some(previous)) = dataset.previous().await {
-        consume(dataset.written_since(previous.id()).await);
+        consume(dataset.written_since(&previous).await);
         consume(previous.reclaimable_through(&previous).await);
     }
     let Ok(objset) = dataset.objset().await else { return };

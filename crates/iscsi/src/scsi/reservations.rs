@@ -160,28 +160,43 @@ impl Reservations {
     /// As text, to be kept.
     ///
     /// ```text
-    ///   v1 TYPE, or 0 for none; then a line each: KEY ISID HOLDS NAME
+    ///   v2 CRC32C of what follows
+    ///   TYPE, or 0 for none
+    ///   KEY ISID HOLDS NAME      a line for each registration
     /// ```
+    ///
+    /// Names have neither spaces nor ends of lines: see [`Initiator::name_of`].
     pub fn text(&self) -> String {
-        let mut text = format!("v1 {}", self.held.as_ref().map_or(0, |held| held.kind as u8));
+        let mut text = format!("{}", self.held.as_ref().map_or(0, |held| held.kind as u8));
         for Registration { initiator, key } in &self.registrations {
             let isid: String = initiator.isid.iter().map(|byte| format!("{byte:02x}")).collect();
             let holds = self.held.as_ref().is_some_and(|held| held.holder == *initiator);
             text += &format!("\n{key:x} {isid} {} {}", u8::from(holds), initiator.name);
         }
-        text
+        format!("v2 {:08x}\n{text}", crc32c::crc32c(text.as_bytes()))
     }
 
-    /// Reads what was kept.
+    /// Reads what was kept, all of it or nothing. Version 1, without a checksum, is read as well.
     pub fn parse(text: &str) -> Option<Reservations> {
+        let text = match text.strip_prefix("v2 ") {
+            Some(rest) => {
+                let (sum, text) = rest.split_once('\n')?;
+                let is_whole = u32::from_str_radix(sum, 16).ok()? == crc32c::crc32c(text.as_bytes());
+                is_whole.then_some(text)?
+            }
+            None => text.strip_prefix("v1 ")?,
+        };
+        if text.lines().count() > REGISTRATIONS_MAX + 1 {
+            return None;
+        }
         let mut lines = text.lines();
-        let kind = Kind::of(lines.next()?.strip_prefix("v1 ")?.parse().ok()?);
+        let kind = Kind::of(lines.next()?.parse().ok()?);
         let mut all = Reservations { is_kept: true, ..Reservations::default() };
-        for line in lines.take(REGISTRATIONS_MAX) {
+        for line in lines {
             let mut words = line.splitn(4, ' ');
             let key = u64::from_str_radix(words.next()?, 16).ok()?;
             let isid = u64::from_str_radix(words.next()?, 16).ok()?.to_be_bytes();
-            let (holds, name) = (words.next()? == "1", words.next()?.to_owned());
+            let (holds, name) = (words.next()? == "1", Initiator::name_of(words.next()?)?);
             let isid = [isid[2], isid[3], isid[4], isid[5], isid[6], isid[7]];
             let initiator = Initiator { name, isid };
             if let (Some(kind), true) = (kind, holds) {
@@ -207,8 +222,12 @@ mod tests {
             is_kept: true,
             ..Reservations::default()
         };
-        assert_eq!(Reservations::parse(&all.text()), Some(all));
+        assert_eq!(Reservations::parse(&all.text()).as_ref(), Some(&all));
         assert_eq!(Reservations::parse("v1 0"), Some(Reservations { is_kept: true, ..Default::default() }));
-        assert_eq!(Reservations::parse("v2 x"), None);
+        assert_eq!(Reservations::parse("v3 x"), None);
+        let forged = all.text().replace("iqn.a", "iqn.c");
+        assert_eq!(Reservations::parse(&forged), None, "not what was kept");
+        assert_eq!(Reservations::parse("v1 5\n1 00023d000009 1 iqn.a\nv1 0"), None, "not a registration");
+        assert!(Reservations::parse("v1 5\n1 00023d000009 1 iqn.a").is_some_and(|all| all.held.is_some()));
     }
 }

@@ -326,6 +326,31 @@ fn reservations_outlive_the_server_and_exclude_others() {
 }
 
 #[test]
+fn names_of_initiators_are_names() {
+    for name in ["iqn.host\niqn.other", "iqn.a b", "host", "iqn.", "eui.\u{7}"] {
+        let server = Server::new(Accounts::default());
+        session(&server, async |mut client| {
+            let (name, target) = (format!("InitiatorName={name}"), format!("TargetName={TARGET}"));
+            let (status, _) = client.login(1, Some(3), &[&name, &target]).await.unwrap();
+            assert_eq!(status, 0x0200, "{name:?}: initiator error");
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_disk_whose_kept_reservations_are_damaged_is_not_served() {
+    let server = Server::new(Accounts::default());
+    *server.disk.kept.lock().unwrap() = Some("v2 00000000\n5\n1 00023d000009 1 iqn.a".into());
+    session(&server, async |mut client| {
+        let target = format!("TargetName={TARGET}");
+        let (status, _) = client.login(1, Some(3), &["InitiatorName=iqn.host", &target]).await.unwrap();
+        assert_eq!(status, 0x0300, "target error");
+    })
+    .unwrap();
+}
+
+#[test]
 fn hostile_messages_end_the_connection_and_nothing_else() {
     let command = |itt: u32, number: u32| {
         Bhs::new(opcode::SCSI_COMMAND, FINAL).with(at::ITT, itt).with(at::CMD_SN, number)
