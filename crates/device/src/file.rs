@@ -22,9 +22,11 @@
 //! Locking: all methods may be called concurrently. Operations share the open file and take their turn
 //! among changes that overlap ([`Order`]). `try_cached` and `written_bytes` are relaxed atomics: a stale
 //! value costs one attempt or one hint. A mutex guards `solid`, never across a call. The lock that keeps
-//! other programs out belongs to the open file and ends with it, after the last operation.
+//! other programs out, under all names of the device ([`claim`]), belongs to the open file and ends with it,
+//! after the last operation.
 
 mod buffer;
+mod claim;
 mod interrupted;
 mod open;
 mod pieces;
@@ -104,8 +106,9 @@ impl FileDevice {
         let opened = open::unless_in_use(runtime, move || open::open(&path, options)).await?;
         let may_use_ring = options.io_path != IoPath::Threads && !runtime.is_simulated();
         let ring = if may_use_ring { Ring::of(runtime) } else { None };
+        let may_try_cached = options.io_path == IoPath::Auto && !opened.makes_wait;
         let past_cache = opened.direct_align.is_some() || options.io_path == IoPath::Uring;
-        let file = OpenFile::new(opened.file, runtime);
+        let file = OpenFile::new(opened.file, opened.claims, opened.makes_wait, runtime);
         let all = if opened.is_block { 0..u64::MAX } else { 0..0 };
         Ok(FileDevice(Arc::new(Shared {
             info: opened.info,
@@ -116,7 +119,7 @@ impl FileDevice {
             file,
             runtime: runtime.clone(),
             ring,
-            try_cached: AtomicBool::new(options.io_path == IoPath::Auto && opened.direct_align.is_none()),
+            try_cached: AtomicBool::new(may_try_cached && opened.direct_align.is_none()),
             direct_align: opened.direct_align,
             written_bytes: AtomicU64::new(0),
             order: Order::default(),
@@ -130,7 +133,7 @@ impl FileDevice {
     /// [`DeviceError::InUse`] if another opener holds it, in this process or another.
     pub async fn lock(&self) -> Result<()> {
         let of = self.0.clone();
-        open::unless_in_use(&self.0.runtime, move || open::lock(&of.file, &of.info.path)).await
+        open::unless_in_use(&self.0.runtime, move || of.file.lock(&of.info.path)).await
     }
 
     /// The descriptor, to ask the kernel about it.

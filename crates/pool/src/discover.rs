@@ -20,6 +20,7 @@
 //! Source: OpenZFS `zutil_import.c`, `vdev_label.c`.
 
 mod copies;
+mod foreign;
 mod group;
 mod history;
 mod partition;
@@ -31,6 +32,7 @@ mod window;
 mod writing;
 
 pub use copies::{Duplicate, Preference};
+pub use foreign::{Foreign, foreign};
 pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
@@ -41,7 +43,7 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use writing::Base;
 
@@ -102,6 +104,14 @@ impl FoundDevice {
             history: History::Shared,
             base: Base::Given(device.clone()),
             device,
+        }
+    }
+
+    /// Where a search finds it: the path of the disk, if it is a partition that only the disk shows.
+    pub fn place(&self) -> &Path {
+        match &self.base {
+            Base::Path(path) => path,
+            Base::Given(device) => Path::new(device.describe()),
         }
     }
 }

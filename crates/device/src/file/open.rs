@@ -6,9 +6,11 @@
 //! All of this may sleep, closing included, so it is done by threads for blocking calls. A device that was
 //! closed a moment ago may therefore still be open: if it is in use, opening tries again for [`BRIEFLY`].
 
+use super::claim::{claim_other_names, user_of};
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
 use cenote_runtime::Runtime;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -106,12 +108,32 @@ pub(super) async fn unless_in_use<T: Send + 'static>(
 pub(super) struct OpenFile {
     /// `None` once it is being closed.
     file: Option<File>,
+    /// Its other names, which nobody else may use meanwhile.
+    claims: Mutex<Vec<File>>,
+    /// Its file system may make callers wait that ask not to.
+    pub(super) makes_wait: bool,
     runtime: Runtime,
 }
 
+/// File systems whose files are read and written by calls that sleep, whatever the caller asks for
+/// (`linux/magic.h`): FUSE, NFS, SMB, CIFS, 9p, Ceph.
+const SLEEPING: [u32; 6] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x00c3_6400];
+
+/// Whether this is a file of such a file system, or it can't be told.
+fn makes_wait(file: &File) -> bool {
+    rustix::fs::fstatfs(file).map_or(true, |system| SLEEPING.contains(&(system.f_type as u32)))
+}
+
 impl OpenFile {
-    pub(super) fn new(file: File, runtime: &Runtime) -> Arc<OpenFile> {
-        Arc::new(OpenFile { file: Some(file), runtime: runtime.clone() })
+    pub(super) fn new(file: File, claims: Vec<File>, makes_wait: bool, runtime: &Runtime) -> Arc<OpenFile> {
+        let (claims, runtime) = (Mutex::new(claims), runtime.clone());
+        Arc::new(OpenFile { file: Some(file), claims, makes_wait, runtime })
+    }
+
+    /// Locks it for as long as it is open.
+    pub(super) fn lock(&self, path: &Arc<str>) -> Result<()> {
+        *self.claims.lock() = lock(self, path)?;
+        Ok(())
     }
 }
 
@@ -137,16 +159,18 @@ impl AsRawFd for OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let file = self.file.take();
-        self.runtime.start_blocking(move || drop(file));
+        let files = (self.file.take(), std::mem::take(self.claims.get_mut()));
+        self.runtime.start_blocking(move || drop(files));
     }
 }
 
 pub(super) struct Opened {
     pub(super) file: File,
+    pub(super) claims: Vec<File>,
     pub(super) info: DeviceInfo,
     pub(super) direct_align: Option<usize>,
     pub(super) is_block: bool,
+    pub(super) makes_wait: bool,
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
@@ -162,9 +186,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let failed = |error| DeviceError::Open { path: name.clone(), source: Arc::new(error) };
     let metadata = file.metadata().map_err(failed)?;
     check_kind(&name, &metadata)?;
-    if options.access == Access::Exclusive {
-        lock(&file, &name)?;
-    }
+    let claims = if options.access == Access::Exclusive { lock(&file, &name)? } else { Vec::new() };
     // Left set, it would make io_uring return EAGAIN instead of waiting for the disk.
     let flags = fcntl_getfl(&file).map_err(|errno| failed(errno.into()))? - OFlags::NONBLOCK;
     fcntl_setfl(&file, flags).map_err(|errno| failed(errno.into()))?;
@@ -192,12 +214,18 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         rotational: if block { rotational(metadata.rdev()) } else { None },
         read_only: options.access == Access::ReadOnly,
     };
-    Ok(Opened { file, info, direct_align, is_block: block })
+    let makes_wait = makes_wait(&file);
+    Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })
 }
 
-/// Locks a file for as long as it is open.
-pub(super) fn lock(file: &File, path: &Arc<str>) -> Result<()> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+/// Locks a file for as long as it is open, and its other names for as long as the answered files are.
+fn lock(file: &File, path: &Arc<str>) -> Result<Vec<File>> {
+    lock_as(file, path, FlockOperation::NonBlockingLockExclusive)?;
+    claim_other_names(file, path)
+}
+
+pub(super) fn lock_as(file: &File, path: &Arc<str>, how: FlockOperation) -> Result<()> {
+    match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => {
             Err(DeviceError::InUse { path: path.clone(), holder: holder(file).map(Arc::from) })
@@ -264,7 +292,10 @@ fn open_error(path: &Arc<str>, options: OpenOptions, error: std::io::Error) -> D
     match error.kind() {
         ErrorKind::NotFound => DeviceError::NotFound { path },
         ErrorKind::IsADirectory => DeviceError::IsDirectory { path },
-        ErrorKind::ResourceBusy => DeviceError::InUse { path, holder: None },
+        ErrorKind::ResourceBusy => {
+            let holder = user_of(Path::new(&*path)).map(Arc::from);
+            DeviceError::InUse { path, holder }
+        }
         ErrorKind::PermissionDenied => {
             let access = if options.access == Access::ReadOnly { "read" } else { "read and write" };
             DeviceError::PermissionDenied { path, access }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
 use futures::channel::oneshot;
-use io_uring::{IoUring, opcode};
+use io_uring::{IoUring, opcode, squeue};
 use parking_lot::Mutex;
 
 use super::interrupted;
@@ -46,6 +46,10 @@ pub(super) use transfer::{Transfer, Vectors};
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Entries of the completion queue. What does not fit waits in the kernel.
 const COMPLETION_ENTRIES: u32 = 4096;
+/// Threads of the kernel that may wait for files at the same time, per thread that submits. The kernel's own
+/// limit is four per core: one hung disk of a network file system would take them all, and no other disk
+/// would be read any more. A leaf has some dozens of operations under way at most.
+const KERNEL_THREADS: u32 = 512;
 /// Completions taken at a time.
 const BATCH: usize = 64;
 
@@ -86,6 +90,8 @@ impl Ring {
         if !needed.into_iter().all(|code| probe.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
+        // Kernels before 5.15 know no limit.
+        drop(kernel.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS, 0]));
         // SAFETY: the ring is open.
         let file = unsafe { BorrowedFd::borrow_raw(kernel.as_raw_fd()) };
         let watch = runtime.watch(file.try_clone_to_owned()?)?;
@@ -156,7 +162,9 @@ impl Ring {
     fn submit(&self, mut request: Box<Request>) {
         let entry = {
             let Request { transfer, file, offset, .. } = &mut *request;
-            transfer.entry(&**file, *offset)
+            let entry = transfer.entry(&**file, *offset);
+            // Else the kernel would let this thread wait, and all that want to submit behind it.
+            if file.makes_wait { entry.flags(squeue::Flags::ASYNC) } else { entry }
         };
         let entry = entry.user_data(Box::into_raw(request) as u64);
         let mut is_in = false;

@@ -4,7 +4,7 @@ use super::partition::partitions;
 use super::seat::{Seat, identity};
 use super::writing::Base;
 use super::{Problem, problem};
-use crate::label::{Label, read_labels};
+use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
 use cenote_device::{Device, DeviceError, FileDevice, OpenOptions};
 use cenote_format::label::LABEL_BYTES;
 use cenote_runtime::Runtime;
@@ -13,7 +13,10 @@ use std::collections::HashSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+/// A device that takes longer is left out: a sleeping disk needs some seconds, one that hangs never answers.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of devices whose labels are read concurrently.
 const SCAN_WIDTH: usize = 16;
 
@@ -41,7 +44,7 @@ pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<
     let runtime = rt.clone();
     let step = move |candidate: Candidate| {
         let runtime = runtime.clone();
-        async move { scan_one(&runtime, &candidate).await }
+        async move { scan_patiently(&runtime, &candidate).await }
     };
     let mut scanned = Vec::new();
     let mut results = std::pin::pin!(rt.map_bounded(SCAN_WIDTH, candidates, step));
@@ -64,17 +67,26 @@ impl Scanned {
     }
 }
 
-/// The block devices of this machine, partitions included.
+/// The unit of `/sys/class/block/*/size`.
+const SECTOR_BYTES: u64 = 512;
+
+/// The block devices of this machine that can be disks of a pool, partitions included.
 pub fn machine_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
-    // Loop devices and card readers without a medium have size zero.
-    let is_empty = |name: &std::ffi::OsString| {
+    // Nothing that is smaller can be a pool's disk: unused loop devices, card readers without a medium, loop
+    // devices of mounts.
+    let is_small = |name: &std::ffi::OsString| {
         let size = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("size"));
-        size.is_ok_and(|sectors| sectors.trim() == "0")
+        size.is_ok_and(|sectors| {
+            sectors
+                .trim()
+                .parse()
+                .is_ok_and(|sectors: u64| sectors.saturating_mul(SECTOR_BYTES) < SPA_MINDEVSIZE)
+        })
     };
-    names.retain(|name| !is_empty(name));
+    names.retain(|name| !is_small(name));
     // In /sys a '!' replaces the '/' in names such as cciss/c0d0.
     names.into_iter().map(|name| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))).collect()
 }
@@ -108,6 +120,13 @@ fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
     };
     let found = names.into_iter().filter(may_be_vdev);
     Ok(found.map(|path| Candidate { path, named: false }).collect())
+}
+
+async fn scan_patiently(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
+    rt.timeout(PATIENCE, scan_one(rt, candidate)).await.unwrap_or_else(|_| {
+        let why = format!("did not answer within {} s, and is left out", PATIENCE.as_secs());
+        (Vec::new(), Some(problem(candidate.path.display(), why)))
+    })
 }
 
 async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {

@@ -1,7 +1,7 @@
 //! Where a device's bytes lie, so that a device found twice counts once.
 //!
 //! Links lead to the same file. A partition is found both as the kernel's device and, through the partition
-//! table, inside its disk.
+//! table, inside its disk. A loop device is its file.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -33,13 +33,18 @@ impl Seat {
 }
 
 fn on_disk(path: &Path) -> Option<Seat> {
-    let partition = Path::new("/sys/class/block").join(std::fs::canonicalize(path).ok()?.file_name()?);
+    let device = Path::new("/sys/class/block").join(std::fs::canonicalize(path).ok()?.file_name()?);
     identity(path).filter(|(is_device, ..)| *is_device)?;
+    let read = |name: &str| std::fs::read_to_string(device.join(name)).ok();
+    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    if let Some(file) = read("loop/backing_file") {
+        let file = identity(Path::new(file.trim_end_matches('\n')))?;
+        return Some(Seat { device: file, start_bytes: number("loop/offset")? });
+    }
     // Whole disks don't have this file.
-    let start = std::fs::read_to_string(partition.join("start")).ok()?;
-    let disk = std::fs::canonicalize(partition.join("..")).ok()?;
-    let start_bytes = start.trim().parse::<u64>().ok()?.checked_mul(SYSFS_SECTOR_BYTES)?;
-    Some(Seat { device: identity(&Path::new("/dev").join(disk.file_name()?))?, start_bytes })
+    let start_bytes = number("start")?.checked_mul(SYSFS_SECTOR_BYTES)?;
+    let disk = std::fs::canonicalize(device.join("..")).ok()?;
+    Some(Seat::of(&Path::new("/dev").join(disk.file_name()?))?.behind(start_bytes))
 }
 
 pub(super) fn identity(path: &Path) -> Option<Identity> {

@@ -1,10 +1,16 @@
-//! The devices of a new pool: opened with locks, and checked for existing pools.
+//! Devices that a pool gets: opened with locks, and checked for what they hold.
+//!
+//! OpenZFS looks into block devices alone; a file with a file system in it is as easily mistaken.
+//!
+//! Source: OpenZFS `zpool_vdev_os.c` (`check_slice`), including the wording.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_pool::create::{NewDevice, NewVdev};
+use cenote_pool::discover::{Foreign, foreign};
 use cenote_pool::{FoundPool, PoolState, discover};
 use cenote_runtime::Runtime;
 
@@ -54,10 +60,10 @@ pub fn sizes(vdevs: &[NewVdev]) -> Vec<Vec<(u64, bool)>> {
     vdevs.iter().map(|vdev| vdev.devices.iter().map(of).collect()).collect()
 }
 
-/// What prevents these devices from becoming a pool called `name`: pools they belong to, and files of a pool
-/// with that name beside them, which could not be told from the new one.
+/// What prevents these devices from becoming a pool called `name`: what they hold, and files of a pool with
+/// that name beside them, which could not be told from the new one.
 pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec<String> {
-    let mut problems = parts_of_pools(rt, devices).await;
+    let mut problems = contents(rt, devices).await;
     let mut folders: Vec<PathBuf> = (devices.iter().filter(|new| new.is_file))
         .filter_map(|new| Path::new(&new.path).parent().map(Path::to_path_buf))
         .collect();
@@ -73,15 +79,23 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
     problems
 }
 
-/// The pools that devices belong to. Destroyed pools do not count.
-pub async fn parts_of_pools(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
+/// What devices hold that would be lost: members of pools, except destroyed ones; and what else is known.
+pub async fn contents(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
     let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
     let mut problems = Vec::new();
     let pools = discover(rt, &paths).await.pools;
-    for pool in pools.into_iter().filter(|pool| pool.state() != PoolState::Destroyed) {
-        let paths = pool.devices.values().map(|device| &device.path);
-        problems
-            .extend(paths.map(|path| format!("{path} is part of {} pool '{}'", state(&pool), pool.name())));
+    let mut members = BTreeSet::new();
+    for pool in &pools {
+        members.extend(pool.devices.values().map(|device| device.path.clone()));
+        if pool.state() != PoolState::Destroyed {
+            let part = |path| format!("{path} is part of {} pool '{}'", state(pool), pool.name());
+            problems.extend(pool.devices.values().map(|device| part(&device.path)));
+        }
+    }
+    for new in devices.iter().filter(|new| !members.contains(&new.path)) {
+        if let Some(Foreign { kind, path }) = foreign(&new.device).await {
+            problems.push(format!("{path} contains a filesystem of type '{kind}'"));
+        }
     }
     problems
 }
