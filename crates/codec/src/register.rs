@@ -35,60 +35,70 @@ pub(crate) trait Register: Copy {
 macro_rules! register {
     ($register:ty, $zero:ident, $load:ident, $store:ident, $splat:ident, $splat_bytes:ident, $add:ident,
      $and:ident, $xor:ident, $shift_right:ident, $shuffle:ident, $times_matrix:ident) => {
-        // SAFETY (of every method): the trait's contract.
         impl Register for $register {
             #[inline(always)]
             unsafe fn zero() -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $zero() }
             }
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $load(from.cast()) }
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut u8) {
+                // SAFETY: the trait's contract.
                 unsafe { $store(to.cast(), self) }
             }
 
             #[inline(always)]
             unsafe fn splat(word: u64) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $splat(word as i64) }
             }
 
             #[inline(always)]
             unsafe fn splat_bytes(bytes: &[u8; 16]) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $splat_bytes(_mm_loadu_si128(bytes.as_ptr().cast())) }
             }
 
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $add(self, other) }
             }
 
             #[inline(always)]
             unsafe fn and(self, other: Self) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $and(self, other) }
             }
 
             #[inline(always)]
             unsafe fn xor(self, other: Self) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $xor(self, other) }
             }
 
             #[inline(always)]
             unsafe fn shift_right(self, bits: u8) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $shift_right(self, _mm_cvtsi32_si128(i32::from(bits))) }
             }
 
             #[inline(always)]
             unsafe fn shuffle(self, indices: Self) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $shuffle(self, indices) }
             }
 
             #[inline(always)]
             unsafe fn times_matrix(self, matrix: Self) -> Self {
+                // SAFETY: the trait's contract.
                 unsafe { $times_matrix::<0>(self, matrix) }
             }
         }

@@ -49,7 +49,7 @@ impl Mos {
     /// Of vdevs for data, net: what is for data, and what they set aside for logs.
     fn class_bytes(&self) -> (u64, u64) {
         let (mut normal, mut embedded_log) = (0u64, 0u64);
-        for vdev in self.pool().vdevs().tops() {
+        for vdev in &self.pool_config().vdevs {
             if vdev.class != VdevClass::Normal
                 || !vdev.kind.holds_data()
                 || !(1..64).contains(&vdev.metaslab_shift)
@@ -71,7 +71,7 @@ impl Mos {
 
     async fn count_usable_bytes(&self) -> Result<u64> {
         let mut checkpointed = 0u64;
-        for vdev in self.pool().vdevs().tops() {
+        for vdev in &self.pool_config().vdevs {
             // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
             checkpointed = checkpointed.saturating_add(self.checkpoint_bytes(vdev).await?);
         }

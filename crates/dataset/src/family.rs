@@ -144,7 +144,7 @@ impl Dataset {
 
     /// A snapshot by number. In newer pools every chain ends in the empty `$ORIGIN@$ORIGIN`, which is
     /// nobody's.
-    async fn version(&self, id: ObjectId) -> Result<Option<Dataset>> {
+    pub(super) async fn version(&self, id: ObjectId) -> Result<Option<Dataset>> {
         // Most chains end there, and its name need not be looked for.
         if id.0 == 0 || self.mos().first_version().await.is_ok_and(|first| first == Some(id)) {
             return Ok(None);

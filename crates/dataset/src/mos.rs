@@ -341,7 +341,8 @@ impl Mos {
         let mut parts = path.split('/');
         let is_this_pool =
             |pool: &str| pool == self.pool().name() || pool == self.pool().guid().0.to_string();
-        if !parts.next().is_some_and(is_this_pool) {
+        // No dataset of a user's has a `$` in its name: those of OpenZFS's own have no content to be shown.
+        if !parts.next().is_some_and(is_this_pool) || name.contains('$') {
             return Err(missing());
         }
         let mut dir = self.root_dir().await?;
@@ -448,6 +449,15 @@ impl Mos {
     #[boxed]
     pub async fn all_datasets(&self) -> Result<Vec<Dataset>> {
         self.root_dataset().await?.descendants().await
+    }
+
+    /// The same as far as they can be opened, and the names and errors of the others: [`Dataset::reachable`].
+    ///
+    /// # Errors
+    /// The root is damaged.
+    #[boxed]
+    pub async fn reachable_datasets(&self) -> Result<(Vec<Dataset>, Vec<(String, DatasetError)>)> {
+        Ok(self.root_dataset().await?.reachable().await)
     }
 
     /// Opens the object set of every file system and volume, as far as it goes without keys.

@@ -3,8 +3,9 @@
 //! Source: OpenZFS `dsl_dataset_stats`, `dsl_dir_stats`, `dsl_dataset_space_written`.
 
 use cenote_boxed::boxed;
-use cenote_format::dsl::{DD_FLAG_USED_BREAKDOWN, UsedBreakdown, compress_ratio_percent};
-use cenote_format::units::{DatasetId, ObjectId};
+use cenote_format::dsl::bookmark::{Bookmark as BookmarkPhys, ZBM_FLAG_HAS_FBN};
+use cenote_format::dsl::{DD_FLAG_USED_BREAKDOWN, DslDatasetPhys, UsedBreakdown, compress_ratio_percent};
+use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::Result;
 use cenote_object::deadlist::Deadlist;
 use cenote_object::trail::Trail;
@@ -47,7 +48,7 @@ impl Dataset {
         let is_snapshot = self.is_snapshot();
         let written = match phys.prev_snapshot {
             ObjectId(0) => phys.referenced_bytes,
-            id => self.written_since(DatasetId(id.0)).await?,
+            id => self.written_after(Older::of(&read_phys(self.mos(), DatasetId(id.0)).await?.0)).await?,
         };
         Ok(Space {
             used: if is_snapshot { phys.unique_bytes } else { dir.used_bytes },
@@ -66,36 +67,97 @@ impl Dataset {
         })
     }
 
-    /// Space reachable now that was not in `older`, an earlier version in the same chain (property
-    /// `written@older`).
+    /// Space reachable now that was not in the snapshot `older` (property `written@older`). `None`: it is not
+    /// an earlier version of this dataset, nor of its origin.
     ///
     /// # Errors
-    /// A deadlist is damaged, or `older` is not in the chain.
+    /// A deadlist is damaged.
     #[boxed]
-    pub async fn written_since(&self, older: DatasetId) -> Result<u64> {
+    pub async fn written_since(&self, older: &Dataset) -> Result<Option<u64>> {
+        let (dir, older) = (older.dir().id(), Older::of(older.phys()));
+        match self.is_after(dir, older.creation_txg).await? {
+            true => self.written_after(older).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The same of a snapshot that a bookmark of `head` remembers; its sizes must be known.
+    ///
+    /// # Errors
+    /// A deadlist is damaged.
+    #[boxed]
+    pub async fn written_since_bookmark(&self, head: &Dataset, mark: &BookmarkPhys) -> Result<Option<u64>> {
+        let older = Older {
+            creation_txg: mark.creation_txg,
+            referenced_bytes: mark.referenced_bytes,
+            freed_bytes: Some(mark.referenced_freed_bytes),
+        };
+        let is_known = mark.flags & ZBM_FLAG_HAS_FBN != 0;
+        match is_known && self.is_after(head.dir().id(), older.creation_txg).await? {
+            true => self.written_after(older).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether the version of that directory and txg is an earlier one of this dataset, its origin, or the
+    /// origin's origin. Source: `dsl_dataset_is_before`.
+    async fn is_after(&self, dir: ObjectId, txg: Txg) -> Result<bool> {
+        if self.is_snapshot() && self.creation_txg() <= txg {
+            return Ok(false);
+        }
+        let mut at = self.clone();
+        let mut trail = Trail::new(self.mos().objset(), EARLIER);
+        while at.dir().id() != dir {
+            trail.enter(at.dir().id())?;
+            match at.version(at.dir().phys().origin).await? {
+                Some(origin) if origin.creation_txg() >= txg => at = origin,
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Space reachable now that was not in `older`, which is an earlier version.
+    async fn written_after(&self, older: Older) -> Result<u64> {
         let mos = self.mos();
-        let (base, _) = read_phys(mos, older).await?;
-        let mut bytes = self.phys().referenced_bytes.wrapping_sub(base.referenced_bytes);
+        let mut bytes = self.phys().referenced_bytes.wrapping_sub(older.referenced_bytes);
         let (mut id, mut at) = (self.id(), *self.phys());
         let mut trail = Trail::new(mos.objset(), EARLIER);
-        while id != older {
+        // What was in `older` and died on the way is not there any more: it was replaced by as much.
+        loop {
             trail.enter(ObjectId(id.0))?;
-            // What was in `older` and died on the way is not there any more: it was replaced by as much.
-            let deadlist = Deadlist::open(mos.objset(), at.deadlist).await?;
-            let freed = if at.prev_snapshot.0 == older.0 {
-                deadlist.bytes()
-            } else {
-                deadlist.bytes_born_up_to(base.creation_txg).await?
-            };
-            bytes = bytes.wrapping_add(freed);
-            let before = at.prev_snapshot_txg;
-            id = DatasetId(at.prev_snapshot.0);
-            if id.0 == 0 || before < base.creation_txg {
-                let why = format!("'{}' is not later in the chain of snapshots", self.name());
-                return Err(mos.objset().damaged(ObjectId(older.0), why));
+            let is_last = at.prev_snapshot_txg <= older.creation_txg;
+            if let (true, Some(freed_bytes)) = (is_last, older.freed_bytes) {
+                return Ok(bytes.wrapping_add(freed_bytes));
             }
+            let deadlist = Deadlist::open(mos.objset(), at.deadlist).await?;
+            if is_last {
+                if at.prev_snapshot_txg != older.creation_txg {
+                    let why = format!("has no snapshot of txg {} before it", older.creation_txg);
+                    return Err(mos.objset().damaged(ObjectId(id.0), why));
+                }
+                return Ok(bytes.wrapping_add(deadlist.bytes()));
+            }
+            bytes = bytes.wrapping_add(deadlist.bytes_born_up_to(older.creation_txg).await?);
+            id = DatasetId(at.prev_snapshot.0);
             at = read_phys(mos, id).await?.0;
         }
-        Ok(bytes)
+    }
+}
+
+/// An earlier version, as far as it must be known to say how much was written since.
+#[derive(Debug, Clone, Copy)]
+struct Older {
+    creation_txg: Txg,
+    referenced_bytes: u64,
+    /// Space that it referenced and that was freed before the next snapshot; `None`: the deadlist after it
+    /// knows.
+    freed_bytes: Option<u64>,
+}
+
+impl Older {
+    fn of(snapshot: &DslDatasetPhys) -> Older {
+        let (creation_txg, referenced_bytes) = (snapshot.creation_txg, snapshot.referenced_bytes);
+        Older { creation_txg, referenced_bytes, freed_bytes: None }
     }
 }

@@ -182,7 +182,7 @@ impl Mos {
     #[boxed]
     pub async fn allocator(&self, log: &LogSpacemaps) -> Result<Allocator> {
         let allocator = Allocator::new();
-        for vdev in self.pool().vdevs().tops() {
+        for vdev in &self.pool_config().vdevs {
             let metaslabs = self.metaslabs(vdev, log).await?;
             if let Some(bad) = metaslabs.iter().find(|metaslab| !metaslab.overlaps.is_empty()) {
                 let why = format!("vdev {} metaslab {}: freed or allocated twice", vdev.id, bad.place.index);

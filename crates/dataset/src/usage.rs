@@ -90,7 +90,7 @@ impl Mos {
         let counts_pieces = self.counts_free_pieces().await?;
         let log = self.log_spacemaps().await?;
         let mut usage = Vec::new();
-        for vdev in self.pool().vdevs().tops() {
+        for vdev in &self.pool_config().vdevs {
             if vdev.kind.holds_data() && (9..64).contains(&vdev.metaslab_shift) {
                 usage.push(self.vdev_usage(vdev, &log, counts_pieces).await?);
             }

@@ -113,11 +113,14 @@ impl SyncContext {
     #[boxed]
     pub async fn free_dead_from(&self, deadlist: ObjectId, from: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
-        let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
+        let lists = BlockLists::new(&edit, &dsize);
+        let mut opened = self.open_deadlist(lists, deadlist).await?;
         for list in opened.lists_from(from).await? {
-            let mut entries = list.entries();
+            let (mut entries, mut left_bytes) = (list.entries(), list.phys().bytes);
             while let Some(batch) = entries.next_batch().await {
-                let blocks: Vec<_> = batch?.into_iter().map(|entry| entry.bp).collect();
+                let Some(batch) = lists.or_leak(left_bytes, batch)? else { break };
+                let blocks: Vec<_> = batch.into_iter().map(|entry| entry.bp).collect();
+                left_bytes = left_bytes.saturating_sub(blocks.iter().map(&dsize).sum());
                 self.free_all(&blocks).await?;
             }
         }

@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) taking: OnceLock<Taking>,
     /// Hears of each record that the history gets.
     pub(crate) history_listener: OnceLock<HistoryListener>,
+    /// Hears of each change of the configuration, once labels have it.
+    pub(crate) config_listener: OnceLock<ConfigListener>,
 }
 
 /// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by
@@ -119,6 +121,8 @@ pub(crate) struct OnDisk {
 pub(crate) type Missed = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
 pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
+
+pub(crate) type ConfigListener = Box<dyn Fn() + Send + Sync>;
 
 /// A dataset whose objects may change.
 #[derive(Clone)]
@@ -145,7 +149,8 @@ impl Engine {
     /// [`DatasetError::Stopped`]: a txg could not be written.
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
-        let hold = self.0.txgs.hold().await?;
+        // A log block that is being written to a silent device holds the txg open.
+        let hold = self.for_command(self.0.txgs.hold()).await?;
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
         }
@@ -288,6 +293,12 @@ impl Engine {
     /// The same of what was freed lately: see [`Allocator::borrow_untrimmed`].
     pub fn borrow_untrimmed(&self, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
+    }
+
+    /// From now on `listener` hears of each change of the configuration (devices, names, guids), by whatever
+    /// cause, as soon as the labels have it. It must not wait. Said once.
+    pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
+        drop(self.0.config_listener.set(Box::new(listener)));
     }
 
     /// What of the pool is allocated.

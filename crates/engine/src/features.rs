@@ -252,6 +252,7 @@ pub fn feature_of(property: &str, number: u64) -> Option<&'static str> {
         },
         "recordsize" | "volblocksize" if number > SPA_OLD_MAXBLOCKSIZE => Some("large_blocks"),
         "dnodesize" if number != 0 => Some("large_dnode"),
+        "longname" if number != 0 => Some("longname"),
         "filesystem_limit" | "snapshot_limit" if number != u64::MAX => Some("filesystem_limits"),
         _ => None,
     }

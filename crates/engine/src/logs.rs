@@ -52,12 +52,7 @@ impl Engine {
     /// given up, and noted in `lost` if there is such a list.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
-        for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
-            let objset = head.objset_head().await?;
-            if objset.phys().zil_header.log.is_hole() {
-                continue;
-            }
-            let objset = head.objset().await?;
+        for (head, objset) in heads_with_logs(mos).await? {
             if let Some(found) = self.claim_log(head.name(), &objset, first, lost.as_deref_mut()).await? {
                 let policy = Arc::new(StoragePolicy::of(&head).await?);
                 let live = LiveObjset::counted(objset, first, self.0.throttle.dirty());
@@ -72,11 +67,7 @@ impl Engine {
     pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
         let (first, last) = (self.open_txg(), mos.uberblock().txg);
         let vdevs = mos.pool().vdevs();
-        for head in mos.all_datasets().await?.into_iter().filter(|dataset| !dataset.is_snapshot()) {
-            if head.objset_head().await?.phys().zil_header.log.is_hole() {
-                continue;
-            }
-            let objset = head.objset().await?;
+        for (head, objset) in heads_with_logs(mos).await? {
             let header = objset.phys().zil_header;
             let mut found = FoundLog::stale(objset.intent_log().await, &header, last, first);
             found.blocks.retain(|bp| bp.dvas().all(|dva| vdevs.class_of(dva.vdev) != Some(VdevClass::Log)));
@@ -252,4 +243,29 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
     let log = Some(engine.log(head, &policy, FoundLog::nothing()));
     context.born_objsets.push(LiveDataset { objset: live, policy, log });
     Ok(())
+}
+
+/// The heads that have logs, with their object sets. A log that only a damaged dataset leads to is lost with
+/// it, as in OpenZFS (`zil_claim`): the others are not held up.
+async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
+    let (reached, lost) = mos.reachable_datasets().await?;
+    let note = |name: &str, why: &DatasetError| {
+        mos.pool().note_aside(format!("'{name}' can't be opened, nor its intent log be replayed: {why}"));
+    };
+    lost.iter().for_each(|(name, why)| note(name, why));
+    let mut heads = Vec::new();
+    for head in reached.into_iter().filter(|dataset| !dataset.is_snapshot()) {
+        match objset_with_log(&head).await {
+            Ok(objset) => heads.extend(objset.map(|objset| (head, objset))),
+            Err(why) => note(head.name(), &why),
+        }
+    }
+    Ok(heads)
+}
+
+async fn objset_with_log(head: &Dataset) -> Result<Option<Objset>> {
+    match head.objset_head().await?.phys().zil_header.log.is_hole() {
+        true => Ok(None),
+        false => head.objset().await.map(Some),
+    }
 }

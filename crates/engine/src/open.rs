@@ -163,6 +163,7 @@ impl Engine {
             syncing: tokio::sync::Mutex::default(),
             taking: OnceLock::new(),
             history_listener: OnceLock::new(),
+            config_listener: OnceLock::new(),
             pool: from.pool.into(),
             runtime,
         }))

@@ -177,10 +177,10 @@ impl Engine {
     /// Brings everything done so far to the disk.
     ///
     /// # Errors
-    /// It could not be written.
+    /// It could not be written; a command's handle ([`Engine::acting_for`]) has waited too long.
     #[boxed]
     pub async fn sync_all(&self) -> Result<()> {
-        self.sync(self.last_changed()).await
+        self.for_command(self.sync(self.last_changed())).await
     }
 
     /// The last txg that has something in it.

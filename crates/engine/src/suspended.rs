@@ -40,13 +40,17 @@ impl Engine {
         }
     }
 
-    /// Waits for what a command wants, if this is its handle ([`Engine::acting_for`]); or whoever has it.
+    /// Waits for something that devices delay: a command's handle ([`Engine::acting_for`]) waits some
+    /// seconds, any other as long as it takes.
     ///
     /// # Errors
     /// Those of `done`; [`DatasetError::Suspended`].
     pub(crate) async fn for_command<T>(&self, done: impl Future<Output = Result<T>>) -> Result<T> {
+        if !self.is_of_command() {
+            return done.await;
+        }
         let pool = self.pool();
-        if pool.failmode().is_none() || !self.is_of_command() {
+        if pool.failmode().is_none() {
             return done.await;
         }
         let mut done = std::pin::pin!(done);

@@ -371,5 +371,10 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let mos = context.engine.mos.on_disk().in_view(&pool);
     *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config() };
     *context.engine.pool.write() = pool;
+    if context.config_changed
+        && let Some(listener) = context.engine.config_listener.get()
+    {
+        listener();
+    }
     Ok(())
 }

@@ -12,7 +12,7 @@ pub use cenote_format::label::{DraidConfig, PoolState, VdevClass, VdevConfig, Vd
 use cenote_format::Result;
 use cenote_format::label;
 use cenote_format::nvlist::Nvlist;
-use cenote_format::units::{Guid, Txg};
+use cenote_format::units::{Guid, ObjectId, Txg};
 
 /// The pool as configured.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,8 @@ pub struct PoolConfig {
     pub compatibility: Option<String>,
     /// Features that a reader must know, `features_for_read`.
     pub features_for_read: Vec<String>,
+    /// The root vdev's ZAP; 0 if it has none. Only the MOS says so.
+    pub root_zap: ObjectId,
     /// Top-level vdevs by id. A label knows only its own; all others are then [`VdevKind::Missing`].
     pub vdevs: Vec<VdevConfig>,
     /// Hot spares.
@@ -70,6 +72,7 @@ impl PoolConfig {
             comment: list.comment.clone(),
             compatibility: list.compatibility.clone(),
             features_for_read: list.features_for_read.clone(),
+            root_zap: list.vdev_tree.root_zap,
             vdevs,
             spares: Vec::new(),
             l2cache: Vec::new(),

@@ -165,8 +165,7 @@ impl Pool {
         let (mut tries, mut may_be_back) = (self.begin_tries(), false);
         let mut read = self.try_copies(bp, psize, check, ctx, had).await;
         while let Err(error @ PoolError::Unreadable { .. }) = &read {
-            // What devices hold that don't work for a while is not lost.
-            may_be_back = self.failmode().is_some() && !self.reaches(bp).await;
+            may_be_back = self.may_be_back(bp).await;
             if !may_be_back || ctx.in_log.is_some() || !self.does_read_wait() {
                 break;
             }

@@ -36,6 +36,13 @@ impl FoundPool {
 }
 
 impl Pool {
+    /// The pool as a search would find it now. No device is asked.
+    pub fn as_found(&self) -> FoundPool {
+        let found = self.found();
+        let config = (*self.config()).clone();
+        FoundPool { config, uberblocks: vec![*self.uberblock()], ..FoundPool::clone(&found) }
+    }
+
     /// State of the pool and every vdev now: from the configuration in use, with error counters.
     pub fn status(&self) -> PoolHealth {
         let errors = self.error_counters().into_iter().collect();
@@ -263,6 +270,8 @@ fn smallest_device(found: &FoundPool) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use cenote_format::units::ObjectId;
+
     use super::*;
 
     fn child(state: VdevState) -> VdevStatus {
@@ -309,6 +318,7 @@ mod tests {
             comment: None,
             compatibility: None,
             features_for_read: Vec::new(),
+            root_zap: ObjectId(0),
             vdevs,
             spares: Vec::new(),
             l2cache: Vec::new(),

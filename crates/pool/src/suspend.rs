@@ -170,8 +170,14 @@ impl Pool {
         }
     }
 
+    /// Whether the devices that hold a block fail, so that the block is not lost. Without a [`FailMode`]
+    /// errors are final, and no device is asked.
+    pub(crate) async fn may_be_back(&self, bp: &Blkptr) -> bool {
+        self.failmode().is_some() && !self.reaches(bp).await
+    }
+
     /// Whether the devices of a copy work, as far as it needs them: then what can't be read is lost.
-    pub(crate) async fn reaches(&self, bp: &Blkptr) -> bool {
+    async fn reaches(&self, bp: &Blkptr) -> bool {
         let vdevs = self.vdevs();
         for dva in bp.dvas() {
             let Some(top) = vdevs.layout_of(dva.vdev) else { continue };

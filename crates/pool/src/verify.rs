@@ -123,10 +123,12 @@ impl Pool {
         findings.extend(judge(all.lost));
         findings.sort_by_key(|finding| finding.item);
         if heals && self.has_whole_tree() {
-            let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
-            lost.for_each(|finding| {
-                self.note_lost(&blocks[finding.item].bp, finding.place, Mismatch::Damage);
-            });
+            for finding in findings.iter().filter(|finding| finding.fault == Fault::Lost) {
+                let bp = &blocks[finding.item].bp;
+                if !self.may_be_back(bp).await {
+                    self.note_lost(bp, finding.place, Mismatch::Damage);
+                }
+            }
         }
         if !self.has_whole_tree() {
             // Nothing tells what is damaged.

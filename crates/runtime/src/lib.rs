@@ -68,9 +68,18 @@ impl Runtime {
     /// Starts the real back end with this many worker threads (default: one per core).
     ///
     /// # Panics
-    /// If the host refuses to start threads: nothing could run.
+    /// If the host refuses threads or descriptors; [`Runtime::try_real`] answers that.
     pub fn real(worker_threads: Option<usize>) -> Runtime {
-        Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads))) }
+        let runtime = Runtime::try_real(worker_threads);
+        runtime.unwrap_or_else(|error| panic!("cannot start worker threads: {error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// The host refuses threads or descriptors: nothing can run.
+    pub fn try_real(worker_threads: Option<usize>) -> std::io::Result<Runtime> {
+        Ok(Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads)?)) })
     }
 
     /// Makes a simulator. It runs on the thread that calls [`Runtime::block_on`] and starts at virtual time

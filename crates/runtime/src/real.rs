@@ -32,19 +32,21 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    pub(crate) fn new(worker_threads: Option<usize>) -> Real {
+    /// # Errors
+    /// The host refuses threads or descriptors.
+    pub(crate) fn new(worker_threads: Option<usize>) -> std::io::Result<Real> {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let parallelism = worker_threads.unwrap_or_else(cores).max(1);
+        may_start_threads(parallelism)?;
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(parallelism)
             .thread_name("cenote")
             // Timers, and what signals need if the program uses tokio's.
             .enable_all()
-            .build()
-            .unwrap_or_else(|error| panic!("cannot start {parallelism} worker threads: {error}"));
+            .build()?;
         // RandomState is the standard library's source of the operating system's entropy.
         let seed = RandomState::new().hash_one(std::process::id());
-        Real {
+        Ok(Real {
             handle: tokio.handle().clone(),
             tokio: Some(tokio),
             threads: Threads::default(),
@@ -53,7 +55,7 @@ impl Real {
             rng: parking_lot::Mutex::new(Rng::new(seed)),
             parallelism,
             shared: OnceLock::new(),
-        }
+        })
     }
 
     pub(crate) fn shared<T: Any + Send + Sync>(
@@ -128,6 +130,29 @@ impl Real {
     pub(crate) fn parallelism(&self) -> usize {
         self.parallelism
     }
+}
+
+/// Whether the host lets this process have so many more threads at once. tokio does not tell: it panics when
+/// one of its own is refused.
+fn may_start_threads(count: usize) -> std::io::Result<()> {
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
+    let released = Arc::new(parking_lot::Mutex::new(released));
+    let mut threads = Vec::new();
+    let mut refused = None;
+    for _ in 0..count {
+        let released = released.clone();
+        // It waits until the channel is closed.
+        match std::thread::Builder::new().spawn(move || _ = released.lock().recv()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    drop(release);
+    threads.into_iter().for_each(|thread| _ = thread.join());
+    refused.map_or(Ok(()), Err)
 }
 
 /// The kernel's monotonic clock as of its last tick.

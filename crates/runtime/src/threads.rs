@@ -45,10 +45,8 @@ struct ThreadsState {
 }
 
 impl Threads {
-    /// Has a thread make the call.
-    ///
-    /// # Panics
-    /// If the host refuses to start even one thread, because then the call could never be made.
+    /// Has a thread make the call. If the host refuses to start even one thread, the caller makes it: then it
+    /// waits, but nothing is lost.
     pub(crate) fn start(&self, call: Call) {
         let needs_thread = {
             let mut state = self.0.state.lock();
@@ -63,10 +61,13 @@ impl Threads {
         }
         let shared = self.0.clone();
         let thread = std::thread::Builder::new().name("cenote-calls".into());
-        if let Err(error) = thread.spawn(move || shared.make_calls()) {
+        if thread.spawn(move || shared.make_calls()).is_err() {
             let mut state = self.0.state.lock();
             state.threads -= 1;
-            assert!(state.threads > 0, "cannot start a thread: {error}");
+            let call = if state.threads == 0 { state.calls.pop_front() } else { None };
+            drop(state);
+            // As in a thread, a panic is the business of whoever waits for the call.
+            call.into_iter().for_each(|call| drop(catch_unwind(AssertUnwindSafe(call))));
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::destroy::remove_head;
 use crate::make::{make_dir, make_head};
 use crate::new_dataset::Settings;
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
+use crate::whole::readable;
 
 /// Makes a file system or volume that begins as a snapshot is.
 ///
@@ -83,7 +84,7 @@ async fn clone_snapshot_sync(
     made: &mut Vec<ObjectId>,
 ) -> Result<()> {
     name::split_at(snapshot, '@')?;
-    let origin = context.mos().await?.dataset(snapshot).await?;
+    let origin = readable(context.mos().await?.dataset(snapshot).await?).await?;
     // The clone's own blocks would be born in the snapshot's txg, and pass for the snapshot's.
     if origin.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: snapshot.into() });

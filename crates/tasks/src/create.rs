@@ -26,6 +26,7 @@ use crate::destroy::remove_head;
 use crate::make::{make_dir, make_head};
 use crate::new_dataset::{Fill, Settings};
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
+use crate::whole::readable;
 
 /// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set, or with its
 /// keys.
@@ -161,7 +162,7 @@ pub(crate) async fn parent_of_new(context: &SyncContext, name: &str) -> Result<D
         Err(DatasetError::NoDataset { .. }) => {
             return Err(DatasetError::unsuitable(name, "parent does not exist; -p creates it"));
         }
-        found => found?,
+        found => readable(found?).await?,
     };
     if parent.kind().await? != DatasetKind::Filesystem {
         return Err(DatasetError::unsuitable(name, "parent is not a filesystem"));

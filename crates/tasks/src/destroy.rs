@@ -34,6 +34,7 @@ use crate::pool::errors;
 use crate::pool::scan::state as scan;
 use crate::remapped::drop_remapped;
 use crate::set::{refreservation, set_reservation};
+use crate::whole::readable;
 
 /// Destroys a file system or volume that has no snapshots and no children, and which nobody has open.
 ///
@@ -51,7 +52,7 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
 
 async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
     name::split_child(name)?;
-    let head = context.mos().await?.dataset(name).await?;
+    let head = readable(context.mos().await?.dataset(name).await?).await?;
     if let Some(snapshot) = head.snapshots().await?.first() {
         let why = format!("it has snapshots ('{}'); destroy them first", snapshot.name());
         return Err(DatasetError::busy(name, why));

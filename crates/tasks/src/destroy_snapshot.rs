@@ -33,6 +33,7 @@ use crate::pool::scan::state as scan;
 use crate::remapped::{forget_key, leave_remapped, remove_key_of_clones};
 use crate::set::refreservation;
 use crate::snapshot::note_snapshots_changed;
+use crate::whole::readable;
 
 /// What to do with a snapshot that is held or has clones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,7 +280,7 @@ impl Heads {
             Some(head) => head,
             None => match self.mos.dataset(path).await {
                 Err(DatasetError::NoDataset { .. }) => return Ok(None),
-                head => head?,
+                head => readable(head?).await?,
             },
         };
         let found = head.snapshot(own).await;

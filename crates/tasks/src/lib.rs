@@ -44,6 +44,7 @@ mod rename;
 mod rollback;
 mod set;
 mod snapshot;
+mod whole;
 
 pub use allow::{Withdrawn, allow, unallow};
 pub use change_key::{change_key, inherit_key};

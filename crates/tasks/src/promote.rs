@@ -28,6 +28,7 @@ use crate::counts::{Limited, check_count, common_ancestor, count};
 use crate::make::{add_number, remove_number};
 use crate::mark::bookmark_table;
 use crate::rename::room_for;
+use crate::whole::readable;
 
 /// Who takes part.
 struct Parties {
@@ -95,7 +96,7 @@ async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
 async fn parties(context: &SyncContext, clone: &str) -> Result<Parties> {
     name::check(clone, None)?;
     let mos = context.mos().await?;
-    let clone = mos.dataset(clone).await?;
+    let clone = readable(mos.dataset(clone).await?).await?;
     let no_clone = || DatasetError::unsuitable(clone.name(), "not a cloned filesystem");
     let origin = clone.origin().await?.ok_or_else(no_clone)?;
     let owner = origin.dir().head().await?;

@@ -17,6 +17,7 @@ use cenote_object::{DatasetError, Result, ZapEdit};
 use crate::counts::{Limited, check_count, common_ancestor, count, count_if_others_are, counted};
 use crate::create::parent_of_new;
 use crate::snapshot::note_snapshots_changed;
+use crate::whole::readable;
 
 /// Gives a file system, volume or snapshot another name in the same pool. What is below goes with it; it
 /// may be open.
@@ -57,7 +58,7 @@ async fn rename_sync(context: &mut SyncContext, from: &str, to: &str) -> Result<
 async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Result<()> {
     let (_, old_own) = name::split_child(from)?;
     let (_, own) = name::split_child(to)?;
-    let dataset = context.mos().await?.dataset(from).await?;
+    let dataset = readable(context.mos().await?.dataset(from).await?).await?;
     if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
         let why = "New dataset name cannot be a descendant of current dataset name";
         return Err(DatasetError::unsuitable(from, why));

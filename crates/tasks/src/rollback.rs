@@ -19,11 +19,13 @@ use crate::destroy::{drop_features, free_blocks, survey_blocks};
 use crate::make::copy_features;
 use crate::remapped::drop_remapped;
 use crate::set::refreservation;
+use crate::whole::readable;
 
 /// Brings a dataset, which nobody has open, back to its last snapshot, `pool/a@s`.
 ///
 /// # Errors
-/// That is not the last one, the dataset is open, or what is to be freed can't be found.
+/// That is not the last one, or is larger than the dataset's refquota; the dataset is open, or what is to be
+/// freed can't be found.
 #[boxed]
 pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
     engine
@@ -37,10 +39,17 @@ pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
 async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
     let (path, _) = name::split_at(full, '@')?;
     let mos = context.mos().await?;
-    let (snapshot, head) = (mos.dataset(full).await?, mos.dataset(path).await?);
+    let (snapshot, head) = (mos.dataset(full).await?, readable(mos.dataset(path).await?).await?);
     if head.phys().prev_snapshot.0 != snapshot.id().0 {
         let why = "is not the last snapshot; destroy the later ones first (-r does that)";
         return Err(DatasetError::unsuitable(full, why));
+    }
+    match head.setting("refquota").await? {
+        refquota if refquota > 0 && snapshot.phys().referenced_bytes > refquota => {
+            let (needed_bytes, available_bytes) = (snapshot.phys().referenced_bytes, refquota);
+            return Err(DatasetError::NoSpace { name: path.into(), needed_bytes, available_bytes });
+        }
+        _ => {}
     }
     let quiet = context.quiet(&head)?;
     // The head's next blocks would be born in the snapshot's own txg: traversals would take them for the

@@ -24,6 +24,7 @@ use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
 use crate::counts::begin_counting;
+use crate::whole::readable;
 
 pub(crate) use check::{SetAt, check_setting};
 pub use check::{check_changes, check_settings, is_of_owner};
@@ -74,7 +75,7 @@ async fn set_property_sync(
     property: &str,
     value: &Value,
 ) -> Result<()> {
-    let dataset = context.mos().await?.dataset(name).await?;
+    let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let applies = match dataset.kind().await? {
         DatasetKind::Filesystem => AppliesTo::FS,
         DatasetKind::Volume => AppliesTo::VOL,
@@ -94,7 +95,7 @@ async fn set_property_sync(
 }
 
 async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, instead: Instead) -> Result<()> {
-    let dataset = context.mos().await?.dataset(name).await?;
+    let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let inherits = match Prop::zfs(property) {
         // What was received can be gone back to, and without that to the default.
         Some(prop) => (prop.is_inheritable() || matches!(instead, Instead::Received)) && !prop.is_one_time(),

@@ -21,6 +21,7 @@ use crate::make::make_snapshot;
 use crate::new_dataset::Settings;
 use crate::pool::scan::state::snapshotted;
 use crate::set::{SetAt, check_setting, refreservation, store_setting};
+use crate::whole::readable;
 
 /// Takes snapshots of several datasets at one moment, all or none: names like `pool/a@s`. All that was
 /// done before is in them.
@@ -56,7 +57,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
     let mut heads: Vec<(Dataset, String)> = Vec::new();
     for full in names {
         let (path, own) = name::split_at(full, '@')?;
-        let head = mos.dataset(path).await?;
+        let head = readable(mos.dataset(path).await?).await?;
         if heads.iter().any(|(other, _)| other.id() == head.id()) {
             return Err(DatasetError::unsuitable(full, "multiple snapshots of same fs not allowed"));
         }

@@ -26,7 +26,7 @@ impl SpaceMaps {
     /// As an opened pool has them.
     pub(crate) async fn of(mos: &Mos, log: &LogSpacemaps) -> Result<SpaceMaps> {
         let mut all = SpaceMaps { log: SpaceLog::of(log), ..SpaceMaps::default() };
-        for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.metaslab_array.0 != 0) {
+        for vdev in mos.pool_config().vdevs.iter().filter(|vdev| vdev.metaslab_array.0 != 0) {
             let id = VdevId(vdev.id);
             all.add_vdev(id, vdev.metaslab_array);
             let places = mos.metaslab_places(vdev).await?;

@@ -20,9 +20,11 @@ use crate::error::Result;
 /// # Errors
 /// A metaslab array can't be read.
 pub async fn metaslabs(sink: &mut dyn Sink, mos: &Mos, segments: bool) -> Result<()> {
-    let tops: Vec<VdevConfig> = mos.pool().vdevs().tops().cloned().collect();
+    let config = mos.pool_config();
     sink.list("vdevs");
-    for top in tops.iter().filter(|top| top.metaslab_array.0 != 0 && (9..64).contains(&top.metaslab_shift)) {
+    for top in
+        config.vdevs.iter().filter(|top| top.metaslab_array.0 != 0 && (9..64).contains(&top.metaslab_shift))
+    {
         sink.open(&format!("vdev {}", top.id));
         sink.field("vdev", top.id.into());
         sink.field("type", top.kind.name().into());

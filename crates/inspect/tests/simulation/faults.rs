@@ -17,7 +17,7 @@ use cenote_fs::replay_logs;
 use cenote_object::DatasetError;
 use cenote_pool::VdevClass::{Log, Normal, Special};
 use cenote_pool::VdevKind::{Disk, Mirror, Raidz};
-use cenote_pool::{Pool, VdevState};
+use cenote_pool::{FailMode, Pool, VdevState};
 use cenote_runtime::Runtime;
 use cenote_testkit::image::Image;
 
@@ -26,15 +26,15 @@ use crate::cuts::{Replay, moments, number, simulate};
 use crate::model::World;
 use crate::pools::{Disks, Layout, POOL, Vdev, create, now, open};
 use crate::power_cut::Cutter;
-use crate::run::{recover, recover_with_faults};
+use crate::run::{Recovered, recover, recover_with_faults};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts during a run with failing disks.
-const CUTS: usize = 12;
+pub const CUTS: usize = 12;
 
 /// Pools, and disks of each that may fail together.
-fn pools() -> Vec<(Layout, Vec<usize>)> {
+pub fn pools() -> Vec<(Layout, Vec<usize>)> {
     let layout = |vdevs: &[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
     vec![
         (layout(&[(Mirror, 0, 2, Normal)]), vec![1]),
@@ -200,10 +200,27 @@ fn check_only_victims_blamed(pool: &Pool, victims: &[usize]) {
 
 /// A power cut while disks fail: all acknowledged data is present, with and without these disks.
 async fn survives_cuts(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
+    let cases = [&[] as &[usize], victims];
+    cut_while(rt, layout, victims, &cases, faults, recover_with_faults).await;
+}
+
+/// Cuts the power while `victims` fail; all acknowledged data is present after each cut, `without` these
+/// disks, and `recover` finds the pool well. If all disks are needed, the pool waits for them.
+pub async fn cut_while(
+    rt: Runtime,
+    layout: &Layout,
+    victims: &[usize],
+    without: &[&[usize]],
+    faults: impl Fn() -> Vec<Fault>,
+    recover: impl AsyncFn(&Runtime, Vec<Arc<dyn Device>>) -> Result<Recovered, String>,
+) {
     let mut lab = Lab::new(&rt, layout).await;
     lab.worker.sync().await;
     lab.disks.take_journal();
     let (before, world) = (lab.disks.images(), lab.worker.world().clone());
+    if victims.len() == layout.disk_count() {
+        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+    }
     lab.strike(victims, faults);
     drop(lab.worker);
     let mut worker = Worker::begin(&rt, lab.engine, &lab.disks, world).await;
@@ -214,9 +231,9 @@ async fn survives_cuts(rt: Runtime, layout: &Layout, victims: &[usize], faults: 
     let mut cutter = Cutter::new(&run.journal, run.before.clone());
     for moment in moments(&run.journal, CUTS, &mut rng) {
         let images = cutter.cut(moment, layout.sector_bytes, &mut rng);
-        for without in [&[], victims] {
+        for &without in without {
             let disks = Disks::new(&rt, layout.shape(), images.clone());
-            let pool = recover_with_faults(&rt, disks.devices_but(without)).await;
+            let pool = recover(&rt, disks.devices_but(without)).await;
             let outcome = match pool {
                 Ok(pool) => {
                     check_only_victims_blamed(&pool.engine.pool(), victims);

@@ -3,9 +3,9 @@
 //!
 //! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`], [`scans`],
-//! [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`], [`rewind`],
-//! [`dropped`] and [`many`] (the tests).
+//! [`cuts`], [`faults`], [`flushes`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`],
+//! [`scans`], [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`],
+//! [`rewind`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod ahead;
@@ -14,6 +14,7 @@ mod cuts;
 mod dropped;
 mod expansion;
 mod faults;
+mod flushes;
 mod full;
 mod healthy;
 mod journal;

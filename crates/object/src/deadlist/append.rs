@@ -193,7 +193,15 @@ impl<'a> BlockLists<'a> {
         let mut pending = vec![list];
         while let Some(id) = pending.pop() {
             let list = Bpobj::open(&self.mos.view(), id).await?;
-            pending.extend(list.subobjects().await?);
+            match list.subobjects().await {
+                Ok(within) => pending.extend(within),
+                // Their blocks were told of when the list's entries were read.
+                Err(error) if error.is_damage() => {
+                    let what = format!("the lists that list {id} names stay: {error}");
+                    self.mos.view().pool().note_aside(what);
+                }
+                Err(error) => return Err(error),
+            }
             if list.phys.subobjs.0 != 0 {
                 self.mos.destroy(list.phys.subobjs).await?;
             }
@@ -216,8 +224,12 @@ impl<'a> BlockLists<'a> {
             return Err(self.mos.damaged(list, "is a list without marks of what is freed"));
         }
         let stored: Vec<u64> = entries.iter().flat_map(|entry| *entry.to_blkptr().words()).collect();
-        self.mos.write_words(list, phys.blkptr_count * WORDS, &stored).await?;
         let space = self.space(entries);
+        // The entries of a list that can't go on stay allocated; those after them find its end lost, too.
+        let written = self.mos.write_words(list, phys.blkptr_count * WORDS, &stored).await;
+        if self.or_leak(space.used_bytes, written)?.is_none() {
+            return Ok(BlockSpace::default());
+        }
         phys.blkptr_count += entries.len() as u64;
         phys.freed_count = phys.freed_count.wrapping_add(freed);
         self.set_head(list, phys, BlockSpace::of_list(&phys).plus(space)).await?;
@@ -255,7 +267,8 @@ impl<'a> BlockLists<'a> {
     }
 
     /// Adds all that a list holds to another; it belongs to that one then, or is gone
-    /// (`bpobj_enqueue_subobj`). Answers its space.
+    /// (`bpobj_enqueue_subobj`). Answers its space. What can't be read of it is not copied but named; what
+    /// can't be written stays allocated.
     ///
     /// # Errors
     /// A list is damaged.
@@ -269,24 +282,47 @@ impl<'a> BlockLists<'a> {
         let mut phys = Bpobj::open(&self.mos.view(), list).await?.phys;
         let space = BlockSpace::of_list(&sub.phys);
         let has_lists = sub.phys.subobjs.0 != 0;
-        let copy_lists = !has_lists || self.is_one_block(sub.phys.subobjs).await?;
-        let copy_entries = copy_lists && self.is_one_block(added).await?;
-        if copy_lists && has_lists {
-            self.append_names(&mut phys, &sub.subobjects().await?).await?;
+        let lists = match has_lists && self.is_one_block(sub.phys.subobjs).await? {
+            true => sub.subobjects().await.ok(),
+            false => None,
+        };
+        let copy_entries = (lists.is_some() || !has_lists) && self.is_one_block(added).await?;
+        if let Some(lists) = lists {
+            if self.or_leak(space.used_bytes, self.append_names(&mut phys, &lists).await)?.is_none() {
+                return Ok(BlockSpace::default());
+            }
             self.mos.destroy(sub.phys.subobjs).await?;
             let bare = BpobjPhys { subobjs: ObjectId(0), subobj_count: 0, ..sub.phys };
             self.set_head(added, bare, space).await?;
         }
-        if copy_entries {
-            let words = sub.object.read_table(0, sub.phys.blkptr_count * WORDS).await?;
-            self.mos.write_words(list, phys.blkptr_count * WORDS, &words).await?;
+        if copy_entries && self.copy_entries(list, &phys, &sub).await.is_ok() {
             phys.blkptr_count += sub.phys.blkptr_count;
             self.mos.destroy(added).await?;
-        } else {
-            self.append_names(&mut phys, &[added]).await?;
+        } else if self.or_leak(space.used_bytes, self.append_names(&mut phys, &[added]).await)?.is_none() {
+            return Ok(BlockSpace::default());
         }
         self.set_head(list, phys, BlockSpace::of_list(&phys).plus(space)).await?;
         Ok(space)
+    }
+
+    async fn copy_entries(&self, list: ObjectId, phys: &BpobjPhys, added: &Bpobj) -> Result<()> {
+        let words = added.object.read_table(0, added.phys.blkptr_count * WORDS).await?;
+        self.mos.write_words(list, phys.blkptr_count * WORDS, &words).await
+    }
+
+    /// Goes on without something that can't be read: so much space stays allocated.
+    ///
+    /// # Errors
+    /// Those of `read` that are no damage.
+    pub fn or_leak<T>(&self, bytes: u64, read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.is_damage() => {
+                self.mos.view().pool().note_leak(bytes, &error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn is_one_block(&self, object: ObjectId) -> Result<bool> {

@@ -92,14 +92,32 @@ pub async fn spare_in(
     device: Option<FoundDevice>,
     resilver: Resilver,
 ) -> Result<()> {
-    join(engine, old, Newcomer::Spare(spare, device), resilver).await
+    join(engine, old, Newcomer::Spare(spare, device, Stay::UntilDetached), resilver).await
+}
+
+/// The same for a leaf that fails, without anybody having asked for it: the spare leaves when that is back.
+pub(crate) async fn stand_in(
+    engine: &Engine,
+    old: Guid,
+    spare: Guid,
+    device: Option<FoundDevice>,
+) -> Result<()> {
+    join(engine, old, Newcomer::Spare(spare, device, Stay::UntilBack), Resilver::Healing).await
+}
+
+/// How long a spare stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    UntilDetached,
+    /// Until the leaf that it stands in for is in use again and has everything.
+    UntilBack,
 }
 
 /// Who joins.
 enum Newcomer {
     Attached(NewDevice),
     Replacement(NewDevice),
-    Spare(Guid, Option<FoundDevice>),
+    Spare(Guid, Option<FoundDevice>, Stay),
 }
 
 impl Newcomer {
@@ -125,7 +143,7 @@ impl Newcomer {
                 leaf.path = Some(new.path);
                 Ok((leaf, Some(FoundDevice::new(new.device))))
             }
-            Newcomer::Spare(guid, device) => {
+            Newcomer::Spare(guid, device, _) => {
                 let config = context.pool().config();
                 let spare = config.spares.iter().find(|spare| spare.guid == guid).cloned();
                 let missing = || DatasetError::unsuitable(context.pool().name(), "no such device in pool");
@@ -173,6 +191,7 @@ async fn join_sync(
     let mut config = context.config().clone();
     check_place(context, &config, old, &newcomer)?;
     let (above, (verb, preposition)) = (newcomer.above(), newcomer.event());
+    let leaves_by_itself = matches!(newcomer, Newcomer::Spare(.., Stay::UntilBack));
     let (mut new, device) = newcomer.into_leaf(context)?;
     if let Some(device) = &device {
         check_fit(&config, old, device)?;
@@ -181,6 +200,8 @@ async fn join_sync(
     let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
     let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
     step_aside(&mut parent.children[at], &new);
+    // One that is only degraded is in use: it is not back before somebody clears it.
+    parent.children[at].unspare |= leaves_by_itself && !parent.children[at].degraded;
     new.create_txg = parent.children[at].create_txg;
     match resilver {
         Resilver::Healing => new.resilver_txg = context.txg(),
@@ -236,7 +257,7 @@ fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: 
             refused("cannot replace a replacing device")
         }
         _ if is_spared && newcomer.is_spare() != leaf.is_spare => refused(IN_PLACE),
-        Newcomer::Spare(spare, _) => {
+        Newcomer::Spare(spare, ..) => {
             let above = parent_of(&config.vdev_tree, parent.guid);
             let is_replaced = parent.kind == VdevKind::Replacing;
             if is_replaced && above.is_some_and(|above| above.kind == VdevKind::Spare) {

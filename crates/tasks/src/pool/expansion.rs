@@ -146,9 +146,7 @@ pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
 /// The pool's metadata can't be read.
 #[boxed]
 pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionProgress>> {
-    let vdevs = mos.pool().vdevs();
-    // The tree of vdevs is that of the txg that is being written.
-    for top in vdevs.tops().filter(|top| top.kind == VdevKind::Raidz) {
+    for top in mos.pool_config().vdevs.iter().filter(|top| top.kind == VdevKind::Raidz) {
         let Some(zap) = mos.vdev_zap(top).await? else { continue };
         if zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? == Some(DSS_SCANNING) {
             let (done_bytes, vdev) = (copied_bytes(mos, top).await?, VdevId(top.id));

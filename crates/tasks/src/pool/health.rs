@@ -7,7 +7,8 @@
 //!     no answer        for 30 seconds, if the pool does without it, or for DEADMAN: FAULTED
 //!     wrong content    written again (`mend`)
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
-//!   every 5 seconds  REMOVED leaves are looked for; one that is back gets what it missed (resilver)
+//!   every 5 seconds  leaves that are REMOVED, or were never there, are looked for; one that is back gets
+//!                    what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
 //!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
 //!                  while the pool is suspended: no error is judged; devices that are gone are looked
@@ -155,16 +156,22 @@ pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
     pool.resume();
 }
 
-/// Leaves that were pulled out and are there again are used again.
+/// Leaves that were pulled out, or were not there when the pool was opened, are used as soon as they are
+/// there.
 async fn look_for_removed(engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
-    let config = engine.pool().config();
+    let pool = engine.pool();
+    // In this order: one that a command takes out of use meanwhile is not looked for.
+    let (found, config) = (pool.found(), pool.config());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
-    let removed: Vec<Guid> =
-        leaves.filter(|leaf| leaf.removed && !leaf.offline && !leaf.faulted).map(|leaf| leaf.guid).collect();
-    if removed.is_empty() {
+    let has_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+    let is_away = |leaf: &&VdevConfig| leaf.removed || !found.devices.contains_key(&leaf.guid);
+    let is_wanted = |leaf: &&VdevConfig| !leaf.offline && !leaf.faulted && !pool.is_set_aside(leaf.guid);
+    let away = leaves.filter(has_device).filter(is_away).filter(is_wanted);
+    let away: Vec<Guid> = away.map(|leaf| leaf.guid).collect();
+    if away.is_empty() {
         return Ok(());
     }
-    let devices = surroundings.returning(engine.clone(), removed).await;
+    let devices = surroundings.returning(engine.clone(), away).await;
     for (leaf, device) in devices {
         bring_back(engine, Some(leaf), Back::Reopened, BTreeMap::from([(leaf, device)])).await?;
     }

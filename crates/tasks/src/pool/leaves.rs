@@ -211,9 +211,14 @@ async fn bring_back_sync(
         }
         if devices.contains_key(&guid) {
             leaf.removed = false;
-            // It was not taken away on purpose: the spare goes when it has what it missed.
-            leaf.unspare |= how == Back::Reopened && is_spared;
         }
+        // If it was not taken away on purpose, its spare goes when it has everything again.
+        leaf.unspare |= is_spared
+            && match how {
+                Back::Reopened => devices.contains_key(&guid),
+                Back::Online => was_away && !before.offline && !context.pool().is_set_aside(guid),
+                Back::Cleared => !before.offline,
+            };
         if how == Back::Online {
             leaf.offline = false;
             has_changed |= context.pool().is_set_aside(guid);

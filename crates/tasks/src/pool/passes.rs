@@ -232,7 +232,7 @@ pub async fn keep_passing(engine: WeakEngine) {
 
 async fn active(engine: &Engine) -> Result<Vec<Active>> {
     let (mos, mut found) = (engine.mos().await?, Vec::new());
-    let config = engine.pool().config();
+    let config = mos.pool_config();
     for leaf in config.vdevs.iter().flat_map(VdevConfig::leaves).filter(|leaf| leaf.leaf_zap.0 != 0) {
         if engine.pool().top_with_free_space(leaf.guid).is_none() || is_leaving(engine, leaf.guid) {
             continue;

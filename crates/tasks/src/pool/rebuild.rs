@@ -133,8 +133,7 @@ pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) 
 #[boxed]
 pub async fn active(mos: &Mos) -> Result<Vec<(VdevConfig, RebuildPhys)>> {
     let mut found = Vec::new();
-    let vdevs = mos.pool().vdevs();
-    for top in vdevs.tops().filter(|top| top.kind.holds_data()) {
+    for top in mos.pool_config().vdevs.iter().filter(|top| top.kind.holds_data()) {
         let Some(zap) = mos.vdev_zap(top).await? else { continue };
         found.extend(state::of(&zap).await?.filter(state::is_active).map(|state| (top.clone(), state)));
     }

@@ -163,10 +163,10 @@ pub async fn removing_vdev(mos: &Mos) -> Result<Option<VdevId>> {
 /// A space map is damaged.
 #[boxed]
 pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
-    let pool = mos.pool();
-    let Some(top) = pool.vdevs().top(vdev).cloned() else { return Ok(0) };
+    let config = mos.pool_config();
+    let Some(top) = config.vdevs.get(vdev.0 as usize) else { return Ok(0) };
     let (mut entries, mut copied_bytes) = (1, 0);
-    for metaslab in mos.metaslabs(&top, &mos.log_spacemaps().await?).await? {
+    for metaslab in mos.metaslabs(top, &mos.log_spacemaps().await?).await? {
         let (start, end) =
             (metaslab.place.start_bytes, metaslab.place.start_bytes + metaslab.place.size_bytes);
         copied_bytes += metaslab.allocated.total_bytes();

@@ -2,7 +2,8 @@
 //!
 //! Idea: what fails and what is available is in the tree of vdevs. A spare is tried for each leaf that is
 //! faulted, removed, not there, or degraded by its errors, unless one stands in already: the dRAID's own
-//! first, then the smallest that is large enough. A leaf that was taken offline is away on purpose.
+//! first, then the smallest that is large enough. A leaf that was taken offline is away on purpose. A spare
+//! that stepped in leaves when the leaf is in use again and has everything (`detach`).
 //!
 //! Source: ZED's `zfs_retire.c` (`replace_with_spare`, `spare_is_preferred`).
 
@@ -12,9 +13,8 @@ use cenote_format::units::Guid;
 use cenote_object::{DatasetError, Result};
 use cenote_pool::Pool;
 
-use crate::pool::attach::spare_in;
+use crate::pool::attach::stand_in;
 use crate::pool::health::Surroundings;
-use crate::pool::rebuild::Resilver;
 use crate::pool::tree::holds_copies;
 
 /// Puts spares in the place of what fails.
@@ -29,7 +29,7 @@ pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -
                     None => continue,
                 },
             };
-            match spare_in(engine, leaf, spare.guid, device, Resilver::Healing).await {
+            match stand_in(engine, leaf, spare.guid, device).await {
                 // Too small, perhaps: another one may do.
                 Err(DatasetError::Unsuitable { .. }) => {}
                 stepped_in => {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::label::{VDEV_LABEL_START_SIZE, label_offset};
+use cenote_format::label::{PoolConfig, VDEV_LABEL_START_SIZE, label_offset};
+use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
 use cenote_pool::create::NewDevice;
@@ -45,7 +46,12 @@ impl Surroundings for Machine {
         Box::pin(async move {
             let mut found = BTreeMap::new();
             for (leaf, disk) in disks {
-                if disk.is_there().await.unwrap() {
+                // Devices are known by their labels.
+                let labels = read_labels(&*disk).await;
+                let is_it =
+                    |config: &Nvlist| PoolConfig::decode(config).is_ok_and(|it| it.guid == Some(leaf));
+                let is_known = labels.iter().any(|label| label.config.as_ref().is_some_and(is_it));
+                if disk.is_there().await.unwrap() && is_known {
                     found.insert(leaf, FoundDevice::new(disk as _));
                 }
             }
@@ -485,6 +491,32 @@ fn a_spare_goes_when_the_device_is_back() {
         }
         lab.has_everything(1, &model).await;
     });
+}
+
+#[test]
+fn a_spare_goes_when_the_device_that_failed_is_cleared_or_online() {
+    for how in [Back::Cleared, Back::Online] {
+        simulate(|rt| async move {
+            let lab = Lab::new(&rt, 2).await;
+            let (mut model, mut rng) = (Model::new(), Rng::new(21));
+            lab.add_spare().await;
+            match how {
+                Back::Cleared => [Op::Write, Op::Read].map(|op| lab.disks[1].add(Fault::error(op))).len(),
+                _ => [lab.disks[1].unplug(true)].len(),
+            };
+            lab.work(&mut model, &mut rng).await;
+            lab.wait(30).await;
+            assert!(lab.spare_is(Some(Trouble::InUse)));
+            lab.disks[1].heal();
+            lab.disks[1].unplug(false);
+            let device = BTreeMap::from([(lab.leaf(1), FoundDevice::new(lab.disks[1].clone() as _))]);
+            bring_back(&lab.engine, Some(lab.leaf(1)), how, device).await.unwrap();
+            lab.work(&mut model, &mut rng).await;
+            lab.wait(60).await;
+            assert!(lab.spare_is(None), "{how:?}: {:?}", lab.engine.pool().status());
+            lab.has_everything(1, &model).await;
+        });
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use cenote_format::units::{DatasetId, ObjectId, VdevId};
 use cenote_object::{DatasetError, NewObject, Result};
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
+use cenote_tasks::rebuilding;
 
 use crate::common::{
     Layout, Load, Model, POOL, assert_equal, assert_zdb_is_content, create, reopen, reopen_to_write, seed,
@@ -109,6 +110,29 @@ fn what_is_written_after_a_vdev_is_added_goes_there_too() {
         let used: u64 = metaslabs.unwrap().iter().map(|metaslab| metaslab.allocated.total_bytes()).sum();
         assert!(used > 100_000, "{used} bytes are used of the new vdev");
         assert_zdb_is_content(folder.path(), "vdev added");
+    });
+}
+
+/// Commands read the state on disk while the next txg changes the pool: in that state a new vdev has no
+/// objects yet, and a vdev that left still has its own.
+#[test]
+fn a_state_of_the_pool_has_the_vdevs_of_its_txg() {
+    let rt = Runtime::real(Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let before = engine.mos().await.unwrap();
+        let usage = before.usage().await.unwrap();
+        let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]).await;
+        cenote_tasks::add_vdevs(&engine, vec![new], None).await.unwrap();
+        engine.sync_all().await.unwrap();
+        let after = engine.mos().await.unwrap();
+        assert_eq!(after.usage().await.unwrap().len(), 2);
+
+        assert_eq!(before.usage().await.unwrap(), usage);
+        before.allocator(&before.log_spacemaps().await.unwrap()).await.unwrap();
+        assert!(before.usable_bytes().await.unwrap() < after.usable_bytes().await.unwrap());
+        assert!(rebuilding(&before).await.unwrap().is_empty());
     });
 }
 

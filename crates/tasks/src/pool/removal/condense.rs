@@ -90,8 +90,8 @@ async fn in_progress(mos: &Mos) -> Result<Option<CondensingIndirect>> {
 }
 
 fn removed(mos: &Mos) -> Vec<VdevConfig> {
-    let (vdevs, is_one) = (mos.pool().vdevs(), |top: &&VdevConfig| top.kind == VdevKind::Indirect);
-    vdevs.tops().filter(is_one).filter(|top| top.indirect_object.0 != 0).cloned().collect()
+    let is_one = |top: &&VdevConfig| top.kind == VdevKind::Indirect && top.indirect_object.0 != 0;
+    mos.pool_config().vdevs.iter().filter(is_one).cloned().collect()
 }
 
 /// A mapping of which much is obsolete, or whose map of that is long.

@@ -1,0 +1,50 @@
+//! Flushes fail, of transaction groups and of commits, and then the power does. A system tells of a failed
+//! flush once; what it was to make durable is on the disk or not. Nothing acknowledged may depend on it.
+//!
+//! `CENOTE_FLUSH_HISTORIES=100000` cuts as often instead of a few times; `CENOTE_SEED` replays one run.
+
+use cenote_device::{Fault, Op};
+use cenote_pool::VdevClass::Normal;
+use cenote_pool::VdevKind::Disk;
+use cenote_runtime::{Rng, Runtime};
+
+use crate::cuts::{Replay, number, simulate};
+use crate::faults::{CUTS, cut_while, pools};
+use crate::pools::Layout;
+use crate::run::recover_damaged;
+
+/// Cuts, unless `CENOTE_FLUSH_HISTORIES` says how many.
+const HISTORIES: u64 = 60;
+
+/// One run, and the cuts of it.
+fn run(seed: u64) {
+    let mut rng = Rng::stream(seed, 13);
+    let mut cases = pools();
+    cases.push((Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 }, Vec::new()));
+    let (layout, within) = cases.swap_remove(rng.below(cases.len() as u64) as usize);
+    // Beyond redundancy the pool waits, and writes again all that a flush has lost.
+    let all: Vec<usize> = (0..layout.disk_count()).collect();
+    let is_beyond = within.is_empty() || rng.chance(0.4);
+    let victims = if is_beyond { &all } else { &within };
+    let chance = [0.02, 0.1, 0.4][rng.below(3) as usize];
+    let without: &[&[usize]] = if is_beyond { &[&[]] } else { &[&[], &within] };
+    let faults = || vec![Fault::error(Op::Flush).chance(chance)];
+    // The txg after it notes that a disk lacks something: until then it is found when it is read.
+    simulate(seed, |rt| async {
+        cut_while(rt, &layout, victims, without, faults, recover_damaged).await;
+    });
+}
+
+#[test]
+fn flushes_that_fail_before_a_power_cut_cost_nothing_acknowledged() {
+    let test = "flushes_that_fail_before_a_power_cut_cost_nothing_acknowledged";
+    if let Some(seed) = number("CENOTE_SEED") {
+        let _replay = Replay { test, seed };
+        return run(seed);
+    }
+    let seeds = Runtime::real(Some(1));
+    for _ in 0..number("CENOTE_FLUSH_HISTORIES").unwrap_or(HISTORIES).div_ceil(CUTS as u64) {
+        let replay = Replay { test, seed: seeds.random_u64() };
+        run(replay.seed);
+    }
+}
