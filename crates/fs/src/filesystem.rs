@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_format::dnode::Dnode;
+use cenote_format::dnode::{Dnode, ObjectType};
 use cenote_format::objset::ObjsetType;
 use cenote_format::sa::SaRegistry;
 use cenote_format::units::ObjectId;
@@ -25,7 +25,7 @@ use cenote_object::zap::fold::{U8_CANON_COMP, U8_CANON_DECOMP, U8_COMPAT_DECOMP,
 use cenote_object::{DatasetError, Object, Objset, Zap, ZapEntry};
 
 use crate::attr::{Attr, Decoded};
-use crate::error::{FsError, Result};
+use crate::error::{FsError, Refusal, Result};
 use crate::overlay::{Node, Overlay};
 
 /// `MASTER_NODE_OBJ`.
@@ -212,9 +212,14 @@ impl Filesystem {
         })
     }
 
-    /// A ZAP object on disk.
+    /// A directory, or another ZAP, on disk. The content of a file that a path takes for a directory is not
+    /// mistaken for a damaged one.
     pub(crate) async fn zap(&self, id: ObjectId) -> Result<Zap> {
-        Ok(Zap::open(self.object(id).await?).await?)
+        let object = self.object(id).await?;
+        if object.dnode().object_type == ObjectType::PLAIN_FILE_CONTENTS {
+            return Err(Refusal::NotDirectory.of(id));
+        }
+        Ok(Zap::open(object).await?)
     }
 
     /// The overlay's changes to an object that it has not freed.
@@ -224,7 +229,6 @@ impl Filesystem {
 
     /// Whether a dnode belongs to a file (others are the file system's own ZAPs and tables).
     pub fn is_file(dnode: &Dnode) -> bool {
-        use cenote_format::dnode::ObjectType;
         matches!(dnode.bonus_type, ObjectType::SA | ObjectType::ZNODE)
             && matches!(dnode.object_type, ObjectType::PLAIN_FILE_CONTENTS | ObjectType::DIRECTORY_CONTENTS)
     }

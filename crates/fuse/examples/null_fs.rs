@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_fuse::vfs::{NewNode, WriteFlags};
+use cenote_fuse::vfs::{NewNode, ReadFlags, WriteFlags};
 use cenote_fuse::{
     Attr, Caller, DirSink, Errno, FileType, MountOptions, Node, Result, Session, SessionOptions, SetAttr,
     Statfs, Time, Vfs, mount,
@@ -117,7 +117,7 @@ impl Vfs for NullFs {
         self.unlink(caller, dir, name).await
     }
 
-    async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>> {
+    async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32, _: ReadFlags) -> Result<Vec<Bytes>> {
         let size_bytes = self.with(node, |file| file.attr.size_bytes)?;
         let len = size_bytes.saturating_sub(offset_bytes).min(len_bytes.into()).min(ZEROS.len() as u64);
         Ok(vec![Bytes::from_static(&ZEROS[..len as usize])])
@@ -136,7 +136,7 @@ impl Vfs for NullFs {
         })
     }
 
-    async fn readdir(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
+    async fn readdir(&self, dir: Node, cookie: u64, _: ReadFlags, sink: &mut dyn DirSink) -> Result<()> {
         let tree = self.0.lock();
         let names = &tree.files.get(&dir).ok_or(Errno::NOENT)?.names;
         // The cookie is the node's number: names lie in the order of creation here.
@@ -159,7 +159,7 @@ impl Vfs for NullFs {
         Ok(())
     }
 
-    async fn statfs(&self) -> Result<Statfs> {
+    async fn statfs(&self, _: Node) -> Result<Statfs> {
         let (blocks, block_bytes) = (1 << 30, 128 << 10);
         Ok(Statfs {
             block_bytes,

@@ -18,6 +18,13 @@ pub const WRITE_IN_BYTES: usize = 40;
 pub const MAX_PAGES: u16 = 256;
 pub const MAX_WRITE_BYTES: usize = MAX_PAGES as usize * 4096;
 
+/// Flags of open files, `open(2)`.
+pub mod opened {
+    /// How it was opened; 0: to be read only.
+    pub const ACCMODE: u32 = 3;
+    pub const NOATIME: u32 = 0o1_000_000;
+}
+
 macro_rules! opcodes {
     ($($name:ident = $number:literal),* $(,)?) => {
         /// `enum fuse_opcode`.
@@ -84,6 +91,9 @@ pub mod fattr {
 
 /// `FUSE_WRITE_CACHE`.
 pub const WRITE_CACHE: u32 = 1 << 0;
+/// `FOPEN_DIRECT_IO`.
+pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
+
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_SETXATTR_ACL_KILL_SGID`.

@@ -11,6 +11,9 @@
 //!   SIGKILL: its threads end, all but one --PR_SET_PDEATHSIG--> guard --> fusectl 43/abort
 //! ```
 //!
+//! A service manager may kill both. So a file can name the connections, too: the next daemon ends what is
+//! left.
+//!
 //! The signal comes when the thread that started the guard ends, whatever becomes of the others; so that is a
 //! thread that does nothing else. A guard that ends is replaced by another one.
 //!
@@ -18,11 +21,12 @@
 //!
 //! Source: Linux `fs/fuse/control.c` (`abort`), prctl(2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -30,7 +34,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
+};
+
+use crate::mount::table::{Line, Table};
 
 /// The control file system, where the host has mounted it.
 const FUSECTL: &str = "/sys/fs/fuse/connections";
@@ -39,12 +47,15 @@ const FUSE_CTL_SUPER_MAGIC: u64 = 0x6573_5543;
 /// How long the guard may take to read a line, and how long another one is waited with.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-static STATE: Mutex<State> = Mutex::new(State { connections: BTreeSet::new(), guard: None });
+static STATE: Mutex<State> = Mutex::new(State { connections: BTreeMap::new(), guard: None, list: None });
 
 /// What the guard knows.
 struct State {
-    connections: BTreeSet<u32>,
+    /// With the ids of their mounts.
+    connections: BTreeMap<u32, u64>,
     guard: Option<UnixStream>,
+    /// The file that names them for the next daemon.
+    list: Option<PathBuf>,
 }
 
 impl State {
@@ -55,6 +66,70 @@ impl State {
             self.guard = None;
         }
     }
+
+    /// Without the list, the next daemon finds each mount that is left when it needs its directory.
+    fn write_list(&self) {
+        let Some(list) = &self.list else { return };
+        let mut text = boot_id();
+        for (connection, mount) in &self.connections {
+            text += &format!("{connection} {mount}\n");
+        }
+        std::fs::write(list, text).ok();
+    }
+}
+
+/// Numbers of connections and mounts mean nothing after the next boot.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// From now on, a file names the connections of this process, for one that comes after it.
+pub fn list_in(file: PathBuf) {
+    let mut state = STATE.lock();
+    state.list = Some(file);
+    state.write_list();
+}
+
+/// The mounts that a list names and that are still there; those below others first.
+fn left(list: &Path) -> Vec<Line> {
+    let (text, Ok(table)) = (std::fs::read_to_string(list).unwrap_or_default(), Table::read()) else {
+        return Vec::new();
+    };
+    let Some(named) = text.strip_prefix(&boot_id()) else { return Vec::new() };
+    let named = named.lines().filter_map(|line| line.split_once(' '));
+    let named = named.filter_map(|(number, id)| Some((number.parse::<u32>().ok()?, id.parse::<u64>().ok()?)));
+    let find = |(number, id)| {
+        table
+            .get(id)
+            .filter(|line| connection(line.device) == number && line.fuse_subtype().is_some())
+            .cloned()
+    };
+    let mut left: Vec<Line> = named.filter_map(find).collect();
+    left.sort_by(|one, other| (&other.dir, other.id).cmp(&(&one.dir, one.id)));
+    left
+}
+
+/// Aborts the connections of a process that was killed, which a list names: whoever waits for them goes on.
+pub fn abort_left(list: &Path) {
+    let Ok(control) = control() else { return };
+    left(list).iter().for_each(|mount| abort(&control, connection(mount.device)));
+}
+
+/// Takes down the mounts that a list names. Their process is gone.
+pub fn take_down_left(list: &Path) {
+    abort_left(list);
+    for mount in left(list) {
+        let is_covered = Table::read().is_ok_and(|table| table.covering(mount.id).is_some());
+        if !is_covered {
+            rustix::mount::unmount(&mount.dir, UnmountFlags::DETACH).ok();
+        }
+    }
+}
+
+fn abort(control: &OwnedFd, connection: u32) {
+    // Those that have ended have no file any more.
+    let file = openat(control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
+    file.and_then(|file| rustix::io::write(file, b"1")).ok();
 }
 
 /// Has a process guard the connections of this one: `command` makes one that hands its standard input, line
@@ -92,10 +167,15 @@ fn start_one(mut command: Command) -> io::Result<std::process::Child> {
     let child = command.spawn()?;
     let mut state = STATE.lock();
     state.guard = Some(ours);
-    for connection in state.connections.clone() {
+    for connection in state.connections.clone().into_keys() {
         state.say('+', connection);
     }
     Ok(child)
+}
+
+/// The name of the connection of a mount: the kernel's number of its device (`MKDEV`).
+pub(crate) fn connection((major, minor): (u32, u32)) -> u32 {
+    major << 20 | minor
 }
 
 /// A connection that is guarded until this is dropped.
@@ -103,11 +183,21 @@ fn start_one(mut command: Command) -> io::Result<std::process::Child> {
 pub(crate) struct Watched(u32);
 
 /// Has a connection guarded, if there is a guard.
-pub(crate) fn watch(connection: u32) -> Watched {
+pub(crate) fn watch(connection: u32, mount: u64) -> Watched {
     let mut state = STATE.lock();
-    state.connections.insert(connection);
+    state.connections.insert(connection, mount);
     state.say('+', connection);
+    state.write_list();
     Watched(connection)
+}
+
+impl Watched {
+    /// Ends the connection.
+    pub(crate) fn abort(&self) {
+        if let Ok(control) = control() {
+            abort(&control, self.0);
+        }
+    }
 }
 
 impl Drop for Watched {
@@ -115,6 +205,7 @@ impl Drop for Watched {
         let mut state = STATE.lock();
         state.connections.remove(&self.0);
         state.say('-', self.0);
+        state.write_list();
     }
 }
 
@@ -146,11 +237,7 @@ impl Guarded {
 
     /// Whoever waits for these connections gets an error, and so does who uses them from now on.
     pub fn abort(&self) {
-        for connection in &self.connections {
-            // Those that have ended have no file any more.
-            let file = openat(&self.control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
-            file.and_then(|file| rustix::io::write(file, b"1")).ok();
-        }
+        self.connections.iter().for_each(|connection| abort(&self.control, *connection));
     }
 }
 

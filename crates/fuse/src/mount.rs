@@ -3,30 +3,39 @@
 //! A program that is killed leaves its mount behind: nothing below answers but `ENOTCONN`. [`check`] and
 //! [`clear_dead`] take it away.
 //!
-//! Source: Linux `fs/fuse/inode.c` (mount options), libfuse `lib/mount.c` (the protocol of `fusermount3`: it
-//! mounts and sends the descriptor of `/dev/fuse` over the socket whose number `_FUSE_COMMFD` holds).
+//! Idea: a mount is its id ([`table`]), not its path: what others have mounted over it is never touched. It
+//! is made without a path and attached by another process ([`hand`]). Kernels before 5.2 can't do that:
+//! there, this process itself looks the path up when it mounts.
+//!
+//! Source: Linux `fs/fuse/inode.c` (mount options), fsopen(2), move_mount(2), libfuse `lib/mount.c` (the
+//! protocol of `fusermount3`: it mounts and sends the descriptor of `/dev/fuse` over the socket whose number
+//! `_FUSE_COMMFD` holds).
 
+mod block;
+pub mod hand;
+pub mod table;
 pub mod users;
 
 use std::ffi::CString;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
-    socketpair,
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::abi::MAX_WRITE_BYTES;
 use crate::guard::{self, Watched};
+use hand::{Ask, Failure};
+use table::Table;
 
 /// The device that serves file systems.
 const DEVICE: &str = "/dev/fuse";
@@ -49,6 +58,12 @@ pub enum MountError {
     Refused { dir: String, why: String },
     #[error("{dir}: can't be unmounted: {source}")]
     Unmount { dir: String, source: io::Error },
+    #[error("{dir}: can't be unmounted: {by} is mounted over it")]
+    Covered { dir: String, by: String },
+    #[error("{dir}: something on the way there does not answer")]
+    Silent { dir: String },
+    #[error("{dir}: can't be mounted on: it is not empty")]
+    NotEmpty { dir: String },
     #[error("{dir}: can't be unmounted: it is in use{}", users::said(users))]
     Busy { dir: String, users: Vec<String> },
     #[error("{dir}: can't be made read-only: it is being written to{}", users::said(users))]
@@ -72,6 +87,9 @@ pub struct MountOptions {
     pub no_dev: bool,
     /// Other users than the one who mounted may use it. Always so as root.
     pub allow_other: bool,
+    /// `sync(2)` and `syncfs(2)` reach it, where the kernel can do that: on a loop device of its own. As root
+    /// only.
+    pub hears_sync: bool,
 }
 
 /// A mounted file system.
@@ -79,7 +97,9 @@ pub struct MountOptions {
 pub struct Mounted {
     dir: PathBuf,
     by_root: bool,
-    _watched: Option<Arc<Watched>>,
+    /// 0: not known.
+    id: u64,
+    watched: Option<Arc<Watched>>,
 }
 
 /// Whether `dir` can be mounted on: to be asked before work that would be for nothing. If the program that
@@ -90,7 +110,7 @@ pub struct Mounted {
 pub fn check(dir: &Path, subtype: &str) -> Result<(), MountError> {
     let name = || dir.display().to_string();
     std::fs::metadata(DEVICE).map_err(|source| MountError::NoDevice { source })?;
-    clear_dead(dir, subtype)?;
+    clear_dead(dir, subtype).map_err(|errno| not_mounted(dir, errno.into()))?;
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(MountError::NotDirectory { dir: name() }),
@@ -98,13 +118,35 @@ pub fn check(dir: &Path, subtype: &str) -> Result<(), MountError> {
     }
 }
 
-/// Takes away what programs that have died left mounted on `dir`.
+/// Makes a directory to mount on, if need be, and takes away what a dead program of this subtype left there.
+/// It must be empty, unless the mount may lie over what is there (`overlay`).
 ///
 /// # Errors
-/// It can't be unmounted.
-pub fn clear_dead(dir: &Path, subtype: &str) -> Result<(), MountError> {
-    while is_mounted(dir, subtype) && is_dead(dir) {
-        unmount(dir, true)?;
+/// It can't be made, or is not empty.
+pub fn prepare(dir: &Path, subtype: &str, overlay: bool) -> Result<(), MountError> {
+    let done = hand::call(&Ask::Prepare { dir, subtype, overlay }, None);
+    done.map_err(|failure| match failure.errno {
+        Errno::NOTEMPTY => MountError::NotEmpty { dir: dir.display().to_string() },
+        _ => not_mounted(dir, failure),
+    })
+}
+
+fn not_mounted(dir: &Path, failure: Failure) -> MountError {
+    let dir = dir.display().to_string();
+    match failure.errno {
+        Errno::TIMEDOUT => MountError::Silent { dir },
+        errno => MountError::Mount { dir, source: errno.into() },
+    }
+}
+
+/// Takes away what programs that have died left mounted on `dir`.
+fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
+    let is_last = |table: Table| {
+        let last = table.lines().iter().rfind(|line| line.dir == dir);
+        last.is_some_and(|line| line.fuse_subtype() == Some(subtype))
+    };
+    while Table::read().is_ok_and(is_last) && is_dead(dir) {
+        rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH)?;
     }
     Ok(())
 }
@@ -117,55 +159,135 @@ fn is_dead(dir: &Path) -> bool {
     matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// Whether the last mount on `dir` is of this kind. `/proc/self/mountinfo`: the fifth field is the mount
-/// point, and the type comes behind a dash; blanks are written in octal.
-fn is_mounted(dir: &Path, subtype: &str) -> bool {
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
-    let escaped = |byte: &u8| match byte {
-        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
-        byte => vec![*byte],
-    };
-    let dir: Vec<u8> = dir.as_os_str().as_bytes().iter().flat_map(escaped).collect();
-    let kind = format!("fuse.{subtype}");
-    let mut of_dir = table.split(|&byte| byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|&byte| byte == b' ');
-        (fields.nth(4)? == dir).then(|| fields.skip_while(|field| *field != b"-").nth(1))?
-    });
-    of_dir.next_back() == Some(kind.as_bytes())
-}
-
 /// Mounts on `dir` and opens the connection.
 ///
 /// # Errors
 /// No device, no rights, no such directory.
 pub fn mount(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Mounted), MountError> {
     let by_root = rustix::process::geteuid().is_root();
-    let device = if by_root { mount_as_root(dir, options)? } else { mount_by_helper(dir, options)? };
-    let number = device_of(dir);
-    if let Some(number) = number.filter(|_| by_root) {
-        set_read_ahead(number);
+    let (device, made) = match by_root {
+        true => mount_as_root(dir, options)?,
+        false => (mount_by_helper(dir, options)?, None),
+    };
+    let made = made.or_else(|| Made::of(CWD, dir));
+    if let Some(made) = made.filter(|_| by_root) {
+        set_read_ahead(made.device);
     }
-    // Connections are named by the minor number of what is mounted.
-    let watched = number.map(|(_, minor)| Arc::new(guard::watch(minor)));
-    Ok((device, Mounted { dir: dir.to_owned(), by_root, _watched: watched }))
+    let watched = made.map(|made| Arc::new(guard::watch(guard::connection(made.device), made.id)));
+    let id = made.map_or(0, |made| made.id);
+    Ok((device, Mounted { dir: dir.to_owned(), by_root, id, watched }))
 }
 
-fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+/// A mount that was just made.
+#[derive(Clone, Copy)]
+struct Made {
+    id: u64,
+    device: (u32, u32),
+}
+
+impl Made {
+    /// Its attributes are not asked for: perhaps nobody answers yet, or any more.
+    fn of(folder: impl AsFd, path: impl rustix::path::Arg) -> Option<Made> {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+        let stat = statx(folder, path, flags, StatxFlags::MNT_ID).ok()?;
+        let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        let id = if has_id { stat.stx_mnt_id } else { 0 };
+        Some(Made { id, device: (stat.stx_dev_major, stat.stx_dev_minor) })
+    }
+}
+
+/// The id of the mount that a path leads to.
+fn mount_id(folder: impl AsFd, path: &Path) -> Option<u64> {
+    Made::of(folder, path).map(|made| made.id).filter(|&id| id != 0)
+}
+
+fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<Made>), MountError> {
     let failed = |source: Errno| MountError::Mount { dir: dir.display().to_string(), source: source.into() };
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|source| MountError::NoDevice { source: source.into() })?;
+    let mount = match options.hears_sync && block::is_of_use() {
+        // A container may have no loop devices.
+        true => detached(&device, options, Kind::Block).or_else(|_| detached(&device, options, Kind::Plain)),
+        false => detached(&device, options, Kind::Plain),
+    };
+    match mount {
+        Ok(mount) => {
+            let made = Made::of(&mount, "");
+            hand::call(&Ask::Attach { dir }, Some(mount.as_fd()))
+                .map_err(|failure| not_mounted(dir, failure))?;
+            Ok((device, made))
+        }
+        // An old kernel, or a container that forbids it.
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+            mount_by_path(&device, dir, options).map_err(failed)?;
+            Ok((device, None))
+        }
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+/// A file system's type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `fuse`.
+    Plain,
+    /// `fuseblk`, on a loop device.
+    Block,
+}
+
+/// A mount that is nowhere yet.
+fn detached(device: &OwnedFd, options: &MountOptions, kind: Kind) -> Result<OwnedFd, Errno> {
+    let name = if kind == Kind::Block { "fuseblk" } else { "fuse" };
+    let opened = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let opened = opened.as_fd();
+    for (key, value) in [
+        ("source", &*options.source),
+        ("subtype", options.subtype),
+        ("fd", &*device.as_raw_fd().to_string()),
+        ("rootmode", "40000"),
+        ("user_id", "0"),
+        ("group_id", "0"),
+        ("max_read", &*MAX_WRITE_BYTES.to_string()),
+    ] {
+        fsconfig_set_string(opened, key, value)?;
+    }
+    fsconfig_set_flag(opened, "allow_other")?;
+    fsconfig_set_flag(opened, "default_permissions")?;
+    if options.read_only {
+        fsconfig_set_flag(opened, "ro")?;
+    }
+    match kind {
+        Kind::Plain => fsconfig_create(opened)?,
+        Kind::Block => {
+            fsconfig_set_string(opened, "blksize", block::BLOCK_BYTES.to_string())?;
+            block::create(opened, &options.source)?;
+        }
+    }
+    let mut attributes = MountAttrFlags::empty();
+    for (is_set, attribute) in [
+        (options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (options.no_exec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (options.no_suid, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (options.no_dev, MountAttrFlags::MOUNT_ATTR_NODEV),
+    ] {
+        attributes.set(attribute, is_set);
+    }
+    fsmount(opened, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+fn mount_by_path(device: &OwnedFd, dir: &Path, options: &MountOptions) -> Result<(), Errno> {
     let data = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,\
          max_read={MAX_WRITE_BYTES}",
         device.as_raw_fd()
     );
-    let text = |text: &[u8]| CString::new(text).map_err(|_| failed(Errno::INVAL));
+    let text = |text: &[u8]| CString::new(text).map_err(|_| Errno::INVAL);
     let data = text(data.as_bytes())?;
     let flags = flags_of(options);
     let kind = text(format!("fuse.{}", options.subtype).as_bytes())?;
     let (source, target) = (text(options.source.as_bytes())?, text(dir.as_os_str().as_bytes())?);
-    rustix::mount::mount(&*source, &*target, &*kind, flags, &*data).map_err(failed)?;
-    Ok(device)
+    rustix::mount::mount(&*source, &*target, &*kind, flags, &*data)
 }
 
 fn flags_of(options: &MountOptions) -> MountFlags {
@@ -209,26 +331,13 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
         .spawn()
         .map_err(|source| MountError::NoHelper { dir: name(), source })?;
     drop(theirs);
-    let device = receive_descriptor(&ours).map_err(failed)?;
+    // `None`: it closed the socket without sending one.
+    let (_, device) = hand::recv(&ours, &mut [0]).map_err(failed)?;
     let output = helper.wait_with_output().map_err(|source| MountError::Mount { dir: name(), source })?;
     device.ok_or_else(|| {
         let why = String::from_utf8_lossy(&output.stderr);
         MountError::Refused { dir: name(), why: why.trim().trim_start_matches("fusermount3: ").into() }
     })
-}
-
-/// `None`: the other side closed the socket without sending one.
-fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            return Ok(descriptors.next());
-        }
-    }
-    Ok(None)
 }
 
 impl Mounted {
@@ -237,12 +346,46 @@ impl Mounted {
         &self.dir
     }
 
-    /// Unmounts. `lazy`: takes it out of the tree now, and ends when nobody uses it any more.
+    /// Whether it is in the tree still; somebody else may have taken it out.
+    pub fn is_there(&self) -> bool {
+        self.id == 0 || Table::read().is_ok_and(|table| table.get(self.id).is_some())
+    }
+
+    /// Unmounts, unless it is out of the tree already. `lazy`: takes it out of the tree now, and ends when
+    /// nobody uses it any more.
     ///
     /// # Errors
-    /// It is in use.
+    /// It is in use, or something is mounted over it, which stays.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        take_down(&self.dir, lazy, self.by_root)
+        let name = || self.dir.display().to_string();
+        if self.id != 0
+            && let Ok(table) = Table::read()
+        {
+            if table.get(self.id).is_none() {
+                return Ok(());
+            }
+            if let Some(by) = table.covering(self.id) {
+                let by = format!("'{}' ({}, on {})", by.source, by.kind, by.dir.display());
+                return Err(MountError::Covered { dir: name(), by });
+            }
+        }
+        if !self.by_root {
+            return take_down_by_helper(&self.dir, lazy);
+        }
+        let done = hand::call(&Ask::Unmount { dir: &self.dir, id: self.id, lazy }, None);
+        done.map_err(|Failure { errno, users }| match errno {
+            Errno::BUSY => MountError::Busy { dir: name(), users },
+            Errno::STALE => MountError::Covered { dir: name(), by: "another file system".into() },
+            Errno::TIMEDOUT => MountError::Silent { dir: name() },
+            errno => MountError::Unmount { dir: name(), source: errno.into() },
+        })
+    }
+
+    /// Ends its connection, wherever it is mounted: whoever uses it gets an error.
+    pub fn abort(&self) {
+        if let Some(watched) = &self.watched {
+            watched.abort();
+        }
     }
 
     /// Gives it other options while it is mounted: whether it can be written to, and what may be run from it.
@@ -251,8 +394,11 @@ impl Mounted {
     /// A file is open for writing, and it is to be read-only; only root may.
     pub fn remount(&self, options: &MountOptions) -> Result<(), MountError> {
         let name = || self.dir.display().to_string();
-        rustix::mount::mount_remount(&self.dir, flags_of(options), c"").map_err(|errno| match errno {
-            Errno::BUSY => MountError::BusyWriting { dir: name(), users: users::of(&self.dir) },
+        let flags = flags_of(options).bits();
+        let done = hand::call(&Ask::Remount { dir: &self.dir, flags }, None);
+        done.map_err(|Failure { errno, users }| match errno {
+            Errno::BUSY => MountError::BusyWriting { dir: name(), users },
+            Errno::TIMEDOUT => MountError::Silent { dir: name() },
             errno => MountError::Mount { dir: name(), source: errno.into() },
         })
     }
@@ -260,36 +406,20 @@ impl Mounted {
 
 /// Best effort: a smaller read-ahead costs speed, nothing else.
 fn set_read_ahead((major, minor): (u32, u32)) {
-    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    // File systems on no device have numbers of major 0.
+    let kind = if major == 0 { "" } else { "-fuseblk" };
+    let path = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
     drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
 }
 
-/// The device number of a file system. Its attributes are not asked for: perhaps nobody answers yet, or any
-/// more.
+/// The device number of a file system.
 fn device_of(path: &Path) -> Option<(u32, u32)> {
-    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-    let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
-    Some((stat.stx_dev_major, stat.stx_dev_minor))
+    Made::of(CWD, path).map(|made| made.device)
 }
 
-/// Unmounts what is mounted on a directory, by whomever.
-///
-/// # Errors
-/// It is in use, or not ours to unmount.
-pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
-    take_down(dir, lazy, rustix::process::geteuid().is_root())
-}
-
-fn take_down(dir: &Path, lazy: bool, by_root: bool) -> Result<(), MountError> {
+fn take_down_by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
     let name = || dir.display().to_string();
     let failed = |source| MountError::Unmount { dir: name(), source };
-    if by_root {
-        let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-        return rustix::mount::unmount(dir, flags).map_err(|errno| match errno {
-            Errno::BUSY => MountError::Busy { dir: name(), users: users::of(dir) },
-            errno => failed(errno.into()),
-        });
-    }
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir).stdin(Stdio::null());
     let output = command.output().map_err(failed)?;

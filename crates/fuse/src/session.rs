@@ -53,11 +53,19 @@ pub struct SessionOptions {
     pub writeback_cache: bool,
     /// The kernel enforces POSIX ACLs, from the attributes `system.posix_acl_*`.
     pub posix_acl: bool,
+    /// `sync(2)` reaches the file system where that is possible ([`crate::MountOptions::hears_sync`]).
+    pub hears_sync: bool,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { readers: 4, over_io_uring: true, writeback_cache: false, posix_acl: false }
+        SessionOptions {
+            readers: 4,
+            over_io_uring: true,
+            writeback_cache: false,
+            posix_acl: false,
+            hears_sync: true,
+        }
     }
 }
 
@@ -301,14 +309,13 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
         | READDIRPLUS_AUTO
         | PARALLEL_DIROPS
         | MAX_PAGES
-        | CACHE_SYMLINKS
         | HANDLE_KILLPRIV_V2
         | SETXATTR_EXT
         | INIT_EXT
         | DIRECT_IO_ALLOW_MMAP;
     let writeback = if options.writeback_cache { WRITEBACK_CACHE } else { 0 };
     let posix_acl = if options.posix_acl { POSIX_ACL } else { 0 };
-    let keeps_cache = if reads_anew { 0 } else { NO_OPEN_SUPPORT | NO_OPENDIR_SUPPORT };
+    let keeps_cache = if reads_anew { 0 } else { NO_OPEN_SUPPORT | NO_OPENDIR_SUPPORT | CACHE_SYMLINKS };
     always | writeback | posix_acl | keeps_cache
 }
 

@@ -214,6 +214,13 @@ pub enum RenameFlags {
     },
 }
 
+/// How something is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadFlags {
+    /// It was opened with `O_NOATIME`: the access time stays.
+    pub keeps_atime: bool,
+}
+
 /// How a write comes about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteFlags {
@@ -336,6 +343,7 @@ pub trait Vfs: Send + Sync + 'static {
         node: Node,
         offset_bytes: u64,
         len_bytes: u32,
+        flags: ReadFlags,
     ) -> impl Future<Output = Result<Vec<Bytes>>> + Send;
 
     /// Writes all of `data`.
@@ -365,11 +373,12 @@ pub trait Vfs: Send + Sync + 'static {
         &self,
         dir: Node,
         cookie: u64,
+        flags: ReadFlags,
         sink: &mut dyn DirSink,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Space and files.
-    fn statfs(&self) -> impl Future<Output = Result<Statfs>> + Send;
+    /// Space and files, as somebody at `node` sees them.
+    fn statfs(&self, node: Node) -> impl Future<Output = Result<Statfs>> + Send;
 
     /// The value of an extended attribute.
     fn getxattr(

@@ -31,6 +31,25 @@ impl Volume {
         }
     }
 
+    /// Whether the start of a range may differ from `before`, the volume as of txg `since`, and where that
+    /// ends: at the latest with the range. Only for volumes without changes in memory.
+    ///
+    /// # Errors
+    /// An indirect block can't be read.
+    #[boxed]
+    pub async fn differs_from(&self, before: &Volume, since: Txg, range: Range<u64>) -> Result<(bool, u64)> {
+        let (may_differ, end) = self.changed_since(since, range.clone()).await?;
+        if !may_differ || range.start >= before.size_bytes() {
+            return Ok((may_differ, end));
+        }
+        // A hole says little of when it was made; if it was one before, nothing has changed.
+        let (is_data, end) = self.extent(range.start..end).await?;
+        if is_data {
+            return Ok((true, end));
+        }
+        before.extent(range.start..end.min(before.size_bytes())).await
+    }
+
     /// Whether the volume at `offset_bytes` may have changed after txg `since`, and where that ends: at the
     /// next block of the other kind, at `end_bytes`, or earlier. Only for volumes without changes in memory.
     ///

@@ -126,20 +126,19 @@ impl FsWriter {
                 return self.drop_xattr_file(change, node, name).await;
             }
         }
+        // The list has the old value until the new one is stored, in the log, too: a log that ends in between
+        // has one of them.
+        match value {
+            Some(value) => self.put_xattr_file(change, node, name, value).await?,
+            None => self.drop_xattr_file(change, node, name).await?,
+        }
         if was_inline {
             node.set(ZplAttr::Dxattr, &list.encode());
             self.notes(change).xattr(node, name, None);
+            // Its removal from the list must not come after later log records of the file.
+            self.log().inspect(|log| log.release(node.id));
         }
-        match value {
-            Some(value) => {
-                if was_inline {
-                    // Its removal from the list must not come after later log records of the file.
-                    self.log().inspect(|log| log.release(node.id));
-                }
-                self.put_xattr_file(change, node, name, value).await
-            }
-            None => self.drop_xattr_file(change, node, name).await,
-        }
+        Ok(())
     }
 }
 

@@ -111,6 +111,8 @@ impl FsWriter {
         };
         self.remove_name(change, &mut dir, &name, false).await?;
         self.save(change.edit, &mut dir).await?;
+        // The attribute may have gone to the packed list. A log that knows of this removal knows of that.
+        self.log().inspect(|log| log.release(node.id));
         self.notes(change).removed(dir.id, &name, false, Some(file.id));
         self.notes(change).touched(node);
         self.destroy(change.edit, &file).await
@@ -133,7 +135,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Gives the hidden directory the owner of the file.
+    /// Gives the hidden directory, and each attribute in it, the owner of the file (`zfs_setattr_dir`).
     pub(super) async fn set_xattr_owner(
         &self,
         change: Change<'_>,
@@ -146,6 +148,13 @@ impl FsWriter {
         let Some(mut dir) = self.xattr_dir(change.edit, node).await? else { return Ok(()) };
         dir.set_owner(set)?;
         dir.set_time(ZplAttr::Ctime, change.now);
-        self.save(change.edit, &mut dir).await
+        self.save(change.edit, &mut dir).await?;
+        for entry in self.view().list(dir.id).await? {
+            let mut file = self.load(change.edit, entry.object).await?;
+            file.set_owner(set)?;
+            file.set_time(ZplAttr::Ctime, change.now);
+            self.save(change.edit, &mut file).await?;
+        }
+        Ok(())
     }
 }

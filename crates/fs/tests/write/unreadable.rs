@@ -351,3 +351,78 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
         Engine::start(&mos).await.unwrap().force_sync().await.unwrap();
     });
 }
+
+/// How a pool with a block of the MOS destroyed is used.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+enum Fate {
+    /// It does not open; nothing was accepted.
+    DoesNotOpen,
+    /// It opens to be read only.
+    IsRead,
+    GoesOn,
+}
+
+/// Writes, snapshots and destroys what it can. Panics if the pool takes no more txgs.
+async fn use_pool(rt: &Runtime, memory: Arc<MemoryDevice>, what: &str) -> Fate {
+    let goes_on = async |engine: &Engine, after: &str| {
+        engine.sync_all().await.unwrap_or_else(|error| panic!("{what}: stopped after {after}: {error}"));
+    };
+    for round in 0..2 {
+        let Ok(mos) = imported(rt, &memory).await else { return Fate::DoesNotOpen };
+        let Ok(engine) = Engine::start(&mos).await else { return Fate::IsRead };
+        drop(mos);
+        for name in [POOL, CHILD] {
+            if let Ok(fs) = open(&engine, name).await {
+                let text = noise(90 + round, 5000);
+                make(&engine, &fs, &format!("other{round}"), &[(0, text)]).await.ok();
+            }
+            goes_on(&engine, name).await;
+        }
+        let taken = format!("{CHILD}@t{round}");
+        cenote_tasks::snapshot(&engine, std::slice::from_ref(&taken)).await.ok();
+        goes_on(&engine, "a snapshot").await;
+        let gone = [format!("{CHILD}@s"), taken];
+        cenote_tasks::destroy_snapshots(&engine, &gone, cenote_tasks::InUse::Refuse).await.ok();
+        goes_on(&engine, "snapshots were destroyed").await;
+        if round == 1 {
+            cenote_tasks::destroy_dataset(&engine, CHILD).await.ok();
+            goes_on(&engine, "a dataset was destroyed").await;
+        }
+        for _ in 0..4 {
+            engine.force_sync().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
+    Fate::GoesOn
+}
+
+#[test]
+fn a_lost_block_of_the_mos_stops_no_pool_that_has_opened() {
+    Runtime::simulate(SimConfig::default(), move |rt| async move {
+        let memory = filled(&rt).await;
+        let image = memory.durable_image();
+        let mos = imported(&rt, &memory).await.unwrap();
+        let child = mos.dataset(CHILD).await.unwrap();
+        let phys = (*child.dir().phys(), *child.phys());
+        let of_child = [
+            child.dir().id(),
+            phys.0.props_zap,
+            phys.0.child_dirs_zap,
+            phys.1.snapshot_names_zap,
+            phys.1.deadlist,
+        ];
+        let (mut seen, mut fates) = (BTreeMap::<_, usize>::new(), BTreeMap::<Fate, usize>::new());
+        for (bp, place) in metadata_of(&mos).await.into_iter().filter(|(_, place)| place.dataset.0 == 0) {
+            let of_object = seen.entry((place.object, bp.level())).or_default();
+            *of_object += 1;
+            if *of_object > OF_EACH_KIND {
+                continue;
+            }
+            let what = format!("{place}, {:?}", bp.object_type());
+            let fate = use_pool(&rt, destroyed(&image, &bp), &what).await;
+            let is_of_child = of_child.contains(&place.object);
+            assert!(fate == Fate::GoesOn || !is_of_child, "{what} is of one dataset: {fate:?}");
+            *fates.entry(fate).or_default() += 1;
+        }
+        assert!(fates[&Fate::GoesOn] >= 6, "{fates:?}");
+    });
+}

@@ -8,7 +8,8 @@ use crate::abi::{self, Opcode, fattr};
 use crate::reply::{DirBuffer, Reply, decode_device};
 use crate::request::{Body, Request};
 use crate::vfs::{
-    Entry, Errno, NewNode, Node, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags, XattrMode,
+    Entry, Errno, NewNode, Node, ReadFlags, RenameFlags, Result, SetAttr, Time, TimeOrNow, Vfs, WriteFlags,
+    XattrMode,
 };
 use crate::waiting::Waiting;
 
@@ -112,7 +113,7 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             // fh (8), offset (8), size, read_flags, lock_owner (8), flags, padding.
             body.skip(8)?;
             let (offset_bytes, len_bytes) = (body.u64()?, body.u32()?);
-            Ok(Reply::data(vfs.read(node, offset_bytes, len_bytes).await?))
+            Ok(Reply::data(vfs.read(node, offset_bytes, len_bytes, read_flags(&mut body)).await?))
         }
         Opcode::Write => {
             // fh (8), offset (8), size, write_flags, lock_owner (8), flags, padding; data.
@@ -136,7 +137,7 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
         Opcode::Syncfs => done(vfs.syncfs().await),
         Opcode::Readdir => list(vfs, node, body, false, valid).await,
         Opcode::Readdirplus => list(vfs, node, body, true, valid).await,
-        Opcode::Statfs => Ok(Reply::statfs(&vfs.statfs().await?)),
+        Opcode::Statfs => Ok(Reply::statfs(&vfs.statfs(node).await?)),
         Opcode::Getxattr => {
             // size, padding; name.
             let (room_bytes, _) = (body.u32()?, body.u32()?);
@@ -192,8 +193,15 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
         }
         Opcode::Ioctl => ioctl(vfs, request, body).await,
         // `fuse_open_out`: fh (8), open_flags, backing_id. Without FOPEN_KEEP_CACHE and FOPEN_CACHE_DIR the
-        // kernel forgets what it knew.
-        Opcode::Open | Opcode::Opendir if vfs.reads_anew() => Ok(Reply::empty().zeros(16)),
+        // kernel forgets what it knew. A file that is empty it does not read, unless it caches nothing of it.
+        Opcode::Open if vfs.reads_anew() => {
+            let flags = match is_read_only(body.u32()?) && vfs.getattr(node).await?.size_bytes == 0 {
+                true => abi::FOPEN_DIRECT_IO,
+                false => 0,
+            };
+            Ok(Reply::empty().zeros(8).u32(flags).zeros(4))
+        }
+        Opcode::Opendir if vfs.reads_anew() => Ok(Reply::empty().zeros(16)),
         // Nodes need no handles (ENOSYS to OPEN and OPENDIR says so once and for all), files are made by
         // MKNOD, and the kernel checks permissions itself.
         Opcode::Open | Opcode::Opendir | Opcode::Create | Opcode::Flush | Opcode::Access => Err(Errno::NOSYS),
@@ -211,8 +219,20 @@ async fn list<V: Vfs>(vfs: &V, dir: Node, mut body: Body<'_>, plus: bool, valid:
     body.skip(8)?;
     let (cookie, room_bytes) = (body.u64()?, body.u32()?);
     let mut buffer = DirBuffer::new((room_bytes as usize).min(abi::MAX_WRITE_BYTES), plus, valid);
-    vfs.readdir(dir, cookie, &mut buffer).await?;
+    vfs.readdir(dir, cookie, read_flags(&mut body), &mut buffer).await?;
     Ok(buffer.into_reply())
+}
+
+/// Whether files opened with these flags can only be read.
+fn is_read_only(flags: u32) -> bool {
+    flags & abi::opened::ACCMODE == 0
+}
+
+/// The end of `fuse_read_in`, behind the size: read_flags, lock_owner (8), flags of the open file. Before
+/// version 7.9 there are none.
+fn read_flags(body: &mut Body<'_>) -> ReadFlags {
+    let flags = body.skip(12).and_then(|()| body.u32()).unwrap_or(0);
+    ReadFlags { keeps_atime: flags & abi::opened::NOATIME != 0 }
 }
 
 /// With no room, only the size is asked for. `fuse_getxattr_out`: size, padding.

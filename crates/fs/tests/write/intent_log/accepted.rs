@@ -8,7 +8,7 @@ use cenote_device::{Device, MemoryDevice};
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
-use cenote_fs::write::{RenameMode, SetAttr};
+use cenote_fs::write::{RenameMode, SetAttr, SetXattr, XattrStore};
 use cenote_fs::{
     Change, Counted, FileKind, Filesystem, FsOptions, FsWriter, Refusal, ReplayReport, SpaceBy, replay_logs,
 };
@@ -238,6 +238,31 @@ fn what_an_exchange_or_a_link_shows_was_written_before() {
                 let size = after.fs.attr(f).await.unwrap().size;
                 assert_eq!(size, 14, "both files were written before they swapped names");
             }
+        });
+    }
+}
+
+/// `xattr` was changed in between: the value goes from the hidden directory to the packed list, or back.
+#[test]
+fn an_extended_attribute_that_moves_is_there_before_and_after() {
+    for (from, to) in [(XattrStore::Dir, XattrStore::Sa), (XattrStore::Sa, XattrStore::Dir)] {
+        simulate(|rt| async move {
+            let bench = Bench::new(rt).await;
+            let f = bench.f;
+            let store = |xattr| bench.fs.set_options(FsOptions { xattr, ..bench.fs.options() });
+            let put = async |value: &[u8]| {
+                op!(bench, |fs, c| fs.set_xattr(c, f, b"user.a", Some(value), SetXattr::Any)).unwrap();
+            };
+            store(from);
+            put(b"old").await;
+            bench.fs.commit(Some(f)).await.unwrap();
+            store(to);
+            put(b"new").await;
+            let after = bench.cut().await;
+            after.is_whole("xattr").await;
+            let xattrs = after.fs.xattrs(f).await.unwrap();
+            let values: Vec<&[u8]> = xattrs.iter().map(|xattr| &*xattr.value).collect();
+            assert!(values == [b"old"] || values == [b"new"], "{from:?} to {to:?}: {xattrs:?}");
         });
     }
 }

@@ -1,0 +1,332 @@
+//! The hand: a process that does what must be done with paths.
+//!
+//! Idea: a mount point may lie in a file system that this process serves itself, or in one that hangs. A
+//! thread that looks such a path up sleeps in the kernel until that answers; if the process is killed
+//! meanwhile, the thread keeps its mounts from ending, and they keep the thread. So every call with a path is
+//! made by another process, which holds no descriptor of `/dev/fuse`: it ends whenever this one does. It gets
+//! a mount that is made already, and attaches it.
+//!
+//! ```text
+//!   daemon: fsopen, fsmount --(mount)--> hand: mkdir, move_mount    umount, remount, rmdir
+//!             '------ waits at a socket, with a deadline
+//! ```
+//!
+//! Each hand does one thing at a time. One that does not answer in time is killed, and another takes its
+//! place. A program that starts no hands makes the calls itself.
+//!
+//! Layout of a message: a word, then its arguments, each after a zero byte; so is the answer, `ok` or an
+//! error number and who is in the way. A mount comes as a descriptor beside it.
+//!
+//! Shared state: [`HANDS`], locked to take a hand or to put it back.
+
+use std::ffi::OsStr;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MoveMountFlags, UnmountFlags, move_mount};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use super::{clear_dead, mount_id, users};
+
+/// How long a call may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Hands that are kept for later.
+const IDLE_MAX: usize = 4;
+/// The longest message.
+const MESSAGE_BYTES: usize = 160 << 10;
+/// Directories of one message.
+const DIRS_MAX: usize = 32;
+
+/// What can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ask<'a> {
+    /// Makes a directory to mount on. What a dead program of this subtype left there is taken away. It must
+    /// be empty, unless the mount may lie over what is there.
+    Prepare { dir: &'a Path, subtype: &'a str, overlay: bool },
+    /// Attaches a mount.
+    Attach { dir: &'a Path },
+    /// Unmounts, if the path leads to the mount of this id (0: to any).
+    Unmount { dir: &'a Path, id: u64, lazy: bool },
+    /// Gives a mount other options.
+    Remount { dir: &'a Path, flags: u32 },
+    /// Removes a directory.
+    Clear { dir: &'a Path },
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// `TIMEDOUT`: no answer. `STALE`: the path leads to another mount.
+    pub(super) errno: Errno,
+    /// Processes that are in the way.
+    pub(super) users: Vec<String>,
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure { errno, users: Vec::new() }
+    }
+}
+
+type Answer = Result<(), Failure>;
+type Start = Box<dyn Fn() -> Command + Send>;
+
+static HANDS: Mutex<Hands> = Mutex::new(Hands { start: None, idle: Vec::new() });
+
+struct Hands {
+    start: Option<Start>,
+    idle: Vec<Hand>,
+}
+
+struct Hand {
+    child: Child,
+    socket: OwnedFd,
+}
+
+/// From now on, calls with paths are made by other processes: `command` makes one that calls [`serve`].
+pub fn start(command: impl Fn() -> Command + Send + 'static) {
+    HANDS.lock().start = Some(Box::new(command));
+}
+
+/// Removes directories, as far as they are empty and there.
+pub fn clear(dirs: &[PathBuf]) {
+    for dir in dirs {
+        call(&Ask::Clear { dir }, None).ok();
+    }
+}
+
+/// Has a hand do something, or does it, and waits for that.
+pub(super) fn call(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+    let hand = {
+        let mut hands = HANDS.lock();
+        match (hands.idle.pop(), &hands.start) {
+            (None, None) => return perform(ask, mount),
+            (Some(hand), _) => hand,
+            (None, Some(start)) => Hand::start(start())?,
+        }
+    };
+    let answer = hand.ask(ask, mount);
+    let is_lost = |failure: &Failure| matches!(failure.errno, Errno::TIMEDOUT | Errno::PIPE);
+    let is_lost = answer.as_ref().err().is_some_and(is_lost);
+    let mut hands = HANDS.lock();
+    if !is_lost && hands.idle.len() < IDLE_MAX {
+        hands.idle.push(hand);
+        return answer;
+    }
+    drop(hands);
+    hand.end();
+    answer
+}
+
+impl Hand {
+    fn start(mut command: Command) -> Result<Hand, Errno> {
+        let socket = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = socket()?;
+        set_socket_timeout(&ours, Timeout::Recv, Some(DEADLINE))?;
+        // A group of its own: what ends the daemon from a terminal is not for the hand.
+        command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        Ok(Hand { child: command.spawn().map_err(failed)?, socket: ours })
+    }
+
+    fn ask(&self, ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<BorrowedFd<'_>> = mount.into_iter().collect();
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let message = ask.message();
+        sendmsg(&self.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let mut answer = vec![0; MESSAGE_BYTES];
+        let received = loop {
+            match recv(&self.socket, &mut answer) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
+                received => break received?.0,
+            }
+        };
+        // The end of the stream is the end of the hand.
+        let mut words = answer[..received].split(|&byte| byte == 0);
+        match words.next() {
+            Some(b"ok") => Ok(()),
+            Some(number) if !number.is_empty() => {
+                let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+                let errno = number.map_or(Errno::IO, Errno::from_raw_os_error);
+                let users = words.map(|user| String::from_utf8_lossy(user).into_owned()).collect();
+                Err(Failure { errno, users })
+            }
+            _ => Err(Errno::PIPE.into()),
+        }
+    }
+
+    /// It may sleep in the kernel, and ends when that lets it.
+    fn end(mut self) {
+        let end = move || {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        };
+        std::thread::Builder::new().name("cenote-hand".into()).spawn(end).ok();
+    }
+}
+
+/// Does what the other side of this socket asks for, until its end.
+pub fn serve(socket: &OwnedFd) {
+    let mut message = vec![0; MESSAGE_BYTES];
+    loop {
+        let (length, mount) = match recv(socket, &mut message) {
+            Ok((0, _)) => return,
+            Ok(received) => received,
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        };
+        let done = match Ask::parse(&message[..length]) {
+            Some(ask) => perform(&ask, mount.as_ref().map(AsFd::as_fd)),
+            None => Err(Errno::INVAL.into()),
+        };
+        drop(mount);
+        let answer = match done {
+            Ok(()) => b"ok".to_vec(),
+            Err(Failure { errno, users }) => {
+                let number = errno.raw_os_error().to_string();
+                let words = std::iter::once(&number).chain(users.iter().take(DIRS_MAX));
+                words.map(String::as_bytes).collect::<Vec<_>>().join(&0)
+            }
+        };
+        let mut nothing = SendAncillaryBuffer::default();
+        if sendmsg(socket, &[IoSlice::new(&answer)], &mut nothing, SendFlags::NOSIGNAL).is_err() {
+            return;
+        }
+    }
+}
+
+/// Receives a message and the descriptor that comes with it, if one does.
+pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(message)], &mut ancillary, flags)?;
+    let mut mount = None;
+    for more in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = more {
+            mount = descriptors.next();
+        }
+    }
+    Ok((received.bytes, mount))
+}
+
+impl<'a> Ask<'a> {
+    fn message(&self) -> Vec<u8> {
+        let number = |number: u64| number.to_string().into_bytes();
+        let (word, dir, more): (&str, &Path, Vec<Vec<u8>>) = match *self {
+            Ask::Prepare { dir, subtype, overlay } => {
+                ("prepare", dir, vec![subtype.as_bytes().to_vec(), number(overlay.into())])
+            }
+            Ask::Attach { dir } => ("attach", dir, Vec::new()),
+            Ask::Unmount { dir, id, lazy } => ("unmount", dir, vec![number(id), number(lazy.into())]),
+            Ask::Remount { dir, flags } => ("remount", dir, vec![number(flags.into())]),
+            Ask::Clear { dir } => ("clear", dir, Vec::new()),
+        };
+        let words = [word.as_bytes().to_vec(), dir.as_os_str().as_bytes().to_vec()].into_iter().chain(more);
+        words.collect::<Vec<_>>().join(&0)
+    }
+
+    fn parse(message: &'a [u8]) -> Option<Ask<'a>> {
+        let mut words = message.split(|&byte| byte == 0);
+        let (word, dir) = (words.next()?, Path::new(OsStr::from_bytes(words.next()?)));
+        let mut text = || std::str::from_utf8(words.next()?).ok();
+        Some(match word {
+            b"prepare" => Ask::Prepare { dir, subtype: text()?, overlay: text()? == "1" },
+            b"attach" => Ask::Attach { dir },
+            b"unmount" => Ask::Unmount { dir, id: text()?.parse().ok()?, lazy: text()? == "1" },
+            b"remount" => Ask::Remount { dir, flags: text()?.parse().ok()? },
+            b"clear" => Ask::Clear { dir },
+            _ => return None,
+        })
+    }
+}
+
+/// Does it in this process.
+fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    match *ask {
+        Ask::Prepare { dir, subtype, overlay } => {
+            clear_dead(dir, subtype)?;
+            std::fs::create_dir_all(dir).map_err(failed)?;
+            let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
+            if is_empty || overlay { Ok(()) } else { Err(Errno::NOTEMPTY.into()) }
+        }
+        Ask::Attach { dir } => {
+            let mount = mount.ok_or(Errno::BADF)?;
+            Ok(move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+        }
+        Ask::Unmount { dir, id, lazy } => {
+            if id != 0 && mount_id(CWD, dir).is_some_and(|there| there != id) {
+                return Err(Errno::STALE.into());
+            }
+            let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+            rustix::mount::unmount(dir, flags).map_err(|errno| in_the_way(errno, dir))
+        }
+        Ask::Remount { dir, flags } => {
+            let flags = MountFlags::from_bits_retain(flags);
+            rustix::mount::mount_remount(dir, flags, c"").map_err(|errno| in_the_way(errno, dir))
+        }
+        Ask::Clear { dir } => Ok(std::fs::remove_dir(dir).map_err(failed)?),
+    }
+}
+
+fn in_the_way(errno: Errno, dir: &Path) -> Failure {
+    Failure { errno, users: if errno == Errno::BUSY { users::of(dir) } else { Vec::new() } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_arrives() {
+        let dir = Path::new("/mnt/with blank\n");
+        for ask in [
+            Ask::Prepare { dir, subtype: "cenote", overlay: true },
+            Ask::Attach { dir },
+            Ask::Unmount { dir, id: u64::MAX, lazy: false },
+            Ask::Remount { dir, flags: 7 },
+            Ask::Clear { dir },
+        ] {
+            assert_eq!(Ask::parse(&ask.message()), Some(ask.clone()));
+        }
+        assert_eq!(Ask::parse(b"unlink\0/"), None);
+    }
+
+    #[test]
+    fn a_hand_answers_until_its_other_side_is_gone() {
+        let socket = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = socket().unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        let served = std::thread::spawn(move || serve(&theirs));
+        let hand = Hand { child, socket: ours };
+        let folder = std::env::temp_dir().join(format!("cenote-hand-{}", std::process::id()));
+        let prepare = Ask::Prepare { dir: &folder, subtype: "none", overlay: false };
+        hand.ask(&prepare, None).unwrap();
+        std::fs::write(folder.join("file"), "").unwrap();
+        assert_eq!(hand.ask(&prepare, None), Err(Errno::NOTEMPTY.into()));
+        assert_eq!(hand.ask(&Ask::Clear { dir: &folder }, None), Err(Errno::NOTEMPTY.into()));
+        std::fs::remove_file(folder.join("file")).unwrap();
+        hand.ask(&Ask::Clear { dir: &folder }, None).unwrap();
+        hand.end();
+        served.join().unwrap();
+    }
+}
