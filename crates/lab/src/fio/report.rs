@@ -70,10 +70,20 @@ impl Report {
         Report::parse(&text)
     }
 
-    /// Parses the JSON, which warnings may precede.
+    /// Parses the JSON. fio writes warnings and notes before it and after it, braces among them: the report
+    /// is the first object that is one.
     pub fn parse(text: &str) -> Result<Report> {
-        let json = text.find('{').map_or("", |at| &text[at..]);
-        serde_json::from_str(json).map_err(|e| failed(&format!("unexpected report format: {e}")))
+        let mut refused = None;
+        for (at, _) in text.match_indices('{') {
+            match serde_json::Deserializer::from_str(&text[at..]).into_iter::<Report>().next() {
+                Some(Ok(report)) => return Ok(report),
+                // What is in a report is none, so the first refusal says what is wrong with it.
+                Some(Err(error)) => refused = refused.or(Some(error)),
+                None => {}
+            }
+        }
+        let why = refused.map_or("it has no JSON object".into(), |error| error.to_string());
+        Err(failed(&format!("unexpected report format: {why}")))
     }
 
     /// The version number.

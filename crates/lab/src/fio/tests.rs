@@ -146,3 +146,16 @@ fn a_stop_ends_the_run() {
         assert!(matches!(running.join().unwrap(), Err(crate::LabError::Interrupted)));
     });
 }
+
+#[test]
+fn notes_around_a_report_are_passed_over() {
+    let report = std::fs::read_to_string(recorded("output.json")).unwrap();
+    for text in [
+        format!("fio: note {{ with a brace }} {{\n{report}"),
+        format!("{report}fio: note after the report\n"),
+        format!("{{\"note\": 1}}\n{report}\n{{ and more }}"),
+    ] {
+        assert_eq!(Report::parse(&text).unwrap().into_workers().unwrap().len(), 2);
+    }
+    assert!(Report::parse("fio: nothing at all").is_err());
+}

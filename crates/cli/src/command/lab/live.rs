@@ -42,7 +42,8 @@ impl Live {
         let (watched, ends) = (now.clone(), Ends::default());
         let until = Arc::clone(&ends);
         // The thread ends with the view: it stops when the bar is finished.
-        std::thread::spawn(move || watch(&watched, &control, &until));
+        // Without a thread the view is not redrawn between events.
+        std::thread::Builder::new().spawn(move || watch(&watched, &control, &until)).ok();
         Live { now, ends, quiet }
     }
 

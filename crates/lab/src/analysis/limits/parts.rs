@@ -11,8 +11,6 @@ const NEARLY: f64 = 0.6;
 const DEPTH_REACHED: f64 = 0.8;
 /// A core is saturated from here on; the scheduler moves work about.
 const CORE_FULL: f64 = 0.95;
-/// A solid-state disk with fewer operations in flight may take more.
-const QUEUE: f64 = 8.0;
 /// If other work used more than this share of a saturated resource, that work may be why it was
 /// saturated.
 const MINE: f64 = 0.5;
@@ -80,9 +78,10 @@ fn disk(o: &Observed) -> Part {
     let is_parallel = disk.rotates != Some(true);
     let full = role(disk.busy, FULL);
     let others = disk.others.filter(|others| *others >= MINE);
-    // A busy solid-state disk had at least one operation; only a lasting queue shows saturation.
-    let has_room = full == Role::Limit && is_parallel && disk.in_flight < QUEUE;
-    let role = if has_room || (others.is_some() && full == Role::Limit) { Role::Possible } else { full };
+    // A busy solid-state or virtual disk had at least one operation. Neither that nor a queue, which any
+    // closed loop fills, says how many more it would do at once.
+    let is_unsure = full == Role::Limit && is_parallel;
+    let role = if is_unsure || (others.is_some() && full == Role::Limit) { Role::Possible } else { full };
     let which = match o.disks.len() {
         1 => disk.name.clone(),
         several => format!("{}, the busiest of {several} disks,", disk.name),
@@ -102,9 +101,9 @@ fn disk(o: &Observed) -> Part {
             )
         }
         (Role::Limit, _) => format!("The disks were saturated: {numbers}."),
-        (Role::Possible, None) if has_room => format!(
-            "The disks may be the limit: {numbers}; a disk that is always busy may still accept more \
-             operations in parallel."
+        (Role::Possible, None) if is_unsure => format!(
+            "The disks may be the limit: {numbers}; of a disk that does several operations at once this says \
+             only that it was never idle, not whether it could do more."
         ),
         (Role::Possible, None) => format!("The disks may have been saturated at times: {numbers}."),
         _ => format!("The disks had spare capacity: {numbers}."),

@@ -140,6 +140,10 @@ fn each_resource_is_found_when_it_is_the_limit() {
     let ssd = limits(vec![disk("nvme0n1", 0.98, 1.0), cpu("", 0.1, 0.0)], Some(false), all());
     assert_ne!(limit(&ssd), Some(Resource::Disk), "busy with one operation at a time is not full");
     assert!(ssd.parts.iter().any(|p| p.resource == Resource::Disk && p.role == Role::Possible));
+    let queued = limits(vec![disk("nvme0n1", 0.99, 110.0), cpu("", 0.1, 0.0)], Some(false), all());
+    assert_ne!(limit(&queued), Some(Resource::Disk), "any closed loop has a queue");
+    let part = queued.parts.iter().find(|p| p.resource == Resource::Disk).unwrap();
+    assert!(part.argument.contains("not whether it could do more"), "{}", part.argument);
 
     let core = limits(
         vec![

@@ -34,7 +34,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
         .map_err(|error| CliError::Refused(format!("{address}: can't serve metrics there: {error}")))?;
     let page = Page::default();
     let served = page.clone();
-    std::thread::spawn(move || {
+    let answer = move || {
         for request in server.incoming_requests() {
             let path = request.url().split('?').next();
             let (status, body) = match (request.method(), path) {
@@ -56,7 +56,8 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
             // If the client went away, there is nothing to do.
             let _ = request.respond(response);
         }
-    });
+    };
+    std::thread::Builder::new().spawn(answer).map_err(CliError::io("a thread for the metrics"))?;
     Ok(page)
 }
 
