@@ -22,7 +22,8 @@ class Sqlite:
     def __init__(self, folder, mode):
         self.db = sqlite3.connect(f"{folder}/{mode}.sqlite", isolation_level=None, timeout=60)
         self.db.execute(f"pragma journal_mode={mode}")
-        self.db.execute("pragma synchronous=full")
+        # With a rollback journal a commit ends with the removal of the journal, which FULL does not sync.
+        self.db.execute("pragma synchronous=extra")
         self.db.execute("create table if not exists kept (n integer primary key, row blob)")
 
     def commit(self, numbers):

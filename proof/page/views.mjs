@@ -33,7 +33,9 @@ for (const [look, options] of [
   page.on("pageerror", (error) => complain(`${look}: ${error.message}`));
   page.on("request", (request) => request.url().startsWith(url) || request.url().startsWith("blob:") || complain(`asks ${request.url()}`));
   await page.goto(url + "/");
-  await page.evaluate((token) => sessionStorage.setItem("cenote-token", token), token);
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Enter" }).click();
+  await page.waitForSelector("#view section.card table");
   for (const [name, hash, ready] of VIEWS) {
     await page.evaluate(() => { location.hash = "#/none"; document.getElementById("view").replaceChildren(); });
     await page.waitForTimeout(300);

@@ -49,16 +49,21 @@ class Host:
         self.ended = False
         self.busy = 0
         disks, words = LAYOUTS[layout]
-        os.makedirs(f"{WORK}/disks")
         for i in range(disks):
-            with open(f"{WORK}/disks/d{i}", "wb") as disk:
-                disk.truncate(512 << 20)
+            self.make_disk(f"disks/d{i}")
         self.environment = dict(os.environ, CENOTE_SOCKET=SOCKET)
         self.log = open(f"{WORK}/daemon.log", "ab")
         self.start()
         vdevs = [f"{WORK}/disks/{w}" if w[0] == "d" and w[1:].isdigit() else w for w in words.split()]
         self.must("zpool", "create", "-o", "compatibility=off", "-O", "compression=lz4", "-m", f"{WORK}/tank",
                   "tank", *vdevs)
+
+    def make_disk(self, name):
+        path = f"{WORK}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as disk:
+            disk.truncate(512 << 20)
+        return path
 
     def start(self):
         words = ["serve", "--socket", SOCKET, "-d", f"{WORK}/disks", "--nbd", f"unix:{NBD}", "--iscsi", PORTAL,
@@ -573,4 +578,5 @@ def main():
     os._exit(1 if host.wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -74,13 +74,15 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         Err(error) => return Some(Err(refused(&error))),
     };
     if let Ok(canceller) = sent.canceller() {
-        std::thread::spawn(move || {
-            let runtime = Runtime::real(Some(1));
+        let heed = move || {
+            // Without it, Ctrl-C ends this program; the daemon notices that.
+            let Ok(runtime) = Runtime::try_real(Some(1)) else { return };
             loop {
                 runtime.block_on(crate::session::interrupted());
                 canceller.cancel();
             }
-        });
+        };
+        std::thread::Builder::new().spawn(heed).ok();
     }
     let ended = |_| CliError::Refused("the daemon ended before the command was done".into());
     let around = match planned.map(|planned| Ok((planned, sent.canceller()?))).transpose() {
@@ -216,8 +218,9 @@ fn check_keys(common: &Common) -> Result<(), CliError> {
 /// Refuses what this user may not do.
 async fn check_user(command: &Command, session: &Session) -> Result<(), CliError> {
     let streams = streams();
-    let Some(client) = streams.client.as_ref().filter(|client| !client.is_admin) else { return Ok(()) };
+    let Some(client) = &streams.client else { return Err(CliError::Refused("permission denied".into())) };
     match command {
+        _ if client.is_admin => Ok(()),
         command if is_for_everybody(command) => Ok(()),
         Command::Zfs(Deferred(zfs)) => delegated::check(zfs, session, &client.who).await,
         _ => Err(CliError::Refused(

@@ -6,6 +6,7 @@ mod allocator;
 mod args;
 mod command;
 mod daemon;
+mod limits;
 mod message;
 mod outcome;
 mod render;
@@ -24,6 +25,12 @@ use session::Session;
 
 fn main() -> ExitCode {
     allocator::give_back_soon();
+    limits::raise_open_files();
+    if let Err(error) = streams::take_own() {
+        // Nothing else can say it.
+        writeln!(io::stderr(), "cenote: the standard streams can't be used: {error}").ok();
+        return Outcome::Failed.into();
+    }
     let argv: Vec<_> = std::env::args_os().collect();
     let command = args::as_noted(&argv);
     let asks_for_json = args::asks_for_json(&argv);
@@ -43,8 +50,8 @@ fn main() -> ExitCode {
     {
         return report(&error);
     }
-    if let Command::Guard(_) = &cli.command {
-        return command::guard::run().map_or_else(|error| report(&error), Outcome::into);
+    if let Command::Guard(Deferred(guard)) = &cli.command {
+        return guard.run().map_or_else(|error| report(&error), Outcome::into);
     }
     match daemon::forward(&cli, &argv) {
         Some(Ok(status)) => return status.into(),
@@ -58,11 +65,12 @@ fn main() -> ExitCode {
     let runtime = session.runtime().clone();
     match runtime.block_on(run(cli.command, &session)) {
         Ok(outcome) => outcome.into(),
-        Err(error) => report(&error),
+        Err(error) => report(&session.of_older_state(error)),
     }
 }
 
 async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
+    limits::survive_file_size().map_err(CliError::io("signals"))?;
     match command {
         Command::Zpool(Deferred(zpool)) => zpool.run(session).await,
         Command::Zfs(Deferred(zfs)) => zfs.run(session).await,
@@ -89,7 +97,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Tunable(Deferred(tunable)) => tunable.run(session),
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
-        Command::Guard(_) => command::guard::run(),
+        Command::Guard(Deferred(guard)) => guard.run(),
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
         Command::Man(Deferred(man)) => man.run(Cli::command()),
         Command::Complete(Deferred(complete)) => complete.run(Cli::command(), session).await,

@@ -12,6 +12,7 @@ mod interrupt;
 mod json_array;
 mod keys;
 mod near;
+mod noted;
 mod progress;
 mod replay;
 mod returning;
@@ -100,7 +101,9 @@ impl Session {
             return Err(CliError::Usage(why.into()));
         }
         let keys = keys::GivenKeys::parse(&common.keys)?;
-        let runtime = Runtime::real(common.threads.map(|threads| threads.max(1)));
+        let threads = common.threads.map(|threads| usize::from(threads.max(1)));
+        let runtime = Runtime::try_real(threads)
+            .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
         Ok(Session {
             runtime,
             common,
@@ -164,6 +167,18 @@ impl Session {
         &self.command
     }
 
+    /// An error of a command that looks at an older state by its txg: what can't be read there may have been
+    /// written over since, and nothing is wrong with the pool.
+    pub fn of_older_state(&self, error: CliError) -> CliError {
+        match self.common.txg {
+            Some(txg) if error.outcome() == Outcome::Damaged => CliError::Refused(format!(
+                "{error}\nThat is so in txg {txg}, which --txg asked for: blocks that were free later may \
+                 have been written over since. It says nothing of the pool's newest state"
+            )),
+            _ => error,
+        }
+    }
+
     /// The common options as typed.
     pub fn common(&self) -> &Common {
         &self.common
@@ -222,7 +237,10 @@ impl Session {
         }
         let discovery = if self.pools.is_some() { Discovery::default() } else { self.discover().await };
         let (mut pools, mut missing) = (Vec::new(), Vec::new());
-        for name in each_once(names) {
+        let is_open = |name: &&String| self.held_by_name(name).is_some();
+        let waits = |name: &&String| !self.waiting(std::slice::from_ref(*name)).is_empty();
+        // A pool that waits is shown otherwise.
+        for name in each_once(names).filter(|name| is_open(name) || !waits(name)) {
             let found = match &self.pools {
                 Some(held) => self.find_held_by_name(held, name).await,
                 None => self.pick(&discovery, name),
@@ -237,7 +255,8 @@ impl Session {
         let outcome =
             missing.iter().fold(Outcome::Done, |outcome, (name, error)| outcome.and(error.tell(name)));
         match last {
-            Some((_, error)) => Err(error),
+            Some((_, error)) if self.waiting(names).is_empty() => Err(error),
+            Some((name, error)) => Ok((pools, outcome.and(error.tell(name)))),
             None => Ok((pools, outcome)),
         }
     }
@@ -247,6 +266,15 @@ impl Session {
         match &self.pools {
             Some(pools) => self.find_held_by_name(pools, name).await,
             None => self.find_on_disks(name).await,
+        }
+    }
+
+    /// The same as its labels say, which an open pool's devices are read for.
+    pub async fn find_in_labels(&self, name: &str) -> Result<FoundPool, CliError> {
+        let found = self.find_pool(name).await?;
+        match self.held(&found) {
+            None => Ok(found),
+            Some(_) => self.searching(found.paths()).find_on_disks(&found.guid().to_string()).await,
         }
     }
 

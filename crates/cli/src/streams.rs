@@ -48,23 +48,30 @@ thread_local! {
 
 /// The program's own. Descriptors 0 to 2 are always open: Rust's runtime opens /dev/null for those that are
 /// not.
-static OWN: LazyLock<Arc<Streams>> = LazyLock::new(|| {
-    let file = |fd: io::Result<std::os::fd::OwnedFd>| match fd {
-        Ok(fd) => Arc::new(File::from(fd)),
-        Err(error) => panic!("the standard streams can't be used: {error}"),
-    };
-    Arc::new(Streams {
-        stdin: file(io::stdin().as_fd().try_clone_to_owned()),
-        stdout: file(io::stdout().as_fd().try_clone_to_owned()),
-        stderr: file(io::stderr().as_fd().try_clone_to_owned()),
+static OWN: LazyLock<io::Result<Arc<Streams>>> = LazyLock::new(|| {
+    let file = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| Arc::new(File::from(fd)));
+    Ok(Arc::new(Streams {
+        stdin: file(io::stdin().as_fd())?,
+        stdout: file(io::stdout().as_fd())?,
+        stderr: file(io::stderr().as_fd())?,
         json: AtomicBool::new(false),
         client: None,
-    })
+    }))
 });
+
+/// Takes the program's own streams, before anything else takes descriptors.
+///
+/// # Errors
+/// There are no descriptors for them.
+pub fn take_own() -> Result<(), &'static io::Error> {
+    OWN.as_ref().map(drop)
+}
 
 /// The streams of the command that this thread runs.
 pub fn streams() -> Arc<Streams> {
-    OF_CLIENT.with_borrow(Clone::clone).unwrap_or_else(|| OWN.clone())
+    let own = || OWN.as_ref().map(Arc::clone);
+    let own = || own().unwrap_or_else(|error| panic!("the standard streams can't be used: {error}"));
+    OF_CLIENT.with_borrow(Clone::clone).unwrap_or_else(own)
 }
 
 /// Runs `command` with a client's streams.
@@ -110,9 +117,9 @@ pub fn is_in_daemon() -> bool {
     streams().client.is_some()
 }
 
-/// Whether the user may do everything: without a daemon, what the disks' permissions let them do.
+/// Whether a client of the daemon may do everything. Nobody may if it is not known who asks.
 pub fn is_admin() -> bool {
-    streams().client.as_ref().is_none_or(|client| client.is_admin)
+    streams().client.as_ref().is_some_and(|client| client.is_admin)
 }
 
 impl Streams {

@@ -31,6 +31,16 @@ pub enum Access {
     Change,
 }
 
+impl Access {
+    /// As files of tokens call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Look => "look",
+            Access::Change => "change",
+        }
+    }
+}
+
 /// The tokens that are accepted. Only their hashes are kept.
 #[derive(Debug, Default)]
 pub struct Tokens(Vec<([u8; 32], Access)>);

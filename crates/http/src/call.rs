@@ -117,7 +117,7 @@ mod tests {
         Verb {
             words: vec!["zfs".into(), "snapshot".into()],
             about: String::new(),
-            only_looks: false,
+            looks: crate::Looks::Never,
             inputs: vec![
                 input("recursive", Kind::Flag("-r".into()), false, false),
                 input("property", Kind::Option("-o".into()), true, false),

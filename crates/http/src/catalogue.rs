@@ -1,9 +1,22 @@
 //! The commands that the API offers: their words, their fields, and which of them only look.
 
 /// All commands, sorted by their words.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Catalogue {
     verbs: Vec<Verb>,
+    only_looks: fn(&[String]) -> bool,
+}
+
+/// Whether a command changes nothing and shows no content of files: then it answers GET, and a token that may
+/// only look may run it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looks {
+    /// Whatever its fields are.
+    Always,
+    /// Its fields decide: `zfs mount` lists or mounts.
+    Sometimes,
+    /// It changes something, or shows content.
+    Never,
 }
 
 /// A command.
@@ -13,8 +26,8 @@ pub struct Verb {
     pub words: Vec<String>,
     /// What it does, in a line.
     pub about: String,
-    /// It changes nothing and shows no content of files.
-    pub only_looks: bool,
+    /// Whether it only looks.
+    pub looks: Looks,
     /// Its options, then its operands in order.
     pub inputs: Vec<Input>,
 }
@@ -48,10 +61,19 @@ pub enum Kind {
 }
 
 impl Catalogue {
-    /// A catalogue of these.
-    pub fn new(mut verbs: Vec<Verb>) -> Catalogue {
+    /// A catalogue of these. `only_looks` judges the words of a command that [`Looks::Sometimes`].
+    pub fn new(mut verbs: Vec<Verb>, only_looks: fn(&[String]) -> bool) -> Catalogue {
         verbs.sort_by(|one, other| one.words.cmp(&other.words));
-        Catalogue { verbs }
+        Catalogue { verbs, only_looks }
+    }
+
+    /// Whether a command, all of whose words are known, only looks.
+    pub fn only_looks(&self, verb: &Verb, words: &[String]) -> bool {
+        match verb.looks {
+            Looks::Always => true,
+            Looks::Sometimes => (self.only_looks)(words),
+            Looks::Never => false,
+        }
     }
 
     /// The command whose words are these path segments.

@@ -29,5 +29,5 @@ mod room;
 pub mod server;
 
 pub use access::{Access, Tokens};
-pub use catalogue::{Catalogue, Input, Kind, Verb};
+pub use catalogue::{Catalogue, Input, Kind, Looks, Verb};
 pub use server::HttpServer;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::{Catalogue, Input, Kind, Verb};
+use crate::catalogue::{Catalogue, Input, Kind, Looks, Verb};
 
 /// The document.
 pub fn document(catalogue: &Catalogue) -> Value {
@@ -81,7 +81,7 @@ fn path(verb: &Verb) -> Value {
         "requestBody": {"content": {"application/json": {"schema": object}}},
         "responses": responses
     });
-    if !verb.only_looks {
+    if verb.looks == Looks::Never {
         return json!({ "post": post });
     }
     let parameters: Vec<Value> = verb

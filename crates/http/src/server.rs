@@ -21,7 +21,9 @@ use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, WWW_AUTHENTICATE};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -32,7 +34,7 @@ use tokio::net::unix::pipe::Sender;
 
 use crate::access::{Access, Tokens};
 use crate::answer::{self, Body, Form, refusal, whole};
-use crate::catalogue::{Catalogue, Verb};
+use crate::catalogue::{Catalogue, Looks, Verb};
 use crate::metrics::Format;
 use crate::patient::Patient;
 use crate::room::{COMMANDS_MAX, Connection, Rooms};
@@ -44,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FIELDS_BYTES_MAX: usize = 8 << 20;
 /// The head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Tells the page how much its token may do, so that it offers nothing that would be refused.
+const ACCESS: HeaderName = HeaderName::from_static("cenote-access");
 
 /// What is served.
 pub struct HttpServer {
@@ -132,12 +136,28 @@ impl HttpServer {
         let Some(access) = access else {
             let mut refused =
                 refusal(StatusCode::UNAUTHORIZED, "a token is needed: `Authorization: Bearer TOKEN`");
-            refused.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refused;
         };
+        let mut answer = self.answer_with(runtime, &path, request, access, connection).await;
+        answer.headers_mut().insert(ACCESS, HeaderValue::from_static(access.name()));
+        answer
+    }
+
+    /// The answer for a client that has shown how much it may do.
+    async fn answer_with(
+        &self,
+        runtime: &Runtime,
+        path: &str,
+        request: Request<Incoming>,
+        access: Access,
+        connection: &Arc<Connection>,
+    ) -> Response<Body> {
+        let is_get = request.method() == Method::GET;
+        let accept = || request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         if path == "/metrics" && is_get {
             let Some(_room) = self.rooms.enter(runtime, connection).await else { return too_many() };
-            let format = Format::accepted(header(ACCEPT).unwrap_or_default());
+            let format = Format::accepted(accept().unwrap_or_default());
             let all = metrics::all(&self.pools, &self.commands, format).await;
             return whole(StatusCode::OK, format.content_type(), all);
         }
@@ -150,13 +170,13 @@ impl HttpServer {
         let Some(verb) = words.and_then(|words| self.catalogue.get(words)) else {
             return refusal(StatusCode::NOT_FOUND, "nothing is here; /v1/openapi.json lists what there is");
         };
-        if !is_get && request.method() != Method::POST || is_get && !verb.only_looks {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED, "send it by POST");
+        if !is_get && request.method() != Method::POST || is_get && verb.looks == Looks::Never {
+            return by_post();
         }
-        if access < Access::Change && !verb.only_looks {
-            return refusal(StatusCode::FORBIDDEN, "this token may look, but not change anything");
+        if access < Access::Change && verb.looks == Looks::Never {
+            return may_not_change();
         }
-        self.command(runtime, verb, request, connection).await
+        self.command(runtime, verb, request, access, connection).await
     }
 
     /// Runs a command.
@@ -165,8 +185,10 @@ impl HttpServer {
         runtime: &Runtime,
         verb: &Verb,
         request: Request<Incoming>,
+        access: Access,
         connection: &Arc<Connection>,
     ) -> Response<Body> {
+        let is_get = request.method() == Method::GET;
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
         let form = Form::accepted(header(ACCEPT).unwrap_or_default());
         let content_type = header(CONTENT_TYPE).unwrap_or_default();
@@ -189,6 +211,14 @@ impl HttpServer {
             Ok(words) => words,
             Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
         };
+        if !self.catalogue.only_looks(verb, &words) {
+            if is_get {
+                return by_post();
+            }
+            if access < Access::Change {
+                return may_not_change();
+            }
+        }
         let Some(room) = self.rooms.enter(runtime, connection).await else { return too_many() };
         let started = run::start(&self.commands, words, body.is_some(), room);
         let (running, stdin) = match started {
@@ -214,6 +244,14 @@ pub async fn turn_away(mut stream: Box<dyn Stream>) -> io::Result<()> {
     stream.shutdown().await?;
     // A request that is not read would have the system throw the answer away.
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
+}
+
+fn by_post() -> Response<Body> {
+    refusal(StatusCode::METHOD_NOT_ALLOWED, "send it by POST")
+}
+
+fn may_not_change() -> Response<Body> {
+    refusal(StatusCode::FORBIDDEN, "this token may look, but not change anything")
 }
 
 fn too_many() -> Response<Body> {

@@ -1,7 +1,8 @@
 //! Devices of an open pool: those that misbehave become events, those that are back are found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
@@ -12,6 +13,7 @@ use cenote_tasks::{Surroundings, Symptom};
 use futures::future::BoxFuture;
 
 use crate::events::Events;
+use crate::places::{Reach, places_of, within};
 
 /// A txg went on without something that could not be read: an object stays as it was, or space allocated.
 const SET_ASIDE: &str = "ereport.org.cenote.set_aside";
@@ -53,25 +55,48 @@ pub async fn returning(
 #[boxed]
 pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
     let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from));
-    let places: BTreeSet<PathBuf> = places.iter().cloned().chain(paths).collect();
-    // A file system may hang where one of them is.
-    let are_there = move || places.into_iter().filter(|place| place.exists()).collect::<Vec<PathBuf>>();
-    let places = engine.runtime().blocking(are_there).await;
+    let places = places.iter().cloned().chain(paths).collect();
+    let places = within(engine.runtime(), places, &[], Reach::Places).await;
     let discovery = discover(engine.runtime(), &places).await;
     discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
 }
 
 /// What the watch over a pool's devices has to do with.
 pub(crate) struct Watched {
-    pub(crate) pool: String,
-    pub(crate) places: Vec<PathBuf>,
-    pub(crate) events: Events,
+    pool: String,
+    /// Where its devices were when it was opened.
+    first: Vec<PathBuf>,
+    /// Where pools are looked for.
+    search: Vec<PathBuf>,
+    events: Events,
+    /// How often devices that are away were looked for.
+    looks: AtomicU32,
+}
+
+/// Of so many looks for devices that are away, one is for them everywhere: folders may be large.
+const LOOKS_EVERYWHERE: u32 = 12;
+
+impl Watched {
+    pub(crate) fn new(pool: &str, first: Vec<PathBuf>, search: Vec<PathBuf>, events: Events) -> Watched {
+        Watched { pool: pool.into(), first, search, events, looks: AtomicU32::new(0) }
+    }
+
+    async fn places(&self, engine: &Engine, reach: Reach) -> Vec<PathBuf> {
+        let places = places_of(engine, &self.first);
+        within(engine.runtime(), places, &self.search, reach).await
+    }
 }
 
 impl Surroundings for Watched {
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {
-        // One that is there and can't be opened yet is looked for again.
-        Box::pin(async move { returning(&engine, &self.places, &leaves).await.unwrap_or_default() })
+        Box::pin(async move {
+            let look = self.looks.fetch_add(1, Ordering::Relaxed);
+            let is_far = look.is_multiple_of(LOOKS_EVERYWHERE);
+            let reach = if is_far { Reach::Everywhere } else { Reach::Places };
+            let places = self.places(&engine, reach).await;
+            // One that is there and can't be opened yet is looked for again.
+            returning(&engine, &places, &leaves).await.unwrap_or_default()
+        })
     }
 
     fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {
@@ -79,7 +104,10 @@ impl Surroundings for Watched {
             let known = engine.pool().found().device(spare.guid).cloned();
             let found = match known {
                 Some(found) => found,
-                None => look_again(&engine, &self.places, &[&spare]).await?.auxiliary.remove(&spare.guid)?,
+                None => {
+                    let places = self.places(&engine, Reach::Places).await;
+                    look_again(&engine, &places, &[&spare]).await?.auxiliary.remove(&spare.guid)?
+                }
             };
             found.open_for_writing(engine.runtime()).await.ok().map(FoundDevice::new)
         })

@@ -71,6 +71,10 @@ pub struct FilesOptions {
     pub atime: Atime,
     /// `snapdir=visible`: `.zfs` is listed, not only found.
     pub lists_snapdir: bool,
+    /// `acltype=posix`: ACLs count.
+    pub posix_acl: bool,
+    /// `xattr`: users can have extended attributes of their own.
+    pub user_xattrs: bool,
     /// `longname`: 1023; else 255.
     pub longest_name_bytes: u32,
 }
@@ -82,8 +86,10 @@ impl FilesOptions {
     /// They can't be read.
     #[boxed]
     pub async fn of(dataset: &Dataset) -> Result<FilesOptions, DatasetError> {
-        let names = ["atime", "relatime", "snapdir", "longname"];
-        let [atime, relatime, snapdir, longname] = dataset.numbers(names).await?;
+        // `acltype`: off, posix, nfsv4.
+        const POSIX: u64 = 1;
+        let names = ["atime", "relatime", "snapdir", "longname", "acltype", "xattr"];
+        let [atime, relatime, snapdir, longname, acltype, xattr] = dataset.numbers(names).await?;
         // Snapshots stay as they are, and have none of their own.
         let is_head = !dataset.is_snapshot();
         let atime = match (atime == 1 && is_head, relatime == 1) {
@@ -92,7 +98,13 @@ impl FilesOptions {
             (true, false) => Atime::On,
         };
         let longest_name_bytes = if longname == 1 { 1023 } else { 255 };
-        Ok(FilesOptions { atime, lists_snapdir: snapdir == 1 && is_head, longest_name_bytes })
+        Ok(FilesOptions {
+            atime,
+            lists_snapdir: snapdir == 1 && is_head,
+            posix_acl: acltype == POSIX,
+            user_xattrs: xattr != 0,
+            longest_name_bytes,
+        })
     }
 }
 
@@ -191,15 +203,6 @@ impl Files {
         }))
     }
 
-    /// The kernel should enforce POSIX ACLs.
-    pub fn has_posix_acls(&self) -> bool {
-        match self.head() {
-            Tree::Live(_, fs) => fs.options().posix_acl,
-            // Without the property at hand: what is stored is enforced.
-            Tree::Fixed(_) | Tree::Snapshot(..) => true,
-        }
-    }
-
     /// After the last operation: frees what only the kernel's references kept.
     #[boxed]
     pub async fn close(&self) {
@@ -217,6 +220,11 @@ impl Files {
         let before = std::mem::replace(&mut *self.0.options.write(), options);
         if before.lists_snapdir != options.lists_snapdir {
             self.0.tell([Notice::Listing(Node::ROOT)]);
+        }
+        if before.posix_acl != options.posix_acl {
+            // The kernel keeps ACLs, and that there are none, as long as attributes.
+            let held = self.0.references.of_tree(TreeId::Head).into_iter().map(|(node, _)| node);
+            self.0.tell(std::iter::once(Node::ROOT).chain(held).map(Notice::Attributes));
         }
     }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
-//! unmounting), [`pools`] (what the daemon holds), [`tuning`] (what may be changed meanwhile), [`memory`]
+//! unmounting), [`pools`] (what the daemon holds), [`lock`], [`record`], [`places`] and [`waiting`] (how
+//! the next daemon finds it again), [`tuning`] (what may be changed meanwhile), [`memory`]
 //! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
 //! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`ublk`],
 //! [`listen`], [`tls`].
@@ -19,11 +20,14 @@ pub mod files;
 pub mod iscsi;
 pub mod kstat;
 pub mod listen;
+pub mod lock;
 pub mod memory;
 pub mod mount;
 pub mod mounts;
 pub mod nbd;
+pub mod places;
 pub mod pools;
+pub mod record;
 pub mod run;
 pub mod socket;
 pub mod suspended;
@@ -33,6 +37,7 @@ pub mod tuning;
 pub mod ublk;
 pub mod vhost;
 pub mod volumes;
+pub mod waiting;
 
 pub use files::{Atime, Files, FilesOptions};
 pub use mount::Mount;

@@ -29,8 +29,15 @@ impl Mount {
         options: &MountOptions,
         session: SessionOptions,
     ) -> Result<Mount, MountError> {
-        let (device, mounted) = cenote_fuse::mount::mount(dir, options)?;
-        let session = SessionOptions { posix_acl: files.has_posix_acls(), ..session };
+        let (device, mounted) = {
+            let is_snapshot = options.source.contains('@');
+            let hears_sync = session.hears_sync && !is_snapshot;
+            let options = MountOptions { hears_sync, ..options.clone() };
+            let dir = dir.to_owned();
+            runtime.blocking(move || cenote_fuse::mount::mount(&dir, &options)).await?
+        };
+        // Always, so that `acltype` can change while it is mounted.
+        let session = SessionOptions { posix_acl: true, ..session };
         let started = {
             let (runtime, files) = (runtime.clone(), files.clone());
             runtime.clone().blocking(move || Session::start(&runtime, device, files, session)).await
@@ -41,7 +48,7 @@ impl Mount {
                 Ok(Mount { mounted, session, files })
             }
             Err(source) => {
-                mounted.unmount(true).ok();
+                runtime.blocking(move || mounted.unmount(true)).await.ok();
                 Err(MountError::Mount { dir: dir.display().to_string(), source })
             }
         }

@@ -3,10 +3,13 @@
 //!
 //! ```text
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
-//!   mount:   make the directory, open the dataset, mount(2), serve
-//!   unmount: children first; a busy one stays, with who keeps it
+//!   mount:   make the directory, open the dataset, make the mount, attach it, serve
+//!   unmount: children first, last ones first; a busy one stays, with who keeps it
 //!   gone:    directories that follow from datasets' names go with the datasets, and when the pool leaves
 //! ```
+//!
+//! No thread of the daemon looks a mount point up: it may lie in a file system that the daemon itself serves
+//! (`cenote_fuse::mount::hand`). A mount is known by its id: what others have mounted over it stays.
 //!
 //! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares
 //! takes `turn` before it looks at the datasets: several commands may follow their changes at a time, and
@@ -22,7 +25,7 @@ mod plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cenote_boxed::boxed;
@@ -30,7 +33,7 @@ use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
-use cenote_fuse::mount::users;
+use cenote_fuse::mount::{hand, prepare, users};
 use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
 use cenote_object::DatasetError;
 use cenote_runtime::JoinHandle;
@@ -47,7 +50,7 @@ pub use plan::{Plan, Unmountable};
 /// open twice for a moment, though it closes them.
 const LOOKS: usize = 10;
 const LOOK: Duration = Duration::from_millis(20);
-/// The same for one that the kernel has taken away, until its last operation is done.
+/// The same for one that is out of the tree, until its last operation is done.
 const LOOKS_LOST: usize = 250;
 
 /// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
@@ -68,6 +71,10 @@ pub enum MountsError {
     NotMounted { name: String },
     #[error("cannot unmount '{}': pool or dataset is busy{}", dir.display(), used(users))]
     Busy { dir: PathBuf, users: Vec<String> },
+    #[error("cannot unmount '{}': pool or dataset is busy: {by} is mounted over it", dir.display())]
+    Covered { dir: PathBuf, by: String },
+    #[error("cannot unmount '{name}': {source}")]
+    NotUnmounted { name: String, source: MountError },
     #[error("cannot mount '{name}': {source}")]
     Files { name: String, source: FsError },
     #[error("cannot mount '{name}': {source}")]
@@ -85,8 +92,8 @@ fn used(users: &[String]) -> String {
 /// A mounted dataset.
 struct Entry {
     name: String,
-    /// What the mount table calls it: its name when it was mounted.
-    source: String,
+    /// Counts up: of two on one directory, the later one lies on top.
+    number: u64,
     /// The last operation is done: somebody else has unmounted it.
     has_ended: Arc<AtomicBool>,
     mounted: Mounted,
@@ -121,14 +128,18 @@ pub struct Mounts {
     session: SessionOptions,
     table: Mutex<BTreeMap<DatasetId, Entry>>,
     aside: Mutex<BTreeSet<DatasetId>>,
+    /// Where users who may not mount have moved file systems to, or that these are not to be mounted: they
+    /// stay where they are until they are unmounted, or moved by somebody who may.
+    moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
+    numbers: AtomicU64,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Mounts {
     /// Nothing is mounted yet.
     pub fn new(engine: &Engine, root: Option<PathBuf>, session: SessionOptions) -> Mounts {
-        let (table, aside, turn) = Default::default();
-        Mounts { engine: engine.clone(), root, session, table, aside, turn }
+        let (table, aside, moved, numbers, turn) = Default::default();
+        Mounts { engine: engine.clone(), root, session, table, aside, moved, numbers, turn }
     }
 
     /// Waits for others who mount or unmount.
@@ -167,17 +178,22 @@ impl Mounts {
     pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
         let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
+        let (datasets, lost) = mos.reachable_datasets().await?;
+        let is_meant = |one: &str| name.is_none_or(|name| is_at_or_below(one, name));
+        let lost = lost.into_iter().filter(|(one, _)| is_meant(one));
+        let mut failures: Vec<MountsError> =
+            lost.map(|(name, why)| MountsError::Files { name, source: why.into() }).collect();
         let mut plans = Vec::new();
-        for dataset in mos.all_datasets().await? {
-            let is_meant = name.is_none_or(|name| is_at_or_below(dataset.name(), name));
-            if !is_meant || dataset.is_snapshot() {
+        for dataset in datasets {
+            if !is_meant(dataset.name()) || dataset.is_snapshot() {
                 continue;
             }
             if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
                 plans.push((plan, dataset));
             }
         }
-        self.mount_each(plans).await
+        failures.extend(self.mount_each(plans).await?);
+        Ok(failures)
     }
 
     /// Mounts those that are not yet, parents first. Answers what could not be.
@@ -224,8 +240,10 @@ impl Mounts {
         temporary: Temporary,
     ) -> Result<(), MountsError> {
         let name = dataset.name().to_owned();
-        // Directories may lie in file systems of ours, so no worker waits for it.
-        let prepare = move || prepare_directory(&plan).map(|()| plan);
+        let prepare = {
+            let name = name.clone();
+            move || prepare_directory(&name, &plan).map(|()| plan)
+        };
         let plan = self.engine.runtime().blocking(prepare).await?;
         let properties = Properties::of(dataset, plan).await?;
         let in_force = properties.with(temporary);
@@ -244,10 +262,10 @@ impl Mounts {
                 has_ended.store(true, Ordering::Release);
             })
         };
-        let source = name.clone();
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         self.table().insert(
             dataset.id(),
-            Entry { name, source, has_ended, mounted, files, properties, temporary, ended },
+            Entry { name, number, has_ended, mounted, files, properties, temporary, ended },
         );
         Ok(())
     }
@@ -260,59 +278,71 @@ impl Mounts {
         name: &str,
         force: bool,
     ) -> Result<Option<PathBuf>, MountsError> {
-        let found = self
-            .table()
-            .get(&id)
-            .map(|entry| (entry.mounted.clone(), entry.source.clone(), entry.files.clone()));
+        let found = self.table().get(&id).map(|entry| {
+            let plan = &entry.properties.plan;
+            let derived = plan.is_derived.then(|| plan.dir.clone());
+            (entry.mounted.clone(), entry.files.clone(), entry.has_ended.clone(), derived)
+        });
         let not_mounted = || MountsError::NotMounted { name: name.into() };
-        let (mounted, source, files) = found.ok_or_else(not_mounted)?;
-        let denied = self.ask(&mounted, &source, if force { 0 } else { LOOKS }).await;
-        let is_used = denied.is_some();
-        if let Some(error) = denied.filter(|_| !force) {
-            let users = if let MountError::Busy { users, .. } = error { users } else { Vec::new() };
-            return Err(MountsError::Busy { dir: mounted.dir().to_owned(), users });
+        let (mounted, files, has_ended, derived) = found.ok_or_else(not_mounted)?;
+        self.moved.lock().remove(&id);
+        let denied = self.ask(&mounted, if force { 0 } else { LOOKS }).await.err();
+        let is_left = denied.is_none() && self.has_ended(&has_ended).await;
+        if !is_left && !force {
+            let dir = mounted.dir().to_owned();
+            // Out of the tree, it is still in use by those who had files of it open.
+            let in_use = || MountsError::Busy { dir: dir.clone(), users: Vec::new() };
+            return Err(denied.map_or_else(in_use, |error| not_unmounted(name, &dir, error)));
         }
         let entry = self.table.lock().remove(&id);
-        let plan = entry.as_ref().map(|entry| &entry.properties.plan);
-        let derived = plan.filter(|plan| plan.is_derived).map(|plan| plan.dir.clone());
-        if is_used {
-            // Whoever uses it has a file system without files from now on.
-            files.abandon().await;
-            self.engine.runtime().blocking(move || mounted.unmount(true)).await.ok();
-        } else if let Some(entry) = entry {
+        if is_left {
             drop(files);
-            entry.ended.await.ok();
+            if let Some(entry) = entry {
+                entry.ended.await.ok();
+            }
+            return Ok(derived);
         }
+        // Whoever uses it has a file system without files from now on.
+        files.abandon().await;
+        let lazily = move || {
+            if mounted.unmount(true).is_err() {
+                // Below another one it stays in the tree, and answers nobody.
+                mounted.abort();
+            }
+        };
+        self.engine.runtime().blocking(lazily).await;
         Ok(derived)
     }
 
-    /// Asks the kernel to unmount, and so many times more if it is busy. Answers why it stays.
-    async fn ask(&self, mounted: &Mounted, source: &str, mut looks: usize) -> Option<MountError> {
-        let runtime = self.engine.runtime();
-        let is_there = || is_mount_point(mounted.dir(), source);
-        loop {
-            // Somebody may have unmounted it with umount(8) already.
-            if !is_there() {
-                return None;
+    /// Waits for the last operation of a file system that is out of the tree; not for ever: somebody may have
+    /// taken it out who left its files open.
+    async fn has_ended(&self, has_ended: &AtomicBool) -> bool {
+        for _ in 0..LOOKS_LOST {
+            if has_ended.load(Ordering::Acquire) {
+                return true;
             }
+            self.engine.runtime().sleep(LOOK).await;
+        }
+        false
+    }
+
+    /// Asks the kernel to unmount, and so many times more if it is busy.
+    async fn ask(&self, mounted: &Mounted, mut looks: usize) -> Result<(), MountError> {
+        let runtime = self.engine.runtime();
+        loop {
             let asked = mounted.clone();
             match runtime.blocking(move || asked.unmount(false)).await {
                 Err(MountError::Busy { .. }) if looks > 0 => looks -= 1,
-                answer => return answer.err().filter(|_| is_there()),
+                answer => return answer,
             }
             runtime.sleep(LOOK).await;
         }
     }
 
     /// Takes directories away that are not mounted on any more, as far as they are empty and there; those
-    /// below others first. They may lie in file systems of ours, so no worker waits for it.
+    /// below others first.
     async fn clear_away(&self, dirs: Vec<PathBuf>) {
-        let clear = move || {
-            for dir in dirs {
-                std::fs::remove_dir(dir).ok();
-            }
-        };
-        self.engine.runtime().blocking(clear).await;
+        self.engine.runtime().blocking(move || hand::clear(&dirs)).await;
     }
 
     /// Unmounts everything, or all at and below a dataset, children first. What is busy stays, and so does
@@ -342,17 +372,22 @@ impl Mounts {
 
     async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<Vec<PathBuf>, MountsError> {
         let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
-        let mut wanted: Vec<(PathBuf, DatasetId, String)> = {
-            let table = self.table();
-            let wanted = table.iter().filter(|(_, entry)| is_below(entry));
-            wanted.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
-        };
-        wanted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
         let mut derived = Vec::new();
-        for (_, id, name) in wanted {
+        for (id, name) in self.top_down(is_below) {
             derived.extend(self.take_down(id, &name, force).await?);
         }
         Ok(derived)
+    }
+
+    /// Mounts in the order in which they can be taken down: children before parents, and upper ones before
+    /// those on the same directory.
+    fn top_down(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<(DatasetId, String)> {
+        let table = self.table();
+        let mut meant: Vec<_> = table.iter().filter(|(_, entry)| is_meant(entry)).collect();
+        meant.sort_by(|(_, one), (_, other)| {
+            (other.mounted.dir(), other.number).cmp(&(one.mounted.dir(), one.number))
+        });
+        meant.into_iter().map(|(id, entry)| (*id, entry.name.clone())).collect()
     }
 
     /// Unmounts everything at and below a dataset, for something that must not have it open. Answers what
@@ -445,22 +480,19 @@ impl Mounts {
         }
     }
 
-    /// What is mounted below a mounted dataset, where, and as what.
-    fn below(&self, above: DatasetId) -> Vec<(DatasetId, PathBuf, String)> {
+    /// What is mounted below a mounted dataset.
+    fn below(&self, above: DatasetId) -> Vec<(DatasetId, Mounted)> {
         let table = self.table();
         let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
         let below = table.iter().filter(|(id, entry)| **id != above && entry.mounted.dir().starts_with(dir));
-        below.map(|(id, entry)| (*id, entry.mounted.dir().to_owned(), entry.source.clone())).collect()
+        below.map(|(id, entry)| (*id, entry.mounted.clone())).collect()
     }
 
     /// With a directory that is gone from a mounted dataset the kernel takes away what is mounted there: that
     /// is mounted again, unless it is in use. Answers what could not be.
-    async fn mount_lost(
-        &self,
-        mut below: Vec<(DatasetId, PathBuf, String)>,
-    ) -> Result<Vec<MountsError>, MountsError> {
-        below.retain(|(_, dir, source)| !is_mount_point(dir, source));
-        let lost: Vec<DatasetId> = below.into_iter().map(|(id, ..)| id).collect();
+    async fn mount_lost(&self, below: Vec<(DatasetId, Mounted)>) -> Result<Vec<MountsError>, MountsError> {
+        let lost = below.into_iter().filter(|(_, mounted)| !mounted.is_there());
+        let lost: Vec<DatasetId> = lost.map(|(id, _)| id).collect();
         for _ in 0..LOOKS_LOST {
             if lost.iter().all(|id| self.mounted_on(*id).is_none()) {
                 break;
@@ -524,30 +556,19 @@ fn is_at_or_below(dataset: &str, name: &str) -> bool {
     dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Makes the mount point. A stale mount of a daemon that was killed is taken away first.
-fn prepare_directory(plan: &Plan) -> Result<(), MountsError> {
-    let dir = &plan.dir;
-    let failed = |source| MountsError::Directory { dir: dir.clone(), source };
-    cenote_fuse::mount::clear_dead(dir, SUBTYPE)
-        .map_err(|source| MountsError::Kernel { name: dir.display().to_string(), source })?;
-    std::fs::create_dir_all(dir).map_err(failed)?;
-    let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
-    if !is_empty && !plan.overlay {
-        return Err(MountsError::NotEmpty { dir: dir.clone() });
-    }
-    Ok(())
+/// Makes the mount point.
+fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {
+    prepare(&plan.dir, SUBTYPE, plan.overlay).map_err(|error| match error {
+        MountError::NotEmpty { .. } => MountsError::NotEmpty { dir: plan.dir.clone() },
+        MountError::Mount { source, .. } => MountsError::Directory { dir: plan.dir.clone(), source },
+        source => MountsError::Kernel { name: name.into(), source },
+    })
 }
 
-/// Whether the mount table has `source` at `dir`. The table is read, not the directory: that may hang with
-/// its server.
-fn is_mount_point(dir: &Path, source: &str) -> bool {
-    let Ok(table) = std::fs::read_to_string("/proc/self/mounts") else { return true };
-    let escaped = |text: &str| {
-        text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
-    };
-    let (dir, source) = (escaped(&dir.to_string_lossy()), escaped(source));
-    table.lines().any(|line| {
-        let mut words = line.split(' ');
-        words.next() == Some(&source) && words.next() == Some(&dir)
-    })
+fn not_unmounted(name: &str, dir: &Path, error: MountError) -> MountsError {
+    match error {
+        MountError::Busy { users, .. } => MountsError::Busy { dir: dir.to_owned(), users },
+        MountError::Covered { by, .. } => MountsError::Covered { dir: dir.to_owned(), by },
+        source => MountsError::NotUnmounted { name: name.into(), source },
+    }
 }

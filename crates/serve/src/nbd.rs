@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cenote_disk::{Ended, Errno, Failure, Limits, Stream};
-use cenote_format::units::Txg;
 use cenote_fs::FsError;
 use cenote_nbd::export::BASE_ALLOCATION;
 use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer};
@@ -29,7 +28,7 @@ use crate::disk::{failure, refused};
 use crate::listen::{NO_ROOM, Visitor};
 use crate::pools::Pools;
 use crate::tls::Tls;
-use crate::volumes::{ServedVolume, list};
+use crate::volumes::{Earlier, ServedVolume, list};
 
 /// What asks for changes since a snapshot.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
@@ -156,7 +155,7 @@ impl Export for ServedVolume {
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
         let known = async move {
             let Some(snapshot) = query.strip_prefix(CHANGED_SINCE) else { return Vec::new() };
-            match self.snapshot_txg(snapshot).await {
+            match self.earlier(snapshot).await {
                 Ok(Some(_)) => vec![query.to_owned()],
                 _ => Vec::new(),
             }
@@ -174,13 +173,13 @@ impl Export for ServedVolume {
             let since = self.since(context).await?;
             let (mut at, mut found) = (range.start, Vec::new());
             while at < range.end && found.len() < most {
-                let (flags, end) = match since {
+                let (flags, end) = match &since {
                     None => {
                         let (is_data, end) = self.extent(at..range.end).await?;
                         (if is_data { 0 } else { Extent::HOLE | Extent::ZERO }, end)
                     }
-                    Some(txg) => {
-                        let (has_changed, end) = self.changed_since(txg, at..range.end).await?;
+                    Some(earlier) => {
+                        let (has_changed, end) = self.changed_since(earlier, at..range.end).await?;
                         (has_changed.into(), end)
                     }
                 };
@@ -194,13 +193,13 @@ impl Export for ServedVolume {
 }
 
 impl ServedVolume {
-    /// The txg that a context asks about; none: it asks where data is.
-    async fn since(&self, context: &str) -> Result<Option<Txg>, FsError> {
+    /// The snapshot that a context asks about; none: it asks where data is.
+    async fn since(&self, context: &str) -> Result<Option<Earlier>, FsError> {
         let Some(snapshot) = context.strip_prefix(CHANGED_SINCE) else {
             debug_assert_eq!(context, BASE_ALLOCATION);
             return Ok(None);
         };
         let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.name()).into() };
-        Ok(Some(self.snapshot_txg(snapshot).await?.ok_or_else(gone)?))
+        Ok(Some(self.earlier(snapshot).await?.ok_or_else(gone)?))
     }
 }

@@ -6,12 +6,11 @@
 //!                    commands work on its engine; mounts follow what they change
 //! ```
 //!
-//! Locking: `table` is locked for one look or change. Opening and closing pools happens one at a time:
-//! `turn`.
+//! Locking: `table` and `leaving` are locked for one look or change. Opening and closing pools happens one at
+//! a time: `turn`.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +29,17 @@ use cenote_tasks::{
     keep_scanning, mend,
 };
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 use crate::devices::Watched;
 use crate::events::Events;
 use crate::memory::{Balance, Lately, Memory, held_back};
 use crate::mounts::{Mounts, MountsError};
+use crate::places::places_of;
+use crate::record::{NotedPool, Record, State};
 use crate::suspended::{Say, keep_saying};
 use crate::tuning::Tuning;
 use crate::volumes::Clients;
+use crate::waiting::WaitingPools;
 
 /// A pool that is open.
 pub struct OpenPool {
@@ -50,8 +51,8 @@ pub struct OpenPool {
     pub mounts: Mounts,
     /// Who uses its volumes.
     pub clients: Clients,
-    /// The files and devices it lies on.
-    pub devices: Vec<PathBuf>,
+    /// The files and devices it lay on when it was opened.
+    devices: Vec<PathBuf>,
     /// When it was opened.
     pub since: Instant,
     /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
@@ -76,6 +77,8 @@ pub enum InUse {
 /// All pools that are open, and how more are opened.
 pub struct Pools {
     table: Mutex<BTreeMap<String, Arc<OpenPool>>>,
+    /// Those that are being closed, and are in the record no more.
+    leaving: Mutex<BTreeSet<Guid>>,
     /// Held while a pool is opened or closed.
     pub turn: tokio::sync::Mutex<()>,
     /// Where pools are looked for if nobody says where; none: this machine's block devices.
@@ -92,24 +95,12 @@ pub struct Pools {
     dirty: Lately,
     /// What this process took beside what pools hold.
     beside: Lately,
-    /// Where it is noted which pools are open.
-    state: PathBuf,
-}
-
-/// What is noted of open pools, for the next start.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// The pools that were open.
-    pub pools: Vec<NotedPool>,
-}
-
-/// A pool that was open.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct NotedPool {
-    /// Its name.
-    pub name: String,
-    /// The files and devices that it lay on.
-    pub devices: Vec<PathBuf>,
+    /// Those that don't open, and are tried again.
+    pub waiting: WaitingPools,
+    /// Where it is noted which pools there are.
+    record: Arc<Record>,
+    /// What the last daemon noted.
+    before: State,
 }
 
 impl OpenPool {
@@ -133,7 +124,9 @@ impl OpenPool {
         let guid = engine.pool().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
         let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
-        let watched = Watched { pool: name.into(), places: devices.clone(), events: pools.events.clone() };
+        let record = pools.record.clone();
+        engine.on_config(move || record.has_changed());
+        let watched = Watched::new(name, devices.clone(), pools.search.clone(), pools.events.clone());
         let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
         let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
         let passing = engine.runtime().spawn(keep_passing(engine.weak())).abort_on_drop();
@@ -156,6 +149,11 @@ impl OpenPool {
     /// Something has happened to it.
     pub fn post(&self, events: &Events, class: &'static str) {
         events.post(class, &self.name, self.guid(), Nvlist::new());
+    }
+
+    /// Where its devices are, or were.
+    pub fn places(&self) -> Vec<PathBuf> {
+        places_of(&self.engine, &self.devices)
     }
 
     /// Its guid.
@@ -248,6 +246,9 @@ const REMOVAL_FAILED: &str = "ereport.org.cenote.removal_failed";
 /// How long a pool that is being left may be suspended.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long it takes until the record is written again that could not be.
+const NOTE_AGAIN: Duration = Duration::from_secs(5);
+
 /// The least that all caches together get, however much has changed.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
 
@@ -263,6 +264,19 @@ pub enum ExportError {
     Dataset(#[from] DatasetError),
 }
 
+/// A pool that is being closed: see [`Pools::leaving`].
+pub struct Leaving {
+    pools: Arc<Pools>,
+    guid: Guid,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.pools.leaving.lock().remove(&self.guid);
+        self.pools.record.has_changed();
+    }
+}
+
 impl Pools {
     /// No pool is open yet. `state` is the file that keeps which are.
     pub fn new(
@@ -273,33 +287,116 @@ impl Pools {
         state: PathBuf,
         say: Say,
     ) -> Pools {
-        let (table, turn, dirty, beside) = Default::default();
+        let (table, leaving, turn, dirty, beside, waiting) = Default::default();
         let events = Events::new(runtime);
-        Pools { table, turn, search, session, tuning, events, say, dirty, beside, state }
+        let (record, before) = Record::read(state);
+        let record = Arc::new(record);
+        Pools {
+            table,
+            leaving,
+            turn,
+            search,
+            session,
+            tuning,
+            events,
+            say,
+            dirty,
+            beside,
+            waiting,
+            record,
+            before,
+        }
     }
 
-    /// The pools that were open when the last daemon ended, however it ended.
-    pub fn noted(&self) -> State {
-        let json = std::fs::read(&self.state).ok();
-        json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
+    /// The pools that the last daemon had, however it ended.
+    pub fn noted(&self) -> &State {
+        &self.before
     }
 
-    /// Notes which pools are open, at once and whole.
+    /// Brings the record up to date: pools that are open, and those that wait.
     ///
     /// # Errors
     /// The file can't be written.
-    pub async fn note(&self, runtime: &Runtime) -> io::Result<()> {
-        let note = |pool: Arc<OpenPool>| NotedPool { name: pool.name.clone(), devices: pool.devices.clone() };
-        let state = State { pools: self.all().into_iter().map(note).collect() };
-        let (json, noted) = (serde_json::to_vec_pretty(&state)?, self.state.clone());
-        let write = move || {
-            let beside = noted.with_extension("new");
-            let mut file = File::create(&beside)?;
-            file.write_all(&json)?;
-            file.sync_all()?;
-            std::fs::rename(&beside, &noted)
+    #[boxed]
+    pub async fn note(self: &Arc<Pools>, runtime: &Runtime) -> io::Result<()> {
+        let pools = Arc::downgrade(self);
+        let now =
+            move |before: &State| pools.upgrade().map_or_else(|| before.clone(), |all| all.state(before));
+        self.record.clone().note(runtime, now).await
+    }
+
+    /// Brings the record up to date for the last time: the next daemon is to have the pools that are let go
+    /// of from now on.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    #[boxed]
+    pub async fn end_record(self: &Arc<Pools>, runtime: &Runtime) -> io::Result<()> {
+        let noted = self.note(runtime).await;
+        self.record.end().await;
+        noted
+    }
+
+    /// Keeps the record up to date while there are pools; `failed` hears why it is not, once each.
+    pub async fn keep_noting(self: Arc<Pools>, runtime: Runtime) {
+        let (record, pools) = (self.record.clone(), Arc::downgrade(&self));
+        drop(self);
+        let mut last = String::new();
+        loop {
+            record.changed().await;
+            loop {
+                let Some(pools) = pools.upgrade() else { return };
+                let Err(error) = pools.note(&runtime).await else { break };
+                let text = format!("the record of pools can't be written: {error}");
+                if text != last {
+                    (pools.say)(&text);
+                    last = text;
+                }
+                drop(pools);
+                runtime.sleep(NOTE_AGAIN).await;
+            }
+            last.clear();
+        }
+    }
+
+    /// What the record is to say.
+    fn state(&self, before: &State) -> State {
+        let noted = |pool: &Arc<OpenPool>| {
+            let before = before.pools.iter().find(|noted| noted.is(&pool.name, pool.guid()));
+            NotedPool::of(&pool.name, &pool.engine, before)
         };
-        runtime.blocking(write).await
+        let stays = |pool: &Arc<OpenPool>| !self.leaving.lock().contains(&pool.guid());
+        let mut pools: Vec<NotedPool> = self.all().iter().filter(|pool| stays(pool)).map(noted).collect();
+        let waiting = self.waiting.all().into_iter().map(|waiting| waiting.pool);
+        // With a name alone the next start could not begin anything.
+        let waiting = waiting.filter(|pool| !pool.devices.is_empty());
+        pools.extend(waiting.filter(|pool| !self.is_open(pool)));
+        State { pools }
+    }
+
+    /// Whether a pool of the record is open.
+    pub fn is_open(&self, noted: &NotedPool) -> bool {
+        self.table.lock().values().any(|pool| noted.is(&pool.name, pool.guid()))
+    }
+
+    /// A pool does not open, and waits. Answers whether the reason is a new one.
+    pub fn wait(&self, runtime: &Runtime, pool: NotedPool, why: &str) -> bool {
+        self.waiting.add(runtime, pool, why)
+    }
+
+    /// The record is to say from now on that a pool is closed, although it is still open: if the daemon ends
+    /// while it closes the pool, the next one does not open it again. Until the answer is dropped.
+    pub fn leaving(self: &Arc<Self>, guid: Guid) -> Leaving {
+        self.leaving.lock().insert(guid);
+        self.record.has_changed();
+        Leaving { pools: self.clone(), guid }
+    }
+
+    /// Forgets a pool that waits. Answers whether one of that name or guid did.
+    pub fn forget(&self, name: &str) -> bool {
+        let has_waited = self.waiting.forget(name);
+        self.record.has_changed();
+        has_waited
     }
 
     /// The pool of this guid.
@@ -321,6 +418,8 @@ impl Pools {
     pub fn insert(&self, pool: OpenPool) -> Arc<OpenPool> {
         let pool = Arc::new(pool);
         self.table.lock().insert(pool.name.clone(), pool.clone());
+        self.waiting.opened(&pool.name, pool.guid());
+        self.record.has_changed();
         self.tune();
         pool
     }
@@ -328,6 +427,7 @@ impl Pools {
     /// A pool was closed.
     pub fn remove(&self, name: &str) {
         self.table.lock().remove(name);
+        self.record.has_changed();
         self.tune();
     }
 

@@ -84,6 +84,12 @@ pub struct VolumeInfo {
     pub lun: Option<String>,
 }
 
+/// A snapshot that a volume is compared with.
+pub struct Earlier {
+    txg: Txg,
+    volume: Volume,
+}
+
 /// A volume in use by a client.
 pub struct ServedVolume {
     kind: Kind,
@@ -329,33 +335,33 @@ impl ServedVolume {
         self.view().await?.extent(range).await
     }
 
-    /// The txg in which a snapshot of this volume was taken.
+    /// A snapshot of this volume, to compare it with.
     ///
     /// # Errors
     /// There is none of that name.
     #[boxed]
-    pub async fn snapshot_txg(&self, snapshot: &str) -> Result<Option<Txg>, FsError> {
+    pub async fn earlier(&self, snapshot: &str) -> Result<Option<Earlier>, FsError> {
         let head = self.name.split('@').next().unwrap_or_default();
         let mos = self.noted.pool.engine.mos().await?;
-        let found = mos.dataset(head).await?.snapshot(snapshot).await?;
-        Ok(found.map(|snapshot| snapshot.creation_txg()))
+        let Some(found) = mos.dataset(head).await?.snapshot(snapshot).await? else { return Ok(None) };
+        Ok(Some(Earlier { txg: found.creation_txg(), volume: Volume::open(found.objset().await?).await? }))
     }
 
-    /// Whether the start of a range may have changed after a txg, and where that ends: at the latest with the
-    /// range. Of a volume that is being written to, this tells what the last txg has.
+    /// Whether the start of a range may have changed after a snapshot, and where that ends: at the latest
+    /// with the range. Of a volume that is being written to, this tells what the last txg has.
     ///
     /// # Errors
     /// An indirect block can't be read.
     #[boxed]
-    pub async fn changed_since(&self, since: Txg, range: Range<u64>) -> Result<(bool, u64), FsError> {
+    pub async fn changed_since(&self, since: &Earlier, range: Range<u64>) -> Result<(bool, u64), FsError> {
         match &self.kind {
-            Kind::Snapshot(volume, _) => volume.changed_since(since, range).await,
+            Kind::Snapshot(volume, _) => volume.differs_from(&since.volume, since.txg, range).await,
             Kind::Head(engine, writer, _) => {
                 if writer.live().dirty_bytes() > 0 {
                     engine.sync_all().await?;
                 }
                 let on_disk = Volume::open(writer.live().on_disk()).await?;
-                on_disk.changed_since(since, range).await
+                on_disk.differs_from(&since.volume, since.txg, range).await
             }
         }
     }
@@ -383,7 +389,7 @@ impl ServedVolume {
 pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     let mut all = Vec::new();
     for pool in pools.all() {
-        for head in pool.engine.mos().await?.all_datasets().await? {
+        for head in pool.engine.mos().await?.reachable_datasets().await?.0 {
             // What can't be served is left out; opening it says why.
             if !matches!(head.content_type().await, Ok(ObjsetType::Zvol)) {
                 continue;

@@ -14,6 +14,9 @@ pub const HEADING: &str = "Options of every command";
 /// What options stand under that the daemon does not take: they name files, or go on for ever.
 pub const HERE: &str = "Options without the daemon";
 
+/// Most threads that may be asked for: more than any machine has cores for.
+pub const MAX_THREADS: u16 = 1024;
+
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = HEADING)]
@@ -48,8 +51,8 @@ pub struct Common {
     #[arg(long, value_name = "NAME", value_parser = PolicyName::living)]
     pub cache_policy: Option<PolicyName>,
     /// Number of threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=MAX_THREADS.into()))]
+    pub threads: Option<u16>,
     /// Print help
     #[arg(short = 'h', short_alias = '?', long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -15,6 +15,7 @@ use rustix::process::{getegid, geteuid};
 
 use crate::command::cp::Losses;
 use crate::outcome::{CliError, Outcome};
+use crate::render::escape_terminal;
 use crate::session::{Session, Target, dataset, file_error, interrupted, split_path};
 
 /// `cenote mkdir`
@@ -118,7 +119,7 @@ impl Mkdir {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         on_each(session, &self.targets, async |putter, target| match self.parents {
-            true => make_all(putter, target.path_in(&putter.fs().view()).await).await,
+            true => make_all(putter, target, target.path_in(&putter.fs().view()).await).await,
             false => {
                 let (dir, name) = parent_of(putter, target).await?;
                 make(putter, dir, name).await.map(drop).map_err(|error| own_reason(error, dir, name))
@@ -149,12 +150,26 @@ fn own_reason(error: CliError, object: ObjectId, name: &[u8]) -> CliError {
     }
 }
 
-async fn make_all(putter: &Putter, path: &[u8]) -> Result<(), CliError> {
+/// Makes the folders of a path that are missing; links to folders are followed, as by `mkdir -p`.
+async fn make_all(putter: &Putter, target: &Target, path: &[u8]) -> Result<(), CliError> {
     let mut dir = putter.fs().root();
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+    let mut end = 0;
+    for name in path.split(|&byte| byte == b'/') {
+        end += name.len() + 1;
+        if name.is_empty() || name == b"." {
+            continue;
+        }
         dir = match putter.fs().lookup(dir, name).await? {
-            Some(entry) => entry.object,
-            None => make(putter, dir, name).await?,
+            None if name != b".." => make(putter, dir, name).await?,
+            _ => {
+                let so_far = &path[..end - 1];
+                let found = resolve(putter, so_far, LastLink::Follow).await?;
+                if !putter.fs().view().attr(found).await?.is_dir() {
+                    let why = format!("{} is not a folder", escape_terminal(so_far));
+                    return Err(CliError::Refused(format!("{target}: {why}")));
+                }
+                found
+            }
         };
     }
     Ok(())

@@ -170,7 +170,9 @@ fn written(finished: io::Result<Out>) -> Result<Outcome, CliError> {
 async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), CliError> {
     match what {
         What::Label { uberblocks, device } => show_label(session, sink, &device, uberblocks).await?,
-        What::Uberblock { used: false, pool } => label::uberblocks(sink, &session.find_pool(&pool).await?),
+        What::Uberblock { used: false, pool } => {
+            label::uberblocks(sink, &session.find_in_labels(&pool).await?)
+        }
         What::Uberblock { used: true, pool } => {
             label::uberblock(sink, session.open_pool_without_asking(&pool).await?.uberblock());
         }

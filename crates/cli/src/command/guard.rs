@@ -1,10 +1,11 @@
-//! `cenote guard`: a second process of each that mounts, which takes its mounts down if it is killed
-//! (`cenote_fuse::guard`).
+//! `cenote guard`: other processes of each that mounts. One takes its mounts down if it is killed
+//! (`cenote_fuse::guard`); with `--hand`, they make its calls with paths (`cenote_fuse::mount::hand`).
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use cenote_fuse::guard::Guarded;
+use cenote_fuse::mount::hand;
 use clap::Args;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -16,26 +17,43 @@ use crate::outcome::{CliError, Outcome};
 
 /// `cenote guard`
 #[derive(Debug, Args)]
-pub struct Guard {}
+pub struct Guard {
+    /// Make and remove mount points
+    #[arg(long)]
+    pub hand: bool,
+}
 
 /// Has this process guarded. Without a guard everything works, until it is killed.
 pub fn start() {
-    let command = || {
-        // The program as it was started, even if another version has taken its place.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("cenote").arg("guard");
-        command
-    };
     if let Err(error) = cenote_fuse::guard::start(command) {
         say!("nobody guards the mounts: {error}");
     }
+    hand::start(|| {
+        let mut command = command();
+        command.arg("--hand");
+        command
+    });
 }
 
-/// Guards the process that has started this one, until its end.
-pub fn run() -> Result<Outcome, CliError> {
-    let failed = CliError::io("guard");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.and_then(|runtime| runtime.block_on(guard())).map(|()| Outcome::Done).map_err(failed)
+/// The program as it was started, even if another version has taken its place.
+fn command() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("cenote").arg("guard");
+    command
+}
+
+impl Guard {
+    /// Works for the process that has started this one, until its end.
+    pub fn run(&self) -> Result<Outcome, CliError> {
+        let failed = CliError::io("guard");
+        if self.hand {
+            let socket = rustix::io::dup(std::io::stdin()).map_err(|errno| failed(errno.into()))?;
+            hand::serve(&socket);
+            return Ok(Outcome::Done);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.and_then(|runtime| runtime.block_on(guard())).map(|()| Outcome::Done).map_err(failed)
+    }
 }
 
 async fn guard() -> std::io::Result<()> {

@@ -22,7 +22,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::json::version;
-use super::zpool::devices::leaf;
+use super::zpool::meant::leaf;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table};
 use crate::session::{Session, Target, print, print_json};
@@ -272,7 +272,7 @@ fn taps(pool: &OpenPool) -> Result<Arc<Taps>, CliError> {
 }
 
 fn named(mos: &Mos, typed: &str) -> Result<Guid, CliError> {
-    leaf(mos, typed).ok_or_else(|| {
+    leaf(mos, typed)?.ok_or_else(|| {
         CliError::Refused(format!("cannot inject faults into {typed}: no such device in pool"))
     })
 }

@@ -25,7 +25,7 @@ use crate::session::{Session, interrupted, pool_of};
         Example: cenote mount tank/home@monday /mnt")]
 pub struct MountCommand {
     /// Options, comma-separated: ro, rw, atime, noatime, relatime, exec, noexec, suid, nosuid, dev, nodev,
-    /// allow_other, snapdir
+    /// xattr, noxattr, allow_other, snapdir
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Number of threads that read requests from /dev/fuse
@@ -39,6 +39,9 @@ pub struct MountCommand {
     /// Take the kernel's requests from /dev/fuse, though it offers io_uring
     #[arg(long)]
     pub no_fuse_io_uring: bool,
+    /// Mount without a loop device for each file system; `sync` then does not reach the pool
+    #[arg(long)]
+    pub no_loop: bool,
     /// Let the kernel cache writes and combine small ones; it then sets modification times
     #[arg(long)]
     pub writeback: bool,
@@ -82,7 +85,7 @@ impl MountCommand {
     }
 
     fn check_options(&self) -> Result<(), CliError> {
-        const KNOWN: [&str; 15] = [
+        const KNOWN: [&str; 17] = [
             "ro",
             "rw",
             "atime",
@@ -95,6 +98,8 @@ impl MountCommand {
             "nosuid",
             "dev",
             "nodev",
+            "xattr",
+            "noxattr",
             "allow_other",
             "snapdir",
             "strictatime",
@@ -130,6 +135,7 @@ impl MountCommand {
         SessionOptions {
             readers: self.readers.into(),
             over_io_uring: !self.no_fuse_io_uring,
+            hears_sync: !self.no_loop,
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         }
@@ -168,6 +174,10 @@ impl MountCommand {
             None => {}
         }
         files.lists_snapdir |= self.last(&["snapdir"]).is_some();
+        files.user_xattrs = match self.last(&["xattr", "noxattr"]) {
+            Some(said) => said == "xattr",
+            None => files.user_xattrs,
+        };
         let is_off = async |yes: &'static str, no: &'static str, property: &str| -> Result<bool, CliError> {
             match self.last(&[yes, no]) {
                 Some(said) => Ok(said == no),
@@ -182,6 +192,7 @@ impl MountCommand {
             no_suid: is_off("suid", "nosuid", "setuid").await?,
             no_dev: is_off("dev", "nodev", "devices").await?,
             allow_other: self.last(&["allow_other"]).is_some(),
+            ..MountOptions::default()
         };
         Ok(Wanted { mount, files })
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   start: socket ──> pools named, and those that were open when it stopped ──> mounts ──> READY
-//!   while: commands come through the socket
+//!   while: commands come through the socket; pools that did not open are tried again (`opening`)
 //!   end (SIGTERM, SIGINT): no more commands; mounts and pools are given back
 //! ```
 //!
@@ -17,6 +17,7 @@ mod agent;
 mod api;
 mod config;
 mod doors;
+mod opening;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -26,9 +27,10 @@ use std::time::Duration;
 use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
 use cenote_serve::kstat::files::keep_kstats;
-use cenote_serve::pools::{NotedPool, Pools};
+use cenote_serve::lock::StateLock;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
+use opening::Opening;
 use serde::Deserialize;
 
 use crate::args::common::Common;
@@ -86,6 +88,9 @@ pub struct Serve {
     /// Take the kernel's requests from /dev/fuse, though it offers io_uring
     #[arg(long)]
     pub no_fuse_io_uring: bool,
+    /// Mount without a loop device for each file system; `sync` then does not reach the pool
+    #[arg(long)]
+    pub no_loop: bool,
     /// Let the kernel gather small writes; modification times are then the kernel's
     #[arg(long)]
     pub writeback: bool,
@@ -169,6 +174,9 @@ impl Serve {
         let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
+        // Before anything in the folders is touched.
+        let locks = StateLock::take_all(&[&path, &state]);
+        let locks = locks.map_err(|error| CliError::Refused(error.to_string()))?;
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
         let listener = Arc::new(listener);
         let doors = doors::open(&self, session.runtime(), &path).await?;
@@ -177,12 +185,21 @@ impl Serve {
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),
             over_io_uring: !self.no_fuse_io_uring,
+            hears_sync: !self.no_loop,
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
         let (pools, _memory) = session.room_for_pools(memory, fuse, state);
         let session = session.serving(&pools);
-        let outcome = self.open_pools(&session, &pools).await;
+        let _noting = session.runtime().spawn(pools.clone().keep_noting(session.runtime().clone()));
+        let _noting = _noting.abort_on_drop();
+        let opening = Opening {
+            session: session.serving(&pools),
+            pools: pools.clone(),
+            load_keys: self.load_keys,
+            no_mount: self.no_mount,
+        };
+        let outcome = opening.begin(&self.pools).await;
         let commands = Arc::new(Commands {
             runtime: session.runtime().clone(),
             pools: pools.clone(),
@@ -195,6 +212,7 @@ impl Serve {
             let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));
             runtime.spawn(keep_kstats(runtime.clone(), pools, dir, stop.clone()))
         });
+        let opening = opening.keep(stop.clone()).map_err(CliError::io("a thread"))?;
         let serving = {
             let (listener, stop) = (listener.clone(), stop.clone());
             std::thread::spawn(move || listener.serve(commands, &stop))
@@ -203,57 +221,51 @@ impl Serve {
         let names = if names.is_empty() { "no pool yet".into() } else { names.join(", ") };
         say!("serving {names} at {}", path.display());
         notify("READY=1");
+        let _watchdog = watchdog_interval().map(|interval| {
+            let runtime = session.runtime().clone();
+            // A task, as what serves everything: if no worker answers any more, nothing is said.
+            let tell = async move {
+                loop {
+                    notify("WATCHDOG=1");
+                    runtime.sleep(interval).await;
+                }
+            };
+            session.runtime().spawn(tell).abort_on_drop()
+        });
         interrupted().await;
         say!("ending");
+        locks.iter().for_each(StateLock::is_ending);
         notify("STOPPING=1");
         stop.cancel();
         listener.wake();
-        drop(serving.join());
+        drop((serving.join(), opening.join()));
         drop(listener);
         drop((doors, agent));
         if let Some(kstats) = kstats {
             kstats.await.ok();
+        }
+        if let Err(error) = pools.end_record(session.runtime()).await {
+            say!("the record of pools can't be written: {error}");
         }
         // Commands still under way hear of it from their pools; they have a moment to say so.
         if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
             say!("giving the pools back takes longer than usual");
             export_all(&pools).await;
         }
-        Ok(outcome)
-    }
-
-    /// Imports what is named and what was open before. What fails is told and does not keep the rest.
-    async fn open_pools(&self, session: &Session, pools: &Pools) -> Outcome {
-        let mut outcome = Outcome::Done;
-        // Read before the first pool is opened, which is noted.
-        let before = pools.noted();
-        for name in &self.pools {
-            let opened = async {
-                let found = session.find_on_disks(name).await?;
-                session.check_unused_or(&found, &format!("`cenote zpool import -f {name}`"))?;
-                self.open(session, &found).await
-            };
-            outcome = outcome.and(opened.await.unwrap_or_else(|error| error.tell(name)));
+        match pools.waiting.all().is_empty() {
+            true => Ok(outcome),
+            false => Ok(outcome.and(Outcome::Failed)),
         }
-        for NotedPool { name, devices } in before.pools {
-            if session.held_by_name(&name).is_some() {
-                continue;
-            }
-            let opened = async {
-                let found = session.searching(devices).find_on_disks(&name).await?;
-                session.check_unused_or(&found, &format!("`cenote zpool import -f {name}`"))?;
-                self.open(session, &found).await
-            };
-            outcome = outcome.and(opened.await.unwrap_or_else(|error| error.tell(&name)));
-        }
-        outcome
     }
+}
 
-    async fn open(&self, session: &Session, found: &cenote_pool::FoundPool) -> Result<Outcome, CliError> {
-        let pool = session.hold(found, None).await?;
-        let loaded = if self.load_keys { session.load_keys(&pool, None).await? } else { Outcome::Done };
-        if self.no_mount { Ok(loaded) } else { Ok(loaded.and(session.mount_all(&pool).await?)) }
-    }
+/// How often systemd is to hear that this process is well, if it asks for that (`sd_watchdog_enabled`): twice
+/// in the time after which it would end it.
+fn watchdog_interval() -> Option<Duration> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
+    let interval = number("WATCHDOG_USEC").filter(|_| !is_other)?;
+    Some(Duration::from_micros(interval / 2).max(Duration::from_millis(10)))
 }
 
 /// Tells systemd (`sd_notify`): one datagram to the socket that it names.

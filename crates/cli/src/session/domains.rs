@@ -17,7 +17,7 @@ pub struct KeyDomain {
 /// Those whose roots are at or below a dataset, or all; in the order of their names.
 pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>, CliError> {
     let mut encrypted: Vec<(Dataset, EncryptionInfo)> = Vec::new();
-    for dataset in mos.all_datasets().await? {
+    for dataset in mos.reachable_datasets().await?.0 {
         if dataset.is_snapshot() {
             continue;
         }

@@ -14,10 +14,11 @@ use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, Guid};
 use cenote_fuse::SessionOptions;
 use cenote_object::DatasetError;
-use cenote_pool::{FoundPool, PoolState, Taps, VdevConfig, discover};
-use cenote_runtime::{AbortOnDrop, Runtime};
+use cenote_pool::{FoundPool, PoolState, Taps, VdevConfig};
+use cenote_runtime::AbortOnDrop;
 use cenote_serve::devices::returning;
 use cenote_serve::memory::keep_memory;
+use cenote_serve::places::{Reach, within};
 use cenote_serve::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_serve::tuning::Tuning;
 use cenote_tasks::{obey_failmode, resume_with};
@@ -88,20 +89,15 @@ impl Session {
         }
     }
 
-    /// An open pool as its labels now show it.
+    /// An open pool as of its last txg. Its disks are not read: one may hang.
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
         // What is said below is about the txg on disk.
         if self.sees_all {
-            pool.engine.unless_suspended(Duration::ZERO, pool.engine.sync_all()).await??;
+            pool.engine.refuse_suspended()?;
+            let engine = pool.engine.acting_for(uid());
+            engine.sync_all().await?;
         }
-        // Devices may have joined since it was opened.
-        let mut places = pool.devices.clone();
-        let now = pool.engine.pool().found();
-        places.extend(now.paths().into_iter().filter(|path| !pool.devices.contains(path)));
-        let discovery = discover(self.runtime(), &places).await;
-        let found = discovery.pools.into_iter().find(|found| found.guid() == pool.guid());
-        // Its files may have been removed: the pool has them open still, and can be shown and destroyed.
-        Ok(found.unwrap_or_else(|| FoundPool::clone(&now)))
+        Ok(pool.engine.pool().as_found())
     }
 
     /// All open pools, or those of these names.
@@ -128,6 +124,7 @@ impl Session {
         let by_guid = || pools.all().into_iter().find(|pool| pool.guid().to_string() == name);
         match pools.get(name).or_else(by_guid) {
             Some(pool) => self.as_found(&pool).await,
+            None if !pools.waiting.named(name).is_empty() => Err(waits(pools, name)),
             None => {
                 let all: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
                 let all = if all.is_empty() { "none".into() } else { all.join(", ") };
@@ -145,7 +142,8 @@ impl Session {
         pool.engine.refuse_suspended()?;
         let engine = match delegated() {
             Some(who) => pool.engine.acting_for_delegated(who),
-            None => pool.engine.acting_for(uid()),
+            None if is_admin() => pool.engine.acting_for(uid()),
+            None => return Err(CliError::Refused("permission denied".into())),
         };
         let work = async { work(&engine).await.map(T::into) };
         self.followed(pool, &engine, &mut std::pin::pin!(work)).await
@@ -170,6 +168,7 @@ impl Session {
                 return done;
             }
             engine.sync_own().await?;
+            self.note_pools(|| "the next start of the daemon finds pools as they were before".into()).await;
             let follow = async {
                 let followed = pool.mounts.follow(&before, is_admin()).await;
                 // Whatever became of the work: who looks next sees it.
@@ -179,7 +178,11 @@ impl Session {
             let followed = pool.engine.unless_suspended(FOLLOWING_PATIENCE, follow).await?;
             let failures = followed.map_err(refused)?;
             for failure in &failures {
-                say_bare(failure);
+                match &done {
+                    // Otherwise it would look as if nothing had been done.
+                    Ok(Outcome::Done) => say_bare(format_args!("the change was made, but: {failure}")),
+                    _ => say_bare(failure),
+                }
             }
             done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
         })
@@ -198,7 +201,8 @@ impl Session {
         whole(async {
             let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
             let done = work().await;
-            pool.engine.unless_suspended(FOLLOWING_PATIENCE, pool.engine.sync_all()).await??;
+            let engine = pool.engine.acting_for(uid());
+            engine.sync_all().await?;
             if !is_admin() {
                 // Where that would be, others may have had a hand in.
                 return done;
@@ -239,7 +243,8 @@ impl Session {
         self.use_cache_devices(&pool.engine).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
-        note(pools, self.runtime()).await;
+        let follows = || format!("the next start of the daemon does not import '{}'", found.name());
+        self.note_pools(follows).await;
         Ok(pool)
     }
 
@@ -295,6 +300,12 @@ impl Session {
         Ok(())
     }
 
+    /// Where a command looks for devices of an open pool that are away.
+    pub(super) async fn places_to_look(&self, pool: &OpenPool) -> Vec<PathBuf> {
+        let search = self.pools.as_ref().map_or(&[][..], |pools| &pools.search);
+        within(self.runtime(), pool.places(), search, Reach::Everywhere).await
+    }
+
     /// Has an open pool that is suspended try again, with devices that are back, and waits for it. `what`:
     /// the operation that needs it.
     ///
@@ -311,7 +322,8 @@ impl Session {
             config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
         let goes_on = async {
             // One that is there and can't be opened is as good as gone.
-            let back = returning(&pool.engine, &pool.devices, &leaves).await.unwrap_or_default();
+            let places = self.places_to_look(&pool).await;
+            let back = returning(&pool.engine, &places, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);
             loop {
                 view.suspended_or_not(false).await;
@@ -344,6 +356,18 @@ impl Session {
                 )));
             }
             let _turn = pools.turn.lock().await;
+            let _leaving = pools.leaving(pool.guid());
+            // The next start opens what is in the record.
+            if let Err(error) = pools.note(self.runtime()).await
+                && !force
+                && !destroyed
+            {
+                return Err(refused(format!(
+                    "cannot export '{name}': the record of pools can't be written: {error}; the next start \
+                     of the daemon would open the pool again; free space where the record is, or `zpool \
+                     export -f {name}`"
+                )));
+            }
             let in_use = if force { InUse::ClientsGo } else { InUse::Stays };
             self.note_command(&pool.engine);
             if is_at_any_cost {
@@ -355,7 +379,8 @@ impl Session {
             let class =
                 if destroyed { "sysevent.fs.zfs.pool_destroy" } else { "sysevent.fs.zfs.pool_export" };
             pool.post(&pools.events, class);
-            note(pools, self.runtime()).await;
+            let follows = || format!("the next start of the daemon looks for '{name}' again");
+            self.note_pools(follows).await;
             Ok(())
         })
         .await
@@ -380,7 +405,7 @@ impl Session {
 
 async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
     let mut ids = Vec::new();
-    for dataset in mos.all_datasets().await? {
+    for dataset in mos.reachable_datasets().await?.0 {
         if !dataset.is_snapshot() && dataset.dir().encryption().await?.is_some() {
             ids.push(dataset.id());
         }
@@ -388,10 +413,11 @@ async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
     Ok(ids)
 }
 
-async fn note(pools: &Pools, runtime: &Runtime) {
-    if let Err(error) = pools.note(runtime).await {
-        say!("{error}: the next start of the daemon imports only the pools that it is told to");
-    }
+/// Why a pool can't be used that the daemon has not opened yet.
+fn waits(pools: &Pools, name: &str) -> CliError {
+    let why = pools.waiting.named(name).pop().map(|waiting| waiting.why).unwrap_or_default();
+    let why = why.lines().next().unwrap_or_default();
+    CliError::NotFound(format!("cannot open '{name}': it waits to be opened: {why}"))
 }
 
 fn refused(error: impl std::fmt::Display) -> CliError {
@@ -406,7 +432,7 @@ fn not_exported(error: ExportError) -> CliError {
 }
 
 async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
-    let all = mos.all_datasets().await?;
+    let (all, _) = mos.reachable_datasets().await?;
     Ok(all.iter().filter(|dataset| !dataset.is_snapshot()).map(|dataset| dataset.id()).collect())
 }
 

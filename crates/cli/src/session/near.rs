@@ -27,7 +27,7 @@ async fn no_dataset(mos: &Mos, name: &str) -> String {
         let meant = meant(snapshot, names).map(|near| format!("{path}@{near}"));
         return format!("cannot open '{name}': snapshot does not exist; {}", advice(meant));
     }
-    let all = mos.all_datasets().await.unwrap_or_default();
+    let all = mos.reachable_datasets().await.map_or_else(|_| Vec::new(), |(all, _)| all);
     let meant = meant(path, all.iter().map(Dataset::name));
     format!("cannot open '{name}': dataset does not exist; {}", advice(meant.map(str::to_owned)))
 }

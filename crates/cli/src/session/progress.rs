@@ -9,7 +9,7 @@ use indicatif::{
     HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike,
 };
 
-use crate::render::{counted, nice_bytes};
+use crate::render::{counted, escape_terminal, nice_bytes};
 use crate::streams::{Streams, streams};
 
 /// How often progress is polled.
@@ -113,9 +113,9 @@ impl Progress {
         self.bar.set_length(total);
     }
 
-    /// Sets the text.
-    pub fn message(&self, text: impl Into<String>) {
-        self.bar.set_message(text.into());
+    /// Sets the text, which may have names from disks in it.
+    pub fn message(&self, text: impl AsRef<str>) {
+        self.bar.set_message(escape_terminal(text.as_ref().as_bytes()));
     }
 
     /// Sets the amount done.

@@ -1,4 +1,4 @@
-//! Devices that come back to a pool of the daemon: looked for where they were.
+//! Devices that come back to a pool of the daemon: looked for where they were, and wherever pools are.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,7 @@ impl Session {
         let config = pool.config();
         let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid);
         let leaves: Vec<Guid> = leaves.filter(|leaf| only.is_none_or(|only| only == *leaf)).collect();
-        Ok(returning(engine, &open.devices, &leaves).await?)
+        let places = self.places_to_look(&open).await;
+        Ok(returning(engine, &places, &leaves).await?)
     }
 }

@@ -23,7 +23,7 @@ impl Session {
         // One that has just been added is open already.
         let mut found = engine.pool().found().auxiliary.clone();
         if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
-            let here = look_again(engine, &pool.devices, &wanted.iter().collect::<Vec<_>>()).await;
+            let here = look_again(engine, &pool.places(), &wanted.iter().collect::<Vec<_>>()).await;
             found.extend(here.into_iter().flat_map(|here| here.auxiliary));
         }
         for vdev in wanted {

@@ -13,6 +13,7 @@ mod copies;
 mod datasets;
 mod delegation;
 mod demo;
+mod devices;
 mod dump;
 mod encryption;
 mod expansion;

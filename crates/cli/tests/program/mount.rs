@@ -378,3 +378,31 @@ fn after_an_asynchronous_direct_write_nobody_reads_what_was_there_before() {
     drop(file);
     mounted.unmount();
 }
+
+/// The kernel tells of `sync` since Linux 6.18, if the mount lies on a block device.
+#[test]
+fn what_sync_has_seen_is_there_although_the_program_is_killed() {
+    let Some(pool) = Pool::new() else { return };
+    let mut mounted = pool.mount("tank");
+    let kind = fs::read_to_string("/proc/mounts").unwrap();
+    let own = kind.lines().find(|line| line.contains(pool.dir().to_str().unwrap())).unwrap();
+    if !own.contains("fuseblk.") {
+        return println!("skipped: this kernel, or a container, lets `sync` not through: {own}");
+    }
+    assert!(own.starts_with("tank "), "{own}");
+    fs::write(mounted.path("first"), "by syncfs").unwrap();
+    rustix::fs::syncfs(File::open(pool.dir()).unwrap()).unwrap();
+    fs::write(mounted.path("second"), "by sync").unwrap();
+    rustix::fs::sync();
+    mounted.kill();
+    drop(mounted);
+    let mounted = pool.mount("tank");
+    assert_eq!(fs::read_to_string(mounted.path("first")).unwrap(), "by syncfs");
+    assert_eq!(fs::read_to_string(mounted.path("second")).unwrap(), "by sync");
+    mounted.unmount();
+
+    let mounted = pool.mount("--no-loop tank");
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(table.contains(&format!("tank {} fuse.", pool.dir().display())), "{table}");
+    mounted.unmount();
+}

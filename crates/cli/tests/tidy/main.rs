@@ -52,6 +52,30 @@ const MAY_SLEEP: [&str; 4] = [
     "crates/inspect/src/",
 ];
 
+/// Calls with paths, forbidden in the daemon's crates...
+const ON_PATHS: [&str; 4] = ["std::fs", "rustix::fs", "rustix::mount", ".exists()"];
+/// ...except where the path lies in no file system of the daemon: a mount point may lie in another mount of
+/// its own, and a thread that looks one up keeps the daemon from ending when it is killed.
+const MAY_USE_PATHS: [&str; 13] = [
+    // Sockets, state, certificates and counters, in folders that the daemon was given for itself.
+    "crates/serve/src/kstat/files.rs",
+    "crates/serve/src/listen.rs",
+    "crates/serve/src/lock.rs",
+    "crates/serve/src/record.rs",
+    "crates/serve/src/run.rs",
+    "crates/serve/src/socket",
+    "crates/serve/src/tls.rs",
+    "crates/serve/src/ublk/links.rs",
+    "crates/serve/src/vhost.rs",
+    // Devices of pools.
+    "crates/serve/src/places.rs",
+    // Of the kernel: /proc, /sys; and mounts of a daemon that is gone.
+    "crates/fuse/src/guard.rs",
+    "crates/fuse/src/ring.rs",
+    // Made by the hand, or for a program that serves one file system and no other.
+    "crates/fuse/src/mount",
+];
+
 /// The maximum number of files of a crate that import each other in a circle.
 const MOST_IN_CIRCLE: usize = 5;
 
@@ -225,6 +249,28 @@ fn no_worker_of_the_engine_sleeps_in_the_kernel() {
     let broken = in_engine_but(&MAY_SLEEP, |_, code| SLEEPS.into_iter().find(|word| code.contains(word)));
     let broken = broken.into_iter().filter(|path| !path.contains("tests")).collect();
     assert_none("calls that may sleep go to Runtime::blocking, in device and discover alone", broken);
+}
+
+#[test]
+fn no_thread_of_the_daemon_waits_for_its_own_mounts() {
+    let mut broken = Vec::new();
+    for (path, text) in all_sources() {
+        let is_meant = ["crates/serve/src/", "crates/fuse/src/"].iter().any(|start| path.starts_with(start));
+        if !is_meant || MAY_USE_PATHS.iter().any(|start| path.starts_with(start)) {
+            continue;
+        }
+        let program = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in (1..).zip(program.lines()) {
+            let code = line.split("//").next().unwrap_or_default();
+            broken.extend(
+                ON_PATHS
+                    .iter()
+                    .filter(|call| code.contains(**call))
+                    .map(|call| format!("{path}:{number}: {call}")),
+            );
+        }
+    }
+    assert_none("calls with paths go to cenote_fuse::mount::hand, or where no mount of ours can be", broken);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `cenote_vdev_*`: what passes to and from each device, from its counters; `cenote_pool_suspended`.
+//! `cenote_vdev_*`: what passes to and from each device, from its counters; `cenote_pool_suspended`,
+//! `cenote_pool_waiting`.
 
 use cenote_device::Op;
 use cenote_serve::pools::Pools;
@@ -9,6 +10,10 @@ const OPERATIONS: [(Op, &str); 3] = [(Op::Read, "read"), (Op::Write, "write"), (
 
 /// Adds them.
 pub fn add(pools: &Pools, families: &mut Families) {
+    let waiting = (Kind::Gauge, "Whether the pool waits to be opened [0: it is open, 1: it does not open].");
+    for pool in pools.waiting.all() {
+        families.add("cenote_pool_waiting", waiting, &[("pool", &*pool.pool.name)], 1.0);
+    }
     for pool in pools.all() {
         let taps = pool.engine.pool().taps();
         let loads = pool.engine.pool().queue_loads();
@@ -16,7 +21,9 @@ pub fn add(pools: &Pools, families: &mut Families) {
         let family =
             (Kind::Gauge, "Whether the pool takes no changes [0: it does, 1: it waits, or has stopped].");
         let is_suspended = if health.standstill.is_some() { 1.0 } else { 0.0 };
-        families.add("cenote_pool_suspended", family, &[("pool", &*pool.name)], is_suspended);
+        let labels = [("pool", &*pool.name)];
+        families.add("cenote_pool_waiting", waiting, &labels, 0.0);
+        families.add("cenote_pool_suspended", family, &labels, is_suspended);
         health.root.walk(&mut |vdev| {
             let guid = vdev.guid.0.to_string();
             let Some(path) = vdev.path.as_ref().filter(|_| vdev.children.is_empty()) else { return };

@@ -1,10 +1,14 @@
 // Commands that change something: the command line is shown, and runs if it is confirmed.
 
-import { run } from "./api.js";
+import { mayChange, run } from "./api.js";
 import { make, note } from "./dom.js";
 
-/** A button that asks before it runs a command. `line`: as it is typed. `before`: more to be shown. */
+/**
+ * A button that asks before it runs a command; none with a token that may only look. `line`: as it is typed.
+ * `before`: more to be shown.
+ */
 export function action(label, { line, command, fields, before, done, danger }) {
+  if (!mayChange()) return null;
   const ask = async () => {
     const said = before ? await before() : null;
     const dialog = make("dialog", { "aria-label": label },

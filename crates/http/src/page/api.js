@@ -1,10 +1,14 @@
 // Commands of the daemon. Those that only look go by GET, which every token may; others by POST.
 
 const KEY = "cenote-token";
+const ACCESS = "cenote-access";
 
 export const token = () => sessionStorage.getItem(KEY) ?? "";
 export const keepToken = (text) => sessionStorage.setItem(KEY, text);
-export const forgetToken = () => sessionStorage.removeItem(KEY);
+export const forgetToken = () => [KEY, ACCESS].forEach((key) => sessionStorage.removeItem(key));
+
+/** Whether the token may change something and see files, as the daemon's last answer said. */
+export const mayChange = () => sessionStorage.getItem(ACCESS) === "change";
 
 /** No token, or one that is not known. */
 export class NeedsToken extends Error {}
@@ -22,6 +26,7 @@ async function send(target, options) {
   const headers = { ...options.headers, authorization: `Bearer ${token()}` };
   const answer = await fetch(target, { ...options, headers, cache: "no-store" });
   if (answer.status === 401) throw new NeedsToken();
+  sessionStorage.setItem(ACCESS, answer.headers.get(ACCESS));
   return answer;
 }
 

@@ -1,11 +1,12 @@
 // Files of a dataset or snapshot: look through folders, download, bring back what a snapshot still has.
 
 import { action } from "./action.js";
-import { raw, run } from "./api.js";
+import { mayChange, raw, run } from "./api.js";
 import { bytes, date, longTable, make } from "./dom.js";
 
 /** `place`: `POOL/FS@SNAPSHOT:/PATH`. */
 export async function browse(place) {
+  if (!mayChange()) throw new Error("This token shows names, states and properties, but no files.");
   const [dataset, path] = split(place);
   const { output } = await run("ls", { targets: [place], long: true });
   const files = output.flat().sort((one, other) => (other.type === "d") - (one.type === "d") || one.path.localeCompare(other.path));

@@ -1,7 +1,7 @@
 // One dataset: its snapshots on a line of time, its space, its properties.
 
 import { action } from "./action.js";
-import { look, run } from "./api.js";
+import { look, mayChange, run } from "./api.js";
 import { bytes, count, date, facts, longTable, make } from "./dom.js";
 
 /** Parts of the line of time. */
@@ -20,8 +20,7 @@ export async function dataset(name, signal) {
   const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
   const stamp = new Date().toISOString().slice(0, 19).replace("T", "_").replaceAll(":", "");
   const now = `${name}@${stamp}`;
-  const live = type === "VOLUME" ? null
-    : make("a", { href: browseLink(name, "/") }, "Browse files");
+  const live = hasFiles(type) ? make("a", { href: browseLink(name, "/") }, "Browse files") : null;
   return [
     make("h1", {}, name),
     make("section", { class: "card", "aria-label": "Space" },
@@ -37,6 +36,9 @@ export async function dataset(name, signal) {
   ];
 }
 
+/** Whether there are files that this token may see. */
+const hasFiles = (type) => type !== "VOLUME" && mayChange();
+
 const browseLink = (dataset, path) => `#/browse/${encodeURIComponent(`${dataset}:${path}`)}`;
 
 function snapshotList(name, type, all, again) {
@@ -50,7 +52,7 @@ function snapshotList(name, type, all, again) {
     },
   });
   const row = (snapshot) => [
-    make("th", { scope: "row" }, type === "VOLUME" ? snapshot.label : make("a", { href: browseLink(snapshot.full, "/") }, snapshot.label)),
+    make("th", { scope: "row" }, hasFiles(type) ? make("a", { href: browseLink(snapshot.full, "/") }, snapshot.label) : snapshot.label),
     make("td", {}, date(snapshot.at)), make("td", { class: "number" }, bytes(snapshot.used)),
     make("td", { class: "number optional" }, bytes(snapshot.written)), make("td", { class: "number optional" }, bytes(snapshot.referenced)),
     make("td", {}, destroy(snapshot)),

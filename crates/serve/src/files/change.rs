@@ -17,7 +17,7 @@ use cenote_fs::attr::pflags;
 use cenote_fs::write::{Changing, CloneSource, NewFile, NewKind, RenameMode, SetAttr as FsSetAttr, SetXattr};
 use cenote_fs::{Change, FileKind, FsError, FsWriter, Refusal};
 use cenote_fuse::vfs::{NewNode, RenameFlags, TimeOrNow, WriteFlags, XattrMode};
-use cenote_fuse::{Caller, Errno, Node, Result, SetAttr, Vfs};
+use cenote_fuse::{Caller, Errno, Node, Result, SetAttr};
 
 use super::attr::timestamp;
 use super::errno::{errno, errno_below};
@@ -217,10 +217,7 @@ impl Files {
                 self.0.tell([Notice::Node(node)]);
             }
         });
-        // The kernel expects a write to change times and sizes only.
-        if killed? && let Some(notifier) = self.0.notifier.get() {
-            notifier.attributes_changed(node);
-        }
+        self.tell_killed(node, killed?);
         Ok(())
     }
 
@@ -303,6 +300,7 @@ impl Files {
         mode: XattrMode,
         kill_sgid: bool,
     ) -> Result<()> {
+        self.has_xattr(name)?;
         let object = self.own(node)?;
         let how = match mode {
             XattrMode::Any => SetXattr::Any,
@@ -325,7 +323,13 @@ impl Files {
         .await
     }
 
-    pub(super) async fn allocate(&self, node: Node, offset: u64, len: u64, mode: u32) -> Result<()> {
+    pub(super) async fn allocate(
+        &self,
+        caller: Caller,
+        node: Node,
+        (offset, len): (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
         let object = self.own(node)?;
         let end = offset.checked_add(len).filter(|&end| end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -338,31 +342,49 @@ impl Files {
         // Blocks are never written over, so room can't be reserved for a file: that there is room now is all
         // that can be said, with the margin that OpenZFS takes (`zfs_fallocate_reserve_percent`).
         if matches!(need, Need::Write(_)) {
-            let room = self.statfs().await?;
+            let room = self.room().await?;
             if len.saturating_add(len / 10) > room.available.saturating_mul(room.block_bytes.into()) {
                 return Err(Errno::NOSPC);
             }
         }
-        self.change(need, Some(object), move |fs, change| match mode {
-            PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end),
-            FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end),
-            _ => Box::pin(async move {
+        let killed = self.change(need, Some(object), move |fs, change| {
+            Box::pin(async move {
                 let attr = fs.view().attr(object).await?;
                 if attr.kind() != FileKind::Regular {
                     return Err(Refusal::NotSupported.of(object));
                 }
-                if mode == 0 && end > attr.size {
-                    let set = FsSetAttr { size: Some(end), ..FsSetAttr::default() };
-                    fs.set_attr(change, object, &set).await?;
+                let killed = caller.uid != 0 && kill_set_ids(fs, change, object).await?;
+                match mode {
+                    PUNCH | ZERO_KEEP => fs.punch(change, object, offset..end).await?,
+                    FALLOC_FL_ZERO_RANGE => fs.zero_range(change, object, offset..end).await?,
+                    0 if end > attr.size => {
+                        let set = FsSetAttr { size: Some(end), ..FsSetAttr::default() };
+                        fs.set_attr(change, object, &set).await?;
+                    }
+                    _ => {}
                 }
-                Ok(())
-            }),
-        })
-        .await
+                Ok(killed)
+            })
+        });
+        self.tell_killed(node, killed.await?);
+        Ok(())
+    }
+
+    /// Set-id bits are gone, and the kernel expects its request to change times and sizes only.
+    fn tell_killed(&self, node: Node, killed: bool) {
+        if killed && let Some(notifier) = self.0.notifier.get() {
+            notifier.attributes_changed(node);
+        }
     }
 
     /// Shares blocks, where files and offsets allow it; else the kernel copies.
-    pub(super) async fn share_blocks(&self, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+    pub(super) async fn share_blocks(
+        &self,
+        caller: Caller,
+        from: (Node, u64),
+        to: (Node, u64),
+        len: u64,
+    ) -> Result<u64> {
         let (_, from_tree, source) = self.file(from.0).await?;
         let target = self.own(to.0)?;
         let (engine, _) = self.writer()?;
@@ -377,12 +399,17 @@ impl Files {
                         Tree::Snapshot(view, hold) => CloneSource::Snapshot(view, hold),
                         _ => CloneSource::Live(fs),
                     };
-                    fs.clone_range(change, origin, (source, at), (target, to_at), left).await
+                    let shared = fs.clone_range(change, origin, (source, at), (target, to_at), left).await?;
+                    let killed = shared > 0 && caller.uid != 0 && kill_set_ids(fs, change, target).await?;
+                    Ok((shared, killed))
                 })
             });
             match shared.await {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes,
+                Ok((0, _)) => break,
+                Ok((bytes, killed)) => {
+                    done += bytes;
+                    self.tell_killed(to.0, killed);
+                }
                 Err(Errno::AGAIN) if !waited => {
                     // Its blocks are on disk when the txg is (`zfs_bclone_wait_dirty`).
                     waited = true;

@@ -40,7 +40,9 @@ pub(super) enum Notice {
     Expired(Node, Bytes),
     /// Attributes and content of a node.
     Node(Node),
-    /// The same of an object of the mounted dataset.
+    /// Attributes alone.
+    Attributes(Node),
+    /// Attributes and content of an object of the mounted dataset.
     Object(Node, ObjectId),
     /// The same of a directory whose names the kernel does not keep.
     Listing(Node),
@@ -69,6 +71,7 @@ struct Batch {
     /// Directories in which look-ups and listings are to be taken in.
     listings: BTreeSet<Node>,
     nodes: BTreeMap<Node, Option<ObjectId>>,
+    attributes: BTreeSet<Node>,
 }
 
 impl Batch {
@@ -77,6 +80,7 @@ impl Batch {
             Notice::Name(dir, name) => _ = self.names.insert((dir, name)),
             Notice::Expired(dir, name) => _ = self.expired.insert((dir, name)),
             Notice::Node(node) => _ = self.nodes.entry(node).or_default(),
+            Notice::Attributes(node) => _ = self.attributes.insert(node),
             Notice::Object(node, object) => _ = self.nodes.insert(node, Some(object)),
             Notice::Listing(node) => {
                 self.listings.insert(node);
@@ -86,7 +90,8 @@ impl Batch {
     }
 
     fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.expired.is_empty() && self.nodes.is_empty()
+        let is_empty = self.names.is_empty() && self.expired.is_empty();
+        is_empty && self.nodes.is_empty() && self.attributes.is_empty()
     }
 
     /// This blocks.
@@ -95,6 +100,7 @@ impl Batch {
         self.expired.iter().for_each(|(dir, name)| notifier.name_expired(*dir, name));
         self.listings.into_iter().for_each(|dir| notifier.names_taken_in(dir));
         self.nodes.into_keys().for_each(|node| notifier.changed(node));
+        self.attributes.into_iter().for_each(|node| notifier.attributes_changed(node));
     }
 }
 

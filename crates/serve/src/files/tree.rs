@@ -1,5 +1,7 @@
 //! The two kinds of trees that are mounted: a dataset that changes, and one that does not.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SnapshotHold};
@@ -61,6 +63,16 @@ impl Tree {
     pub async fn commit(&self, file: Option<ObjectId>) -> Result<()> {
         match self {
             Tree::Live(_, fs) => self.timed(Wait::Commit, fs.commit(file)).await,
+            Tree::Fixed(_) | Tree::Snapshot(..) => Ok(()),
+        }
+    }
+
+    /// Makes everything durable for `sync`, which must not wait for a pool that is suspended: `umount` calls
+    /// it, too.
+    #[boxed]
+    pub async fn commit_all(&self) -> Result<()> {
+        match self {
+            Tree::Live(engine, _) => engine.unless_suspended(Duration::ZERO, self.commit(None)).await?,
             Tree::Fixed(_) | Tree::Snapshot(..) => Ok(()),
         }
     }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
-use cenote_fs::FileKind;
-use cenote_fuse::vfs::{NewNode, RenameFlags, WriteFlags, XattrMode};
+use cenote_fs::attr::pflags;
+use cenote_fs::{FileKind, SpaceBy};
+use cenote_fuse::vfs::{NewNode, ReadFlags, RenameFlags, WriteFlags, XattrMode};
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
 use cenote_object::{Cursor, Wait};
 
@@ -27,6 +28,8 @@ const COOKIE_NAMES: u64 = 4;
 const STATFS_BLOCK_BYTES: u64 = 4096;
 /// The least that a file takes, a dnode.
 const DNODE_BYTES: u64 = 512;
+/// Attributes that are the kernel's business, too.
+const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 /// `DN_MAX_OBJECT`.
 const MAX_OBJECTS: u64 = 1 << 48;
 
@@ -155,10 +158,18 @@ impl Vfs for Files {
         self.entry(TreeId::Head, &self.head(), object).await
     }
 
-    async fn read(&self, node: Node, offset_bytes: u64, len_bytes: u32) -> Result<Vec<Bytes>> {
+    async fn read(
+        &self,
+        node: Node,
+        offset_bytes: u64,
+        len_bytes: u32,
+        flags: ReadFlags,
+    ) -> Result<Vec<Bytes>> {
         let (id, tree, object) = self.file(node).await?;
         let data = tree.read(object, offset_bytes, len_bytes.into()).await.map_err(|e| errno(&e))?;
-        self.was_read(id, object).await;
+        if !flags.keeps_atime {
+            self.was_read(id, object).await;
+        }
         Ok(data)
     }
 
@@ -182,15 +193,15 @@ impl Vfs for Files {
     }
 
     async fn syncfs(&self) -> Result<()> {
-        self.head().commit(None).await.map_err(|e| errno(&e))
+        self.head().commit_all().await.map_err(|e| errno(&e))
     }
 
-    async fn readdir(&self, dir: Node, cookie: u64, sink: &mut dyn DirSink) -> Result<()> {
+    async fn readdir(&self, dir: Node, cookie: u64, flags: ReadFlags, sink: &mut dyn DirSink) -> Result<()> {
         let Some(Named::File(id, object)) = self.named(dir) else {
             return self.list_control(dir, cookie, sink).await;
         };
         let tree = self.tree(id).await?;
-        if cookie == 0 {
+        if cookie == 0 && !flags.keeps_atime {
             self.was_read(id, object).await;
         }
         if cookie < COOKIE_DOT
@@ -217,27 +228,18 @@ impl Vfs for Files {
         self.list_names((id, &tree, object), Cursor(cookie.saturating_sub(COOKIE_NAMES)), sink).await
     }
 
-    async fn statfs(&self) -> Result<Statfs> {
-        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
-        let dataset = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
-        let referenced = dataset.phys().referenced_bytes;
-        let available = dataset.property("available").await.map_err(|e| errno_below(&e))?;
-        let available = available.and_then(|available| available.number()).unwrap_or(0);
-        let used_objects = dataset.phys().bp.fill();
-        let free_files = (MAX_OBJECTS - used_objects.min(MAX_OBJECTS)).min(available / DNODE_BYTES);
-        let free = available / STATFS_BLOCK_BYTES;
-        Ok(Statfs {
-            block_bytes: STATFS_BLOCK_BYTES as u32,
-            blocks: (referenced.saturating_add(available)) / STATFS_BLOCK_BYTES,
-            free,
-            available: free,
-            files: used_objects.saturating_add(free_files),
-            free_files,
-            name_bytes: self.options().longest_name_bytes,
-        })
+    async fn statfs(&self, node: Node) -> Result<Statfs> {
+        let whole = self.room().await?;
+        match self.named(node) {
+            Some(Named::File(TreeId::Head, object)) => self.room_of_project(whole, object).await,
+            _ => Ok(whole),
+        }
     }
 
     async fn getxattr(&self, _: Caller, node: Node, name: &[u8]) -> Result<Bytes> {
+        if !self.has_xattr(name)? {
+            return Err(Errno::NODATA);
+        }
         if let Some(Named::Control(_)) = self.named(node) {
             return Err(Errno::NODATA);
         }
@@ -254,7 +256,8 @@ impl Vfs for Files {
         let mut names = Vec::new();
         for xattr in tree.view().xattrs(object).await.map_err(|e| errno(&e))? {
             // As xattr(7) has it: who may not read them is not told of them.
-            if caller.uid == 0 || !xattr.name.starts_with(b"trusted.") {
+            let is_told = caller.uid == 0 || !xattr.name.starts_with(b"trusted.");
+            if is_told && self.has_xattr(&xattr.name).unwrap_or(false) {
                 names.extend(xattr.name);
                 names.push(0);
             }
@@ -280,13 +283,13 @@ impl Vfs for Files {
 
     async fn fallocate(
         &self,
-        _: Caller,
+        caller: Caller,
         node: Node,
         offset_bytes: u64,
         len_bytes: u64,
         mode: u32,
     ) -> Result<()> {
-        self.allocate(node, offset_bytes, len_bytes, mode).await
+        self.allocate(caller, node, (offset_bytes, len_bytes), mode).await
     }
 
     async fn seek(&self, node: Node, offset_bytes: u64, hole: bool) -> Result<u64> {
@@ -298,12 +301,12 @@ impl Vfs for Files {
 
     async fn copy_file_range(
         &self,
-        _: Caller,
+        caller: Caller,
         from: (Node, u64),
         to: (Node, u64),
         len_bytes: u64,
     ) -> Result<u64> {
-        self.share_blocks(from, to, len_bytes).await
+        self.share_blocks(caller, from, to, len_bytes).await
     }
 
     async fn ioctl(&self, _: Caller, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
@@ -312,6 +315,68 @@ impl Vfs for Files {
 }
 
 impl Files {
+    /// Room of the whole dataset.
+    pub(super) async fn room(&self) -> Result<Statfs> {
+        let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
+        let dataset = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
+        let referenced = dataset.phys().referenced_bytes;
+        let available = dataset.property("available").await.map_err(|e| errno_below(&e))?;
+        let available = available.and_then(|available| available.number()).unwrap_or(0);
+        let used_objects = dataset.phys().bp.fill();
+        let free_files = (MAX_OBJECTS - used_objects.min(MAX_OBJECTS)).min(available / DNODE_BYTES);
+        let free = available / STATFS_BLOCK_BYTES;
+        Ok(Statfs {
+            block_bytes: STATFS_BLOCK_BYTES as u32,
+            blocks: (referenced.saturating_add(available)) / STATFS_BLOCK_BYTES,
+            free,
+            available: free,
+            files: used_objects.saturating_add(free_files),
+            free_files,
+            name_bytes: self.options().longest_name_bytes,
+        })
+    }
+
+    /// The same for somebody in a directory whose new files belong to a project with a quota
+    /// (`zfs_statvfs_project`).
+    async fn room_of_project(&self, whole: Statfs, object: ObjectId) -> Result<Statfs> {
+        let view = self.head().view();
+        let attr = view.attr(object).await.map_err(|e| errno(&e))?;
+        if attr.flags & pflags::PROJINHERIT == 0 || attr.project == 0 {
+            return Ok(whole);
+        }
+        let space = view.space_of(SpaceBy::Project, attr.project).await.map_err(|e| errno(&e))?;
+        let mut room = whole;
+        if space.quota_bytes > 0 {
+            room.blocks = space.quota_bytes / STATFS_BLOCK_BYTES;
+            room.free = space.quota_bytes.saturating_sub(space.used_bytes) / STATFS_BLOCK_BYTES;
+            room.available = room.free;
+        }
+        if space.quota_objects > 0 {
+            room.files = space.quota_objects;
+            room.free_files = space.quota_objects.saturating_sub(space.used_objects);
+        }
+        Ok(room)
+    }
+
+    /// Whether there can be an extended attribute of that name: `user.` is governed by the mount, ACLs by
+    /// `acltype`. The kernel is told to ask for ACLs in any case, so that `acltype` can change while it is
+    /// mounted; of an ACL that does not count it is to see none.
+    ///
+    /// # Errors
+    /// Its namespace is not known, or is off.
+    pub(super) fn has_xattr(&self, name: &[u8]) -> Result<bool> {
+        const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+        if POSIX_ACLS.contains(&name) {
+            return Ok(self.options().posix_acl);
+        }
+        match NAMESPACES.into_iter().find(|namespace| name.starts_with(namespace)) {
+            None => Err(Errno::OPNOTSUPP),
+            Some(b"user.") if !self.options().user_xattrs => Err(Errno::OPNOTSUPP),
+            Some(namespace) if namespace.len() == name.len() => Err(Errno::INVAL),
+            Some(_) => Ok(true),
+        }
+    }
+
     /// The attributes of an object.
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
         Ok(self.look(id, tree, object).await?.attr)
@@ -360,7 +425,12 @@ impl Files {
                 generation_in(guid, stored.generation)
             }
         };
-        Ok(Looked { generation, attr: attr::attr(attr::ino(id, object), &stored, is_settled) })
+        let mut attr = attr::attr(attr::ino(id, object), &stored, is_settled);
+        if id == TreeId::Head && object == tree.root() && self.options().lists_snapdir {
+            // `.zfs` is one of its directories.
+            attr.links = attr.links.saturating_add(1);
+        }
+        Ok(Looked { generation, attr })
     }
 
     async fn list_names(

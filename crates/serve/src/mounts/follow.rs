@@ -4,7 +4,7 @@
 //! dataset now says, children before parents; then whatever lacks a mount gets one, parents before children.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Mos};
@@ -30,26 +30,21 @@ impl Mounts {
         let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
         // Each by itself would look for its name among its neighbours.
+        let (datasets, lost) = mos.reachable_datasets().await?;
         let datasets: BTreeMap<DatasetId, Dataset> =
-            mos.all_datasets().await?.into_iter().map(|dataset| (dataset.id(), dataset)).collect();
+            datasets.into_iter().map(|dataset| (dataset.id(), dataset)).collect();
         let mut failures = Vec::new();
-        let mut mounted: Vec<(PathBuf, DatasetId, String, PathBuf)> = {
-            let table = self.table();
-            let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
-            let of = |(id, entry): (&DatasetId, &Entry)| {
-                let (dir, planned) = place(entry);
-                (dir, *id, entry.name.clone(), planned)
-            };
-            table.iter().map(of).collect()
-        };
         // Children before parents: those can't be unmounted with something mounted below them.
-        mounted.sort_by(|(one, ..), (other, ..)| other.cmp(one));
+        let mounted = self.top_down(|_| true);
         let (mut to_mount, mut derived) = (Vec::new(), Vec::new());
-        for (dir, id, name, planned) in mounted {
-            if self.mounted_on(id).is_none() {
-                continue;
-            }
+        for (id, name) in mounted {
+            let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
+            let Some((dir, planned)) = self.table().get(&id).map(place) else { continue };
             let Some(dataset) = datasets.get(&id).cloned() else {
+                if lost.iter().any(|(lost, _)| is_at_or_below(&name, lost)) {
+                    // It is there, although it can't be read.
+                    continue;
+                }
                 match self.take_down(id, &name, true).await {
                     Ok(dir) => derived.extend(dir),
                     Err(error) => failures.push(error),
@@ -72,7 +67,13 @@ impl Mounts {
                     }
                     failures.extend(self.follow_properties(&dataset, properties).await.err());
                 }
-                _ if !may_mount => failures.push(MountsError::MovedForRoot),
+                plan if !may_mount => {
+                    self.moved.lock().insert(id, plan.ok().map(|plan| plan.dir));
+                    failures.push(MountsError::MovedForRoot);
+                }
+                // Somebody who may not mount has left it so, and this command is about something else.
+                plan if self.moved.lock().get(&id)
+                    == Some(&plan.as_ref().ok().map(|plan| plan.dir.clone())) => {}
                 plan => {
                     failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
                     match self.take_down(id, &name, false).await {
@@ -109,13 +110,7 @@ impl Mounts {
         to_mount: &mut Vec<(Plan, Dataset)>,
     ) -> Result<Option<MountsError>, MountsError> {
         let is_below = |entry: &Entry| entry.mounted.dir() != dir && entry.mounted.dir().starts_with(dir);
-        let mut below: Vec<(PathBuf, DatasetId, String)> = {
-            let table = self.table();
-            let below = table.iter().filter(|(_, entry)| is_below(entry));
-            below.map(|(id, entry)| (entry.mounted.dir().to_owned(), *id, entry.name.clone())).collect()
-        };
-        below.sort_by(|(one, ..), (other, ..)| other.cmp(one));
-        for (_, id, name) in below {
+        for (id, name) in self.top_down(is_below) {
             if let Err(error) = self.take_down(id, &name, false).await {
                 return Ok(Some(error));
             }
@@ -135,7 +130,7 @@ impl Mounts {
     pub async fn keep_renamed(&self, name: &str) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
-        for dataset in mos.all_datasets().await? {
+        for dataset in mos.reachable_datasets().await?.0 {
             if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {
                 continue;
             }

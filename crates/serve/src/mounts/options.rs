@@ -24,6 +24,8 @@ pub struct Temporary {
     pub setuid: Option<bool>,
     /// `dev`, `nodev`.
     pub devices: Option<bool>,
+    /// `xattr`, `noxattr`.
+    pub xattrs: Option<bool>,
 }
 
 impl Temporary {
@@ -35,6 +37,7 @@ impl Temporary {
             exec: self.exec.or(those.exec),
             setuid: self.setuid.or(those.setuid),
             devices: self.devices.or(those.devices),
+            xattrs: self.xattrs.or(those.xattrs),
         }
     }
 }
@@ -43,7 +46,6 @@ impl Temporary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed {
     reads_anew: bool,
-    posix_acl: bool,
 }
 
 /// What the properties say of a mounted file system.
@@ -51,17 +53,13 @@ pub struct Fixed {
 pub struct Properties {
     pub plan: Plan,
     pub files: FilesOptions,
-    posix_acl: bool,
 }
 
 impl Properties {
     /// Reads them.
     #[boxed]
     pub async fn of(dataset: &Dataset, plan: Plan) -> Result<Properties, DatasetError> {
-        // `acltype`: off, nfsv4, posix.
-        const POSIX: u64 = 2;
-        let [acltype] = dataset.numbers(["acltype"]).await?;
-        Ok(Properties { plan, files: FilesOptions::of(dataset).await?, posix_acl: acltype == POSIX })
+        Ok(Properties { plan, files: FilesOptions::of(dataset).await? })
     }
 
     /// What of `temporary` still holds if these come after `before`: a property that is set overrules it.
@@ -76,6 +74,7 @@ impl Properties {
             exec: unless(new.exec != old.exec, temporary.exec),
             setuid: unless(new.setuid != old.setuid, temporary.setuid),
             devices: unless(new.devices != old.devices, temporary.devices),
+            xattrs: unless(self.files.user_xattrs != before.files.user_xattrs, temporary.xattrs),
         }
     }
 
@@ -87,11 +86,12 @@ impl Properties {
         all.plan.setuid = temporary.setuid.unwrap_or(all.plan.setuid);
         all.plan.devices = temporary.devices.unwrap_or(all.plan.devices);
         all.files.atime = temporary.atime.unwrap_or(all.files.atime);
+        all.files.user_xattrs = temporary.xattrs.unwrap_or(all.files.user_xattrs);
         all
     }
 
     pub fn fixed(&self) -> Fixed {
-        Fixed { reads_anew: self.files.atime == Atime::On, posix_acl: self.posix_acl }
+        Fixed { reads_anew: self.files.atime == Atime::On }
     }
 
     /// As the kernel takes them.
@@ -104,6 +104,7 @@ impl Properties {
             no_suid: !self.plan.setuid,
             no_dev: !self.plan.devices,
             allow_other: true,
+            ..MountOptions::default()
         }
     }
 

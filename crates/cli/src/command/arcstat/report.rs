@@ -163,6 +163,8 @@ impl Report {
             "bytes": self.stats.bytes,
             "budget_bytes": self.stats.budget_bytes,
             "hit_ratio": self.hit_ratio(),
+            "data_hit_ratio": ratio(&self.stats.data),
+            "metadata_hit_ratio": ratio(&self.stats.metadata),
             "sizes": self.sizes.iter().map(size).collect::<Vec<_>>(),
             "advice": self.advice(),
         })

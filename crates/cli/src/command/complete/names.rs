@@ -158,7 +158,13 @@ async fn datasets(session: &Session, last: &str, more: Option<char>) -> Vec<Cand
 
 async fn in_pool(mos: &Mos, last: &str) -> Result<Vec<String>, cenote_object::DatasetError> {
     let Some(at) = last.find(['@', '#']) else {
-        return Ok(mos.all_datasets().await?.iter().map(|dataset| dataset.name().to_owned()).collect());
+        return Ok(mos
+            .reachable_datasets()
+            .await?
+            .0
+            .iter()
+            .map(|dataset| dataset.name().to_owned())
+            .collect());
     };
     let head = mos.dataset(&last[..at]).await?;
     Ok(match last[at..].starts_with('@') {

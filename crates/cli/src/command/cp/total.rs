@@ -45,10 +45,12 @@ impl Total {
         let total = Total::default();
         if progress.is_shown() {
             let bytes = total.bytes.clone();
-            std::thread::spawn(move || {
+            let count = move || {
                 let sum = sources.iter().map(|path| host_bytes(path)).fold(0, u64::saturating_add);
                 bytes.store(sum, Ordering::Relaxed);
-            });
+            };
+            // Without a thread the total stays unknown.
+            std::thread::Builder::new().spawn(count).ok();
         }
         total
     }

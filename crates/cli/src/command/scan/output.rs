@@ -47,7 +47,11 @@ pub async fn write(session: &Session, options: &Scan, targets: Vec<ScanTarget>) 
         }
     };
     work.report.progress.finish();
-    result?;
+    match result {
+        // A reader that has seen enough does not turn damage into success.
+        Err(error) if error.is_broken_pipe() => {}
+        other => other?,
+    }
     Ok(work.report.outcome())
 }
 

@@ -1,10 +1,13 @@
 //! What the daemon offers over HTTP: the commands that it runs for others, as the command line describes
 //! them.
 
-use cenote_http::{Catalogue, Input, Kind, Verb};
+use cenote_http::{Catalogue, Input, Kind, Looks, Verb};
 use clap::{Arg, ArgAction, Command};
 
 use crate::args::common::{HEADING, HERE};
+use crate::args::{self, Cli, Deferred};
+use crate::command::zfs::Zfs;
+use crate::command::zpool::Zpool;
 
 /// Commands that are about open pools. Those of `zpool`, `zfs` and `volume` are all offered.
 const OFFERED: [&str; 18] = [
@@ -16,11 +19,12 @@ const APART: [&str; 1] = ["zpool labelclear"];
 /// The one of the lab that is about open pools.
 const OF_LAB: &str = "lab advise";
 /// Commands that change nothing and show no content of files, whatever their options are.
-const ONLY_LOOK: [&str; 16] = [
+const ONLY_LOOK: [&str; 19] = [
     "arcstat",
     "kstat",
     "lab advise",
     "volume clients",
+    "zfs diff",
     "zfs get",
     "zfs groupspace",
     "zfs holds",
@@ -33,7 +37,34 @@ const ONLY_LOOK: [&str; 16] = [
     "zpool iostat",
     "zpool list",
     "zpool status",
+    "zpool version",
+    "zpool wait",
 ];
+/// Commands whose options and operands decide it ([`only_looks`]).
+const MAY_LOOK: [&str; 5] = ["tunable", "zfs allow", "zfs mount", "zpool events", "zpool upgrade"];
+
+/// Whether a command of [`MAY_LOOK`] with these words only looks.
+fn only_looks(words: &[String]) -> bool {
+    let argv = std::iter::once("cenote").chain(words.iter().map(String::as_str)).map(Into::into).collect();
+    // Words that are no command are refused when it runs.
+    Cli::read(argv).is_ok_and(|cli| match cli.command {
+        args::Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
+        args::Command::Zfs(Deferred(Zfs::Allow(allow))) => allow.only_looks(),
+        args::Command::Zfs(Deferred(Zfs::Mount(mount))) => mount.only_looks(),
+        args::Command::Zpool(Deferred(Zpool::Events(events))) => !events.clear,
+        args::Command::Zpool(Deferred(Zpool::Upgrade(upgrade))) => upgrade.only_looks(),
+        _ => false,
+    })
+}
+
+/// Whether a command may be run by GET, and with a token that may only look.
+fn looks(name: &str) -> Looks {
+    match () {
+        () if ONLY_LOOK.contains(&name) => Looks::Always,
+        () if MAY_LOOK.contains(&name) => Looks::Sometimes,
+        () => Looks::Never,
+    }
+}
 
 /// The commands that are offered, of all that there are.
 pub fn catalogue(all: Command) -> Catalogue {
@@ -43,7 +74,7 @@ pub fn catalogue(all: Command) -> Catalogue {
     for command in all.get_subcommands().filter(|command| OFFERED.contains(&command.get_name())) {
         add(&mut verbs, Vec::new(), command);
     }
-    Catalogue::new(verbs)
+    Catalogue::new(verbs, only_looks)
 }
 
 /// Adds a command, or those below it.
@@ -66,7 +97,7 @@ fn add(verbs: &mut Vec<Verb>, above: Vec<String>, command: &Command) {
     let (operands, options): (Vec<&Arg>, Vec<&Arg>) = own.partition(|arg| arg.is_positional());
     let inputs = options.into_iter().chain(operands).map(input).collect();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    verbs.push(Verb { only_looks: ONLY_LOOK.contains(&&*name), words, about, inputs });
+    verbs.push(Verb { looks: looks(&name), words, about, inputs });
 }
 
 fn input(arg: &Arg) -> Input {
@@ -99,7 +130,6 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::args::Cli;
 
     #[test]
     fn every_field_has_a_name_of_its_own() {
@@ -121,11 +151,28 @@ mod tests {
     #[test]
     fn those_that_only_look_are_there() {
         let catalogue = catalogue(Cli::command());
-        for name in ONLY_LOOK.iter().chain(&["zfs destroy", "zpool create", "cat"]) {
+        for name in ONLY_LOOK.iter().chain(&MAY_LOOK).chain(&["zfs destroy", "zpool create", "cat"]) {
             let verb = catalogue.get(name.split(' ')).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(verb.only_looks, ONLY_LOOK.contains(name), "{name}");
+            assert_eq!(verb.looks, looks(name), "{name}");
         }
         assert!(catalogue.get(["serve"].into_iter()).is_none());
+    }
+
+    /// The page must not ask for anything by GET that is answered 405, not even once at its sign-in.
+    #[test]
+    fn the_page_looks_only_at_commands_that_always_answer_get() {
+        let catalogue = catalogue(Cli::command());
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http/src/page");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let scripts = files.filter(|path| path.extension().is_some_and(|end| end == "js"));
+        let text: String = scripts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        let calls = ["look(\"", "watch(\""].into_iter().flat_map(|call| text.split(call).skip(1));
+        let asked: BTreeSet<&str> = calls.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(asked.len() > 6 && asked.contains("zpool/version"), "{asked:?}");
+        for path in asked {
+            let verb = catalogue.get(path.split('/')).unwrap_or_else(|| panic!("{path}"));
+            assert_eq!(verb.looks, Looks::Always, "{path}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use cenote_policy::PolicyName;
 use serde::Deserialize;
 
 use super::{LogFormat, Serve};
-use crate::args::common::Common;
+use crate::args::common::{Common, MAX_THREADS};
 use crate::outcome::CliError;
 
 /// The largest file that is read.
@@ -26,6 +26,7 @@ pub struct Config {
     pub keys: Option<Vec<String>>,
     pub readers: Option<u16>,
     pub no_fuse_io_uring: Option<bool>,
+    pub no_loop: Option<bool>,
     pub writeback: Option<bool>,
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
@@ -45,7 +46,7 @@ pub struct Config {
     pub log_format: Option<LogFormat>,
     pub cache: Option<String>,
     pub cache_policy: Option<String>,
-    pub threads: Option<usize>,
+    pub threads: Option<u16>,
 }
 
 impl Config {
@@ -69,6 +70,9 @@ impl Config {
             Some(readers) if !(1..=64).contains(&readers) => return Err("readers: from 1 to 64".into()),
             _ => {}
         }
+        if config.threads.is_some_and(|threads| threads > MAX_THREADS) {
+            return Err(format!("threads: at most {MAX_THREADS}"));
+        }
         if config.connections.is_some_and(|most| !(1..=1_000_000).contains(&most)) {
             return Err("connections: from 1 to 1000000".into());
         }
@@ -86,6 +90,7 @@ impl Config {
         serve.load_keys |= self.load_keys.unwrap_or(false);
         serve.readers = serve.readers.or(self.readers);
         serve.no_fuse_io_uring |= self.no_fuse_io_uring.unwrap_or(false);
+        serve.no_loop |= self.no_loop.unwrap_or(false);
         serve.writeback |= self.writeback.unwrap_or(false);
         serve.memory = serve.memory.take().or(self.memory);
         serve.log_format = serve.log_format.or(self.log_format);
@@ -152,6 +157,7 @@ mod tests {
             keys: Some(_),
             readers: Some(_),
             no_fuse_io_uring: Some(_),
+            no_loop: Some(_),
             writeback: Some(_),
             memory: Some(_),
             nbd: Some(_),

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::create::create_ancestors;
 use super::refusal::cannot;
+use super::set::{check_has_owners, limit_owner};
 use super::{pool_of, settings, volume_size};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
@@ -48,18 +49,34 @@ impl Clone {
         session
             .change_pool(pool_of(&self.name), async |engine| {
                 let mos = engine.mos().await?;
-                let settings = self.settings(&mos).await?;
+                let mut settings = self.settings(&mos).await?;
+                let quotas = settings::take_quotas(&mut settings);
                 let clones = self.clones(&mos).await?;
+                let names: Vec<String> = clones.iter().map(|(_, clone)| clone.clone()).collect();
+                if !quotas.is_empty() {
+                    for (snapshot, _) in &clones {
+                        let origin = snapshot.split('@').next().unwrap_or_default();
+                        check_has_owners(mos.dataset(origin).await?).await.map_err(cannot(&what))?;
+                    }
+                }
                 if self.parents {
                     if mos.dataset(&self.name).await.is_ok() {
                         return Ok(());
                     }
                     create_ancestors(session, engine, &self.name).await?;
                 }
-                cenote_tasks::clone_snapshots(engine, clones, settings).await.map_err(|error| match &error {
+                let made = cenote_tasks::clone_snapshots(engine, clones, settings).await;
+                made.map_err(|error| match &error {
                     DatasetError::DatasetExists { name } => cannot(format!("create '{name}'"))(error.clone()),
                     _ => cannot(what)(error),
-                })
+                })?;
+                for name in &names {
+                    for quota in &quotas {
+                        let what = format!("set property for '{name}'");
+                        limit_owner(engine, name, *quota).await.map_err(cannot(&what))?;
+                    }
+                }
+                Ok(())
             })
             .await
     }

@@ -24,6 +24,8 @@ const MOUNT: &str = "mount";
 /// Why a key may not be taken from a file.
 pub const FILES_FOR_ADMINS: &str =
     "permission denied: the daemon reads files only for root and its own user; let it prompt";
+/// What names of properties begin with that `userprop` is not enough for.
+const OWN_PROPERTIES: &str = "org.cenote:";
 const FOR_ADMINS: &str = "permission denied: only root and the daemon's user may do that";
 
 /// Whether everybody may run a verb: it shows what everybody may know.
@@ -332,10 +334,12 @@ fn permissions_to_set(options: &[String]) -> Result<Vec<String>, CliError> {
     let mut permissions = Vec::new();
     for option in options {
         let (typed, value) = settings::split(option).map_err(CliError::Usage)?;
-        if typed == "keylocation" && value != "prompt" {
+        let permission = permission_to_set(typed)?;
+        // Names of properties may be typed in several ways: this is the one that is stored.
+        if permission == "keylocation" && value != "prompt" {
             return Err(CliError::Refused(format!("keylocation={value}: {FILES_FOR_ADMINS}")));
         }
-        permissions.push(permission_to_set(typed)?);
+        permissions.push(permission);
     }
     Ok(permissions)
 }
@@ -343,6 +347,10 @@ fn permissions_to_set(options: &[String]) -> Result<Vec<String>, CliError> {
 fn permission_to_set(typed: &str) -> Result<String, CliError> {
     Ok(match settings::find(typed).map_err(CliError::Usage)? {
         Some(prop) => prop.name.to_owned(),
+        // What the daemon itself goes by: which volumes it serves, as which units, who has reserved them.
+        None if typed.to_ascii_lowercase().starts_with(OWN_PROPERTIES) => {
+            return Err(CliError::Refused(format!("{typed}: {FOR_ADMINS}")));
+        }
         None if typed.contains(':') => "userprop".to_owned(),
         None => typed.split('@').next().unwrap_or(typed).to_owned(),
     })

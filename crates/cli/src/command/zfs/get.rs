@@ -76,8 +76,8 @@ impl Get {
             let name = wanted.name();
             let own = |value, source| Property { name: name.clone(), value, source, received: None };
             let found = match wanted {
-                Wanted::WrittenSince(snapshot) => {
-                    let bytes = item.written_since(snapshot).await?;
+                Wanted::WrittenSince(since) => {
+                    let bytes = item.written_since(since).await?;
                     bytes.map(|bytes| own(Value::Number(bytes), Source::Local))
                 }
                 Wanted::OfOwner(of_owner) => {

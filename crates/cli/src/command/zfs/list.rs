@@ -111,7 +111,7 @@ async fn gather(item: &Item, wanted: &[&Wanted]) -> Result<HashMap<String, Prope
     known.extend(properties.into_iter().map(|property| (property.name.clone(), property)));
     for wanted in wanted {
         let number = match wanted {
-            Wanted::WrittenSince(snapshot) => item.written_since(snapshot).await?,
+            Wanted::WrittenSince(since) => item.written_since(since).await?,
             Wanted::OfOwner(of_owner) => item.of_owner(of_owner).await?,
             _ => None,
         };

@@ -25,7 +25,7 @@ pub struct Mount {
     #[arg(short = 'a', conflicts_with = "name")]
     pub all: bool,
     /// Options for this mount only: ro, rw, atime, noatime, relatime, strictatime, exec, noexec, suid,
-    /// nosuid, dev, nodev; remount: for a file system that is mounted already
+    /// nosuid, dev, nodev, xattr, noxattr; remount: for a file system that is mounted already
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Accepted for compatibility: mounting over files is governed by the property `overlay`
@@ -77,7 +77,7 @@ fn refused(error: impl std::fmt::Display) -> CliError {
 
 impl Mount {
     /// Whether it only lists what is mounted.
-    pub(super) fn only_looks(&self) -> bool {
+    pub fn only_looks(&self) -> bool {
         self.name.is_none() && !self.all
     }
 
@@ -136,7 +136,8 @@ impl Mount {
                 "dev" | "nodev" | "devices" | "nodevices" => {
                     temporary.devices = Some(!option.starts_with("no"))
                 }
-                "remount" | "xattr" | "noxattr" | "defaults" => {}
+                "xattr" | "noxattr" => temporary.xattrs = Some(option == "xattr"),
+                "remount" | "defaults" => {}
                 other => return Err(CliError::Usage(format!("-o {other}: not a mount option"))),
             }
         }

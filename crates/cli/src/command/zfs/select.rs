@@ -192,15 +192,30 @@ impl Item {
         }
     }
 
-    /// Bytes written since an earlier snapshot of the same dataset: property `written@SNAPSHOT`.
-    pub async fn written_since(&self, snapshot: &str) -> Result<Option<u64>, CliError> {
+    /// Bytes written since an earlier version, which is named as after `written`: `@SNAPSHOT`, `#BOOKMARK`,
+    /// or `@` and a full name, which may be of the origin. `None`: there is no such version, or it is not
+    /// earlier.
+    pub async fn written_since(&self, since: &str) -> Result<Option<u64>, CliError> {
         let Some(dataset) = self.dataset() else { return Ok(None) };
-        let head = dataset.dir().head().await?;
-        match head.snapshot(snapshot.trim_start_matches('@')).await? {
-            Some(older) if !dataset.is_snapshot() || older.creation_txg() <= dataset.creation_txg() => {
-                Ok(Some(dataset.written_since(older.id()).await?))
-            }
-            _ => Ok(None),
+        let full = match since.get(1..) {
+            Some(full) if full.contains(['@', '#']) => full.to_owned(),
+            _ => format!("{}{since}", dataset.dir().name()),
+        };
+        let found = match full.split_once('#') {
+            Some((head, _)) => dataset.mos().dataset(head).await,
+            None => dataset.mos().dataset(&full).await,
+        };
+        let found = match found {
+            Err(DatasetError::NoDataset { .. }) => return Ok(None),
+            other => other?,
+        };
+        if !full.contains('#') {
+            return Ok(dataset.written_since(&found).await?);
+        }
+        let marks = found.bookmarks().await?;
+        match marks.iter().find(|mark| mark.name == full) {
+            Some(mark) => Ok(dataset.written_since_bookmark(&found, &mark.phys).await?),
+            None => Ok(None),
         }
     }
 

@@ -8,8 +8,8 @@ use cenote_object::DatasetError;
 use cenote_tasks::{Instead, Settings};
 use clap::Args;
 
-use super::owner::OwnerProp;
 use super::refusal::cannot;
+use super::settings::OwnerQuota;
 use super::{pool_of, settings, volume_size};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
@@ -112,7 +112,10 @@ async fn set_all(engine: &Engine, options: &[String], name: &str) -> Result<Outc
         let set = match (&property[..], &value) {
             ("volsize", Value::Number(bytes)) if sizes.is_some() => resize(engine, name, *bytes).await,
             (owner, Value::Number(limit)) if cenote_tasks::is_of_owner(owner) => {
-                limit_owner(engine, name, owner, *limit).await
+                match OwnerQuota::parse(owner, *limit) {
+                    Some(quota) => limit_owner(engine, name, quota).await,
+                    None => Err(DatasetError::unsuitable(name, "invalid property")),
+                }
             }
             _ => cenote_tasks::set_property(engine, name, &property, value).await,
         };
@@ -176,14 +179,10 @@ impl Sizes {
 }
 
 /// Sets an owner's quota in a file system.
-async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) -> Result<(), DatasetError> {
+pub(super) async fn limit_owner(engine: &Engine, name: &str, quota: OwnerQuota) -> Result<(), DatasetError> {
     let refused = |why: &str| DatasetError::Unsuitable { name: name.into(), why: why.into() };
-    let owner = OwnerProp::parse(property).ok().flatten().and_then(|owner| owner.limit());
-    let (by, counted, owner) = owner.ok_or_else(|| refused("invalid property"))?;
-    let kind = engine.mos().await?.dataset(name).await?.kind().await?;
-    if kind != DatasetKind::Filesystem {
-        return Err(refused("property doesn't apply to datasets of this type"));
-    }
+    check_has_owners(engine.mos().await?.dataset(name).await?).await?;
+    let OwnerQuota { by, counted, owner, limit } = quota;
     let set = async {
         let fs = FsWriter::shared(engine, name).await?;
         let limited = fs.change(engine, Need::Free, move |fs, change| {
@@ -195,6 +194,17 @@ async fn limit_owner(engine: &Engine, name: &str, property: &str, limit: u64) ->
         Ok(()) => engine.sync_own().await,
         Err(FsError::Dataset(error)) => Err(error),
         Err(other) => Err(refused(&other.to_string())),
+    }
+}
+
+/// Only what is in file systems has owners.
+pub(super) async fn check_has_owners(dataset: Dataset) -> Result<(), DatasetError> {
+    match dataset.kind().await? {
+        DatasetKind::Filesystem => Ok(()),
+        _ => {
+            let why = "property doesn't apply to datasets of this type";
+            Err(DatasetError::unsuitable(dataset.name(), why))
+        }
     }
 }
 

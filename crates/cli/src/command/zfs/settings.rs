@@ -102,6 +102,7 @@ fn owner_limit(text: &str) -> Result<u64, String> {
 }
 
 /// A quota of a user, group or project.
+#[derive(Clone, Copy)]
 pub struct OwnerQuota {
     pub by: SpaceBy,
     pub counted: Counted,
@@ -111,18 +112,24 @@ pub struct OwnerQuota {
     pub limit: u64,
 }
 
+impl OwnerQuota {
+    /// The quota that a property sets; `None` if it is another property.
+    pub fn parse(property: &str, limit: u64) -> Option<OwnerQuota> {
+        let (by, counted, owner) = OwnerProp::parse(property).ok().flatten()?.limit()?;
+        Some(OwnerQuota { by, counted, owner, limit })
+    }
+}
+
 /// Takes the quotas of owners out of the settings of a new file system: its object set keeps them.
 pub fn take_quotas(settings: &mut Settings) -> Vec<OwnerQuota> {
     let mut quotas = Vec::new();
     settings.retain(|(property, value)| {
-        let owner = OwnerProp::parse(property).ok().flatten().and_then(|owner| owner.limit());
-        match (owner, value) {
-            (Some((by, counted, owner)), Value::Number(limit)) => {
-                quotas.push(OwnerQuota { by, counted, owner, limit: *limit });
-                false
-            }
-            _ => true,
-        }
+        let quota = match value {
+            Value::Number(limit) => OwnerQuota::parse(property, *limit),
+            Value::Text(_) => None,
+        };
+        quotas.extend(quota);
+        quota.is_none()
     });
     quotas
 }

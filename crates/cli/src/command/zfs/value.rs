@@ -16,7 +16,7 @@ pub enum Wanted {
     Native(&'static Prop),
     /// A user property.
     User(String),
-    /// `written@SNAPSHOT`.
+    /// `written@SNAPSHOT` or `written#BOOKMARK`, without `written`.
     WrittenSince(String),
     /// `userused@NUMBER` and similar.
     OfOwner(OwnerProp),
@@ -49,8 +49,8 @@ impl Wanted {
 
     /// Parses a property's name or column heading.
     pub fn parse(name: &str) -> Result<Wanted, CliError> {
-        if let Some(snapshot) = name.strip_prefix("written@") {
-            return Ok(Wanted::WrittenSince(snapshot.into()));
+        if let Some(since) = name.strip_prefix("written").filter(|since| since.starts_with(['@', '#'])) {
+            return Ok(Wanted::WrittenSince(since.into()));
         }
         if name.contains(':') {
             return Ok(Wanted::User(name.into()));
@@ -70,7 +70,7 @@ impl Wanted {
         match self {
             Wanted::Native(prop) => prop.name.into(),
             Wanted::User(name) => name.clone(),
-            Wanted::WrittenSince(snapshot) => format!("written@{snapshot}"),
+            Wanted::WrittenSince(since) => format!("written{since}"),
             Wanted::OfOwner(owner_prop) => owner_prop.name.clone(),
         }
     }

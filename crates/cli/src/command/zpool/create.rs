@@ -43,7 +43,7 @@ const MOST_NAME_BYTES: usize = 240;
         DEVICE is a block device or an existing file of the desired size. The pool is left exported.\n\n\
         Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c")]
 pub struct Create {
-    /// Accept devices that belong to another pool, and vdevs with different redundancy
+    /// Accept devices that hold something (another pool, a file system), and vdevs with different redundancy
     #[arg(short = 'f')]
     pub force: bool,
     /// Show the layout and create nothing
@@ -122,6 +122,7 @@ impl Create {
         plan.config.compatibility = properties.compatibility;
         let mut numbers = properties.numbers;
         numbers.extend(properties.ashift.map(|ashift| ("ashift", ashift.into())));
+        let fill = fill::filesystem(session, filesystem, projects, settings::take_quotas(&mut root));
         let new = NewPool {
             plan,
             features: properties.features,
@@ -130,7 +131,6 @@ impl Create {
             keys: session.keys(),
             cache: session.cache(),
         };
-        let fill = fill::filesystem(session, filesystem, projects, Vec::new());
         let engine = cenote_tasks::create_pool(session.runtime(), new, fill).await?;
         if !spares.is_empty() {
             cenote_tasks::add_spares(&engine, spares).await?;

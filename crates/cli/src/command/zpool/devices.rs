@@ -8,9 +8,9 @@ use std::path::Path;
 
 use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
-use cenote_format::units::{Guid, VdevId};
+use cenote_format::units::VdevId;
 use cenote_pool::create::{NewDevice, NewVdev};
-use cenote_pool::{FoundPool, VdevConfig, VdevKind, VdevStatus};
+use cenote_pool::{VdevConfig, VdevKind, VdevStatus};
 use cenote_tasks::{Expanded, attach_to_raidz, expansion, run_expansion};
 use clap::Args;
 
@@ -18,6 +18,7 @@ use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside, replication};
+use super::meant::leaf;
 use super::properties::Properties;
 use super::replace::resilver;
 use super::scan::scan;
@@ -35,7 +36,7 @@ pub struct Add {
     /// All three options that follow
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accept devices that belong to another pool
+    /// Accept devices that hold something: another pool, a file system
     #[arg(long)]
     pub allow_in_use: bool,
     /// Accept vdevs with different redundancy
@@ -75,7 +76,7 @@ pub struct Add {
         Example: cenote zpool attach tank /img/a /img/b"
 )]
 pub struct Attach {
-    /// Accept a device that belongs to another pool
+    /// Accept a device that holds something: another pool, a file system
     #[arg(short = 'f')]
     pub force: bool,
     /// Copy in the order of the disk, and verify afterwards by a scrub
@@ -184,7 +185,7 @@ impl Add {
         check_features(new.groups, has).map_err(|why| refused(why.into()))?;
         let mut problems = Vec::new();
         if !self.force && !self.allow_in_use {
-            problems.extend(devices::parts_of_pools(session.runtime(), &new.all()).await);
+            problems.extend(devices::contents(session.runtime(), &new.all()).await);
         }
         if !self.force && !self.allow_replication_mismatch {
             problems.extend(replication::mismatch(&existing(mos), new.groups, &devices::sizes(&new.vdevs)));
@@ -252,7 +253,7 @@ impl Attach {
             if let Some(raidz) = raidz(&mos, &self.device) {
                 return self.expand(session, engine, &raidz, &what).await;
             }
-            let leaf = leaf(&mos, &self.device).ok_or_else(|| {
+            let leaf = leaf(&mos, &self.device)?.ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
             })?;
             let new = joining(session, &mos, &self.new_device, self.force).await?;
@@ -278,7 +279,7 @@ impl Attach {
         let (mos, alone) = (engine.mos().await?, session.pools().is_none());
         let last = raidz.children.last().map(|child| child.guid);
         // Without a daemon nobody goes on with an expansion but this.
-        let is_ours = alone && raidz.raidz_expanding && last == leaf(&mos, &self.new_device);
+        let is_ours = alone && raidz.raidz_expanding && last == leaf(&mos, &self.new_device)?;
         if !is_ours {
             let new = joining(session, &mos, &self.new_device, self.force).await?;
             attach_to_raidz(engine, VdevId(raidz.id), new).await.map_err(cannot(what))?;
@@ -316,7 +317,7 @@ impl Detach {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let what = format!("detach {}", self.device);
         let work = async |engine: &Engine| {
-            let leaf = leaf(&engine.mos().await?, &self.device)
+            let leaf = leaf(&engine.mos().await?, &self.device)?
                 .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
             cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
         };
@@ -343,12 +344,12 @@ fn raidz(mos: &Mos, typed: &str) -> Option<VdevConfig> {
     vdevs.tops().find(|top| top.guid == guid && top.kind == VdevKind::Raidz).cloned()
 }
 
-/// Opens a device that joins a vdev; one that is part of another pool only by `force`.
+/// Opens a device that joins a vdev; one that holds something only by `force`.
 pub async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, CliError> {
     refuse_own(mos, &[typed])?;
     let new = devices::open_one(session.runtime(), typed).await?;
     if !force {
-        unless_any(&devices::parts_of_pools(session.runtime(), &[&new]).await)?;
+        unless_any(&devices::contents(session.runtime(), &[&new]).await)?;
     }
     Ok(new)
 }
@@ -378,23 +379,4 @@ fn refuse_own(mos: &Mos, typed: &[&str]) -> Result<(), CliError> {
             mos.pool().name()
         ))),
     }
-}
-
-/// A leaf by its path, here or as the pool has it, the last component of it, or its guid.
-pub fn leaf(mos: &Mos, typed: &str) -> Option<Guid> {
-    let (vdevs, found) = (mos.pool().vdevs(), mos.pool().found());
-    let mut leaves = vdevs.tops().flat_map(VdevConfig::leaves);
-    leaves.find(|leaf| is_meant(&found, leaf, typed)).map(|leaf| leaf.guid)
-}
-
-/// Whether that is what was typed.
-pub fn is_meant(found: &FoundPool, leaf: &VdevConfig, typed: &str) -> bool {
-    let absolute = std::path::absolute(typed).ok();
-    let is_path = |path: &str| {
-        let path = Path::new(path);
-        absolute.as_deref() == Some(path) || path.file_name().is_some_and(|name| name == typed)
-    };
-    leaf.guid.to_string() == typed
-        || leaf.path.as_deref().is_some_and(is_path)
-        || found.device(leaf.guid).is_some_and(|device| is_path(&device.path))
 }

@@ -35,8 +35,7 @@ pub struct Expansion {
 /// The expansion in progress, or that which ended last.
 pub async fn last(mos: &Mos, usage: &[VdevUsage]) -> Result<Option<Expansion>, CliError> {
     let mut found: Option<Expansion> = None;
-    let vdevs = mos.pool().vdevs();
-    for top in vdevs.tops().filter(|top| top.kind == VdevKind::Raidz) {
+    for top in mos.pool_config().vdevs.iter().filter(|top| top.kind == VdevKind::Raidz) {
         let Some(zap) = mos.vdev_zap(top).await? else { continue };
         let Some(state) = zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? else { continue };
         let vdev = VdevId(top.id);

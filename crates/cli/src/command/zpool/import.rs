@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cenote_dataset::Mos;
 use cenote_inspect::rewind::Reach;
-use cenote_pool::{FoundPool, PoolHealth, PoolState};
+use cenote_pool::{FoundPool, PoolHealth, PoolState, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
 use cenote_tasks::PoolSetting;
 use serde_json::{Map, Value};
 
@@ -109,6 +109,9 @@ impl Import {
         }
         if !self.force {
             session.check_unused_or(&found, "the same command with -f")?;
+        }
+        if !self.missing_log {
+            refuse_missing_logs(session, &found).await?;
         }
         let altroot = self.options.iter().find_map(|option| option.strip_prefix("altroot="));
         let root = self.altroot.as_deref().or(altroot).map(PathBuf::from);
@@ -341,6 +344,30 @@ impl Import {
         out += &problems("notes", &found.notes);
         out
     }
+}
+
+/// Nobody knows whether a log device that is missing holds commits. Without -m OpenZFS refuses even pools
+/// that were exported (`spa_check_for_missing_logs`).
+async fn refuse_missing_logs(session: &Session, found: &FoundPool) -> Result<(), CliError> {
+    let is_here = |top: &VdevConfig| top.leaves().any(|leaf| found.devices.contains_key(&leaf.guid));
+    let mut tops = found.config.vdevs.iter().filter(|top| top.kind != VdevKind::Hole);
+    if tops.all(|top| top.kind != VdevKind::Missing && is_here(top)) {
+        return Ok(());
+    }
+    // If it does not open, the import says why.
+    let Ok(mos) = session.open_without_asking(found).await else { return Ok(()) };
+    let tops = mos.pool().status().root.children;
+    let is_missing = |top: &&VdevStatus| top.class == VdevClass::Log && top.state == VdevState::Unavailable;
+    let missing: Vec<String> = tops.iter().filter(is_missing).map(|top| format!("\t{}", top.name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Refused(format!(
+        "cannot import '{0}': these log devices are missing or corrupted:\n{1}\nBring them back, or import \
+         the pool without what only they hold: `zpool import -m {0}`",
+        found.name(),
+        missing.join("\n")
+    )))
 }
 
 fn one(found: &FoundPool, way: &WayBack) -> Map<String, Value> {

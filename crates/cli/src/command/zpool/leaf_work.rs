@@ -44,7 +44,7 @@ const TRIM: Work = Work {
 /// progress.
 pub async fn notes(mos: &Mos, initialize: bool, trim: bool) -> Result<BTreeMap<Guid, String>, CliError> {
     let mut notes = BTreeMap::new();
-    for top in mos.pool().vdevs().tops() {
+    for top in &mos.pool_config().vdevs {
         let leaf_bytes =
             top.asize_bytes / if top.kind == VdevKind::Raidz { top.children.len().max(1) as u64 } else { 1 };
         for leaf in top.leaves() {

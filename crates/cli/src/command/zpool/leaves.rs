@@ -9,7 +9,7 @@ use cenote_pool::{VdevState, VdevStatus};
 use cenote_tasks::{Away, Back, bring_back, expand, take_out, validate};
 use clap::Args;
 
-use super::devices::leaf;
+use super::meant::leaf;
 use super::scan::scan;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
@@ -193,7 +193,7 @@ const POWER: &str = "Switch the slot's power with the tools of its enclosure";
 
 /// A leaf by its path, the last component of it, or its guid.
 async fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, CliError> {
-    let found = leaf(&engine.mos().await?, typed);
+    let found = leaf(&engine.mos().await?, typed)?;
     found.ok_or_else(|| CliError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
 }
 

@@ -11,13 +11,14 @@ use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::VdevId;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
+use cenote_serve::waiting::Waiting;
 use serde_json::{Map, Value};
 
 use super::get::wanted;
 use super::properties::{Properties, text};
 use super::repeat::Round;
 use super::tree::{HEADED_CLASSES, Style, name, state};
-use super::{List, head};
+use super::{List, head, waiting};
 use crate::command::json::{document, property};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_number};
@@ -89,7 +90,8 @@ impl List {
         round: Round,
     ) -> Result<Outcome, CliError> {
         let (all, mut outcome) = session.find_pools_to_show(names).await?;
-        if all.is_empty() && !session.json() && !self.form.script {
+        let waiting = session.waiting(names);
+        if all.is_empty() && waiting.is_empty() && !session.json() && !self.form.script {
             return print("no pools available\n").map(|()| outcome);
         }
         let mut pools = Vec::new();
@@ -108,9 +110,17 @@ impl List {
                 Err(error) => outcome = outcome.and(error.tell(found.name())),
             }
         }
-        let table = self.as_table(&pools, columns);
+        let mut table = self.as_table(&pools, columns);
+        for waiting in &waiting {
+            table.row(columns.iter().map(|column| match column.as_str() {
+                "name" => waiting.pool.name.clone(),
+                "guid" => waiting.pool.guid.to_string(),
+                "health" => waiting::STATE.into(),
+                _ => "-".into(),
+            }));
+        }
         match () {
-            () if session.json() => print_json(&round.stamp(self.as_json(&pools, columns)))?,
+            () if session.json() => print_json(&round.stamp(self.as_json(&pools, &waiting, columns)))?,
             // Like zpool: one header for all rounds, or with -v one for each.
             () if self.form.script || round.is_first || self.verbose => print(table.text(self.form.script))?,
             () => print(table.aligned_rows())?,
@@ -134,7 +144,7 @@ impl List {
         table
     }
 
-    fn as_json(&self, pools: &[Pool], columns: &[String]) -> Value {
+    fn as_json(&self, pools: &[Pool], waiting: &[Waiting], columns: &[String]) -> Value {
         let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
         let mut entries = Map::new();
         for pool in pools {
@@ -150,6 +160,10 @@ impl List {
                 entry.insert("vdevs".into(), vdevs::json(pool, self.names, &self.form.values));
             }
             entries.insert(pool.key.clone(), entry.into());
+        }
+        for waiting in waiting {
+            let (key, entry) = waiting::entry(waiting, self.keys, numbers);
+            entries.entry(key).or_insert(entry.into());
         }
         document("zpool list", "pools", entries)
     }

@@ -76,7 +76,17 @@ impl Export {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let mut outcome = Outcome::Done;
-        for found in session.pools_to_change(&self.pools).await? {
+        let (waiting, pools) = match session.pools() {
+            Some(pools) => self.pools.iter().cloned().partition(|name| session.forgets(pools, name)),
+            None => (Vec::new(), self.pools.clone()),
+        };
+        if !waiting.is_empty() {
+            session.note_pools(|| "the next start of the daemon looks for them again".into()).await;
+            if pools.is_empty() {
+                return Ok(outcome);
+            }
+        }
+        for found in session.pools_to_change(&pools).await? {
             let exported = async {
                 if let Some(pool) = session.held(&found) {
                     return session

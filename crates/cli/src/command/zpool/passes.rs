@@ -9,7 +9,7 @@ use cenote_pool::{Pass, VdevConfig};
 use cenote_tasks::{PassOrder, is_passing, order_pass, run_passes};
 use clap::Args;
 
-use super::devices::leaf;
+use super::meant::leaf;
 use super::wait::LOOK_INTERVAL;
 use crate::command::not_yet;
 use crate::command::zfs::refusal::cannot;
@@ -165,7 +165,7 @@ impl Ordered {
         }
         let named = |typed: &String| {
             let missing = || format!("cannot {} '{typed}': no such device in pool", self.verb);
-            leaf(&mos, typed).map(|leaf| (leaf, typed.clone())).ok_or_else(|| CliError::Refused(missing()))
+            leaf(&mos, typed)?.map(|leaf| (leaf, typed.clone())).ok_or_else(|| CliError::Refused(missing()))
         };
         devices.iter().map(named).collect()
     }

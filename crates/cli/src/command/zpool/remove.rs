@@ -13,7 +13,7 @@ use cenote_tasks::{
 };
 use clap::Args;
 
-use super::devices::is_meant;
+use super::meant::meant;
 use super::wait::LOOK_INTERVAL;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say;
@@ -166,7 +166,9 @@ enum Meant {
 
 fn named(mos: &Mos, typed: &str) -> Result<Meant, CliError> {
     let (config, found) = (mos.pool().config(), mos.pool().found());
-    let is_it = |vdev: &VdevConfig| is_meant(&found, vdev, typed);
+    let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
+    let device = meant(&found, config.spares.iter().chain(&config.l2cache).chain(leaves), typed)?;
+    let is_it = |vdev: &VdevConfig| Some(vdev.guid) == device;
     if let Some(beside) = config.spares.iter().chain(&config.l2cache).find(|vdev| is_it(vdev)) {
         return Ok(Meant::Beside(beside.guid));
     }

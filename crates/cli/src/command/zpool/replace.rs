@@ -12,7 +12,8 @@ use cenote_tasks::Resilver;
 use clap::Args;
 
 use super::create::properties::ashift_option;
-use super::devices::{is_meant, joining, leaf};
+use super::devices::joining;
+use super::meant::{leaf, meant};
 use super::scan::scan;
 use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
@@ -33,7 +34,7 @@ use crate::session::Session;
         Example: cenote zpool replace tank /img/b /img/e"
 )]
 pub struct Replace {
-    /// Accept a device that belongs to another pool
+    /// Accept a device that holds something: another pool, a file system
     #[arg(short = 'f')]
     pub force: bool,
     /// Copy in the order of the disk, and verify afterwards by a scrub (only mirrors and dRAID)
@@ -65,7 +66,7 @@ pub struct Replace {
         Example: cenote zpool evacuate tank /img/b /img/e"
 )]
 pub struct Evacuate {
-    /// Accept a device that belongs to another pool
+    /// Accept a device that holds something: another pool, a file system
     #[arg(short = 'f')]
     pub force: bool,
     /// Wait until it is done, as without a daemon
@@ -85,7 +86,7 @@ impl Evacuate {
         let what = format!("evacuate {} to {}", self.device, self.new_device);
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
-            let old = leaf(&mos, &self.device).ok_or_else(|| {
+            let old = leaf(&mos, &self.device)?.ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not(&mos, &self.device)))
             })?;
             let new = joining(session, &mos, &self.new_device, self.force).await?;
@@ -111,7 +112,7 @@ impl Replace {
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
             let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
-            let old = leaf(&mos, &self.device).ok_or_else(|| refused(why_not(&mos, &self.device)))?;
+            let old = leaf(&mos, &self.device)?.ok_or_else(|| refused(why_not(&mos, &self.device)))?;
             if ashift.is_some_and(|ashift| ashift > ashift_of(&mos, old)) {
                 return Err(refused(
                     "new device has a different optimal sector size; use the option '-o ashift=N'",
@@ -132,7 +133,8 @@ impl Replace {
 
     async fn newcomer(&self, session: &Session, mos: &Mos, typed: &str) -> Result<New, CliError> {
         let (config, found) = (mos.pool().config(), mos.pool().found());
-        if let Some(spare) = config.spares.iter().find(|spare| is_meant(&found, spare, typed)) {
+        let spare = meant(&found, config.spares.iter(), typed)?;
+        if let Some(spare) = config.spares.iter().find(|one| Some(one.guid) == spare) {
             let device = found.device(spare.guid);
             let device = match spare.kind {
                 VdevKind::DistributedSpare => None,
@@ -158,7 +160,7 @@ pub fn resilver(is_sequential: bool) -> Resilver {
 /// Why something that is no device of the tree can't be replaced.
 fn why_not(mos: &Mos, typed: &str) -> &'static str {
     let (config, found) = (mos.pool().config(), mos.pool().found());
-    let is_one = |vdevs: &[VdevConfig]| vdevs.iter().any(|vdev| is_meant(&found, vdev, typed));
+    let is_one = |vdevs: &[VdevConfig]| meant(&found, vdevs.iter(), typed).is_ok_and(|one| one.is_some());
     match () {
         () if is_one(&config.spares) => "device is reserved as a hot spare",
         () if is_one(&config.l2cache) => "device is in use as a cache",

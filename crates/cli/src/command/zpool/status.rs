@@ -2,13 +2,13 @@
 
 use cenote_dataset::Mos;
 use cenote_dataset::usage::VdevUsage;
-use cenote_pool::{FoundPool, PoolHealth};
+use cenote_pool::{FoundPool, PoolHealth, Trouble, VdevState};
 use serde_json::{Map, Value, json};
 
 use super::reason::{Circumstances, Reason, judge, paragraph};
 use super::repeat::Round;
 use super::unopened::Unopened;
-use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, work, work_json};
+use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, waiting, work, work_json};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
@@ -47,7 +47,8 @@ impl Status {
     async fn show(&self, session: &Session, names: &[String], round: &Round) -> Result<Outcome, CliError> {
         let as_json = session.json();
         let (pools, mut outcome) = session.find_pools_to_show(names).await?;
-        if pools.is_empty() && !as_json {
+        let waiting = session.waiting(names);
+        if pools.is_empty() && waiting.is_empty() && !as_json {
             return print("no pools available\n").map(|()| outcome);
         }
         let (mut documents, mut printed) = (Map::new(), 0);
@@ -88,6 +89,16 @@ impl Status {
             })?;
             printed += 1;
         }
+        for waiting in waiting {
+            if as_json {
+                let (key, entry) = waiting::entry(&waiting, self.keys, self.form.numbers());
+                documents.entry(key).or_insert(entry.into());
+                continue;
+            }
+            let text = waiting::text(session, &waiting);
+            print(if printed > 0 || !round.is_first { "\n".to_owned() + &text } else { text })?;
+            printed += 1;
+        }
         match () {
             () if as_json => print_json(&round.stamp(document("zpool status", "pools", documents)))?,
             () if printed == 0 => print("all pools are healthy\n")?,
@@ -101,10 +112,13 @@ impl Status {
         let circumstances = Circumstances::of_pool(&mos).await?;
         let usage = mos.usage().await?;
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
-        let notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
+        let mut notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
         let dedup = if self.dedup { dedup::paragraph(&mos, self.form.exact()).await? } else { String::new() };
         // Errors met while reading so far are part of the health.
         let health = mos.pool().status();
+        if !circumstances.resilvering {
+            note_lagging(&mos, &health, &mut notes);
+        }
         let pass = session.held(found).and_then(|pool| pool.engine.scan_pass());
         let now_s = session.runtime().unix_time_ns() / 1_000_000_000;
         let pass = pass.map(|pass| {
@@ -207,4 +221,16 @@ fn heading(name: &str, health: &PoolHealth, reason: Option<&Reason>) -> String {
         }
     }
     out
+}
+
+/// A device that lacks something that no resilver under way brings it is as good as one with old labels: the
+/// next command's labels are new, and it lacks that still.
+fn note_lagging(mos: &Mos, health: &PoolHealth, notes: &mut tree::Notes) {
+    let lagging = mos.pool().lagging_leaves();
+    health.root.walk(&mut |vdev| {
+        if vdev.trouble.is_none() && vdev.state == VdevState::Online && lagging.contains(&vdev.guid) {
+            let note = notes.entry(vdev.guid).or_default();
+            *note = format!("  {}{note}", Trouble::Stale);
+        }
+    });
 }

@@ -17,8 +17,6 @@ use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
 use crate::outcome::CliError;
 use crate::render::nice_number;
 
-/// The key of the root vdev's ZAP in the pool's configuration.
-const ROOT_ZAP: &str = "com.klarasystems:vdev_zap_root";
 /// Settable numbers; a dash if unset.
 const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
 /// All properties, in the order of `zpool get all`.
@@ -260,13 +258,14 @@ impl Vdevs<'_> {
         }
     }
 
-    /// A vdev's configuration; spares and cache devices have none in the tree.
+    /// A vdev's configuration in the state of the pool that is read: a vdev that came or left since has no
+    /// objects there. Spares and cache devices have none in the tree.
     fn config(&self, vdev: &VdevStatus) -> Option<VdevConfig> {
-        self.mos.pool().vdevs().tops().find_map(|top| below(top, vdev)).cloned()
+        self.mos.pool_config().vdevs.iter().find_map(|top| below(top, vdev)).cloned()
     }
 
     fn top(&self, vdev: &VdevStatus) -> Option<VdevConfig> {
-        self.mos.pool().vdevs().tops().find(|top| below(top, vdev).is_some()).cloned()
+        self.mos.pool_config().vdevs.iter().find(|top| below(top, vdev).is_some()).cloned()
     }
 
     async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, CliError> {
@@ -274,10 +273,7 @@ impl Vdevs<'_> {
             Some(config) if config.top_zap != ObjectId(0) => config.top_zap,
             Some(config) => config.leaf_zap,
             None if named.parent.is_some() => ObjectId(0),
-            None => {
-                let tree = self.mos.config().get_nvlist("vdev_tree");
-                ObjectId(tree.and_then(|tree| tree.get_u64(ROOT_ZAP)).unwrap_or(0))
-            }
+            None => self.mos.pool_config().root_zap,
         };
         match id {
             ObjectId(0) => Ok(None),

@@ -199,7 +199,7 @@ fn rebuild_line(name: &str, rebuild: &RebuildPhys, is_done_now: bool) -> String 
 /// Sequential rebuilds, by the name of the top-level vdev.
 async fn rebuilds(mos: &Mos, root: &VdevStatus) -> Result<Vec<(String, RebuildPhys)>, CliError> {
     let mut found = Vec::new();
-    for vdev in mos.pool().vdevs().tops() {
+    for vdev in &mos.pool_config().vdevs {
         let Some(zap) = mos.vdev_zap(vdev).await? else { continue };
         let Some(value) = zap.lookup(vdev_zap::VDEV_REBUILD_PHYS.as_bytes()).await? else { continue };
         let words: Vec<u64> = value.words().collect();
@@ -278,7 +278,7 @@ fn removal_pace(removing: &RemovingPhys, now_s: Option<u64>) -> Option<(String, 
 /// Memory taken by the mappings of removed vdevs.
 pub async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
     let mut entries = 0u64;
-    for vdev in mos.pool().vdevs().tops() {
+    for vdev in &mos.pool_config().vdevs {
         if vdev.kind == VdevKind::Indirect && vdev.indirect_object != ObjectId(0) {
             let dnode = mos.objset().dnode(vdev.indirect_object).await?;
             let phys = IndirectMappingPhys::decode(dnode.bonus(), dnode.endian());

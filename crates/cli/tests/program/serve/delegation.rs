@@ -103,3 +103,42 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     users.0.signal(rustix::process::Signal::TERM);
     zdb_finds_nothing(&users.0.path("d"), "tank");
 }
+
+#[test]
+fn what_users_have_moved_is_not_mounted_there_by_the_next_command_of_root() {
+    if !can_mount() {
+        return;
+    }
+    let users = users();
+    let (home, taken) = (users.0.path("mnt/home"), users.0.path("taken"));
+    users.0.done("zfs allow -u 65534 mountpoint,userprop tank/home");
+    users.may_not(&format!("zfs set mountpoint={} tank/home", taken.display()), "that is for root");
+    users.0.done("zfs create tank/other");
+    users.0.done("zfs set atime=off tank/home");
+    let mounts = || std::fs::read_to_string("/proc/mounts").unwrap();
+    let is_at = |dir: &std::path::Path| mounts().contains(&format!(" {} ", dir.display()));
+    assert!(is_at(&home) && !is_at(&taken), "{}", mounts());
+    // Root asks for that file system.
+    users.0.done("zfs unmount tank/home");
+    users.0.done("zfs mount tank/home");
+    assert!(is_at(&taken) && !is_at(&home), "{}", mounts());
+}
+
+#[test]
+fn what_is_checked_is_what_is_stored() {
+    let users = users();
+    users.0.done("zfs allow -u 65534 create,mount,encryption,keyformat,userprop tank/home");
+    let secret = users.0.text("secret");
+    std::fs::write(&secret, "not for others").unwrap();
+    for typed in ["keylocation", "KEYLOCATION", "KeyLocation"] {
+        let line = format!(
+            "zfs create -o encryption=on -o keyformat=passphrase -o {typed}=file://{secret} \
+                            tank/home/x"
+        );
+        users.may_not(&line, "daemon reads files only for root");
+    }
+    for own in ["org.cenote:serve=on", "org.cenote:iscsi.lun=0", "org.cenote:iscsi.reservations=v1_0"] {
+        users.may_not(&format!("zfs set {own} tank/home"), "only root and the daemon's user");
+    }
+    users.may("zfs set org.example:note=mine tank/home");
+}

@@ -213,6 +213,50 @@ fn clients_of_the_network_need_a_token() {
 }
 
 #[test]
+fn a_command_that_only_looks_answers_get_and_a_token_that_may_only_look() {
+    let mut bench = bench();
+    bench.done("zfs create tank/fs");
+    bench.done("zfs snapshot tank/fs@a");
+    bench.signal(rustix::process::Signal::TERM);
+    let look = "l".repeat(40);
+    std::fs::write(bench.path("tokens"), format!("look {look}\nchange {}\n", "c".repeat(40))).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(bench.path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+    let door = format!("unix:{}", bench.text("http"));
+    bench.start(&["--http", &door, "--http-tokens", &bench.text("tokens"), "tank"]);
+    // A browser's request, so that the socket's owner needs a token too.
+    let headers = [&*format!("Authorization: Bearer {look}"), "Origin: http://localhost"];
+    let ask = |method: &str, target: &str| bench.http(method, target, &headers, b"");
+    for target in [
+        "zpool/version",
+        "zpool/events",
+        "zpool/wait?pool=tank",
+        "zpool/upgrade",
+        "zfs/diff?from=tank/fs@a",
+        "zfs/mount",
+        "zfs/allow?words=tank",
+        "tunable",
+        "tunable?words=zfs_arc_max",
+    ] {
+        for method in ["GET", "POST"] {
+            let answer = ask(method, &format!("/v1/{target}"));
+            assert_eq!(answer.status, 200, "{method} {target}: {}", answer.text());
+        }
+    }
+    for target in [
+        "zpool/events?clear=true",
+        "zpool/upgrade?all=true",
+        "zfs/mount?all=true",
+        "zfs/mount?name=tank/fs",
+        "zfs/allow?everyone=true&words=snapshot&words=tank",
+        "tunable?words=zfs_arc_max%3D1G",
+    ] {
+        let statuses = ["GET", "POST"].map(|method| ask(method, &format!("/v1/{target}")).status);
+        assert_eq!(statuses, [405, 403], "{target}");
+    }
+}
+
+#[test]
 fn a_browser_can_do_nothing_for_a_page_of_another_site() {
     let mut bench = bench();
     bench.signal(rustix::process::Signal::TERM);

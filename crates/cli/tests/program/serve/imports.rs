@@ -31,3 +31,24 @@ fn a_pool_that_goes_back_is_open_afterwards() {
     bench.signal(rustix::process::Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
+
+/// As OpenZFS, also of a pool that was exported.
+#[test]
+fn a_pool_without_its_log_device_is_imported_if_that_is_asked_for() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.done("zpool create -m none tank a log b");
+    bench.done("zpool export tank");
+    fs::rename(bench.path("d/b"), bench.path("b")).unwrap();
+    let refused = bench.fails("zpool import tank");
+    assert!(
+        refused.contains("log devices are missing") && refused.contains("zpool import -m tank"),
+        "{refused}"
+    );
+    assert!(bench.done("zpool list -H -o name").is_empty());
+    bench.done("zpool import -m tank");
+    assert!(bench.done("zpool status tank").contains("state: DEGRADED"));
+    bench.done("zpool export tank");
+    fs::rename(bench.path("b"), bench.path("d/b")).unwrap();
+    bench.done("zpool import tank");
+    bench.done("verify tank");
+}

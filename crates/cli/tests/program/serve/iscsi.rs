@@ -211,7 +211,7 @@ fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
 fn other_machines_are_served_with_accounts_only() {
     let bench = Bench::new(&[]);
     let refused = |options: &[&str]| {
-        let socket = bench.text("second.sock");
+        let socket = bench.text("second/sock");
         let words = [&["serve", "--socket", &socket][..], options].concat();
         let output = bench.run(&words);
         assert!(!output.status.success());

@@ -85,6 +85,67 @@ fn its_guard_is_replaced_if_it_ends() {
     assert!(guard_of(daemon).is_some());
 }
 
+/// A service manager kills all processes of a service: nobody aborts the connections then.
+#[test]
+fn the_next_daemon_takes_over_from_one_that_was_killed_with_its_guard() {
+    const ROUNDS: usize = 4;
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs create tank/gone");
+    for round in 0..ROUNDS {
+        let has_ended = AtomicBool::new(false);
+        let program = bench.programs();
+        thread::scope(|scope| {
+            for client in 0..4 {
+                let (dir, has_ended, program) = (bench.path("mnt"), &has_ended, &program);
+                scope.spawn(move || {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        let path = dir.join(format!("c{client}"));
+                        File::create(&path).ok();
+                        fs::remove_file(&path).ok();
+                        let name = format!("tank:/c{client}");
+                        program().args(["cp", "-f", "a", &name]).output().ok();
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(300 + 100 * round as u64));
+            let mut daemon = bench.daemon.take().unwrap();
+            let guard = guard_of(Pid::from_child(&daemon)).unwrap();
+            kill_process(guard, Signal::KILL).unwrap();
+            daemon.kill().unwrap();
+            has_ended.store(true, Ordering::Relaxed);
+            let begun = Instant::now();
+            bench.start(&[]);
+            assert!(begun.elapsed() < PATIENCE);
+            daemon.wait().unwrap();
+        });
+        fs::write(bench.path("mnt/after"), "served again").unwrap();
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = table.lines().filter(|line| line.contains(&bench.text("mnt"))).count();
+        assert_eq!(here, 2, "mounts are left: {table}");
+    }
+}
+
+#[test]
+fn a_second_daemon_touches_nothing_of_the_first_one() {
+    if !can_mount() {
+        return;
+    }
+    let mut bench = Bench::new(&["a"]);
+    bench.signal(Signal::TERM);
+    bench.start(&["--http", "127.0.0.1:0"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    let before = ["http-token", "pools.json"].map(|name| fs::read(bench.path(name)).unwrap());
+    let refused = bench.fails(&format!("serve -d . --socket {} --http 127.0.0.1:0", bench.text("other")));
+    let daemon = bench.daemon.as_ref().unwrap().id();
+    assert!(refused.contains(&format!("process {daemon}")), "{refused}");
+    let after = ["http-token", "pools.json"].map(|name| fs::read(bench.path(name)).unwrap());
+    assert!(before == after && !bench.path("other").exists());
+}
+
 /// The process that guards another one.
 fn guard_of(daemon: Pid) -> Option<Pid> {
     let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -93,6 +154,9 @@ fn guard_of(daemon: Pid) -> Option<Pid> {
         let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", pid.as_raw_nonzero()));
         let parent = format!("PPid:\t{}\n", daemon.as_raw_nonzero());
         of("status").is_ok_and(|status| status.contains(&parent) && !status.contains("State:\tZ"))
-            && of("cmdline").is_ok_and(|words| words.split('\0').nth(1) == Some("guard"))
+            && of("cmdline").is_ok_and(|words| {
+                let mut words = words.split('\0').skip(1);
+                words.next() == Some("guard") && words.next().is_none_or(str::is_empty)
+            })
     })
 }

@@ -258,3 +258,25 @@ fn a_snapshot_that_a_client_reads_is_busy_and_a_read_only_volume_shows_what_comm
     bench.signal(Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
+
+/// Holes say little of when they were made: those that were holes in the snapshot, too, have not changed.
+#[test]
+fn what_has_changed_since_a_snapshot_is_what_was_written_or_freed() {
+    let (bench, _) = bench();
+    const MIB: u64 = 1 << 20;
+    let mut client = Client::open(&bench, "tank/v").unwrap();
+    let noise = crate::common::disks::noise(3, MIB as usize);
+    client.ask(0, WRITE, 0..MIB, &noise).unwrap();
+    client.ask(0, WRITE, 8 * MIB..9 * MIB, &noise).unwrap();
+    bench.done("zfs snapshot tank/v@one");
+    client.ask(0, WRITE, 4 * MIB..5 * MIB, &noise).unwrap();
+    client.ask(0, TRIM, 8 * MIB..9 * MIB, b"").unwrap();
+    client.ask(0, FLUSH, 0..0, b"").unwrap();
+    let uri = format!("nbd+unix:///tank/v?socket={}", bench.text("nbd"));
+    let mut nbdinfo = std::process::Command::new("nbdinfo");
+    nbdinfo.args(["--map=cenote:changed-since=one", "--totals", "--json"]).arg(uri);
+    let Ok(map) = nbdinfo.output() else { return println!("skipped: nbdinfo is not installed") };
+    let map: Value = serde_json::from_slice(&map.stdout).unwrap();
+    let changed = map.as_array().unwrap().iter().find(|kind| kind["type"] == 1).unwrap();
+    assert_eq!(changed["size"], 2 * MIB, "{map}");
+}

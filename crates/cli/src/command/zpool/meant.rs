@@ -1,0 +1,63 @@
+//! The device that a user names: by guid, by path, or by the last component of a path.
+//!
+//! Idea: every command that names a device asks here. Guids and paths come first; a short name that several
+//! devices have (`disk` of `/p/disk` and `/q/disk`) is refused with all their paths, for the wrong one would
+//! be detached as readily as the right one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cenote_dataset::Mos;
+use cenote_format::units::Guid;
+use cenote_pool::{FoundPool, VdevConfig};
+
+use crate::outcome::CliError;
+
+/// A leaf of the pool's tree; `None`: there is no such device.
+///
+/// # Errors
+/// Several leaves have that short name.
+pub fn leaf(mos: &Mos, typed: &str) -> Result<Option<Guid>, CliError> {
+    let (vdevs, found) = (mos.pool().vdevs(), mos.pool().found());
+    meant(&found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
+}
+
+/// One of these devices; `None`: none of them is called that.
+///
+/// # Errors
+/// Several have that short name.
+pub fn meant<'v>(
+    found: &FoundPool,
+    vdevs: impl Iterator<Item = &'v VdevConfig>,
+    typed: &str,
+) -> Result<Option<Guid>, CliError> {
+    let vdevs: Vec<&VdevConfig> = vdevs.collect();
+    let absolute = std::path::absolute(typed).ok();
+    let is_exact = |vdev: &&VdevConfig| {
+        vdev.guid.to_string() == typed
+            || paths(found, vdev).any(|path| absolute.as_deref() == Some(Path::new(path)))
+    };
+    if let Some(vdev) = vdevs.iter().copied().find(is_exact) {
+        return Ok(Some(vdev.guid));
+    }
+    let has_name = |path: &&str| Path::new(path).file_name().is_some_and(|name| name == typed);
+    // By guid: a spare that is in use is in the tree and among the spares.
+    let called: BTreeMap<Guid, &str> =
+        vdevs.iter().filter_map(|vdev| Some((vdev.guid, paths(found, vdev).find(has_name)?))).collect();
+    match called.len() {
+        0 | 1 => Ok(called.into_keys().next()),
+        _ => {
+            let paths: Vec<&str> = called.into_values().collect();
+            let why = format!("several devices are called that: {}", paths.join(", "));
+            Err(CliError::Refused(format!(
+                "'{typed}': {why}; give the path, or the guid (`zpool status -g`)"
+            )))
+        }
+    }
+}
+
+/// Where a device is: as the pool has it, and where it was found.
+fn paths<'a>(found: &'a FoundPool, vdev: &'a VdevConfig) -> impl Iterator<Item = &'a str> {
+    let here = found.device(vdev.guid).map(|device| &*device.path);
+    vdev.path.as_deref().into_iter().chain(here)
+}

@@ -1,0 +1,49 @@
+//! Pools of the record: found by what was noted of them, and shown while they wait to be opened.
+
+use cenote_pool::FoundPool;
+use cenote_serve::places::find;
+use cenote_serve::pools::Pools;
+use cenote_serve::record::NotedPool;
+use cenote_serve::waiting::Waiting;
+
+use super::Session;
+use crate::message::say;
+use crate::outcome::CliError;
+
+impl Session {
+    /// Finds a pool of the record: by guid, if that is noted.
+    pub async fn find_noted(&self, noted: &NotedPool) -> Result<FoundPool, CliError> {
+        let search = self.pools().map_or(self.disks(), |pools| &pools.search);
+        let discovery = find(self.runtime(), noted, search).await;
+        if noted.guid != 0 && !discovery.pools.iter().any(|found| noted.is(found.name(), found.guid())) {
+            let places: Vec<String> = noted.paths().iter().map(|path| path.display().to_string()).collect();
+            let places = places.join(", ");
+            return Err(CliError::NotFound(format!(
+                "none of its devices is at {places}, beside these, or where pools are looked for"
+            )));
+        }
+        self.pick(&discovery, &noted.key())
+    }
+
+    /// The pools that the daemon can't open yet, all or those of these names.
+    pub fn waiting(&self, names: &[String]) -> Vec<Waiting> {
+        let Some(pools) = self.pools() else { return Vec::new() };
+        match names.is_empty() {
+            true => pools.waiting.all(),
+            false => super::each_once(names).flat_map(|name| pools.waiting.named(name)).collect(),
+        }
+    }
+
+    /// Forgets a pool that waits, unless one of that name is open.
+    pub fn forgets(&self, pools: &Pools, name: &str) -> bool {
+        self.held_by_name(name).is_none() && pools.forget(name)
+    }
+
+    /// Brings the daemon's record of pools up to date; tells why that does not work, and what `follows`.
+    pub async fn note_pools(&self, follows: impl FnOnce() -> String) {
+        let Some(pools) = self.pools() else { return };
+        if let Err(error) = pools.note(self.runtime()).await {
+            say!("the record of pools can't be written: {error}; until it can, {}", follows());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One daemon a state folder: a lock, and what a dead predecessor has left mounted.
+//!
+//! ```text
+//!   take: flock daemon.lock ──ok──> the predecessor's mounts are taken down; the folder is ours
+//!              │ somebody has it
+//!              ├─ it runs ──> refused, before anything in the folder is touched
+//!              └─ it was killed, or is ending ──> its connections are aborted; wait until it is gone
+//! ```
+//!
+//! Idea: the kernel gives a lock up with the last thread of its process, so no file of a dead daemon is ever
+//! in the way. A killed daemon may have a thread that waits for its own mounts: aborting its connections
+//! lets that end. Usually its guard (`cenote_fuse::guard`) does so; a service manager may have killed both.
+//!
+//! Layout of `daemon.lock`: the process id of the holder, then ` ending` once it has been asked to end.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use cenote_fuse::guard;
+use rustix::fs::{FlockOperation, flock};
+
+/// The name of the lock in its folder.
+const LOCK: &str = "daemon.lock";
+/// The name of the list of connections beside it.
+const CONNECTIONS: &str = "connections";
+/// How long a predecessor that is ending is waited for.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why the folder is not ours.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum LockError {
+    #[error(
+        "{}: a daemon is serving there already (process {pid}); stop it, or give this one a --socket and a \
+         --state in another folder", folder.display()
+    )]
+    Taken { folder: PathBuf, pid: i32 },
+    #[error(
+        "{}: the daemon that was there (process {pid}) has been ending for {} seconds and is not gone",
+        folder.display(), PATIENCE.as_secs()
+    )]
+    Undead { folder: PathBuf, pid: i32 },
+    #[error("{}: {source}", folder.display())]
+    Io { folder: PathBuf, source: io::Error },
+}
+
+/// A state folder that no other daemon uses while this lives.
+#[derive(Debug)]
+pub struct StateLock {
+    file: File,
+}
+
+impl StateLock {
+    /// Takes a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// A daemon has it, or it can't be written.
+    pub fn take(folder: &Path) -> Result<StateLock, LockError> {
+        let io = |source| LockError::Io { folder: folder.to_owned(), source };
+        std::fs::create_dir_all(folder).map_err(io)?;
+        let path = folder.join(LOCK);
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(io)?;
+        let begun = Instant::now();
+        while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if errno != rustix::io::Errno::WOULDBLOCK {
+                return Err(io(errno.into()));
+            }
+            let mut holder = String::new();
+            File::open(&path).and_then(|mut held| held.read_to_string(&mut holder)).map_err(io)?;
+            let (pid, is_ending) = read_holder(&holder);
+            if is_killed(pid) {
+                guard::abort_left(&folder.join(CONNECTIONS));
+            } else if !is_ending && pid != 0 {
+                return Err(LockError::Taken { folder: folder.to_owned(), pid });
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(LockError::Undead { folder: folder.to_owned(), pid });
+            }
+            sleep(LOOK);
+        }
+        let lock = StateLock { file };
+        lock.write("").map_err(io)?;
+        guard::take_down_left(&folder.join(CONNECTIONS));
+        Ok(lock)
+    }
+
+    /// Takes the folders of several files, each once. The first one gets the list of connections.
+    ///
+    /// # Errors
+    /// As [`StateLock::take`].
+    pub fn take_all(files: &[&Path]) -> Result<Vec<StateLock>, LockError> {
+        let (mut locks, mut taken) = (Vec::new(), Vec::new());
+        for file in files {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            // One folder may have two names.
+            let identity = std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
+            if identity.is_some() && taken.contains(&identity) {
+                continue;
+            }
+            locks.push(StateLock::take(folder)?);
+            if taken.is_empty() {
+                guard::list_in(folder.join(CONNECTIONS));
+            }
+            taken.push(std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino())));
+        }
+        Ok(locks)
+    }
+
+    /// The daemon has been asked to end: one that starts waits for it.
+    pub fn is_ending(&self) {
+        // Without it, the next daemon is refused until this one has ended.
+        self.write(" ending").ok();
+    }
+
+    fn write(&self, more: &str) -> io::Result<()> {
+        let text = format!("{}{more}", std::process::id());
+        // At once, and of one length: somebody may read it.
+        self.file.write_all_at(format!("{text:<20}\n").as_bytes(), 0)
+    }
+}
+
+/// The process that holds a lock, and whether it says that it is ending. Process 0 is none.
+fn read_holder(text: &str) -> (i32, bool) {
+    let mut words = text.split_whitespace();
+    let pid = words.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    (pid, words.next() == Some("ending"))
+}
+
+/// Whether a process is gone, but for threads that can't end yet. One that can't be seen may be in another
+/// container, and well.
+fn is_killed(pid: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim_start_matches(':').trim()).unwrap_or_default()
+    };
+    let is_dead = field("State").starts_with(['Z', 'X']);
+    const KILL_BIT: u64 = 1 << 8;
+    let pending = |name| u64::from_str_radix(field(name), 16).unwrap_or(0) & KILL_BIT != 0;
+    is_dead || pending("SigPnd") || pending("ShdPnd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = StateLock::take(folder.path()).unwrap();
+        let refused = StateLock::take(folder.path()).unwrap_err().to_string();
+        let me = format!("(process {})", std::process::id());
+        assert!(refused.contains(&me) && refused.contains("already"), "{refused}");
+        drop(lock);
+        StateLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn files_of_one_folder_take_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("sock"), folder.path().join("pools.json"));
+        assert_eq!(StateLock::take_all(&[&one, &other]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn one_that_is_ending_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = StateLock::take(folder.path()).unwrap();
+        lock.is_ending();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(300));
+                drop(lock);
+            });
+            StateLock::take(folder.path()).unwrap();
+        });
+    }
+
+    #[test]
+    fn who_has_it_is_read() {
+        assert_eq!(read_holder("123\n"), (123, false));
+        assert_eq!(read_holder("123 ending\n"), (123, true));
+        assert_eq!(read_holder(""), (0, false));
+        assert!(!is_killed(std::process::id() as i32) && !is_killed(i32::MAX));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        let begun = Instant::now();
+        while !is_killed(pid) {
+            assert!(begun.elapsed() < PATIENCE);
+            sleep(LOOK);
+        }
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,100 @@
+//! Where the devices of a pool are looked for.
+//!
+//! ```text
+//!   where they were --> the folders of those places --> the search folders, or all block devices
+//! ```
+//!
+//! Idea: labels say which device is which, by guid; a place is only a hint. So each step adds places to the
+//! steps before it, and the search ends at the first at which no device of the pool is missing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cenote_boxed::boxed;
+use cenote_engine::Engine;
+use cenote_pool::discover::machine_devices;
+use cenote_pool::{Discovery, FoundPool, VdevConfig, VdevKind, discover};
+use cenote_runtime::Runtime;
+
+use crate::record::NotedPool;
+
+/// How far to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// Where the devices were.
+    Places,
+    /// Also at what lies beside these.
+    Folders,
+    /// Also wherever pools are looked for.
+    Everywhere,
+}
+
+impl Reach {
+    const ALL: [Reach; 3] = [Reach::Places, Reach::Folders, Reach::Everywhere];
+}
+
+/// The places that are there, of `places` and as far beyond as this; `search` are folders, files and devices,
+/// or none for all block devices of this machine.
+#[boxed]
+pub async fn within(
+    runtime: &Runtime,
+    places: Vec<PathBuf>,
+    search: &[PathBuf],
+    reach: Reach,
+) -> Vec<PathBuf> {
+    let search = search.to_vec();
+    // A file system may hang where one of them is.
+    let look = move || {
+        let mut all: BTreeSet<PathBuf> = places.into_iter().collect();
+        if reach >= Reach::Folders {
+            let folders: Vec<PathBuf> =
+                all.iter().filter_map(|place| place.parent().map(Path::to_owned)).collect();
+            all.extend(folders);
+        }
+        if reach >= Reach::Everywhere {
+            all.extend(if search.is_empty() { machine_devices() } else { search });
+        }
+        all.into_iter().filter(|place| place.exists()).collect()
+    };
+    runtime.blocking(look).await
+}
+
+/// Where the devices of an open pool are, or were; `first`: when it was opened.
+pub(crate) fn places_of(engine: &Engine, first: &[PathBuf]) -> Vec<PathBuf> {
+    let pool = engine.pool();
+    let (config, found) = (pool.config(), pool.found());
+    let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
+    let known = leaves.filter_map(|leaf| leaf.path.as_ref().map(PathBuf::from));
+    let here = found.devices.values().map(|device| device.place().to_owned());
+    let all: BTreeSet<PathBuf> = first.iter().cloned().chain(known).chain(here).collect();
+    all.into_iter().collect()
+}
+
+/// Looks for a pool of the record; answers all that was found where it was whole, or else everywhere.
+#[boxed]
+pub async fn find(runtime: &Runtime, noted: &NotedPool, search: &[PathBuf]) -> Discovery {
+    let mut found = Discovery::default();
+    for reach in Reach::ALL {
+        let places = within(runtime, noted.paths(), search, reach).await;
+        found = discover(runtime, &places).await;
+        if found.pools.iter().any(|pool| noted.is(pool.name(), pool.guid()) && is_whole(pool, noted)) {
+            break;
+        }
+    }
+    found
+}
+
+/// Whether all devices are there, by the labels and by the record.
+fn is_whole(found: &FoundPool, noted: &NotedPool) -> bool {
+    let is_there = |leaf: &VdevConfig| {
+        let has_device = matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+        !has_device || leaf.is_taken_out() || found.device(leaf.guid).is_some()
+    };
+    let tops = &found.config.vdevs;
+    tops.iter().all(|top| top.kind != VdevKind::Missing && top.leaves().all(is_there))
+        && noted.devices.iter().filter(|device| device.guid != 0).all(|device| {
+            let is_known = |leaf: &VdevConfig| leaf.guid.0 == device.guid;
+            let in_tree = tops.iter().flat_map(VdevConfig::leaves).find(|leaf| is_known(leaf));
+            in_tree.is_some_and(is_there) || found.auxiliary.keys().any(|guid| guid.0 == device.guid)
+        })
+}

@@ -1,0 +1,250 @@
+//! The record of pools, `pools.json`: which pools the daemon has, and on which devices they lie.
+//!
+//! ```text
+//!   the engine writes its configuration --on_config--> changes + 1 --> a task, and each command: note
+//!   note: new file, fsync, rename, fsync of the folder          (nothing, if the same is there already)
+//! ```
+//!
+//! Idea: one hook where configurations are written sees every change of a pool's devices, by whatever verb or
+//! task. A command returns after its change is in the record; a change that no command waits for is there a
+//! moment later. Paths are absolute. A leaf whose device is away keeps the last place where it was.
+//!
+//! Locking: `noted` is held while the file is written, so that a later state never loses to an earlier one.
+//! Nobody waits for it with another lock.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::{VdevConfig, VdevKind};
+use cenote_runtime::Runtime;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+/// What is noted of pools, for the next start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The pools that were open, or waited to be opened.
+    pub pools: Vec<NotedPool>,
+}
+
+/// A pool of the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid; 0: not known.
+    #[serde(default)]
+    pub guid: u64,
+    /// Its devices.
+    pub devices: Vec<NotedDevice>,
+}
+
+/// A device of a pool of the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct NotedDevice {
+    /// The guid of its leaf; 0: not known.
+    pub guid: u64,
+    /// The last place where it was, absolute.
+    pub path: PathBuf,
+}
+
+/// A device as a file may have it: older ones have paths alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Path(PathBuf),
+    Device { guid: u64, path: PathBuf },
+}
+
+impl From<Written> for NotedDevice {
+    fn from(written: Written) -> NotedDevice {
+        match written {
+            Written::Path(path) => NotedDevice { guid: 0, path },
+            Written::Device { guid, path } => NotedDevice { guid, path },
+        }
+    }
+}
+
+impl NotedPool {
+    /// An open pool as it is now; `before` tells where devices were that are away.
+    pub fn of(name: &str, engine: &Engine, before: Option<&NotedPool>) -> NotedPool {
+        let pool = engine.pool();
+        let (config, found) = (pool.config(), pool.found());
+        let known: BTreeMap<u64, &PathBuf> =
+            before.iter().flat_map(|pool| &pool.devices).map(|device| (device.guid, &device.path)).collect();
+        let place = |leaf: &VdevConfig| {
+            let here = found.device(leaf.guid).map(|device| absolute(device.place()));
+            let here = here.or_else(|| known.get(&leaf.guid.0).map(|&path| path.clone()));
+            // The labels' path may be that of another machine, and is better than none.
+            here.or_else(|| leaf.path.as_ref().map(PathBuf::from).filter(|path| path.is_absolute()))
+        };
+        let is_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+        let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves).chain(&config.spares);
+        let leaves = leaves.chain(&config.l2cache).filter(is_device);
+        let device = |leaf: &VdevConfig| Some(NotedDevice { guid: leaf.guid.0, path: place(leaf)? });
+        let mut devices: Vec<NotedDevice> = leaves.filter_map(device).collect();
+        devices.sort_by(|one, other| (&one.path, one.guid).cmp(&(&other.path, other.guid)));
+        devices.dedup();
+        NotedPool { name: name.into(), guid: pool.guid().0, devices }
+    }
+
+    /// A pool of which only a name is known.
+    pub fn named(name: &str) -> NotedPool {
+        NotedPool { name: name.into(), guid: 0, devices: Vec::new() }
+    }
+
+    /// The name or the guid by which to look for it.
+    pub fn key(&self) -> String {
+        if self.guid == 0 { self.name.clone() } else { self.guid.to_string() }
+    }
+
+    /// Whether it is this pool.
+    pub fn is(&self, name: &str, guid: Guid) -> bool {
+        if self.guid == 0 { self.name == name } else { self.guid == guid.0 }
+    }
+
+    /// Where its devices were.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.devices.iter().map(|device| device.path.clone()).collect()
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The file, and how current it is.
+pub struct Record {
+    path: PathBuf,
+    /// Counts changes of what it should say.
+    changes: AtomicU64,
+    changed: Notify,
+    noted: tokio::sync::Mutex<Noted>,
+}
+
+/// What the file says.
+#[derive(Default)]
+struct Noted {
+    state: State,
+    /// The changes that are in it.
+    changes: u64,
+    /// The daemon is ending: what it lets go of, the next one is to have.
+    is_final: bool,
+}
+
+impl Record {
+    /// The record of this file, which is read.
+    pub fn read(path: PathBuf) -> (Record, State) {
+        let json = std::fs::read(&path).ok();
+        let state: State = json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+        let noted = Noted { state: state.clone(), ..Noted::default() };
+        let (changes, changed) = Default::default();
+        (Record { path, changes, changed, noted: noted.into() }, state)
+    }
+
+    /// A pool has come, gone, or changed.
+    pub fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next change.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// From now on the file stays as it is.
+    pub async fn end(&self) {
+        self.noted.lock().await.is_final = true;
+    }
+
+    /// Brings the file up to date; `now` answers what it should say, given what it says.
+    ///
+    /// # Errors
+    /// The file can't be written; it is as it was.
+    pub async fn note(
+        self: Arc<Record>,
+        runtime: &Runtime,
+        now: impl Fn(&State) -> State + Send + 'static,
+    ) -> io::Result<()> {
+        let blocking = runtime.clone();
+        let note = async move {
+            let mut noted = self.noted.lock().await;
+            let changes = self.changes.load(Ordering::Acquire);
+            if noted.changes == changes || noted.is_final {
+                return Ok(());
+            }
+            let state = now(&noted.state);
+            if state != noted.state {
+                let (json, path) = (serde_json::to_vec_pretty(&state)?, self.path.clone());
+                blocking.blocking(move || write(&path, &json)).await?;
+            }
+            (noted.state, noted.changes) = (state, changes);
+            Ok(())
+        };
+        runtime.to_end(note).await
+    }
+}
+
+/// Replaces a file at once and for good.
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(devices: &[(u64, &str)]) -> NotedPool {
+        let device = |&(guid, path): &(u64, &str)| NotedDevice { guid, path: path.into() };
+        NotedPool { name: "tank".into(), guid: 7, devices: devices.iter().map(device).collect() }
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_is_understood() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pools.json");
+        std::fs::write(&path, r#"{"pools": [{"name": "tank", "devices": ["/dev/sda"]}]}"#).unwrap();
+        let (_, state) = Record::read(path);
+        assert_eq!(state.pools, [NotedPool { guid: 0, ..pool(&[(0, "/dev/sda")]) }]);
+        assert_eq!(state.pools[0].key(), "tank");
+    }
+
+    #[test]
+    fn a_change_is_in_the_file_that_the_next_start_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pools.json");
+        let runtime = Runtime::real(Some(1));
+        let record = Arc::new(Record::read(path.clone()).0);
+        let state = State { pools: vec![pool(&[(1, "/dev/sda"), (2, "/dev/sdb")])] };
+        let note = |state: &State| {
+            let state = state.clone();
+            runtime.block_on(record.clone().note(&runtime, move |_| state.clone())).unwrap();
+        };
+        // Nothing has changed.
+        note(&state);
+        assert_eq!(Record::read(path.clone()).1, State::default());
+        record.has_changed();
+        note(&state);
+        assert_eq!(Record::read(path.clone()).1, state);
+        // At its end, the daemon lets go of its pools.
+        runtime.block_on(record.end());
+        record.has_changed();
+        note(&State::default());
+        assert_eq!(Record::read(path.clone()).1, state);
+        assert!(!path.with_extension("new").exists());
+    }
+}
