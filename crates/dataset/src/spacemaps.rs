@@ -92,6 +92,21 @@ pub struct LogMap {
     pub blocks: u64,
 }
 
+/// A metaslab whose own map can't be read. All of it counts as allocated, but for what the log says was
+/// freed.
+#[derive(Debug)]
+pub struct LostMap {
+    /// Its vdev.
+    pub vdev: VdevId,
+    /// Where it lies; it has a map.
+    pub place: MetaslabPlace,
+    /// Why that can't be read.
+    pub why: DatasetError,
+}
+
+/// Changes of one vdev that the log has, by metaslab, in order.
+pub type Logged<'a> = BTreeMap<u64, Vec<&'a (Txg, SpaceMapEntry)>>;
+
 /// The changes of txgs that are not yet in the metaslabs' own maps, in order.
 #[derive(Debug, Default)]
 pub struct LogSpacemaps {
@@ -165,13 +180,10 @@ impl Mos {
         &self,
         vdev: &VdevConfig,
         place: MetaslabPlace,
-        logged: &BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>>,
+        logged: &Logged<'_>,
     ) -> Result<Metaslab> {
         let mut metaslab = self.own_map(vdev, place).await?;
-        let changes = logged.get(&place.index).into_iter().flatten();
-        for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
-            metaslab.apply(change.map_type, change.offset_bytes, change.run_bytes);
-        }
+        metaslab.apply_logged(logged);
         Ok(metaslab)
     }
 
@@ -181,9 +193,31 @@ impl Mos {
     /// A space map is damaged, or contradicts itself: what it takes for free may be in use.
     #[boxed]
     pub async fn allocator(&self, log: &LogSpacemaps) -> Result<Allocator> {
-        let allocator = Allocator::new();
+        let (allocator, lost) = self.allocator_despite_losses(log).await?;
+        lost.into_iter().next().map_or(Ok(allocator), |lost| Err(lost.why))
+    }
+
+    /// The same although maps can't be read: those metaslabs have nothing free but what is freed from now on.
+    ///
+    /// # Errors
+    /// A map can be read and contradicts itself, or nothing tells where a vdev's maps are.
+    #[boxed]
+    pub async fn allocator_despite_losses(&self, log: &LogSpacemaps) -> Result<(Allocator, Vec<LostMap>)> {
+        let (allocator, mut lost) = (Allocator::new(), Vec::new());
         for vdev in &self.pool_config().vdevs {
-            let metaslabs = self.metaslabs(vdev, log).await?;
+            let logged = log.by_metaslab(vdev);
+            let places = self.metaslab_places(vdev).await?;
+            let load = async |place| match self.metaslab(vdev, place, &logged).await {
+                Ok(metaslab) => (metaslab, None),
+                Err(why) => (Metaslab::full(place, &logged), Some(why)),
+            };
+            let mut maps = stream::iter(places.into_iter().map(load)).buffered(MAPS_AT_ONCE);
+            let mut metaslabs = Vec::new();
+            while let Some((metaslab, why)) = maps.next().await {
+                let Metaslab { place, .. } = metaslab;
+                lost.extend(why.map(|why| LostMap { vdev: VdevId(vdev.id), place, why }));
+                metaslabs.push(metaslab);
+            }
             if let Some(bad) = metaslabs.iter().find(|metaslab| !metaslab.overlaps.is_empty()) {
                 let why = format!("vdev {} metaslab {}: freed or allocated twice", vdev.id, bad.place.index);
                 return Err(self.objset().damaged(bad.place.map.unwrap_or_default(), why));
@@ -196,7 +230,7 @@ impl Mos {
             });
             allocator.add_vdev(vdev, loaded.collect());
         }
-        Ok(allocator)
+        Ok((allocator, lost))
     }
 
     /// How a top-level vdev is cut into metaslabs. No places on a vdev that was removed.
@@ -311,7 +345,7 @@ impl LogSpacemaps {
     }
 
     /// The changes on one vdev by metaslab, in order.
-    pub fn by_metaslab(&self, vdev: &VdevConfig) -> BTreeMap<u64, Vec<&(Txg, SpaceMapEntry)>> {
+    pub fn by_metaslab(&self, vdev: &VdevConfig) -> Logged<'_> {
         let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();
         for change in self.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
             logged.entry(change.1.offset_bytes >> vdev.metaslab_shift.min(63)).or_default().push(change);
@@ -324,6 +358,26 @@ impl Metaslab {
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated.total_bytes()
+    }
+
+    /// One whose own map can't be read: what may be in use counts as in use.
+    fn full(place: MetaslabPlace, logged: &Logged<'_>) -> Metaslab {
+        let mut allocated = Ranges::default();
+        allocated.insert(place.start_bytes, place.size_bytes);
+        let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps: Vec::new() };
+        metaslab.apply_logged(logged);
+        // What the log allocates was free as the lost map had it: no contradiction.
+        metaslab.overlaps.clear();
+        metaslab
+    }
+
+    /// What the log has of it and its own map has not.
+    fn apply_logged(&mut self, logged: &Logged<'_>) {
+        let place = self.place;
+        let changes = logged.get(&place.index).into_iter().flatten();
+        for (_, change) in changes.filter(|(txg, _)| place.lacks(*txg)) {
+            self.apply(change.map_type, change.offset_bytes, change.run_bytes);
+        }
     }
 
     fn apply(&mut self, map_type: MapType, offset: u64, len: u64) {

@@ -8,6 +8,7 @@ use cenote_cache::{BlockCache, CacheOptions};
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
 use cenote_dataset::keys::Keyring;
+use cenote_dataset::spacemaps::LostMap;
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::features::Feature;
 use cenote_format::label::PoolConfig;
@@ -39,7 +40,7 @@ impl Engine {
     /// with are claimed, and to be replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
     ///
     /// # Errors
-    /// Space maps are damaged or contradict each other; the pool uses what this version can't write; or
+    /// Space maps contradict themselves or can't be found; the pool uses what this version can't write; or
     /// [`DatasetError::LogUnreadable`].
     ///
     /// [`DatasetError::LogUnreadable`]: cenote_object::DatasetError::LogUnreadable
@@ -80,13 +81,17 @@ impl Engine {
         let pool = mos.pool().clone();
         let config = pool_config(mos)?;
         let log = mos.log_spacemaps().await?;
-        let allocator = mos.allocator(&log).await?;
+        let (allocator, lost) = mos.allocator_despite_losses(&log).await?;
+        for LostMap { vdev: VdevId(vdev), place, why } in &lost {
+            let which = format!("the space map of vdev {vdev} metaslab {}", place.index);
+            pool.note_aside(format!("{which} can't be read ({why}): what was free there stays allocated"));
+        }
         checkpoint::keep(mos, &allocator).await?;
         removed::follow(mos, &allocator).await?;
         for log in pool.status().root.children.iter().filter(|top| top.state < VdevState::Degraded) {
             allocator.set_allocates(VdevId(log.id), false);
         }
-        let space_maps = SpaceMaps::of(mos, &log).await?;
+        let space_maps = SpaceMaps::of(mos, &log, lost).await?;
         Ok(Engine::begin(Beginning {
             pool,
             cache: mos.objset().cache().clone(),

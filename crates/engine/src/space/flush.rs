@@ -101,6 +101,18 @@ pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceM
     forget_maps(context, &mut maps.log).await
 }
 
+/// A metaslab's own map has all up to this txg, whose changes are still to come.
+pub(crate) async fn is_up_to_date(
+    context: &mut SyncContext,
+    log: &mut SpaceLog,
+    id: MetaslabId,
+    start_bytes: u64,
+) -> Result<()> {
+    let txg = context.txg();
+    log.metaslabs.insert(id, Unflushed::since(txg, start_bytes));
+    set_unflushed(context, id, txg).await
+}
+
 /// Gives up the maps that serve nobody any more.
 async fn forget_maps(context: &mut SyncContext, log: &mut SpaceLog) -> Result<()> {
     let needed = log.maps.split_off(&log.oldest().min(context.txg()));

@@ -125,12 +125,13 @@ impl<'a> SpaceMapEdit<'a> {
         self.set_head(SpaceMapPhys { length_bytes: 0, alloc_bytes: 0, histogram, ..phys }).await
     }
 
-    /// Gives it up (`space_map_free_obj`).
+    /// Gives it up (`space_map_free_obj`). One that can't be read counts as of today's form.
     ///
     /// # Errors
     /// The map or the MOS is damaged.
     pub async fn free(self) -> Result<()> {
-        let counts_free = self.mos.view().dnode(self.object).await?.bonus().len() > SPACE_MAP_SIZE_V0;
+        let dnode = self.mos.view().dnode(self.object).await;
+        let counts_free = dnode.map_or(true, |dnode| dnode.bonus().len() > SPACE_MAP_SIZE_V0);
         let features = FeatureCounts::of(self.mos);
         if counts_free && features.count(HISTOGRAM_FEATURE).await?.is_some() {
             features.change(HISTOGRAM_FEATURE, -1).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cenote_dataset::Mos;
-use cenote_dataset::spacemaps::LogSpacemaps;
+use cenote_dataset::spacemaps::{LogSpacemaps, LostMap, MetaslabPlace};
 use cenote_format::space_map::MapType;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_object::Result;
@@ -18,13 +18,15 @@ pub(crate) struct SpaceMaps {
     /// For each vdev the object whose words are the maps' numbers.
     pub(crate) arrays: BTreeMap<VdevId, ObjectId>,
     pub(crate) maps: BTreeMap<(VdevId, u64), ObjectId>,
+    /// Metaslabs whose maps can't be read: the next txg gives them new ones.
+    pub(crate) lost: Vec<(VdevId, MetaslabPlace)>,
     /// What is not in them yet.
     pub(crate) log: SpaceLog,
 }
 
 impl SpaceMaps {
     /// As an opened pool has them.
-    pub(crate) async fn of(mos: &Mos, log: &LogSpacemaps) -> Result<SpaceMaps> {
+    pub(crate) async fn of(mos: &Mos, log: &LogSpacemaps, lost: Vec<LostMap>) -> Result<SpaceMaps> {
         let mut all = SpaceMaps { log: SpaceLog::of(log), ..SpaceMaps::default() };
         for vdev in mos.pool_config().vdevs.iter().filter(|vdev| vdev.metaslab_array.0 != 0) {
             let id = VdevId(vdev.id);
@@ -33,6 +35,7 @@ impl SpaceMaps {
             all.maps.extend(places.iter().filter_map(|place| Some(((id, place.index), place.map?))));
             all.log.add_vdev(vdev, &places, log);
         }
+        all.lost.extend(lost.into_iter().map(|lost| (lost.vdev, lost.place)));
         Ok(all)
     }
 
@@ -40,6 +43,7 @@ impl SpaceMaps {
     pub(crate) fn remove_vdev(&mut self, vdev: VdevId) -> (Option<ObjectId>, Vec<ObjectId>) {
         let is_of_vdev = |id: &(VdevId, u64)| id.0 == vdev;
         self.log.metaslabs.retain(|id, _| !is_of_vdev(id));
+        self.lost.retain(|(of, _)| *of != vdev);
         let maps = self.maps.iter().filter(|(id, _)| is_of_vdev(id)).map(|(_, map)| *map).collect();
         self.maps.retain(|id, _| !is_of_vdev(id));
         (self.arrays.remove(&vdev), maps)

@@ -14,7 +14,7 @@ use cenote_pool::ranges::Ranges;
 
 use crate::context::SyncContext;
 use crate::space::checkpoint::write_kept;
-use crate::space::flush::{begin_space_log, flush_metaslabs, log_changes};
+use crate::space::flush::{begin_space_log, flush_metaslabs, is_up_to_date, log_changes};
 use crate::space::log::Unflushed;
 use crate::space::map_edit::SpaceMapEdit;
 use crate::space::maps::{SpaceMaps, changes};
@@ -35,6 +35,7 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
     let maps = &mut *engine.space_maps.lock().await;
     let is_first = context.syncing.pass == 1;
     let is_logged = begin_space_log(context, &mut maps.log).await?;
+    replace_lost(context, maps, is_logged).await?;
     if is_first && is_logged {
         flush_metaslabs(context, maps).await?;
     }
@@ -60,6 +61,26 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
         note_removal(context, &change).await?;
     }
     write_obsolete(context).await
+}
+
+/// Gives metaslabs whose maps can't be read new ones, with all that counts as allocated. Call before this
+/// txg's changes are taken.
+async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged: bool) -> Result<()> {
+    for (vdev, place) in std::mem::take(&mut maps.lost) {
+        if let Some(old) = maps.maps.remove(&(vdev, place.index)) {
+            let edit = context.edit();
+            if let Err(why) = SpaceMapEdit::new(&edit, old, ashift(context, vdev)).free().await {
+                let what = format!("the object {} of a space map that can't be read stays: {why}", old.0);
+                context.syncing.pool.note_aside(what);
+            }
+        }
+        let map = space_map(context, maps, vdev, place.index).await?;
+        condense(context, map, vdev, place.index, place.start_bytes).await?;
+        if is_logged {
+            is_up_to_date(context, &mut maps.log, (vdev, place.index), place.start_bytes).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Brings a metaslab's own map up to date: what has changed since it was is appended, or all of it is

@@ -410,7 +410,11 @@ fn a_lost_block_of_the_mos_stops_no_pool_that_has_opened() {
             phys.1.snapshot_names_zap,
             phys.1.deadlist,
         ];
+        let vdev = &mos.pool_config().vdevs[0];
+        let places = mos.metaslab_places(vdev).await.unwrap();
+        let space_maps: Vec<_> = places.iter().filter_map(|place| place.map).collect();
         let (mut seen, mut fates) = (BTreeMap::<_, usize>::new(), BTreeMap::<Fate, usize>::new());
+        let mut of_space = 0;
         for (bp, place) in metadata_of(&mos).await.into_iter().filter(|(_, place)| place.dataset.0 == 0) {
             let of_object = seen.entry((place.object, bp.level())).or_default();
             *of_object += 1;
@@ -421,8 +425,11 @@ fn a_lost_block_of_the_mos_stops_no_pool_that_has_opened() {
             let fate = use_pool(&rt, destroyed(&image, &bp), &what).await;
             let is_of_child = of_child.contains(&place.object);
             assert!(fate == Fate::GoesOn || !is_of_child, "{what} is of one dataset: {fate:?}");
+            let is_of_space = space_maps.contains(&place.object);
+            of_space += usize::from(is_of_space);
+            assert!(fate == Fate::GoesOn || !is_of_space, "{what} is of one metaslab: {fate:?}");
             *fates.entry(fate).or_default() += 1;
         }
-        assert!(fates[&Fate::GoesOn] >= 6, "{fates:?}");
+        assert!(fates[&Fate::GoesOn] >= 6 && of_space > 0, "{fates:?}, {of_space} space maps");
     });
 }
