@@ -103,6 +103,7 @@ impl JournaledDisk {
             sector_bytes: shape.sector_bytes,
             rotational: Some(false),
             read_only: false,
+            others_may_write: false,
         };
         let (runtime, journal) = (runtime.clone(), journal.clone());
         JournaledDisk { info, index, runtime, image: Arc::new(image.into()), journal }

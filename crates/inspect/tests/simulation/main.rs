@@ -5,9 +5,10 @@
 //! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
 //! [`cuts`], [`faults`], [`flushes`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`],
 //! [`scans`], [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`],
-//! [`rewind`], [`dropped`] and [`many`] (the tests).
+//! [`accused`], [`rewind`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod accused;
 mod ahead;
 mod check;
 mod cuts;

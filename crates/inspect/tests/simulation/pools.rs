@@ -9,7 +9,7 @@ use cenote_engine::Engine;
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, create_filesystem};
-use cenote_fs::{Change, FsOptions, Timestamp};
+use cenote_fs::{Change, FsOptions, FsWriter, Timestamp};
 use cenote_object::LiveObjset;
 use cenote_pool::create::{DraidConfig, NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover_devices};
@@ -99,6 +99,19 @@ pub async fn fill(live: LiveObjset, now: Timestamp, options: FsOptions) -> cenot
     let change = Change { edit: &edit, now };
     create_filesystem(&live, change, &NewFilesystem::default(), options).await.unwrap();
     Ok(())
+}
+
+/// A file system of the pool, to be changed.
+pub async fn opened(engine: &Engine, head: &str, record_bytes: u32) -> FsWriter {
+    let options = FsOptions { record_bytes, ..FsOptions::default() };
+    FsWriter::open(engine.dataset(head).await.unwrap(), options).await.unwrap()
+}
+
+/// Changes it in the open txg.
+pub async fn change<T>(engine: &Engine, fs: &FsWriter, act: impl AsyncFnOnce(Change<'_>) -> T) -> T {
+    let _hold = engine.hold().await.unwrap();
+    let edit = fs.live().edit();
+    act(Change { edit: &edit, now: now(engine.runtime()) }).await
 }
 
 /// Creates a pool on devices, with all features enabled.

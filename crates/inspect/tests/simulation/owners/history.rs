@@ -26,7 +26,7 @@ use cenote_testkit::image::Image;
 use super::end::{Left, number};
 use super::{Event, Files, State};
 use crate::journal::JournaledDisk;
-use crate::pools::{Disks, Layout, POOL, create, fill, now};
+use crate::pools::{Disks, Layout, POOL, change, create, fill, now, opened};
 
 /// What is done before the disks change, and the most between two slices of that, and how many of these.
 const STEPS_BEFORE: usize = 40;
@@ -134,14 +134,11 @@ impl History {
     }
 
     async fn opened(&self, head: &str) -> FsWriter {
-        let options = FsOptions { record_bytes: RECORD as u32, ..FsOptions::default() };
-        FsWriter::open(self.engine.dataset(head).await.unwrap(), options).await.unwrap()
+        opened(&self.engine, head, RECORD as u32).await
     }
 
     async fn change<T>(&self, fs: &FsWriter, act: impl AsyncFnOnce(Change<'_>) -> T) -> T {
-        let _hold = self.engine.hold().await.unwrap();
-        let edit = fs.live().edit();
-        act(Change { edit: &edit, now: now(&self.rt) }).await
+        change(&self.engine, fs, act).await
     }
 
     async fn id_in(&self, fs: &FsWriter, name: &str) -> ObjectId {

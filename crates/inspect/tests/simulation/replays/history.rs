@@ -272,8 +272,8 @@ impl Worker {
             RenameMode::Replace,
             RenameMode::NoReplace,
             RenameMode::Exchange,
-            RenameMode::Whiteout { replaces: true },
-            RenameMode::Whiteout { replaces: false },
+            RenameMode::Whiteout { replaces: true, owner: (0, 0) },
+            RenameMode::Whiteout { replaces: false, owner: (0, 0) },
         ];
         let mode = modes[self.rng.below(5) as usize];
         let gone = self.fs.rename(change, (from.0, &from.1), (to.0, &to.1), mode).await?;
