@@ -62,14 +62,15 @@ class Case:
         self.layout, self.fault, self.beyond, self.mode, self.seed = layout, fault, beyond, mode, seed
         self.work = f"{WORK}/case"
         self.wrong, self.slowest = [], {}
-        self.stop = threading.Event()
+        self.stop, self.running = threading.Event(), []
         self.acked, self.maybe, self.errors = {}, {}, {}
         self.since = {}
         self.may_lose = beyond and FAULTS[fault][1]
 
     def is_wrong(self, text):
-        self.wrong.append(text)
-        say(f"WRONG: {self.name}: {text[:600]}")
+        if text not in self.wrong:
+            self.wrong.append(text)
+            say(f"WRONG: {self.name}: {text[:600]}")
 
     def run(self, *words, most=120):
         began = time.monotonic()
@@ -272,8 +273,8 @@ class Case:
                   *words.format(*self.paths).split())
         self.must("zfs", "set", "primarycache=metadata", "tank")
         self.must("zfs", "create", "-s", "-V", "16M", "tank/v")
-        threads = self.clients()
-        for thread in threads:
+        self.running = self.clients()
+        for thread in self.running:
             thread.start()
         time.sleep(2)
         if not self.acked:
@@ -309,7 +310,7 @@ class Case:
         if not self.may_lose:
             self.look(False)
         self.stop.set()
-        for thread in threads:
+        for thread in self.running:
             thread.join(60)
         if self.since:
             self.is_wrong(f"clients hang: { {key: round(time.monotonic() - at) for key, at in self.since.items()} }")
@@ -341,6 +342,9 @@ class Case:
             f"errors {self.errors or 'none'}{': WRONG' if self.wrong else ''}")
 
     def clean(self):
+        self.stop.set()
+        for client in self.running:
+            client.join(5)
         self.unmount()
         if self.daemon.poll() is None:
             self.daemon.kill()

@@ -12,11 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_dataset::Mos;
 use cenote_device::{Fault, Op};
 use cenote_format::units::{BlockId, Guid};
 use cenote_fs::LastLink;
-use cenote_pool::{Taps, VdevConfig};
+use cenote_pool::{Pool, Taps, VdevConfig};
 use cenote_serve::pools::OpenPool;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -170,8 +169,8 @@ impl Inject {
         pool: &OpenPool,
         faults: Vec<Fault>,
     ) -> Result<Outcome, CliError> {
-        let mos = pool.engine.mos().await?;
-        let device = self.device.as_deref().map(|typed| named(&mos, typed)).transpose()?;
+        let tree = pool.engine.pool();
+        let device = self.device.as_deref().map(|typed| named(&tree, typed)).transpose()?;
         let places = match (&target.path, device) {
             (Some(_), _) => {
                 let mut places = self.places(session, target).await?;
@@ -240,10 +239,10 @@ impl Inject {
         ]);
         let mut listed = Vec::new();
         for pool in pools {
-            let (mos, taps) = (pool.engine.mos().await?, taps(pool)?);
-            let only = self.device.as_deref().map(|typed| named(&mos, typed)).transpose()?;
+            let (tree, taps) = (pool.engine.pool(), taps(pool)?);
+            let only = self.device.as_deref().map(|typed| named(&tree, typed)).transpose()?;
             for (leaf, name) in
-                leaves(&mos).into_iter().filter(|(leaf, _)| only.is_none_or(|only| only == *leaf))
+                leaves(&tree).into_iter().filter(|(leaf, _)| only.is_none_or(|only| only == *leaf))
             {
                 let rules = taps.of(leaf).faults;
                 if self.clear {
@@ -271,15 +270,15 @@ fn taps(pool: &OpenPool) -> Result<Arc<Taps>, CliError> {
     pool.engine.pool().taps().ok_or_else(none)
 }
 
-fn named(mos: &Mos, typed: &str) -> Result<Guid, CliError> {
-    leaf(mos, typed)?.ok_or_else(|| {
+fn named(pool: &Pool, typed: &str) -> Result<Guid, CliError> {
+    leaf(pool, typed)?.ok_or_else(|| {
         CliError::Refused(format!("cannot inject faults into {typed}: no such device in pool"))
     })
 }
 
 /// The leaves of a pool, by guid, with the paths that the pool has.
-fn leaves(mos: &Mos) -> BTreeMap<Guid, String> {
-    let vdevs = mos.pool().vdevs();
+fn leaves(pool: &Pool) -> BTreeMap<Guid, String> {
+    let vdevs = pool.vdevs();
     let all = vdevs.tops().flat_map(VdevConfig::leaves);
     all.map(|leaf| (leaf.guid, leaf.path.clone().unwrap_or_else(|| leaf.guid.to_string()))).collect()
 }

@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cenote_dataset::Mos;
 use cenote_format::units::Guid;
-use cenote_pool::{FoundPool, VdevConfig};
+use cenote_pool::{FoundPool, Pool, VdevConfig};
 
 use crate::outcome::CliError;
 
@@ -17,8 +16,8 @@ use crate::outcome::CliError;
 ///
 /// # Errors
 /// Several leaves have that short name.
-pub fn leaf(mos: &Mos, typed: &str) -> Result<Option<Guid>, CliError> {
-    let (vdevs, found) = (mos.pool().vdevs(), mos.pool().found());
+pub fn leaf(pool: &Pool, typed: &str) -> Result<Option<Guid>, CliError> {
+    let (vdevs, found) = (pool.vdevs(), pool.found());
     meant(&found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
 }
 
