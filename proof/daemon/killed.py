@@ -1,8 +1,9 @@
 """A daemon that is killed under clients whose mount points move: see `run`.
 
-    killed.py KILLS MINUTES SEED
+    killed.py KILLS MINUTES SEED [systemd]
 
-Environment: CENOTE, WORK (a folder). Exit status 1 if anything was lost or wrong, or came back too late.
+With `systemd` the daemon is the unit `cenote` of this machine, and systemd starts it again. Environment: CENOTE,
+WORK (a folder). Exit status 1 if anything was lost or wrong, or came back too late.
 """
 
 import contextlib
@@ -35,10 +36,9 @@ class Service(Host):
 
     def start(self):
         words = ["serve", "--socket", SOCKET, "-d", f"{WORK}/disks", "--nbd", f"unix:{NBD}", "--iscsi", PORTAL,
-                 "--http", HTTP, "--memory", "1G"]
+                 "--insecure", "--http", HTTP, "--memory", "1G"]
         began = time.monotonic()
-        self.daemon = subprocess.Popen([CENOTE, *words], env=self.environment, stdout=self.log, stderr=self.log,
-                                       stdin=subprocess.DEVNULL)
+        self.launch(words)
         why = ""
         while time.monotonic() - began < 60:
             why = self.lacks()
@@ -51,6 +51,10 @@ class Service(Host):
             time.sleep(0.02)
         self.is_wrong(f"after 60 s: {why}")
         raise SystemExit(1)
+
+    def launch(self, words):
+        self.daemon = subprocess.Popen([CENOTE, *words], env=self.environment, stdout=self.log, stderr=self.log,
+                                       stdin=subprocess.DEVNULL)
 
     def lacks(self):
         """What is not served yet."""
@@ -91,6 +95,49 @@ class Service(Host):
         self.daemon.kill()
         # The next one comes at once; this one may take its time to end.
         threading.Thread(target=self.daemon.wait, daemon=True).start()
+
+
+class Unit:
+    """The daemon as `systemctl` shows it."""
+
+    def poll(self):
+        """systemd goes on for ever: a unit that has failed was not started again."""
+        state = self.show("ActiveState")
+        return state if state == "failed" else None
+
+    def show(self, what):
+        return systemctl("show", "-P", what, "cenote").stdout.strip()
+
+    def terminate(self):
+        systemctl("stop", "cenote")
+
+    def wait(self, _timeout):
+        """`stop` has waited."""
+
+
+class Booted(Service):
+    """The same as a unit of systemd, which starts it again by itself."""
+
+    def launch(self, words):
+        if hasattr(self, "daemon"):
+            return
+        lines = [f'disks = ["{WORK}/disks"]', f'socket = "{SOCKET}"', f'nbd = ["unix:{NBD}"]', f'iscsi = ["{PORTAL}"]',
+                 f'http = ["{HTTP}"]', 'memory = "1G"']
+        if "--insecure" in words:
+            lines.append("insecure = true")
+        with open("/etc/cenote/serve.toml", "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        self.daemon = Unit()
+        done = systemctl("start", "cenote")
+        if done.returncode != 0:
+            raise SystemExit(f"systemctl start cenote: {done.stderr}")
+
+    def kill(self, with_guard=False):
+        systemctl("kill", "--signal=KILL", f"--kill-whom={'all' if with_guard else 'main'}", "cenote")
+
+
+def systemctl(*words):
+    return subprocess.run(["systemctl", *words], capture_output=True, text=True, check=False)
 
 
 def children(pid):
@@ -174,7 +221,7 @@ def watch_sleepers(host):
 
 def main():
     kills, minutes, seed = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-    host, rng = Service(), random.Random(seed)
+    host, rng = Booted() if sys.argv[4:] == ["systemd"] else Service(), random.Random(seed)
     is_done = False
     try:
         work(host, rng, kills, minutes, seed)
@@ -227,7 +274,9 @@ def work(host, rng, kills, minutes, seed):
         for path in glob.glob(f"{WORK}/elsewhere/*"):
             if path in links:
                 os.symlink(path, f"{WORK}/disks/{os.path.basename(path)}")
-        zdb(host)
+        # The container's host has `zdb`.
+        if not isinstance(host, Booted):
+            zdb(host)
     times = sorted(host.late)
     say(f"{done} kills in {time.monotonic() - began:.0f} s; everything served again after "
         f"{times[len(times) // 2]:.2f} s (median), {times[-1]:.2f} s (longest); {dict(host.counts)}; failures that "
