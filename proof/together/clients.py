@@ -67,7 +67,7 @@ class Host:
 
     def start(self):
         words = ["serve", "--socket", SOCKET, "-d", f"{WORK}/disks", "--nbd", f"unix:{NBD}", "--iscsi", PORTAL,
-                 "--memory", "1G"]
+                 "--insecure", "--memory", "1G"]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SOCKET)
         self.daemon = subprocess.Popen([CENOTE, *words], env=self.environment, stdout=self.log, stderr=self.log,

@@ -10,7 +10,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use std::sync::{Arc, LazyLock};
 
 use cenote_dataset::Credentials;
 use cenote_serve::cancel::Cancel;
+use cenote_serve::socket::Screens;
 
 /// A command's surroundings.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Client {
     /// May do everything; others may do what was delegated to them.
     pub is_admin: bool,
     pub env: Vec<(String, Vec<u8>)>,
+    /// Set if its output is carried to streams of these sizes: they can't be asked.
+    pub screens: Option<Screens>,
     pub cancel: Cancel,
 }
 
@@ -122,7 +125,27 @@ pub fn is_admin() -> bool {
     streams().client.as_ref().is_some_and(|client| client.is_admin)
 }
 
+/// Columns and rows of a terminal, if a stream is one.
+pub fn screen(stream: &(impl IsTerminal + AsFd)) -> Option<(u16, u16)> {
+    let size = |stream| rustix::termios::tcgetwinsize(stream).map(|size| (size.ws_col, size.ws_row));
+    stream.is_terminal().then(|| size(stream).unwrap_or((80, 24)))
+}
+
 impl Streams {
+    /// Columns and rows of the terminal that standard output is, if it is one.
+    pub fn stdout_screen(&self) -> Option<(u16, u16)> {
+        self.told().map_or_else(|| screen(&*self.stdout), |[stdout, _]| stdout)
+    }
+
+    /// The same of standard error.
+    pub fn stderr_screen(&self) -> Option<(u16, u16)> {
+        self.told().map_or_else(|| screen(&*self.stderr), |[_, stderr]| stderr)
+    }
+
+    fn told(&self) -> Option<Screens> {
+        self.client.as_ref().and_then(|client| client.screens)
+    }
+
     /// Messages are JSON from now on.
     pub fn use_json(&self) {
         self.json.store(true, Ordering::Relaxed);

@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod limits;
+mod origin;
 pub mod stream;
 
 pub use limits::{Limits, Permits, Share};
+pub use origin::Origin;
 pub use stream::{Ended, Result, Stream};
 
 use std::ops::Range;

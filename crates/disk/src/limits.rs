@@ -1,90 +1,143 @@
 //! What clients may take of this machine's memory and patience.
 //!
-//! Idea: requests take permits for the bytes that they carry, and give them back when their replies are sent.
-//! Half of the memory is divided among the connections that there may be; a request that fits into its
-//! connection's own share never waits for others. The rest is everybody's, but one address gets only half of
-//! it. So a machine that sends and does not read, or promises data that does not come, holds up itself alone.
-//! Several that do hold up large requests of others, until they are found out: while somebody waits for
-//! memory, nobody else's message may take long.
+//! ```text
+//!   half      divided among the connections that there may be: a part of its own for each
+//!   quarter   for requests of every size      one client gets half of it
+//!   quarter   for requests up to 1 MiB        one client gets three quarters of it
+//! ```
 //!
-//! Locking: `addresses` while a connection begins; nothing else is locked meanwhile.
+//! Idea: requests take permits for the bytes that they carry, and give them back when their replies are sent.
+//! A request that fits into its connection's own part never waits for others. A client is a user, a machine,
+//! or a connection of somebody trusted. So a client that sends and does not read, or promises data that does
+//! not come, holds up itself alone.
+//!
+//! Many that do hold up others until they are found out. So the longer a request has waited for memory, the
+//! less time messages of other connections may take ([`WANTED`]). A connection waits with one request at a
+//! time, and small requests don't wait for large ones: then hundreds of connections that stall are gone
+//! within the time that one of them may take when nobody is in a hurry.
+//!
+//! Locking: `clients` while a connection begins, queues of those that wait while one comes or goes; nothing
+//! else is locked meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use cenote_runtime::Runtime;
+use cenote_runtime::{Instant, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::origin::Origin;
 use crate::stream::{Ended, Result};
 
 /// What one permit stands for.
 const UNIT_BYTES: u64 = 4 << 10;
-/// What requests of one address carry at most, or of one connection from this machine, besides what is each
-/// connection's own.
-const CLIENT_BYTES: u64 = 64 << 20;
-/// The part of its time that a message gets while somebody waits for memory.
+/// What large requests of one client carry at most.
+const CLIENT_BYTES: u64 = 32 << 20;
+/// Requests up to this size have memory that larger ones can't take.
+const SMALL_BYTES: u32 = 1 << 20;
+
+/// How long a message may take together with the time that another connection has waited for memory...
+const WANTED: Duration = Duration::from_secs(10);
+/// ...but it always has this time, and that of its bytes at a rate that every network has; no message has
+/// more than this part of patience.
+const LEAST: Duration = Duration::from_millis(1500);
+const BYTES_PER_S: u32 = 4 << 20;
 const IMPATIENCE: u32 = 3;
+/// How often to look whether somebody waits.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Places of what requests share: for every size, for small ones.
+const ANY: usize = 0;
+const SMALL: usize = 1;
 
 /// What all connections share.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    memory: Arc<Semaphore>,
+    runtime: Runtime,
+    lanes: [Arc<Semaphore>; 2],
+    client_units: [usize; 2],
     own_units: usize,
-    /// Requests that wait for memory.
-    waiting: Arc<AtomicUsize>,
-    addresses: Arc<Mutex<BTreeMap<IpAddr, Weak<Semaphore>>>>,
+    /// Requests that wait for memory, though their client has not got its part.
+    waiting: Arc<Queue>,
+    clients: Arc<Mutex<BTreeMap<Origin, Weak<Client>>>>,
+    /// Connections so far.
+    count: Arc<AtomicU64>,
     /// How long a message may take that has begun.
     pub patience: Duration,
+}
+
+/// Since when connections have waited, and which.
+#[derive(Debug, Default)]
+struct Queue(Mutex<BTreeSet<(Instant, u64)>>);
+
+/// A client's part of what is everybody's.
+#[derive(Debug)]
+struct Client {
+    parts: [Arc<Semaphore>; 2],
+    /// Requests that wait because the client has got its part.
+    waiting: Queue,
 }
 
 /// What one connection may take.
 #[derive(Debug, Clone)]
 pub struct Share {
+    number: u64,
     own: Arc<Semaphore>,
-    /// The client's part of what is everybody's.
-    of_all: Arc<Semaphore>,
+    client: Arc<Client>,
+    /// To wait for memory.
+    turn: Arc<Semaphore>,
 }
 
 /// What a request holds until it is answered.
 #[derive(Debug)]
 pub struct Permits {
-    _connection: OwnedSemaphorePermit,
+    _client: OwnedSemaphorePermit,
     _all: Option<OwnedSemaphorePermit>,
 }
 
 impl Limits {
     /// At most so many bytes for the requests of all clients together, over at most so many connections.
-    pub fn new(memory_bytes: u64, connections: usize) -> Limits {
-        let units = memory_bytes.max(4 * CLIENT_BYTES) / UNIT_BYTES / 2;
+    pub fn new(runtime: &Runtime, memory_bytes: u64, connections: usize) -> Limits {
+        let units = memory_bytes.max(8 * CLIENT_BYTES) / UNIT_BYTES / 2;
         let units = (units as usize).min(Semaphore::MAX_PERMITS);
-        let memory = Arc::new(Semaphore::new(units));
-        let own_units = (units / connections.max(1)).max(1);
-        let (waiting, addresses) = Default::default();
-        Limits { memory, own_units, waiting, addresses, patience: Duration::from_secs(60) }
+        let lane_units = units / 2;
+        Limits {
+            runtime: runtime.clone(),
+            lanes: [lane_units; 2].map(|units| Arc::new(Semaphore::new(units))),
+            client_units: [(CLIENT_BYTES / UNIT_BYTES) as usize, lane_units / 4 * 3],
+            own_units: (units / connections.max(1)).max(1),
+            waiting: Arc::default(),
+            clients: Arc::default(),
+            count: Arc::default(),
+            patience: Duration::from_secs(60),
+        }
     }
 
-    /// The share of a connection. `from`: the address of its client; none: it is of this machine.
-    pub fn share(&self, from: Option<IpAddr>) -> Share {
-        let client = || Arc::new(Semaphore::new((CLIENT_BYTES / UNIT_BYTES) as usize));
-        let of_all = match from {
-            None => client(),
-            Some(address) => {
-                let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-                addresses.retain(|_, share| share.strong_count() > 0);
-                let known = addresses.get(&address).and_then(Weak::upgrade);
+    /// The share of a connection. `from`: where its client comes from; none: it is a client by itself.
+    pub fn share(&self, from: Option<Origin>) -> Share {
+        let new = || {
+            let parts = self.client_units.map(|units| Arc::new(Semaphore::new(units)));
+            Arc::new(Client { parts, waiting: Queue::default() })
+        };
+        let client = match from {
+            None => new(),
+            Some(origin) => {
+                let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+                clients.retain(|_, client| client.strong_count() > 0);
+                let known = clients.get(&origin).and_then(Weak::upgrade);
                 known.unwrap_or_else(|| {
-                    let new = client();
-                    addresses.insert(address, Arc::downgrade(&new));
+                    let new = new();
+                    clients.insert(origin, Arc::downgrade(&new));
                     new
                 })
             }
         };
-        Share { own: Arc::new(Semaphore::new(self.own_units)), of_all }
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let [own, turn] = [self.own_units, 1].map(|permits| Arc::new(Semaphore::new(permits)));
+        Share { number, own, client, turn }
     }
 
     /// Waits until a request that carries so many bytes may be taken.
@@ -94,10 +147,16 @@ impl Limits {
         }
         let units = units(bytes);
         let of_all = async {
-            let _connection = share.of_all.clone().acquire_many_owned(units).await.ok()?;
-            let _waiting = Waiting::one_more(&self.waiting);
-            let _all = self.memory.clone().acquire_many_owned(units).await.ok()?;
-            Some(Permits { _connection, _all: Some(_all) })
+            let _turn = share.turn.acquire().await.ok()?;
+            let place = (self.runtime.now(), share.number);
+            if bytes > SMALL_BYTES {
+                return self.take_from(ANY, share, units, Some(place)).await;
+            }
+            tokio::select! {
+                biased;
+                permits = self.take_from(ANY, share, units, None) => permits,
+                permits = self.take_from(SMALL, share, units, Some(place)) => permits,
+            }
         };
         if units as usize > self.own_units {
             return of_all.await;
@@ -105,42 +164,85 @@ impl Limits {
         tokio::select! {
             biased;
             own = share.own.clone().acquire_many_owned(units) => {
-                Some(Permits { _connection: own.ok()?, _all: None })
+                Some(Permits { _client: own.ok()?, _all: None })
             }
             permits = of_all => permits,
         }
     }
 
+    /// `place`: among those that wait, unless the request has one elsewhere.
+    async fn take_from(
+        &self,
+        lane: usize,
+        share: &Share,
+        units: u32,
+        place: Option<(Instant, u64)>,
+    ) -> Option<Permits> {
+        let waiting = place.map(|place| Waiting::at(&share.client.waiting, place));
+        let _client = share.client.parts[lane].clone().acquire_many_owned(units).await.ok()?;
+        drop(waiting);
+        let _waiting = place.map(|place| Waiting::at(&self.waiting, place));
+        let _all = self.lanes[lane].clone().acquire_many_owned(units).await.ok()?;
+        Some(Permits { _client, _all: Some(_all) })
+    }
+
     /// The same at once, or not at all.
     pub fn try_take(&self, share: &Share, bytes: u32) -> Option<Permits> {
         let units = units(bytes);
-        if let Ok(_connection) = share.own.clone().try_acquire_many_owned(units) {
-            return Some(Permits { _connection, _all: None });
+        if let Ok(_client) = share.own.clone().try_acquire_many_owned(units) {
+            return Some(Permits { _client, _all: None });
         }
-        let _connection = share.of_all.clone().try_acquire_many_owned(units).ok()?;
-        let _all = self.memory.clone().try_acquire_many_owned(units).ok()?;
-        Some(Permits { _connection, _all: Some(_all) })
+        let lanes = if bytes > SMALL_BYTES { &[ANY][..] } else { &[ANY, SMALL] };
+        lanes.iter().find_map(|&lane| {
+            let _client = share.client.parts[lane].clone().try_acquire_many_owned(units).ok()?;
+            let _all = self.lanes[lane].clone().try_acquire_many_owned(units).ok()?;
+            Some(Permits { _client, _all: Some(_all) })
+        })
     }
 
-    /// Waits for a message to come, or to leave: as long as patience lasts.
+    /// Waits for a message of so many bytes to come from a connection, or to leave for it: as long as
+    /// patience lasts.
     ///
     /// # Errors
     /// Its own, or it takes too long.
     pub async fn patiently<T>(
         &self,
-        runtime: &Runtime,
+        share: &Share,
+        bytes: usize,
         message: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let mut message = pin!(message);
-        for _ in 0..IMPATIENCE {
-            if let Ok(done) = runtime.timeout(self.patience / IMPATIENCE, &mut message).await {
+        let begun = self.runtime.now();
+        loop {
+            let tick = TICK.min(self.patience / IMPATIENCE);
+            if let Ok(done) = self.runtime.timeout(tick, &mut message).await {
                 return done;
             }
-            if self.waiting.load(Ordering::Relaxed) > 0 {
-                break;
+            let now = self.runtime.now();
+            let span = now.since(begun);
+            if span >= self.patience
+                || self.wanted_since(share).is_some_and(|since| {
+                    let left = WANTED.saturating_sub(now.since(since)).max(LEAST);
+                    let at_that_rate = Duration::from_secs(bytes as u64) / BYTES_PER_S;
+                    span >= (left + at_that_rate).min(self.patience / IMPATIENCE)
+                })
+            {
+                return Err(Ended::Stalled);
             }
         }
-        Err(Ended::Stalled)
+    }
+
+    /// Since when another connection has waited for memory that this one may have.
+    fn wanted_since(&self, share: &Share) -> Option<Instant> {
+        let first = |queue: &Queue| queue.lock().iter().find(|(_, of)| *of != share.number).copied();
+        let first = [&self.waiting, &share.client.waiting].into_iter().filter_map(first).min();
+        first.map(|(since, _)| since)
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,19 +250,19 @@ fn units(bytes: u32) -> u32 {
     u64::from(bytes).div_ceil(UNIT_BYTES).max(1) as u32
 }
 
-/// A request that waits is counted as long as this lives.
-struct Waiting<'a>(&'a AtomicUsize);
+/// A place in a queue, as long as this lives. A connection has one at most.
+struct Waiting<'a>(&'a Queue, (Instant, u64));
 
-impl Waiting<'_> {
-    fn one_more(count: &AtomicUsize) -> Waiting<'_> {
-        count.fetch_add(1, Ordering::Relaxed);
-        Waiting(count)
+impl<'a> Waiting<'a> {
+    fn at(queue: &'a Queue, place: (Instant, u64)) -> Waiting<'a> {
+        queue.lock().insert(place);
+        Waiting(queue, place)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.lock().remove(&self.1);
     }
 }
 
@@ -173,49 +275,119 @@ mod tests {
 
     const MIB: u32 = 1 << 20;
 
-    fn at(last: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([192, 0, 2, last]))
+    fn at(last: u8) -> Option<Origin> {
+        Some(Origin::at(std::net::IpAddr::from([192, 0, 2, last])))
     }
 
     #[test]
     fn who_takes_all_memory_holds_up_nobody_else() {
-        let limits = Limits::new(256 << 20, 1024);
-        let shares: Vec<Share> = (0..8).map(|_| limits.share(at(1))).collect();
-        let taken: Vec<_> = shares.iter().filter_map(|share| limits.try_take(share, 32 * MIB)).collect();
-        assert_eq!(taken.len(), 2, "64 MiB for one address");
-        let others: Vec<_> = (2..6).map(|last| limits.share(at(last))).collect();
-        let taken_too: Vec<_> = others.iter().filter_map(|share| limits.try_take(share, 32 * MIB)).collect();
-        assert_eq!(taken_too.len(), 2, "128 MiB for all");
+        let work = |runtime: Runtime| async move {
+            let limits = Limits::new(&runtime, 256 << 20, 1024);
+            let try_all = |shares: &[Share]| -> Vec<_> {
+                shares.iter().filter_map(|share| limits.try_take(share, 32 * MIB)).collect()
+            };
+            let shares: Vec<Share> = (0..8).map(|_| limits.share(at(1))).collect();
+            let taken = try_all(&shares);
+            assert_eq!(taken.len(), 1, "32 MiB for one address");
+            let others: Vec<_> = (2..6).map(|last| limits.share(at(last))).collect();
+            let taken_too = try_all(&others);
+            assert_eq!(taken_too.len(), 1, "64 MiB for all");
 
-        let small: Vec<_> = (0..32).map_while(|_| limits.try_take(&others[3], 4096)).collect();
-        assert_eq!(small.len(), 32, "out of its own");
-        // One more waits for those before it, whatever the others do.
-        let mut waits = std::pin::pin!(limits.take(&others[3], 128 << 10));
-        assert!(waits.as_mut().now_or_never().is_none());
-        drop(small);
-        assert!(waits.now_or_never().is_some_and(|permits| permits.is_some()));
+            // The rest is for small requests, of which one client gets three quarters.
+            let small = |share| (0..99).map_while(|_| limits.try_take(share, MIB)).collect::<Vec<_>>();
+            let (small, small_too) = (small(&shares[7]), small(&others[0]));
+            assert_eq!((small.len(), small_too.len()), (48, 16));
+
+            let own: Vec<_> = (0..64).map_while(|_| limits.try_take(&others[3], 4096)).collect();
+            assert_eq!(own.len(), 32, "out of its own");
+            // One more waits for those before it, whatever the others do.
+            let mut waits = std::pin::pin!(limits.take(&others[3], 128 << 10));
+            assert!(waits.as_mut().now_or_never().is_none());
+            drop(own);
+            assert!(waits.now_or_never().is_some_and(|permits| permits.is_some()));
+            assert!(limits.waiting.lock().is_empty() && others[3].client.waiting.lock().is_empty());
+        };
+        Runtime::simulate(SimConfig::default(), work);
+    }
+
+    /// How long a message of so many bytes may take, in seconds, while all memory for large requests is
+    /// taken.
+    fn took(bytes: usize, is_wanted: bool) -> u64 {
+        let stalls = |runtime: Runtime| async move {
+            let limits = Limits::new(&runtime, 0, 1024);
+            let shares = [1, 2].map(|last| limits.share(at(last)));
+            let _all = shares.each_ref().map(|share| limits.try_take(share, 32 * MIB).unwrap());
+            let other = limits.share(at(3));
+            let mut waits = std::pin::pin!(limits.take(&other, 2 * MIB));
+            if is_wanted {
+                assert!(waits.as_mut().now_or_never().is_none());
+            }
+            let begun = runtime.now();
+            let message = std::future::pending::<Result<()>>();
+            let ended = limits.patiently(&shares[0], bytes, message).await;
+            assert!(matches!(ended, Err(Ended::Stalled)));
+            runtime.now().since(begun).as_secs()
+        };
+        Runtime::simulate(SimConfig::default(), stalls).0
     }
 
     #[test]
     fn a_message_takes_less_time_while_somebody_waits_for_memory() {
-        let took = |somebody_waits: bool| {
-            let stalls = |runtime: Runtime| async move {
-                let limits = Limits::new(0, 1024);
-                let shares = [1, 1, 2, 2].map(|last| limits.share(at(last)));
-                let _all: Vec<_> =
-                    shares.iter().filter_map(|share| limits.try_take(share, 32 * MIB)).collect();
-                let other = limits.share(at(3));
-                let mut waits = std::pin::pin!(limits.take(&other, MIB));
-                if somebody_waits {
-                    assert!(waits.as_mut().now_or_never().is_none());
+        assert_eq!((took(1 << 20, false), took(1 << 20, true)), (60, 5));
+        assert_eq!((took(64 << 20, false), took(64 << 20, true)), (60, 17));
+        assert_eq!(took(1 << 30, true), 20);
+    }
+
+    #[test]
+    fn who_waits_for_its_own_part_hurries_only_its_own() {
+        let work = |runtime: Runtime| async move {
+            let limits = Limits::new(&runtime, 0, 1024);
+            let [one, same, other] = [1, 1, 2].map(|last| limits.share(at(last)));
+            let _taken = limits.try_take(&one, 32 * MIB).unwrap();
+            let mut waits = std::pin::pin!(limits.take(&one, 2 * MIB));
+            assert!(waits.as_mut().now_or_never().is_none());
+            let is_hurried = [&one, &same, &other].map(|share| limits.wanted_since(share).is_some());
+            assert_eq!(is_hurried, [false, true, false]);
+        };
+        Runtime::simulate(SimConfig::default(), work);
+    }
+
+    /// Hundreds of connections that don't read what they asked for, and then one that does.
+    #[test]
+    fn a_request_comes_through_soon_behind_hundreds_of_clients_that_stall() {
+        for (from, sizes, most_s) in [
+            (at(1), [MIB, MIB], 20),
+            (at(1), [32 * MIB, 32 * MIB], 1),
+            (at(1), [MIB, 32 * MIB], 20),
+            (None, [MIB, MIB], 20),
+            (None, [MIB, 32 * MIB], 20),
+        ] {
+            let work = move |runtime: Runtime| async move {
+                let limits = Limits::new(&runtime, 0, 1024);
+                for number in 0..300 {
+                    let (limits, share, bytes) = (limits.clone(), limits.share(from), sizes[number % 2]);
+                    let stalls = async move {
+                        // It asks for more and more, and is gone when the first answer does not leave.
+                        let Some(_first) = limits.take(&share, bytes).await else { return };
+                        let message = std::future::pending::<Result<()>>();
+                        let sending = limits.patiently(&share, bytes as usize, message);
+                        let asking = async {
+                            let mut more = Vec::new();
+                            loop {
+                                more.push(limits.take(&share, bytes).await);
+                            }
+                        };
+                        tokio::select! { _ = sending => {}, () = asking => {} }
+                    };
+                    runtime.spawn(stalls).detach();
                 }
-                let begun = runtime.now();
-                let ended = limits.patiently(&runtime, std::future::pending::<Result<()>>()).await;
-                assert!(matches!(ended, Err(Ended::Stalled)));
+                runtime.sleep(Duration::from_secs(1)).await;
+                let (share, begun) = (limits.share(from), runtime.now());
+                assert!(limits.take(&share, MIB).await.is_some());
                 runtime.now().since(begun).as_secs()
             };
-            Runtime::simulate(SimConfig::default(), stalls).0
-        };
-        assert_eq!((took(false), took(true)), (60, 20));
+            let (waited_s, _) = Runtime::simulate(SimConfig::default(), work);
+            assert!(waited_s <= most_s, "{waited_s} s behind requests of {sizes:?}");
+        }
     }
 }

@@ -77,7 +77,11 @@ impl Tokens {
         Ok(Tokens(vec![(hash(&token), Access::Change)]))
     }
 
-    fn parse(text: &str) -> Result<Tokens, String> {
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// A line is not a role and a token; the text says which.
+    pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let wrong = |why: &str| format!("line {}: {why}", number + 1);

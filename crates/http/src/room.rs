@@ -2,18 +2,18 @@
 //!
 //! Idea: a client that does not read keeps its command, which waits for it. That harms nobody as long as
 //! there is room (people pause downloads), so it has the whole patience of
-//! [`Patient`](crate::patient::Patient). When there is none, who wants some waits for [`WAIT`], and meanwhile
-//! whoever has read nothing for longest, and for [`GRACE`] at least, is cut off. One address has half of the
-//! room: it can only push out its own.
+//! [`Patient`](crate::patient::Patient). When there is none, a client that wants some waits for [`WAIT`], and
+//! meanwhile the one that has read nothing for longest, and for [`GRACE`] at least, is cut off. One user of
+//! this machine, or one address, has half of the room, and can only push out its own.
 //!
 //! Locking: `inside` for the time of counting; nothing else is locked meanwhile.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use cenote_disk::Origin;
 use cenote_runtime::{Instant, Runtime};
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
@@ -30,8 +30,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// A client's connection, which runs a command at a time.
 #[derive(Debug)]
 pub struct Connection {
-    /// None: a process of this machine, at a socket.
-    from: Option<IpAddr>,
+    /// None: it is root's or the daemon's user's, who may take all.
+    stranger: Option<Origin>,
     /// Since when it takes nothing of what is sent, in nanoseconds of the runtime; [`READING`]: it does.
     stalled_ns: AtomicU64,
     is_cut: AtomicBool,
@@ -42,10 +42,10 @@ pub struct Connection {
 const READING: u64 = u64::MAX;
 
 impl Connection {
-    /// One from this address.
-    pub fn new(from: Option<IpAddr>) -> Arc<Connection> {
+    /// One from there; none: of somebody who needs no share.
+    pub fn new(stranger: Option<Origin>) -> Arc<Connection> {
         let (stalled_ns, is_cut) = (READING.into(), false.into());
-        Arc::new(Connection { from, stalled_ns, is_cut, waker: AtomicWaker::new() })
+        Arc::new(Connection { stranger, stalled_ns, is_cut, waker: AtomicWaker::new() })
     }
 
     /// It has taken something, or all.
@@ -108,14 +108,14 @@ impl Rooms {
     /// Room now; or else somebody is cut off, if anybody deserves it.
     fn try_enter(self: &Arc<Rooms>, connection: &Arc<Connection>, now: Instant) -> Option<Room> {
         let mut inside = self.inside.lock();
-        let is_of_address = |other: &Arc<Connection>| other.from == connection.from;
-        let is_share_used = connection.from.is_some()
-            && inside.iter().filter(|other| is_of_address(other)).count() >= self.most.div_ceil(2);
+        let is_from_there = |other: &Arc<Connection>| other.stranger == connection.stranger;
+        let is_share_used = connection.stranger.is_some()
+            && inside.iter().filter(|other| is_from_there(other)).count() >= self.most.div_ceil(2);
         if inside.len() < self.most && !is_share_used {
             inside.push(connection.clone());
             return Some(Room { rooms: self.clone(), connection: connection.clone() });
         }
-        let others = inside.iter().filter(|other| !is_share_used || is_of_address(other));
+        let others = inside.iter().filter(|other| !is_share_used || is_from_there(other));
         let stalled = others.filter(|other| !other.is_cut.load(Ordering::Relaxed));
         let stalled = stalled.filter_map(|other| Some((other.stalled(now)?, other)));
         if let Some((_, longest)) = stalled.filter(|(span, _)| *span >= GRACE).max_by_key(|(span, _)| *span) {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn at(last: u8) -> Arc<Connection> {
-        Connection::new(Some(IpAddr::from([192, 0, 2, last])))
+        Connection::new(Some(Origin::at(std::net::IpAddr::from([192, 0, 2, last]))))
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
 //! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together, half of
-//! them for one address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of its
-//! command's output; one that does not read is left ([`Patient`]).
+//! them for one user or address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of
+//! its command's output; one that does not read is left ([`Patient`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_disk::Stream;
+use cenote_disk::{Origin, Stream};
 use cenote_runtime::Runtime;
 use cenote_serve::listen::NO_ROOM;
 use cenote_serve::pools::Pools;
@@ -83,7 +83,8 @@ impl HttpServer {
         HttpServer { commands, pools, catalogue, document, tokens, tls, rooms }
     }
 
-    /// Serves one connection to its end. `from`: the client's address; none: it is a process of this machine.
+    /// Serves one connection to its end. `stranger`: where the client comes from; none: it is root's or the
+    /// daemon's user's.
     ///
     /// # Errors
     /// The client does not speak HTTP, stalls, or is gone.
@@ -92,7 +93,7 @@ impl HttpServer {
         runtime: &Runtime,
         stream: Box<dyn Stream>,
         client: Client,
-        from: Option<IpAddr>,
+        stranger: Option<Origin>,
     ) -> Result<(), String> {
         let stream = match (&self.tls, client) {
             (Some(tls), Client::Anybody) => {
@@ -102,7 +103,7 @@ impl HttpServer {
             }
             _ => stream,
         };
-        let connection = Connection::new(from);
+        let connection = Connection::new(stranger);
         let answer = service_fn(|request| {
             let (server, runtime, connection) = (self.clone(), runtime.clone(), connection.clone());
             async move { Ok::<_, Infallible>(server.answer(&runtime, request, client, &connection).await) }

@@ -112,8 +112,8 @@ fn main() {
     let size_bytes = mib << 20;
     let content = RwLock::new(vec![0; if is_null { 0 } else { size_bytes as usize }]);
     let one = Arc::new(One(Arc::new(Ram { content, size_bytes, kept: Mutex::default() })));
-    let (luns, limits) = (Arc::new(Luns::default()), Limits::new(256 << 20, 64));
     let runtime = Runtime::real(None);
+    let (luns, limits) = (Arc::new(Luns::default()), Limits::new(&runtime, 256 << 20, 64));
     runtime.clone().block_on(async move {
         let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
         loop {

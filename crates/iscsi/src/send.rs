@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use cenote_disk::stream::{PIECES, write_pieces};
-use cenote_disk::{Ended, Limits, Permits, Result};
-use cenote_runtime::Runtime;
+use cenote_disk::{Ended, Limits, Permits, Result, Share};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
@@ -132,8 +131,7 @@ pub async fn send(
     window: &Window,
     mut stat_sn: u32,
     digests: Digests,
-    runtime: &Runtime,
-    limits: &Limits,
+    (limits, share): (&Limits, &Share),
 ) -> Result<()> {
     let mut batch = Vec::with_capacity(PIECES);
     let (mut pieces, mut arena) = (Vec::new(), BytesMut::new());
@@ -154,7 +152,8 @@ pub async fn send(
             let bhs = bhs.with_data_bytes(outgoing.data.len());
             put_pdu(&mut pieces, &mut arena, &bhs, &outgoing.data, digests);
         }
-        limits.patiently(runtime, write_pieces(writer, &mut pieces)).await?;
+        let bytes = pieces.iter().map(Bytes::len).sum();
+        limits.patiently(share, bytes, write_pieces(writer, &mut pieces)).await?;
         batch.clear();
     }
     writer.shutdown().await.ok();

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, RwLock, mpsc};
 
 use crate::login::{LoggedIn, Purpose, login};
 use crate::lun::{Guest, Luns, Nexus};
-use crate::pdu::{Bhs, CONTINUES, FINAL, PduReader, RESERVED_TAG, at, opcode};
+use crate::pdu::{BHS_BYTES, Bhs, CONTINUES, FINAL, PduReader, RESERVED_TAG, at, opcode};
 use crate::send::{Answers, Number, Outgoing, Window, send};
 use crate::target::{Accounts, Portal, Targets};
 use crate::tasks::After;
@@ -119,7 +119,7 @@ pub async fn serve(
         window: window.clone(),
         queue,
         order: Arc::default(),
-        memory: share,
+        memory: share.clone(),
         limits: limits.clone(),
         luns: luns.clone(),
         runtime: runtime.clone(),
@@ -132,7 +132,7 @@ pub async fn serve(
     };
     let talking = async {
         let receiving = receive(&mut reader, session, targets, portal);
-        let sending = send(&mut writer, waiting, &window, stat_sn, digests, runtime, limits);
+        let sending = send(&mut writer, waiting, &window, stat_sn, digests, (limits, &share));
         let (mut receiving, mut sending) = (std::pin::pin!(receiving), std::pin::pin!(sending));
         tokio::select! {
             received = &mut receiving => {
@@ -182,14 +182,14 @@ async fn receive(
     targets: &dyn Targets,
     portal: &Portal,
 ) -> Result<()> {
-    let limits = &session.limits;
+    let (limits, share) = (&session.limits, &session.memory);
     let mut rest_of_text = Bytes::new();
     loop {
         let head = tokio::select! {
             biased;
             ended = session.ending() => return ended,
             has_begun = reader.has_begun() => match has_begun? {
-                true => limits.patiently(&session.runtime, reader.head()).await?,
+                true => limits.patiently(share, BHS_BYTES, reader.head()).await?,
                 false => None,
             },
         };
@@ -199,11 +199,11 @@ async fn receive(
         }
         if bhs.opcode() == opcode::DATA_OUT {
             let taking = session.take_data(reader, &bhs);
-            limits.patiently(&session.runtime, taking).await?;
+            limits.patiently(share, bhs.data_bytes(), taking).await?;
             continue;
         }
         let data = reader.data(bhs.data_bytes());
-        let data = limits.patiently(&session.runtime, data).await?;
+        let data = limits.patiently(share, bhs.data_bytes(), data).await?;
         let answers = answers(&bhs);
         match answers {
             Answers::Immediate => session.window.admit_immediate()?,

@@ -62,7 +62,7 @@ pub async fn transmit(
     let session = Arc::new(Session { export, form, contexts });
     let (reader, writer) = tokio::io::split(stream);
     let (queue, waiting) = mpsc::unbounded_channel();
-    let sending = send(writer, waiting, runtime, limits);
+    let sending = send(writer, waiting, limits, share.clone());
     // The queue closes when the last answer is in it: then the writer ends, too.
     let receiving = receive(reader, session, queue, runtime, (limits, share));
     let mut receiving = std::pin::pin!(receiving);
@@ -103,7 +103,8 @@ async fn receive(
             return Ok(Reading::Gone);
         }
         if buffer.len() < header_bytes {
-            limits.patiently(runtime, fill(&mut reader, &mut buffer, header_bytes)).await?;
+            let filling = fill(&mut reader, &mut buffer, header_bytes);
+            limits.patiently(&share, header_bytes, filling).await?;
         }
         let request = Request::decode(&buffer[..header_bytes], is_extended);
         let request = request.ok_or(Ended::Protocol("a request has the wrong magic"))?;
@@ -123,7 +124,7 @@ async fn receive(
             return Ok(Reading::Done);
         };
         let payload = payload(&mut reader, &mut buffer, payload_bytes as usize);
-        let payload = limits.patiently(runtime, payload).await?;
+        let payload = limits.patiently(&share, payload_bytes as usize, payload).await?;
         let (session, queue) = (session.clone(), queue.clone());
         let mut answering = Box::pin(async move {
             tokio::select! {
@@ -155,13 +156,14 @@ async fn fill(reader: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut, len
 async fn send(
     mut writer: WriteHalf<Box<dyn Stream>>,
     mut waiting: mpsc::UnboundedReceiver<Waiting>,
-    runtime: &Runtime,
     limits: &Limits,
+    share: Share,
 ) -> Result<()> {
     let mut replies = Vec::with_capacity(PIECES);
     while waiting.recv_many(&mut replies, PIECES).await > 0 {
         let mut pieces: Vec<Bytes> = replies.iter_mut().flat_map(|reply| reply.pieces.drain(..)).collect();
-        limits.patiently(runtime, write_pieces(&mut writer, &mut pieces)).await?;
+        let bytes = pieces.iter().map(Bytes::len).sum();
+        limits.patiently(&share, bytes, write_pieces(&mut writer, &mut pieces)).await?;
         replies.clear();
     }
     writer.shutdown().await.ok();

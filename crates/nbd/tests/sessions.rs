@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cenote_disk::{Disk, Ended, Errno, Failure, Limits};
@@ -256,7 +255,7 @@ fn session<F: Future<Output = ()>>(
     let (here, there) = tokio::io::duplex(64 << 10);
     let disks = Disks(vec![("rw", rw.clone()), ("ro", Ram::new(true))]);
     let (ended, _) = Runtime::simulate(SimConfig::default(), |runtime| async move {
-        let limits = Limits::new(64 << 20, 1);
+        let limits = Limits::new(&runtime, 64 << 20, 1);
         let server = async {
             let mut stream: Box<dyn cenote_disk::Stream> = Box::new(there);
             match Handshake::new(&mut *stream, &disks, offer).run(&runtime, &limits).await? {
@@ -471,5 +470,4 @@ fn a_client_that_does_not_read_is_let_go() {
 fn commands_have_the_numbers_of_the_protocol() {
     assert_eq!(Command::from(7), Command::BlockStatus);
     assert_eq!(Command::from(8), Command::Unknown);
-    assert!(Limits::new(0, 1).patience >= Duration::from_secs(1));
 }

@@ -63,7 +63,7 @@ impl IscsiServer {
         let (pools, names, map) = (self.pools.clone(), self.names.clone(), self.map.clone());
         let served = Served { pools, names, map, who, cancel: cancel.clone() };
         let portal = self.portal(&visitor.here);
-        let (stream, share) = (visitor.stream, self.limits.share(visitor.from));
+        let (stream, share) = (visitor.stream, self.limits.share(visitor.stranger));
         let leaving = async move { cancel.cancelled().await }.boxed();
         let visit = Visit { stream, share, leaving };
         let (limits, accounts, luns) = (&self.limits, &self.accounts, &self.luns);

@@ -4,32 +4,36 @@
 //!   Place: address, or unix:PATH --> Door, bound --> each connection: a task, until the daemon ends
 //! ```
 //!
-//! A place beyond this machine is bound only if what is served there is safe, which the caller says. Sockets
-//! in the file system are for the daemon's user and root.
+//! A place is bound only if what is served there is safe, which the caller says. Sockets in the file system
+//! are for the daemon's user and root.
 //!
-//! Memory: connections are counted ([`Crowd`]). Those beyond the most are told so, a few at a time, and the
-//! rest are closed at once.
+//! Every client has an origin, by which shares are counted: its user, if it is on this machine, or its
+//! address. Memory: connections are counted ([`Crowd`]). Those beyond the most are told so, a few at a time,
+//! and the rest are closed at once.
 
 mod crowd;
+mod owner;
 
 pub use crowd::{CONNECTIONS_MAX, Crowd};
 
-use std::fs::Permissions;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{self, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_disk::Stream;
+use cenote_disk::{Origin, Stream};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
+use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
-use tokio::net::{TcpListener, UnixListener};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
+/// Clients of a socket in the file system that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// Wait after an accept that failed: this process may have too many files open.
 const BREATHER: Duration = Duration::from_millis(100);
 
@@ -117,8 +121,8 @@ pub struct Visitor {
     pub stream: Box<dyn Stream>,
     /// Who and where it is, for people.
     pub who: String,
-    /// The address that it comes from; none: it is a process of this machine.
-    pub from: Option<IpAddr>,
+    /// Where it comes from; none: it is root's or the daemon's user's, and needs no share.
+    pub stranger: Option<Origin>,
     /// Where it came in.
     pub here: Place,
 }
@@ -140,8 +144,9 @@ impl Door {
             }
             Place::Unix(path) => {
                 remove_dead(path);
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                let listener = private_socket(path)?;
+                listener.set_nonblocking(true)?;
+                let listener = UnixListener::from_std(listener)?;
                 Ok(Door { listener: Listener::Unix(listener), place: place.clone() })
             }
         }
@@ -157,13 +162,14 @@ impl Door {
     pub async fn let_in(self, runtime: Runtime, crowd: Arc<Crowd>, serve: Arc<Serve>, turn_away: Arc<Serve>) {
         loop {
             let visitor = match self.accept().await {
-                Ok(come) => come,
+                Ok(Some(come)) => come,
+                Ok(None) => continue,
                 Err(_) => {
                     runtime.sleep(BREATHER).await;
                     continue;
                 }
             };
-            if let Some(room) = crowd.enter(visitor.from) {
+            if let Some(room) = crowd.enter(visitor.stranger) {
                 let serving = serve(visitor);
                 runtime.spawn(async move { (serving.await, drop(room)) }).detach();
             } else if let Some(room) = crowd.be_turned_away() {
@@ -175,32 +181,50 @@ impl Door {
         }
     }
 
-    async fn accept(&self) -> io::Result<Visitor> {
+    /// The next client; none: it has gone already.
+    async fn accept(&self) -> io::Result<Option<Visitor>> {
         match &self.listener {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                // A host that lost power would keep its volume, and the pool, for ever.
-                set_socket_keepalive(&stream, true)?;
-                set_tcp_keepidle(&stream, KEEPALIVE)?;
-                set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
-                set_tcp_user_timeout(&stream, GONE.as_millis() as u32)?;
-                let here = Place::Tcp(stream.local_addr()?);
-                Ok(Visitor {
-                    stream: Box::new(stream),
-                    who: address.to_string(),
-                    from: Some(address.ip()),
-                    here,
-                })
+                Ok(of_tcp(stream, address).ok())
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
-                let who = process.map_or_else(|| "a local process".into(), |pid| format!("process {pid}"));
-                Ok(Visitor { stream: Box::new(stream), who, from: None, here: self.place.clone() })
+                Ok(self.of_unix(stream).ok())
             }
         }
     }
+
+    fn of_unix(&self, stream: tokio::net::UnixStream) -> io::Result<Visitor> {
+        let peer = stream.peer_cred()?;
+        let who = peer.pid().map_or_else(|| "a local process".into(), |pid| format!("process {pid}"));
+        let (stream, stranger) = (Box::new(stream), stranger(Origin::User(peer.uid())));
+        Ok(Visitor { stream, who, stranger, here: self.place.clone() })
+    }
+}
+
+fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Visitor> {
+    stream.set_nodelay(true)?;
+    // A host that lost power would keep its volume, and the pool, for ever.
+    set_socket_keepalive(&stream, true)?;
+    set_tcp_keepidle(&stream, KEEPALIVE)?;
+    set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
+    set_tcp_user_timeout(&stream, GONE.as_millis() as u32)?;
+    let here = stream.local_addr()?;
+    let user = owner::of_client(address, here).map(Origin::User);
+    let from = user.unwrap_or_else(|| Origin::at(address.ip()));
+    let (stream, who) = (Box::new(stream), address.to_string());
+    Ok(Visitor { stream, who, stranger: stranger(from), here: Place::Tcp(here) })
+}
+
+/// Where a client comes from that needs a share.
+fn stranger(from: Origin) -> Option<Origin> {
+    Some(from).filter(|from| !matches!(from, Origin::User(uid) if is_trusted(*uid)))
+}
+
+/// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
+pub(crate) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 
 /// Takes the socket of a place in the file system away when it is dropped.
@@ -228,8 +252,23 @@ pub(crate) fn remove_dead(path: &Path) {
     }
 }
 
+/// A socket at a path that only this process's user and root can open, from its first moment: Linux gives the
+/// file the mode that the socket has when it is bound.
+///
+/// # Errors
+/// Something is there, or nothing can be made there.
+pub(crate) fn private_socket(path: &Path) -> io::Result<net::UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -245,5 +284,14 @@ mod tests {
         assert!(Place::parse("0.0.0.0", 1).is_ok_and(|place| !place.is_local()));
         assert!(Place::parse("::1", 1).is_ok_and(|place| place.is_local()));
         assert!(Place::parse("nonsense", 1).is_err() && Place::parse("unix:", 1).is_err());
+    }
+
+    #[test]
+    fn a_private_socket_is_born_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = private_socket(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(private_socket(&path).is_err(), "something is there");
     }
 }

@@ -8,7 +8,8 @@
 //! `cenote:changed-since=SNAPSHOT` has 1 where a volume, or a later snapshot, may differ from an earlier
 //! snapshot.
 //!
-//! A client beyond this machine is served through TLS only, unless the administrator says otherwise.
+//! Clients come by a socket in the file system, or through TLS with certificates, unless the administrator
+//! says otherwise.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ impl NbdServer {
     /// # Errors
     /// It does not speak the protocol, stalls, or has gone without a word.
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
-        let Visitor { mut stream, who, from, .. } = visitor;
+        let Visitor { mut stream, who, stranger, .. } = visitor;
         let cancel = Cancel::default();
         let exports = Served { pools: self.pools.clone(), who: format!("NBD {who}"), cancel: cancel.clone() };
         let work = async {
@@ -58,7 +59,7 @@ impl NbdServer {
                 match Handshake::new(&mut *stream, &exports, offer).run(runtime, &self.limits).await? {
                     handshake::Outcome::Left => return Ok(()),
                     handshake::Outcome::Chosen(chosen) => {
-                        let share = self.limits.share(from);
+                        let share = self.limits.share(stranger);
                         return transmit(stream, chosen, runtime, &self.limits, share).await;
                     }
                     handshake::Outcome::StartTls => {

@@ -65,6 +65,7 @@ pub fn start(
         line: CommandLine::new(argv, b"/".to_vec(), Vec::new()),
         peer: Peer { who: Credentials { uid, gids: Vec::new() }, pid: std::process::id() as i32 },
         streams: [its_stdin, its_stdout.into(), its_stderr.into()],
+        is_carried: false,
         cancel: cancel.clone(),
     };
     let (told, status) = oneshot::channel();

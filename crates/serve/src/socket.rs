@@ -5,21 +5,27 @@
 //!   Request: argv, cwd, environment  ----->  checks who asks, runs the command on the streams it was given
 //!            + stdin, stdout, stderr (SCM_RIGHTS)
 //!   Cancel (Ctrl-C), or end of stream ---->  cancels it
-//!                                    <-----  exit status
+//!                                    <-----  output and messages (`attendant`), then the exit status
 //! ```
 //!
 //! Idea: the command's own streams travel to the daemon as descriptors. So output, messages, terminals, pipes
-//! and `Broken pipe` are those of the command run alone, and nothing is copied through the socket.
+//! and `Broken pipe` are those of the command run alone, and nothing is copied through the socket. That is so
+//! for root and the daemon's user; of others' streams, the daemon uses standard input only.
 //!
-//! Layout of a message: length (4 bytes, little endian), then JSON.
+//! Layout of a request: length (4 bytes, little endian), then JSON; of an answer: `answers`.
 //!
 //! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`, `SO_PEERGROUPS`); what they
 //! may do is for [`Serving::run`] to decide.
 //!
-//! Locking: none shared; each connection has a thread of its own, and one that waits for the client to
-//! cancel.
+//! Limits: a user has a number of `seats`, and sends a request at once, which is small unless the user is
+//! trusted. If the system has no descriptors or threads, the seat comes back, and the next client waits.
+//!
+//! Locking: only `seats` are shared; each connection has a thread of its own, and an attendant.
 
+mod answers;
+mod attendant;
 mod groups;
+mod seats;
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -29,8 +35,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use cenote_dataset::Credentials;
 use rustix::net::{
@@ -39,16 +45,26 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::answers::Kind;
+use self::attendant::Attendant;
+use self::seats::Seats;
 use crate::cancel::Cancel;
+use crate::listen::is_trusted;
 
 /// The longest request: argument lists are at most 2 MiB on Linux, and bytes take up to four characters here.
-const MAX_REQUEST_BYTES: u32 = 16 << 20;
-/// Commands at the same time.
-const MAX_COMMANDS: usize = 256;
+const REQUEST_BYTES_MAX: u32 = 16 << 20;
+/// The longest one of others than root and the daemon's user. Parsed, it is 15 times as large at most.
+const STRANGERS_REQUEST_BYTES_MAX: u32 = 64 << 10;
+/// How long a client may take for its request.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// Wait after something failed that needs descriptors or threads: there may be some later.
+const BREATHER: Duration = Duration::from_millis(100);
+/// What a client is told for whom there is no seat.
+const NO_SEAT: &str = "too many commands are under way; try again when one has ended";
 /// A command runs on its thread as on a main thread; what is not used costs no memory.
 const STACK_BYTES: usize = 32 << 20;
 /// Raised when requests change.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A command line, and where it was typed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,12 +76,22 @@ pub struct CommandLine {
     pub cwd: Vec<u8>,
     /// Variables that commands look at.
     pub env: Vec<(String, Vec<u8>)>,
+    /// Columns and rows of the terminals that standard output and standard error are, if they are.
+    pub screens: Screens,
 }
+
+/// Columns and rows of standard output and standard error; none: it is no terminal.
+pub type Screens = [Option<(u16, u16)>; 2];
 
 impl CommandLine {
     /// A command line of this version of the protocol.
     pub fn new(argv: Vec<Vec<u8>>, cwd: Vec<u8>, env: Vec<(String, Vec<u8>)>) -> CommandLine {
-        CommandLine { version: VERSION, argv, cwd, env }
+        CommandLine { version: VERSION, argv, cwd, env, screens: [None; 2] }
+    }
+
+    /// The same at terminals of these sizes.
+    pub fn at_screens(self, screens: Screens) -> CommandLine {
+        CommandLine { screens, ..self }
     }
 }
 
@@ -87,6 +113,8 @@ pub struct Asked {
     pub peer: Peer,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
+    /// The last two are carried to streams that may be terminals, as the command line says.
+    pub is_carried: bool,
     /// Set when the client is interrupted, or gone.
     pub cancel: Cancel,
 }
@@ -156,22 +184,32 @@ impl Listener {
 
     /// Answers commands until `stop` is cancelled.
     pub fn serve(&self, serving: Arc<impl Serving>, stop: &Cancel) {
-        let commands = Arc::new(AtomicUsize::new(0));
+        let seats = Arc::new(Seats::default());
         while !stop.is_cancelled() {
-            let Ok((stream, _)) = self.socket.accept() else { continue };
+            let stream = match self.socket.accept() {
+                Ok((stream, _)) => stream,
+                Err(_) if stop.is_cancelled() => return,
+                Err(_) => {
+                    thread::sleep(BREATHER);
+                    continue;
+                }
+            };
             if stop.is_cancelled() {
                 return;
             }
-            if commands.fetch_add(1, Ordering::AcqRel) >= MAX_COMMANDS {
-                commands.fetch_sub(1, Ordering::AcqRel);
-                continue; // closed: the client says that the daemon is busy
-            }
-            let (serving, commands) = (serving.clone(), commands.clone());
+            let Ok(uid) = sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw()) else { continue };
+            let Some(seat) = seats.take(Some(uid).filter(|uid| !is_trusted(*uid))) else {
+                refuse(&stream);
+                continue;
+            };
+            let serving = serving.clone();
             let answer = move || {
                 answer(&stream, &*serving).ok();
-                commands.fetch_sub(1, Ordering::AcqRel);
+                drop(seat);
             };
-            on_command_thread(answer).ok();
+            if on_command_thread(answer).is_err() {
+                thread::sleep(BREATHER);
+            }
         }
     }
 
@@ -187,42 +225,59 @@ impl Drop for Listener {
     }
 }
 
-/// One connection: one command.
-fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
+/// Tells a client that there is no seat for it, if that needs no waiting.
+fn refuse(stream: &UnixStream) {
+    if stream.set_nonblocking(true).is_ok() {
+        answers::send(stream, Kind::Refused, NO_SEAT.as_bytes()).ok();
+    }
+}
+
+/// Serves one connection: one command.
+///
+/// # Errors
+/// The client sends no request, or is gone.
+pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let peer = sockopt::socket_peercred(stream)?;
+    let is_trusted = is_trusted(peer.uid.as_raw());
+    let bytes_max = if is_trusted { REQUEST_BYTES_MAX } else { STRANGERS_REQUEST_BYTES_MAX };
+    stream.set_write_timeout(Some(Attendant::PATIENCE))?;
+    let received = receive(stream, bytes_max, Instant::now() + REQUEST_PATIENCE);
+    let (line, mut streams) = received.inspect_err(|error| {
+        answers::send(stream, Kind::Refused, error.to_string().as_bytes()).ok();
+    })?;
     let mut gids = groups::of_peer(stream)?;
     gids.insert(0, peer.gid.as_raw());
     let who = Credentials { uid: peer.uid.as_raw(), gids };
     let peer = Peer { who, pid: peer.pid.as_raw_nonzero().get() };
-    let (line, streams) = receive(stream)?;
+    let mut outputs = Vec::new();
+    if !is_trusted {
+        for (kind, stream) in [Kind::Output, Kind::Message].into_iter().zip(&mut streams[1..]) {
+            let (reader, writer) = io::pipe()?;
+            *stream = writer.into();
+            outputs.push((kind, reader));
+        }
+    }
     let cancel = Cancel::default();
-    let watch = {
-        let (mut stream, cancel) = (stream.try_clone()?, cancel.clone());
-        // A byte is Ctrl-C, another one is impatience; the end of the stream is a client that was killed. The
-        // thread ends when the connection is shut down below.
-        let wait = move || {
-            let mut byte = [0];
-            while stream.read(&mut byte).is_ok_and(|count| count > 0) {
-                cancel.cancel();
-            }
-            cancel.cancel();
-        };
-        thread::Builder::new().name("cenote-cancel".into()).spawn(wait)?
-    };
-    let status = serving.run(Asked { line, peer, streams, cancel });
-    (&*stream).write_all(&[status]).ok();
-    stream.shutdown(std::net::Shutdown::Both).ok();
-    watch.join().ok();
+    let attendant = Attendant::start(stream.try_clone()?, outputs, cancel.clone())?;
+    let status = serving.run(Asked { line, peer, streams, is_carried: !is_trusted, cancel });
+    if attendant.end() {
+        answers::send(stream, Kind::Status, &[status])?;
+    }
     Ok(())
 }
 
 /// Reads a request and the descriptors that come with its first bytes.
-fn receive(stream: &UnixStream) -> io::Result<(CommandLine, [OwnedFd; 3])> {
+fn receive(
+    stream: &UnixStream,
+    bytes_max: u32,
+    deadline: Instant,
+) -> io::Result<(CommandLine, [OwnedFd; 3])> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    wait_until(stream, deadline)?;
     let got = recvmsg(stream, &mut [IoSliceMut::new(&mut length)], &mut ancillary, flags)?;
     let mut descriptors = Vec::new();
     for message in ancillary.drain() {
@@ -231,16 +286,37 @@ fn receive(stream: &UnixStream) -> io::Result<(CommandLine, [OwnedFd; 3])> {
         }
     }
     let length = u32::from_le_bytes(length);
-    if got.bytes != 4 || length > MAX_REQUEST_BYTES {
+    if got.bytes != 4 || length > REQUEST_BYTES_MAX {
         return Err(invalid("not a request"));
+    }
+    if length > bytes_max {
+        return Err(invalid("the command is too long: only root and the daemon's user may send that much"));
     }
     let streams = descriptors.try_into().map_err(|_| invalid("a request comes with three streams"))?;
     let mut json = vec![0; length as usize];
-    (&*stream).read_exact(&mut json)?;
-    let line: CommandLine = serde_json::from_slice(&json)?;
+    let mut rest = &mut json[..];
+    while !rest.is_empty() {
+        wait_until(stream, deadline)?;
+        match (&*stream).read(rest) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => rest = &mut rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let line: CommandLine = serde_json::from_slice(&json)
+        .map_err(|error| invalid(&format!("the client is of another version: {error}")))?;
     match line.version == VERSION {
         true => Ok((line, streams)),
         false => Err(invalid("the client is of another version")),
+    }
+}
+
+/// The next read waits until then.
+fn wait_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => stream.set_read_timeout(Some(left)),
     }
 }
 
@@ -273,10 +349,14 @@ impl Forwarded {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&streams));
-        sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL)
-            .map_err(|errno| io(errno.into()))?;
-        (&stream).write_all(&json).map_err(io)?;
-        Ok(Some(Forwarded { stream }))
+        let sent = sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
+        let sent = sent.map_err(io::Error::from).and_then(|_| (&stream).write_all(&json));
+        // Refused before it was read: the answer says why.
+        let is_refused = |kind| matches!(kind, io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        match sent {
+            Err(error) if !is_refused(error.kind()) => Err(io(error)),
+            _ => Ok(Some(Forwarded { stream })),
+        }
     }
 
     /// By which the command can be cancelled from another thread.
@@ -287,15 +367,37 @@ impl Forwarded {
         Ok(Canceller(File::from(OwnedFd::from(self.stream.try_clone()?))))
     }
 
-    /// Waits for the exit status.
+    /// Waits for the exit status, and writes out what the daemon carries here meanwhile.
     ///
     /// # Errors
-    /// The daemon ended first.
-    pub fn status(mut self) -> io::Result<u8> {
-        let mut status = [0];
-        self.stream.read_exact(&mut status)?;
-        Ok(status[0])
+    /// There is none.
+    pub fn status(self) -> Result<u8, NoStatus> {
+        loop {
+            match answers::receive(&self.stream).map_err(|_| NoStatus::Ended)? {
+                (Kind::Status, status) => return status.first().copied().ok_or(NoStatus::Ended),
+                (Kind::Output, bytes) => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(&bytes).and_then(|()| out.flush()).map_err(NoStatus::Output)?;
+                }
+                (Kind::Message, bytes) => io::stderr().write_all(&bytes).unwrap_or_default(),
+                (Kind::Refused, why) => {
+                    return Err(NoStatus::Refused(String::from_utf8_lossy(&why).into_owned()));
+                }
+            }
+        }
     }
+}
+
+/// Why a forwarded command has no exit status.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum NoStatus {
+    #[error("the daemon ended before the command was done")]
+    Ended,
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Output(io::Error),
 }
 
 /// Cancels a forwarded command.

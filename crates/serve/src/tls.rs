@@ -21,7 +21,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// Certificates, ready to be shown to clients. Clones share them.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    asks_clients: bool,
+}
 
 /// What is wrong with a folder of certificates.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +58,8 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| bad(CERT, error.to_string()))?;
-        let builder = if dir.join(CA).exists() {
+        let asks_clients = dir.join(CA).exists();
+        let builder = if asks_clients {
             let mut roots = RootCertStore::empty();
             for root in certificates(CA)? {
                 roots.add(root).map_err(|error| bad(CA, error.to_string()))?;
@@ -66,7 +70,12 @@ impl Tls {
             builder.with_no_client_auth()
         };
         let config = builder.with_single_cert(chain, key).map_err(|error| bad(KEY, error.to_string()))?;
-        Ok(Tls(TlsAcceptor::from(Arc::new(config))))
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), asks_clients })
+    }
+
+    /// Whether clients must show certificates: otherwise TLS says nothing about them.
+    pub fn asks_clients(&self) -> bool {
+        self.asks_clients
     }
 
     /// A connection wrapped in TLS, as soon as both sides trust each other.
@@ -74,6 +83,6 @@ impl Tls {
     /// # Errors
     /// They do not, or the connection fails.
     pub async fn start(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(self.0.accept(stream).await?))
+        Ok(Box::new(self.acceptor.accept(stream).await?))
     }
 }

@@ -8,10 +8,9 @@
 //! Sockets are for the daemon's user and root, as all that lies in the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
 use crate::cancel::Cancel;
-use crate::listen::{Place, SocketFile, remove_dead};
+use crate::listen::{Place, SocketFile, private_socket, remove_dead};
 use crate::pools::Pools;
 use crate::volumes::{LOOK, ServedVolume, Watch, path_below};
 
@@ -90,9 +89,8 @@ impl VhostServer {
             fs::create_dir_all(folder)?;
         }
         remove_dead(&path);
-        let listener = UnixListener::bind(&path)?;
-        let file = SocketFile::of(Place::Unix(path.clone()));
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let listener = private_socket(&path)?;
+        let file = SocketFile::of(Place::Unix(path));
         Ok((Bell::of(listener)?, file))
     }
 

@@ -77,6 +77,7 @@ mod tests {
             who: Credentials { uid: 0, gids: Vec::new() },
             is_admin: true,
             env: Vec::new(),
+            screens: None,
             cancel: cancel.clone(),
         };
         let (stdin, stdout, stderr) = (null(), null(), null());

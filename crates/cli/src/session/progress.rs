@@ -1,6 +1,6 @@
 //! Progress of long operations on standard error: done, rate, time left. Silent if that is not a terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ impl Progress {
 
     fn new(total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
         let streams = streams();
-        let shown = force || streams.stderr.is_terminal();
+        let shown = force || streams.stderr_screen().is_some();
         let target = match shown {
             true if streams.client.is_some() => {
                 ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(streams)), 5)
@@ -176,7 +176,7 @@ impl Terminal {
 
 impl TermLike for Terminal {
     fn width(&self) -> u16 {
-        rustix::termios::tcgetwinsize(&self.0.stderr).map_or(80, |size| size.ws_col.max(1))
+        self.0.stderr_screen().map_or(80, |(columns, _)| columns.max(1))
     }
     fn move_cursor_up(&self, n: usize) -> io::Result<()> {
         self.control(n, 'A')

@@ -125,7 +125,8 @@ impl Session {
                 let burst_bytes = self.params.burst_bytes as usize;
                 self.after(used.nexus.tasks.grant(bhs.itt(), burst_bytes));
                 let data = async { Ok(coming.await.ok()) };
-                self.limits.patiently(&self.runtime, data).await.unwrap_or_else(|_| {
+                let coming = self.limits.patiently(&self.memory, want_bytes, data);
+                coming.await.unwrap_or_else(|_| {
                     used.end(true);
                     None
                 })

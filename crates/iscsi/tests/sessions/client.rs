@@ -133,7 +133,7 @@ pub fn sessions<const N: usize>(
 ) -> [Result<(), Ended>; N] {
     let work = |runtime: Runtime| async move {
         let portal = Portal { here: "192.0.2.1:3260".into(), all: vec!["192.0.2.2:3260".into()] };
-        let mut limits = Limits::new(64 << 20, 1);
+        let mut limits = Limits::new(&runtime, 64 << 20, 1);
         limits.patience = Duration::from_secs(60);
         let (accounts, luns) = (&server.accounts, &server.luns);
         let mut serving = Vec::new();

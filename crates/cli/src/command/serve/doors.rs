@@ -60,16 +60,18 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     let tls = serve.tls.as_ref().map(load).transpose()?;
     let accounts = serve.iscsi_accounts.as_deref().map(accounts::read).transpose()?.unwrap_or_default();
     let mut nbd = Vec::new();
+    let knows_clients = tls.as_ref().is_some_and(Tls::asks_clients);
+    let wanted = "--tls DIR with certificates, ca-cert.pem among them, by which clients are known";
+    let needs = Needs { danger: VOLUMES, is_for_users: true, wanted };
     for typed in &serve.nbd {
-        let is_safe = tls.is_some() || serve.insecure;
-        nbd.push(open_one("--nbd", typed, NBD_PORT, is_safe, (VOLUMES, CERTIFICATES)).await?);
+        nbd.push(open_one("--nbd", typed, NBD_PORT, knows_clients || serve.insecure, &needs).await?);
     }
     let mut http = Vec::new();
+    // A token is needed in any case, and nobody but root sees packets that stay on this machine.
+    let (danger, wanted) = ("see tokens on their way", "--tls DIR with certificates");
+    let needs = Needs { danger, is_for_users: false, wanted };
     for typed in &serve.http {
-        let is_safe = tls.is_some() || serve.insecure;
-        http.push(
-            open_one("--http", typed, HTTP_PORT, is_safe, ("see tokens on their way", CERTIFICATES)).await?,
-        );
+        http.push(open_one("--http", typed, HTTP_PORT, tls.is_some() || serve.insecure, &needs).await?);
     }
     let tokens = tokens(serve, runtime, socket, &http)?;
     let names = serve.iscsi_name.as_deref().map(Names::parse).transpose();
@@ -80,7 +82,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     }
     let connections = serve.connections.map_or(CONNECTIONS_MAX, |most| most as usize);
     let ublk = serve.ublk.as_ref().map(|dir| {
-        let server = Server::start(runtime, Limits::new(MEMORY_BYTES, connections));
+        let server = Server::start(runtime, Limits::new(runtime, MEMORY_BYTES, connections));
         let server = server.map_err(|why| CliError::Refused(format!("--ublk {}: {why}", dir.display())))?;
         std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
         Ok::<_, CliError>((Arc::new(server), dir.clone()))
@@ -89,21 +91,30 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     let map = LunMap::parse(&serve.iscsi_lun);
     let map = map.map_err(|why| CliError::Usage(format!("--iscsi-lun: {why}")))?;
     let mut iscsi = Vec::new();
+    let wanted = "--iscsi-accounts FILE with names and secrets";
+    let needs = Needs { danger: VOLUMES, is_for_users: true, wanted };
     for typed in &serve.iscsi {
         if typed.starts_with("unix:") {
             return Err(CliError::Usage(format!("--iscsi {typed}: iSCSI is spoken over TCP only")));
         }
-        let is_safe = !accounts.initiators.is_empty() || serve.insecure;
-        let instead = "--iscsi-accounts FILE with names and secrets";
-        iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, is_safe, (VOLUMES, instead)).await?);
+        let knows_clients = !accounts.initiators.is_empty();
+        iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, knows_clients || serve.insecure, &needs).await?);
     }
     Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
 }
 
-/// What others could do at an open door.
+/// What others could do at an open door for volumes.
 const VOLUMES: &str = "read and write all volumes";
-/// What makes it safe.
-const CERTIFICATES: &str = "--tls DIR with certificates";
+
+/// What a TCP door needs. A socket in the file system needs nothing: only root and the daemon's user can open
+/// it.
+struct Needs<'a> {
+    /// What others could do without.
+    danger: &'a str,
+    /// Other users of this machine could do it, too.
+    is_for_users: bool,
+    wanted: &'a str,
+}
 
 /// The tokens that HTTP clients show: those of a file, or one made now.
 fn tokens(serve: &Serve, runtime: &Runtime, socket: &Path, http: &[Door]) -> Result<Tokens, CliError> {
@@ -127,13 +138,20 @@ async fn open_one(
     typed: &str,
     port: u16,
     is_safe: bool,
-    (danger, wanted): (&str, &str),
+    Needs { danger, is_for_users, wanted }: &Needs<'_>,
 ) -> Result<Door, CliError> {
     let place = Place::parse(typed, port).map_err(|why| CliError::Usage(format!("{option}: {why}")))?;
-    if !place.is_local() && !is_safe {
+    let unsafe_for = match &place {
+        _ if is_safe => None,
+        Place::Unix(_) => None,
+        place if !place.is_local() => Some(("other machines", "the network is trusted")),
+        _ if *is_for_users => Some(("every user of this machine", "all of them are trusted")),
+        _ => None,
+    };
+    if let Some((others, condition)) = unsafe_for {
+        let instead = if option == "--nbd" && place.is_local() { "unix:PATH, " } else { "" };
         return Err(CliError::Usage(format!(
-            "{option} {place} lets other machines {danger}: give {wanted}, or --insecure if the network is \
-             trusted"
+            "{option} {place} lets {others} {danger}: give {instead}{wanted}, or --insecure if {condition}"
         )));
     }
     Door::open(&place).await.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))
@@ -167,7 +185,7 @@ impl Doors {
     ) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
         let (crowd, limits) =
-            (|| Crowd::new(self.connections), || Limits::new(MEMORY_BYTES, self.connections));
+            (|| Crowd::new(self.connections), || Limits::new(runtime, MEMORY_BYTES, self.connections));
         let farewell = limits();
         let nbd = Arc::new(NbdServer { pools: pools.clone(), limits: limits(), tls: self.tls.clone() });
         let nbd = Protocol {
@@ -233,7 +251,7 @@ impl Doors {
                     let server = server.clone();
                     async move {
                         // Browsers break connections off all the time: not worth a word.
-                        server.serve(&runtime, visitor.stream, client, visitor.from).await.ok();
+                        server.serve(&runtime, visitor.stream, client, visitor.stranger).await.ok();
                         Ok(())
                     }
                     .boxed()

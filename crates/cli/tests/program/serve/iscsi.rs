@@ -96,7 +96,7 @@ fn bench() -> (Bench, u16) {
     bench.done("zfs create -s -V 64M -b 16k tank/Other_1");
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     bench.signal(Signal::TERM);
-    bench.start(&[&format!("--iscsi=127.0.0.1:{port}")]);
+    bench.start(&[&format!("--iscsi=127.0.0.1:{port}"), "--insecure"]);
     (bench, port)
 }
 
@@ -114,7 +114,7 @@ fn what_is_synchronized_outlives_the_daemon_and_so_do_reservations() {
     (list[7], list[15], list[20]) = (9, 0, 0);
     assert_eq!(initiator.send(&[0x5f, 1, 1, 0, 0, 0, 0, 0, 24, 0], &list), 0);
     bench.signal(Signal::KILL);
-    bench.start(&[&format!("--iscsi=127.0.0.1:{port}")]);
+    bench.start(&[&format!("--iscsi=127.0.0.1:{port}"), "--insecure"]);
 
     let other = format!("InitiatorName=iqn.other\0TargetName={PREFIX}tank:v");
     let mut other = Initiator::login(port, &other).ok().unwrap();
@@ -160,7 +160,7 @@ fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
     bench.done("zfs set org.cenote:iscsi.lun=cluster:1 tank/data");
     bench.signal(Signal::TERM);
     let (iscsi, name) = (format!("--iscsi=127.0.0.1:{port}"), "iqn.2026-11.com.example:one");
-    bench.start(&[&iscsi, "--iscsi-name", name, "--iscsi-lun=cluster:0=tank/v"]);
+    bench.start(&[&iscsi, "--insecure", "--iscsi-name", name, "--iscsi-lun=cluster:0=tank/v"]);
     assert_eq!(targets(port), [format!("{name}:cluster"), format!("{name}:tank:.4fther.5f1")]);
     assert_eq!(Initiator::login(port, &format!("TargetName={name}:tank:data")).err(), Some(0x0203));
     let mut initiator = Initiator::login(port, &format!("TargetName={name}:cluster")).ok().unwrap();
@@ -196,7 +196,7 @@ fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
     assert_eq!(initiator.ask([COMMAND, 0x80], 0, &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"").0[3], 0);
     assert_eq!(bench.done("zpool get -H -o value bcloneused tank").trim(), "16K");
     bench.signal(Signal::KILL);
-    bench.start(&[&iscsi, "--iscsi-name", name]);
+    bench.start(&[&iscsi, "--insecure", "--iscsi-name", name]);
     assert_eq!(targets(port).len(), 3, "without the daemon's map");
     let mut initiator = Initiator::login(port, &format!("TargetName={name}:cluster")).ok().unwrap();
     initiator.lun = 1;

@@ -1,0 +1,47 @@
+//! What a client is sent: kind (1 byte), length (4 bytes, little endian), content.
+
+use std::io::{self, Read, Write};
+
+/// The longest content.
+const CONTENT_BYTES_MAX: usize = 64 << 10;
+
+/// What an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// The command has ended; one byte: its exit status.
+    Status = 0,
+    /// The command wrote to its standard output.
+    Output = 1,
+    /// The command wrote to its standard error.
+    Message = 2,
+    /// The command does not run; why not.
+    Refused = 3,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Status, Kind::Output, Kind::Message, Kind::Refused];
+}
+
+/// Sends an answer with at most [`CONTENT_BYTES_MAX`].
+pub(super) fn send(mut stream: impl Write, kind: Kind, content: &[u8]) -> io::Result<()> {
+    let mut answer = vec![kind as u8];
+    answer.extend((content.len() as u32).to_le_bytes());
+    answer.extend(content);
+    stream.write_all(&answer)
+}
+
+/// Waits for the next answer.
+pub(super) fn receive(mut stream: impl Read) -> io::Result<(Kind, Vec<u8>)> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    let [kind, length @ ..] = head;
+    let length = u32::from_le_bytes(length) as usize;
+    let kind = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
+    let Some(kind) = kind.filter(|_| length <= CONTENT_BYTES_MAX) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon is of another version"));
+    };
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content)?;
+    Ok((kind, content))
+}
