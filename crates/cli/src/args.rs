@@ -130,29 +130,35 @@ pub fn asks_for_json(argv: &[OsString]) -> bool {
     argv.iter().take_while(|word| *word != "--").any(|word| word == "--json" || word == "-j")
 }
 
-/// For `zpool` and `zfs`, `-?` after a verb is an invalid option, as scripts expect: usage, and status 2.
-fn refuse_question_mark(command: &mut clap::Command, argv: &[OsString]) -> Option<clap::Error> {
+/// For `zpool` and `zfs`, `-?` after a verb is an invalid option, as scripts expect: usage, and status 2. So
+/// is `-h` if the program was called as that tool, whose verbs have none (`zpool iostat` is the exception).
+fn refuse_short_help(command: &mut clap::Command, argv: &[OsString], as_tool: bool) -> Option<clap::Error> {
     let [_, tool, verb, words @ ..] = argv else { return None };
-    let tool = tool.to_str().filter(|tool| ["zpool", "zfs"].contains(tool))?;
-    if !words.iter().take_while(|word| *word != "--").any(|word| word == "-?") {
+    let (tool, verb) = (tool.to_str().filter(|tool| ["zpool", "zfs"].contains(tool))?, verb.to_str()?);
+    let is_asked = |letter: &str| words.iter().take_while(|word| *word != "--").any(|word| word == letter);
+    if !(is_asked("-?") || as_tool && is_asked("-h")) {
         return None;
     }
     command.build();
-    let verb = command.find_subcommand_mut(tool)?.find_subcommand_mut(verb.to_str()?)?;
-    Some(verb.error(clap::error::ErrorKind::UnknownArgument, "invalid option '?'"))
+    let verb = command.find_subcommand_mut(tool)?.find_subcommand_mut(verb)?;
+    let is_help = |arg: &clap::Arg| arg.get_short() == Some('h') && arg.get_id() == "help";
+    let has_none = || verb.get_name() != "iostat" && verb.get_arguments().any(is_help);
+    let letter = if is_asked("-?") { Some('?') } else { has_none().then_some('h') }?;
+    Some(verb.error(clap::error::ErrorKind::UnknownArgument, format!("invalid option '{letter}'")))
 }
 
 impl Cli {
     /// Reads the command line. Run through a link named `zpool` or `zfs`, the program behaves as that tool.
     pub fn read(mut argv: Vec<OsString>) -> Result<Cli, clap::Error> {
         let called = argv.first().and_then(|program| Path::new(program).file_name()?.to_str());
-        if let Some(tool @ ("zpool" | "zfs")) = called {
-            let tool = OsString::from(tool);
+        let tool = called.filter(|called| ["zpool", "zfs"].contains(called)).map(OsString::from);
+        let as_tool = tool.is_some();
+        if let Some(tool) = tool {
             argv[0] = "cenote".into();
             argv.insert(1, tool);
         }
         let mut command = Cli::command();
-        if let Some(refused) = refuse_question_mark(&mut command, &argv) {
+        if let Some(refused) = refuse_short_help(&mut command, &argv, as_tool) {
             return Err(refused);
         }
         let matches = command.try_get_matches_from_mut(argv)?;

@@ -203,7 +203,7 @@ impl SyncContext {
 /// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use
 /// yet.
 pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
-    let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize"];
+    let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize", "longname"];
     let numbers = dataset.numbers(names).await?;
     let needed = names.iter().zip(numbers).filter_map(|(property, number)| feature_of(property, number));
     not_used(dataset, &needed.collect::<Vec<&str>>()).await

@@ -138,7 +138,7 @@ pub struct List {
     /// Sort by this property, descending; repeatable
     #[arg(short = 'S', value_name = "PROPERTY")]
     pub sort_descending: Vec<String>,
-    /// Pools, datasets, snapshots [default: all file systems and volumes]
+    /// Pools, datasets, snapshots, or paths in mounted file systems [default: all file systems and volumes]
     pub names: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ pub struct Get {
     pub sources: Option<String>,
     /// Properties, comma-separated, or `all`
     pub properties: String,
-    /// Pools, datasets, snapshots [default: all file systems and volumes]
+    /// Pools, datasets, snapshots, or paths in mounted file systems [default: all file systems and volumes]
     pub names: Vec<String>,
 }
 

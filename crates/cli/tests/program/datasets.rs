@@ -64,6 +64,35 @@ fn datasets_are_made_with_their_properties_and_parents() {
     disks.zdb_is_content();
 }
 
+/// OpenZFS looks a long name up only in datasets that use the feature.
+#[test]
+fn a_dataset_with_long_names_uses_their_feature() {
+    let disks = pool();
+    let state = || disks.cenote("zpool get -H -o value feature@longname tank", &[]);
+    disks.cenote("zfs set longname=on tank/a", &[]);
+    let long = "n".repeat(600);
+    disks.cenote(&format!("mkdir tank/a:/{long}"), &[]);
+    assert_eq!(state(), "active\n");
+    assert!(disks.cenote("ls tank/a", &[]).contains(&long));
+    disks.zdb_is_content();
+    disks.cenote("zfs destroy -r tank/a", &[]);
+    assert_eq!(state(), "enabled\n");
+}
+
+#[test]
+fn lists_are_sorted_by_the_words_of_properties() {
+    let disks = pool();
+    for (name, checksum) in [("p", "sha256"), ("q", "fletcher4"), ("r", "off")] {
+        disks.cenote(&format!("zfs create -o checksum={checksum} tank/{name}"), &[]);
+    }
+    let listed = |order: &str| {
+        let line = format!("zfs list -H -o name {order} tank/p tank/q tank/r");
+        disks.cenote(&line, &[])
+    };
+    assert_eq!(listed("-s checksum"), "tank/q\ntank/r\ntank/p\n");
+    assert_eq!(listed("-S checksum"), "tank/p\ntank/r\ntank/q\n");
+}
+
 #[test]
 fn volumes_are_promised_what_they_need_and_grow_with_it() {
     let disks = pool();
@@ -75,6 +104,11 @@ fn volumes_are_promised_what_they_need_and_grow_with_it() {
     assert_eq!(get("refreservation tank/sparse"), 0);
     // Rounded up to whole blocks of 16 KiB.
     assert_eq!(get("volsize tank/sparse"), 626 * 16384);
+    // A clone may be promised the same.
+    disks.cenote("zfs snapshot tank/full@now", &[]);
+    disks.cenote("zfs clone -o refreservation=auto tank/full@now tank/copy", &[]);
+    assert_eq!(get("refreservation tank/copy"), get("refreservation tank/full"));
+    disks.cenote("zfs destroy -R tank/full@now", &[]);
     disks.cenote("zfs set volsize=20M tank/full", &[]);
     assert_eq!(get("volsize tank/full"), 20 << 20);
     assert!(get("refreservation tank/full") > 20 << 20);

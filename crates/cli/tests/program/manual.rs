@@ -304,6 +304,34 @@ fn a_missing_verb_leads_to_no_other_verb() {
 }
 
 #[test]
+fn one_letter_asks_no_verb_of_a_tool_for_help() {
+    let bench = Bench::new();
+    for line in ["scrub -h tank", "scrub -? tank", "wait -t scrub -h"] {
+        let output = bench.run("zpool", line);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
+        assert!(errors.contains("invalid option") && errors.contains("Usage"), "{line}: {errors}");
+    }
+    // Where OpenZFS's manual has the letter, it is one.
+    assert_ne!(bench.run("zfs", "diff -h tank@a tank@b").status.code(), Some(2));
+    assert_eq!(bench.run("zpool", "iostat -h").status.code(), Some(0));
+    assert_eq!(bench.run("zpool", "scrub --help").status.code(), Some(0));
+    let own = Command::new(env!("CARGO_BIN_EXE_cenote")).args(["zpool", "scrub", "-h"]).output().unwrap();
+    assert!(own.status.success() && String::from_utf8_lossy(&own.stdout).contains("Usage"));
+}
+
+#[test]
+fn an_unknown_activity_is_refused_in_the_words_of_openzfs() {
+    let bench = Bench::new();
+    for activity in ["foo", "scrub=getsubopt"] {
+        let output = bench.run("zpool", &format!("wait -t free,{activity} tank"));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(&format!("invalid activity '{activity}'")), "{errors}");
+    }
+}
+
+#[test]
 fn versions_are_told_in_every_way_that_openzfs_has() {
     let bench = Bench::new();
     for tool in ["zpool", "zfs"] {

@@ -375,6 +375,8 @@ fn a_pool_of_mirrors_is_split() {
     disks.cenote("zpool reguid -g 777 half", &[]);
     assert!(disks.cenote("zpool get -H -o value guid half", &[]).contains("777"));
     disks.fails("zpool reguid -g 777 tank", "a pool with that guid exists already");
+    disks.cenote("zpool reguid -g -1 half", &[]);
+    assert_eq!(disks.cenote("zpool get -H -o value guid half", &[]), format!("{}\n", u64::MAX));
     disks.zdb_is_content();
     disks.zdb_is_content_with("half");
 }

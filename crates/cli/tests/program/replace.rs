@@ -227,6 +227,9 @@ fn a_distributed_spare_stands_in() {
     (1..3).for_each(|seed| disks.assert_filled(seed));
     fs::rename(&aside, disks.path().join("c")).unwrap();
     disks.fails("zpool remove tank draid1-0-0", "dRAID spares cannot be removed");
+    for offline in ["zpool offline", "zpool offline -f"] {
+        disks.fails(&format!("{offline} tank draid1-0-0"), "cannot offline draid1-0-0: operation not supp");
+    }
     disks.cenote("zpool replace tank b e", &[]);
     let shown = status(&disks);
     assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");

@@ -158,7 +158,6 @@ fn devices_that_are_in_use_are_refused() {
     disks.fails("zpool create tank draid:3d a b c", "dRAID data");
     disks.fails("zpool create tank a spare mirror b c", "single");
     disks.fails("zpool create -o ashift=8 tank a", "ashift");
-    disks.fails("zpool create -d tank a", "lz4_compress");
     File::create(disks.path().join("tiny")).unwrap().set_len(63 * MIB).unwrap();
     disks.fails("zpool create tank tiny", "64 MiB");
 
@@ -174,10 +173,13 @@ fn devices_that_are_in_use_are_refused() {
     disks.fails("zpool labelclear a", "exported");
     assert_eq!(disks.cenote("zpool labelclear -f a", &[]), "4 labels cleared\n");
     assert_eq!(disks.cenote("zpool labelclear b", &[]), "4 labels cleared\n");
-    disks.cenote("zpool create -d -o feature@lz4_compress=enabled tank a", &[]);
-    disks.cenote("zpool sync tank", &[]);
-    disks.zdb_is_content();
-    disks.cenote("zpool destroy tank", &[]);
+    for features in ["-d", "-d -o feature@lz4_compress=enabled"] {
+        disks.cenote(&format!("zpool create -f {features} tank a"), &[]);
+        disks.cenote("zfs create -o compression=on tank/home", &[]);
+        disks.cenote("zfs snapshot -r tank@now", &[]);
+        disks.zdb_is_content();
+        disks.cenote("zpool destroy tank", &[]);
+    }
     disks.cenote("zpool create -m /srv/tank -R /mnt -t now -o altroot=/mnt tank a", &[]);
     assert_eq!(disks.cenote("zfs get -H -o value,source mountpoint tank", &[]), "/srv/tank\tlocal\n");
     disks.cenote("zpool sync", &[]);

@@ -50,6 +50,13 @@ pub enum Away {
     Refuted,
 }
 
+impl Away {
+    /// Whether somebody asks for it.
+    fn is_on_purpose(self) -> bool {
+        matches!(self, Away::Offline | Away::OfflineForNow | Away::Faulted)
+    }
+}
+
 /// How leaves come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Back {
@@ -159,6 +166,9 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
     if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
         return Ok(());
+    }
+    if leaf.kind == VdevKind::DistributedSpare && how.is_on_purpose() {
+        return Err(refused("operation not supported on this type of device"));
     }
     if !context.pool().is_expendable(guid) {
         return Err(refused("no valid replicas"));

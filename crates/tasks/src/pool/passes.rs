@@ -185,7 +185,8 @@ struct Active {
 }
 
 /// Goes on with all passes until none is active, and tells how many more bytes are done. Those whose device
-/// fails are suspended, those whose device can't give up space are canceled; their leaves are answered.
+/// fails are suspended, those whose device goes out of use rest until it is back, those whose device can't
+/// give up space are canceled; their leaves are answered.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg not be written.
@@ -206,7 +207,8 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
         let slices = active.iter().map(|work| slice(engine, *work, orders.clone(), progress));
         let ends = futures::future::join_all(slices).await;
         for (work, end) in active.iter().zip(ends) {
-            if matches!(end, Noted::Suspended(_) | Noted::Unsupported) {
+            let is_away = engine.pool().top_with_free_space(work.leaf).is_none();
+            if is_away || matches!(end, Noted::Suspended(_) | Noted::Unsupported) {
                 failed.insert(work.leaf);
             }
             note(engine, *work, end).await?;
@@ -311,7 +313,8 @@ async fn slice(
     let pool = engine.pool();
     let top = pool.top_with_free_space(work.leaf);
     let config = top.and_then(|top| pool.vdevs().top(top).cloned());
-    let (Some(top), Some(config)) = (top, config) else { return Noted::Suspended(work.offset_bytes) };
+    // Out of use since: it goes on when the leaf is back.
+    let (Some(top), Some(config)) = (top, config) else { return Noted::At(work.offset_bytes) };
     let (began, at, most_bytes) = (engine.runtime().now(), work.offset_bytes, most_borrowed(engine, top));
     let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };
     for index in 0..config.asize_bytes.checked_shr(config.metaslab_shift).unwrap_or(0) {
@@ -373,6 +376,9 @@ impl Slice<'_> {
                 match self.pool.pass_over(leaf, (first, last), pass, space).await {
                     Ok(bytes) => self.done_bytes += bytes,
                     Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
+                    Err(Stuck::Fails) if self.engine.pool().top_with_free_space(leaf).is_none() => {
+                        return Err(Noted::At(self.at));
+                    }
                     Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),
                 }
             }

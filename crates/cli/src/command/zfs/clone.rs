@@ -1,6 +1,6 @@
 //! `zfs clone`: a snapshot as a file system or volume of its own; with -r, a whole tree of them.
 
-use cenote_dataset::{DatasetKind, Mos};
+use cenote_dataset::{Dataset, DatasetKind, Mos};
 use cenote_object::DatasetError;
 use cenote_tasks::Settings;
 use clap::Args;
@@ -83,10 +83,12 @@ impl Clone {
 
     async fn settings(&self, mos: &Mos) -> Result<Settings, CliError> {
         let origin = dataset(mos, &self.snapshot).await?;
-        let number = async |name| -> Result<Option<u64>, CliError> {
-            Ok(origin.property(name).await?.and_then(|property| property.number()))
+        // Snapshots have no `volblocksize`.
+        let head = dataset(mos, self.snapshot.split('@').next().unwrap_or_default()).await?;
+        let number = async |of: &Dataset, name| -> Result<Option<u64>, CliError> {
+            Ok(of.property(name).await?.and_then(|property| property.number()))
         };
-        let promise = match (number("volsize").await?, number("volblocksize").await?) {
+        let promise = match (number(&origin, "volsize").await?, number(&head, "volblocksize").await?) {
             (Some(size), Some(block)) => Some(volume_size::reservation(mos, size, block, 1)),
             _ => None,
         };

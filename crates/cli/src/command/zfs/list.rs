@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use cenote_dataset::{Property, Source, Value};
-use cenote_format::props::ZFS_PROPS;
+use cenote_format::props::{Prop, ZFS_PROPS};
 use serde_json::{Map, json};
 
 use super::select::{Item, Scope, Types, select};
@@ -128,8 +128,10 @@ fn compare(keys: &[(Wanted, bool)], a: &Row, b: &Row) -> Ordering {
         let name = key.name();
         let order = match (a.properties.get(&name), b.properties.get(&name)) {
             (Some(a), Some(b)) => {
+                // Properties that take one of a few words are sorted by the word.
+                let word = |number: &u64| Prop::zfs(&name)?.index_name(*number);
                 let order = match (&a.value, &b.value) {
-                    (Value::Number(a), Value::Number(b)) => a.cmp(b),
+                    (Value::Number(a), Value::Number(b)) => word(a).cmp(&word(b)).then(a.cmp(b)),
                     _ => a.literal().cmp(&b.literal()),
                 };
                 if *down { order.reverse() } else { order }

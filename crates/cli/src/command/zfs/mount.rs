@@ -2,16 +2,18 @@
 //!
 //! Source: OpenZFS `zfs_main.c` (`share_mount`, `unshare_unmount`), zfs-mount(8).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cenote_serve::Atime;
 use cenote_serve::mounts::Temporary;
 use clap::Args;
+use serde_json::json;
 
 use super::pool_of;
+use crate::command::json::document;
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print};
+use crate::session::{Session, print, print_json};
 
 /// `zfs mount`
 #[derive(Debug, Args)]
@@ -71,6 +73,19 @@ fn pools(session: &Session) -> Result<&cenote_serve::pools::Pools, CliError> {
     session.pools().map(|pools| &**pools).ok_or_else(|| CliError::Refused(why.into()))
 }
 
+/// Shows what is mounted.
+fn list(session: &Session, pools: &cenote_serve::pools::Pools) -> Result<(), CliError> {
+    let mounted = pools.all().into_iter().flat_map(|pool| pool.mounts.list());
+    if session.json() {
+        let entry = |(name, dir): (String, PathBuf)| {
+            let entry = json!({"filesystem": name, "mountpoint": dir.display().to_string()});
+            (name, entry)
+        };
+        return print_json(&document("zfs mount", "datasets", mounted.map(entry).collect()));
+    }
+    print(mounted.map(|(name, dir)| format!("{name:<30}  {}\n", dir.display())).collect::<String>())
+}
+
 fn refused(error: impl std::fmt::Display) -> CliError {
     CliError::Refused(error.to_string())
 }
@@ -95,11 +110,7 @@ impl Mount {
             return Ok(outcome);
         }
         let Some(name) = &self.name else {
-            let mut lines = String::new();
-            for (name, dir) in pools.all().iter().flat_map(|pool| pool.mounts.list()) {
-                lines += &format!("{name:<30}  {}\n", dir.display());
-            }
-            return print(lines).map(|()| Outcome::Done);
+            return list(session, pools).map(|()| Outcome::Done);
         };
         let held = pools.get(pool_of(name));
         let pool =

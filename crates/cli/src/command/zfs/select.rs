@@ -3,16 +3,21 @@
 //! Source: OpenZFS `zfs_iter.c`: ordered by name, a dataset before its snapshots, snapshots by creation txg.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Source, Value};
 use cenote_format::units::{Guid, Txg};
+use cenote_fs::LastLink;
+use cenote_fuse::mount::table::Table;
 use cenote_object::DatasetError;
 use cenote_serve::pools::OpenPool;
 
 use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
+use crate::streams::{is_admin, local};
 
 /// The types selected by `-t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,6 +281,15 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
     }
     let mut pools: HashMap<String, Mos> = HashMap::new();
     for name in names {
+        let is_path = name.starts_with('/') || name.starts_with("./");
+        let name = &match if is_path { of_path(session, name).await } else { Ok(name.clone()) } {
+            Ok(name) => name,
+            Err(error) if names.len() == 1 => return Err(error),
+            Err(error) => {
+                walk.complain(name, &error);
+                continue;
+            }
+        };
         let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
         let mos = match pools.get(pool) {
             Some(mos) => mos.clone(),
@@ -300,6 +314,57 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
     // Several pools may have the same name.
     walk.items.dedup_by(|a, b| a.name == b.name && a.pool_guid() == b.pool_guid());
     Ok(Selected { items: walk.items, outcome: walk.outcome })
+}
+
+/// The file system of the daemon that a path leads into. The mount table and the pool tell: no directory is
+/// asked. Only administrators learn what there is below a mount point.
+async fn of_path(session: &Session, typed: &str) -> Result<String, CliError> {
+    let refused = |why: &str| CliError::NotFound(format!("cannot open '{typed}': {why}"));
+    let foreign = || refused("not a file system that the daemon has mounted");
+    let path = plain(&local(Path::new(typed)));
+    let table = Table::read().map_err(CliError::io("/proc/self/mountinfo"))?;
+    let above = table.lines().iter().filter(|line| path.starts_with(&line.dir));
+    // Of several on one directory, the last one lies on top.
+    let mount = above.max_by_key(|line| line.dir.components().count());
+    let mount = mount.filter(|line| line.fuse_subtype() == Some("zfs")).ok_or_else(foreign)?;
+    for pool in session.pools().map(|pools| pools.all()).unwrap_or_default() {
+        let mounted = pool.mounts.list().into_iter().find(|(_, dir)| *dir == mount.dir);
+        let Some((name, dir)) = mounted else { continue };
+        let below = path.strip_prefix(&dir).unwrap_or(Path::new(""));
+        if below.as_os_str().is_empty() {
+            return Ok(name);
+        }
+        if !is_admin() {
+            return Err(refused("only root may name what is below a mount point"));
+        }
+        let is_there = async || {
+            let head = dataset(&pool.engine.mos().await?, &name).await?;
+            let files = session.filesystem(&head).await?;
+            Ok::<_, CliError>(files.resolve(below.as_os_str().as_bytes(), LastLink::Keep).await.is_ok())
+        };
+        // It may be in a txg that is not on disk yet.
+        if !is_there().await? {
+            pool.engine.sync_all().await?;
+            if !is_there().await? {
+                return Err(refused("no such file or directory"));
+            }
+        }
+        return Ok(name);
+    }
+    Err(foreign())
+}
+
+/// A path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = plain.pop(),
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, CliError> {

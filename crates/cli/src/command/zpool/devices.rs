@@ -253,7 +253,7 @@ impl Attach {
             if let Some(raidz) = raidz(&mos, &self.device) {
                 return self.expand(session, engine, &raidz, &what).await;
             }
-            let leaf = leaf(&mos, &self.device)?.ok_or_else(|| {
+            let leaf = leaf(mos.pool(), &self.device)?.ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not_to(&mos, &self.device)))
             })?;
             let new = joining(session, &mos, &self.new_device, self.force).await?;
@@ -279,7 +279,7 @@ impl Attach {
         let (mos, alone) = (engine.mos().await?, session.pools().is_none());
         let last = raidz.children.last().map(|child| child.guid);
         // Without a daemon nobody goes on with an expansion but this.
-        let is_ours = alone && raidz.raidz_expanding && last == leaf(&mos, &self.new_device)?;
+        let is_ours = alone && raidz.raidz_expanding && last == leaf(mos.pool(), &self.new_device)?;
         if !is_ours {
             let new = joining(session, &mos, &self.new_device, self.force).await?;
             attach_to_raidz(engine, VdevId(raidz.id), new).await.map_err(cannot(what))?;
@@ -317,7 +317,7 @@ impl Detach {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let what = format!("detach {}", self.device);
         let work = async |engine: &Engine| {
-            let leaf = leaf(&engine.mos().await?, &self.device)?
+            let leaf = leaf(&engine.pool(), &self.device)?
                 .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
             cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
         };

@@ -43,7 +43,9 @@ impl Get {
         for found in found_pools {
             let opened = async {
                 let mos = session.open_without_asking(&found).await?;
-                let properties = Properties::gather(&mos).await?;
+                let held = session.held(&found);
+                let root = held.as_ref().and_then(|pool| pool.mounts.root());
+                let properties = Properties::gather(&mos).await?.mounted_below(root);
                 Ok::<_, CliError>((mos, properties))
             };
             let (mos, properties) = match opened.await {

@@ -193,7 +193,7 @@ const POWER: &str = "Switch the slot's power with the tools of its enclosure";
 
 /// A leaf by its path, the last component of it, or its guid.
 async fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, CliError> {
-    let found = leaf(&engine.mos().await?, typed)?;
+    let found = leaf(&engine.pool(), typed)?;
     found.ok_or_else(|| CliError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
 }
 

@@ -102,6 +102,7 @@ impl List {
                 let properties = Properties::with_usage(&mos, &health, &usage).await?;
                 let key = self.keys.key(&found);
                 let held = session.held(&found);
+                let properties = properties.mounted_below(held.as_ref().and_then(|pool| pool.mounts.root()));
                 let cache = held.map(|pool| pool.engine.cache_devices().usage()).unwrap_or_default();
                 Ok::<_, CliError>(Pool { key, mos, properties, health, usage, cache })
             };

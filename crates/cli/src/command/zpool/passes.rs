@@ -165,7 +165,9 @@ impl Ordered {
         }
         let named = |typed: &String| {
             let missing = || format!("cannot {} '{typed}': no such device in pool", self.verb);
-            leaf(&mos, typed)?.map(|leaf| (leaf, typed.clone())).ok_or_else(|| CliError::Refused(missing()))
+            leaf(mos.pool(), typed)?
+                .map(|leaf| (leaf, typed.clone()))
+                .ok_or_else(|| CliError::Refused(missing()))
         };
         devices.iter().map(named).collect()
     }

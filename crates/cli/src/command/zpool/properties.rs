@@ -1,11 +1,12 @@
 //! A pool's properties with their sources, as `zpool get all` shows them.
 //!
-//! Idea: values that were set come from the MOS; space and state are computed; values that exist only in a
-//! running kernel (`load_guid`, `altroot`, `cachefile`) are a dash.
+//! Idea: values that were set come from the MOS; space and state are computed; `altroot` is the daemon's;
+//! values that exist only in a running kernel (`load_guid`, `cachefile`) are a dash.
 //!
 //! Source: OpenZFS `spa_prop_get`, `spa_prop_get_config`, `zpool_get_prop`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
@@ -64,6 +65,16 @@ impl Properties {
         let user = set.into_iter().filter(|(name, _)| name.contains(':'));
         list.extend(user.map(|(name, value)| property(&name, value, Source::Local)));
         Ok(Properties { list })
+    }
+
+    /// Notes the directory below which the daemon mounts the pool, if that is not the root.
+    pub fn mounted_below(mut self, root: Option<&Path>) -> Properties {
+        if let Some(root) = root
+            && let Some(altroot) = self.list.iter_mut().find(|property| property.name == "altroot")
+        {
+            *altroot = property("altroot", Value::Text(root.display().to_string()), Source::Local);
+        }
+        self
     }
 
     /// All properties, in the order of `zpool get all`.

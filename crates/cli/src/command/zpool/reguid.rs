@@ -17,10 +17,18 @@ use crate::session::Session;
         Example: cenote zpool reguid tank")]
 pub struct Reguid {
     /// The new guid [default: a random one]
-    #[arg(short = 'g', value_name = "GUID")]
+    #[arg(short = 'g', value_name = "GUID", allow_hyphen_values = true, value_parser = guid)]
     pub guid: Option<u64>,
     /// The pool
     pub pool: String,
+}
+
+/// A number of 64 bits; as with strtoull(3), one below 0 counts from the end.
+fn guid(typed: &str) -> Result<u64, std::num::ParseIntError> {
+    match typed.strip_prefix('-') {
+        Some(below) => below.parse().map(u64::wrapping_neg),
+        None => typed.parse(),
+    }
 }
 
 impl Reguid {

@@ -86,7 +86,7 @@ impl Evacuate {
         let what = format!("evacuate {} to {}", self.device, self.new_device);
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
-            let old = leaf(&mos, &self.device)?.ok_or_else(|| {
+            let old = leaf(mos.pool(), &self.device)?.ok_or_else(|| {
                 CliError::Refused(format!("cannot {what}: {}", why_not(&mos, &self.device)))
             })?;
             let new = joining(session, &mos, &self.new_device, self.force).await?;
@@ -112,7 +112,7 @@ impl Replace {
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
             let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
-            let old = leaf(&mos, &self.device)?.ok_or_else(|| refused(why_not(&mos, &self.device)))?;
+            let old = leaf(mos.pool(), &self.device)?.ok_or_else(|| refused(why_not(&mos, &self.device)))?;
             if ashift.is_some_and(|ashift| ashift > ashift_of(&mos, old)) {
                 return Err(refused(
                     "new device has a different optimal sector size; use the option '-o ashift=N'",

@@ -11,6 +11,7 @@ use cenote_format::units::Txg;
 use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_error_scrub, start_scrub};
 use clap::Args;
 
+use super::wait::LOOK_INTERVAL;
 use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
@@ -136,9 +137,15 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
         progress.total(now.total_bytes);
         progress.set(now.done_bytes);
     };
-    let done = match run_rebuild(engine, &shown).await {
-        Ok(()) => run_scan(engine, &shown).await,
-        Err(error) => Err(error),
+    let done = loop {
+        let done = match run_rebuild(engine, &shown).await {
+            Ok(()) => run_scan(engine, &shown).await,
+            Err(error) => Err(error),
+        };
+        if done.is_err() || !stands_still(engine).await? {
+            break done;
+        }
+        session.runtime().sleep(LOOK_INTERVAL).await;
     };
     progress.finish();
     let done = done?;
@@ -156,4 +163,13 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
         outcome = outcome.and(Outcome::Damaged);
     }
     Ok(outcome)
+}
+
+/// Whether a scan is in progress, but `zfs_scan_suspend_progress` keeps it from going on.
+async fn stands_still(engine: &Engine) -> Result<bool, CliError> {
+    if !engine.scan_settings().is_suspended() {
+        return Ok(false);
+    }
+    let scan = engine.mos().await?.scan_status().await?;
+    Ok(scan.is_some_and(|scan| scan.is_running() && !scan.is_paused()))
 }

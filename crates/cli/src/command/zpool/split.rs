@@ -110,7 +110,7 @@ impl Split {
         let unfit = || self.refused("Device list must include at most one disk from each mirror");
         let mut named = Vec::new();
         for typed in &self.devices {
-            named.push(leaf(mos, typed)?.ok_or_else(unfit)?);
+            named.push(leaf(mos.pool(), typed)?.ok_or_else(unfit)?);
         }
         let mut leaves = Vec::new();
         for top in mos.pool().vdevs().tops() {

@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_wait`), zpool-wait(8).
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use cenote_dataset::Mos;
@@ -11,7 +12,9 @@ use cenote_format::dsl::names::pool as names;
 use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanPhys, ScanState};
 use cenote_pool::{Pass, VdevKind};
 use cenote_tasks::{ExpansionProgress, expansion, is_passing, rebuilding};
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum};
 
 use super::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
@@ -45,6 +48,27 @@ pub enum Activity {
     RaidzExpand,
 }
 
+/// Reads an activity; an unknown one is refused in OpenZFS's words.
+#[derive(Debug, Clone)]
+struct ByName;
+
+impl TypedValueParser for ByName {
+    type Value = Activity;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, typed: &OsStr) -> Result<Activity, clap::Error> {
+        let typed = typed.to_string_lossy();
+        Activity::from_str(&typed, false).map_err(|_| {
+            let known: Vec<String> = Activity::value_variants().iter().copied().map(name).collect();
+            let why = format!("invalid activity '{typed}'; known: {}", known.join(", "));
+            command.clone().error(ErrorKind::InvalidValue, why)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Activity::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
 /// `zpool wait`
 #[derive(Debug, Args)]
 #[command(after_help = "A daemon (`cenote serve`) has to hold the pool.\n\n\
@@ -60,7 +84,7 @@ pub struct Wait {
     #[arg(short = 'T', value_name = "u|d")]
     pub stamp: Option<String>,
     /// Work to wait for, comma-separated [default: all]
-    #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
+    #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',', value_parser = ByName)]
     pub activities: Vec<Activity>,
     /// The pool
     pub pool: String,

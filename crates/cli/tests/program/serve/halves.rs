@@ -25,6 +25,9 @@ fn a_pool_in_use_is_split() {
     bench.done(&format!("zpool split -o comment=other -R {root} tank half c"));
     assert_eq!(bench.done("zpool list -H -o name"), "half\ntank\n");
     assert_eq!(bench.done("zpool get -H -o value comment half").trim(), "other");
+    let altroots = bench.done("zpool get -H -o value,source altroot half tank");
+    assert_eq!(altroots, format!("{root}\tlocal\n-\tdefault\n"));
+    assert_eq!(bench.done("zpool list -H -o altroot half tank"), format!("{root}\n-\n"));
     let status = bench.done("zpool status tank");
     assert!(!status.contains("mirror") && status.contains("logs"), "{status}");
     let status = bench.done("zpool status half");

@@ -47,6 +47,34 @@ fn a_trim_is_suspended_and_goes_on_after_an_import() {
 }
 
 #[test]
+fn a_pass_rests_while_its_device_is_offline() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.done("zpool create -m none tank mirror a b");
+    for _ in 0..5 {
+        bench.done("zpool initialize tank a");
+        bench.done("zpool offline tank a");
+        bench.done("zpool online tank a");
+        let done = |status: &str| status.contains("(100% initialized, completed at");
+        bench.until("zpool status -i tank", done);
+        bench.done("zpool initialize -u tank a");
+    }
+}
+
+#[test]
+fn a_wait_for_a_scrub_lasts_while_the_scrub_stands_still() {
+    let bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    bench.done("tunable zfs_scan_suspend_progress=1");
+    let mut waiting = bench.program().args(["zpool", "scrub", "-w", "tank"]).spawn().unwrap();
+    bench.until("zpool status tank", |status| status.contains("scrub in progress"));
+    sleep(Duration::from_secs(2));
+    assert!(waiting.try_wait().unwrap().is_none(), "the scrub is not done");
+    bench.done("tunable zfs_scan_suspend_progress=0");
+    assert!(waiting.wait().unwrap().success());
+    assert!(bench.done("zpool status tank").contains("scrub repaired 0B"));
+}
+
+#[test]
 fn with_autotrim_an_image_file_gives_up_what_is_removed_from_then_on() {
     let mut bench = Bench::new(&["a"]);
     bench.done("zpool create -m none -O compression=off tank a");

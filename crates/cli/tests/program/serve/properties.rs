@@ -110,6 +110,20 @@ fn what_is_mounted_and_how_is_shown() {
     assert_eq!(bench.get("mountpoint", "tank/a"), format!("{root}{mnt}/a"));
     assert!(bench.path(&format!("root{mnt}/a/x")).exists());
     assert_eq!(bench.get("mounted", "tank/a"), "yes");
+    // Paths stand for the file systems that they lead into.
+    for path in ["", "/x", "/../a/./x"] {
+        let listed = bench.done(&format!("zfs list -H -o name {root}{mnt}/a{path}"));
+        assert_eq!(listed, "tank/a\n", "{path}");
+    }
+    assert_eq!(bench.done(&format!("zfs get -H -o name type {root}{mnt}")), "tank\n");
+    let missing = bench.fails(&format!("zfs list {root}{mnt}/a/no/such"));
+    assert!(missing.contains("no such file or directory"), "{missing}");
+    fs::write(bench.path(&format!("root{mnt}/a/new")), "x").unwrap();
+    assert_eq!(bench.done(&format!("zfs list -H -o name {root}{mnt}/a/new")), "tank/a\n");
+    assert!(bench.fails("zfs list /proc/1").contains("not a file system that the daemon has mounted"));
+    let listed: serde_json::Value = serde_json::from_str(&bench.done("zfs mount -j")).unwrap();
+    assert_eq!(listed["datasets"]["tank/a"]["mountpoint"], format!("{root}{mnt}/a"));
+    assert_eq!(bench.done("zpool get -H -o value altroot tank"), format!("{root}\n"));
 }
 
 /// What administrators' scripts (and OpenZFS's own tests) count on.

@@ -60,15 +60,7 @@ impl PoolProperties {
                 this.features.push(feature);
             }
         }
-        // Features are enabled with those they depend on, so only the indispensable one is checked.
-        match this.features.iter().any(|feature| feature.name == "lz4_compress") {
-            true => Ok(this),
-            false => Err(
-                "a pool without feature@lz4_compress is not in Cenote yet. Metadata is written with LZ4: \
-                     enable it with -o feature@lz4_compress=enabled or a compatibility set that has it"
-                    .into(),
-            ),
-        }
+        Ok(this)
     }
 }
 
@@ -155,6 +147,6 @@ mod tests {
         {
             assert!(pool(&[option], false).is_err(), "{option}");
         }
-        assert!(pool(&[], true).is_err());
+        assert!(pool(&[], true).unwrap().features.is_empty());
     }
 }
