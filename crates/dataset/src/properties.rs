@@ -29,6 +29,10 @@ use crate::dataset::{Dataset, DatasetKind};
 use crate::properties::facts::Facts;
 use crate::properties::settings::Settings;
 
+/// The user who set a dataset's `mountpoint` without the right to mount: a user property that only the
+/// daemon writes.
+pub const PLACED_BY_PROPERTY: &str = "org.cenote:mountpoint-set-by";
+
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {

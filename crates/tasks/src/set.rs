@@ -11,6 +11,7 @@ mod check;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
+use cenote_dataset::properties::PLACED_BY_PROPERTY;
 use cenote_dataset::{Dataset, DatasetKind, Value};
 use cenote_engine::account::Account;
 use cenote_engine::features::feature_of;
@@ -117,6 +118,9 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     let table = ZapEdit::new(&edit, id);
     remove_if_there(&table, property).await?;
     remove_if_there(&table, &format!("{property}$iuv")).await?;
+    if property == "mountpoint" {
+        remove_if_there(&table, PLACED_BY_PROPERTY).await?;
+    }
     let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
     match instead {
         // What a receive brought must not come forth.
@@ -159,6 +163,9 @@ pub(crate) async fn store_setting(
         Value::Text(text) => ZapValue::from_text(text),
     };
     table.update(property, &stored).await?;
+    if property == "mountpoint" {
+        note_who_placed(context, &table).await?;
+    }
     let text = stored_text(value);
     context.log_of_dataset((dataset.name(), head), "set", &format!("{property}={text}")).await?;
     match (property, value) {
@@ -180,6 +187,15 @@ pub(crate) async fn store_setting(
                 .await
         }
         _ => Ok(()),
+    }
+}
+
+/// A mount point is noted with the user who chose it, in the same txg, unless that is an administrator: the
+/// daemon mounts nothing there that nobody asked for by name.
+async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Result<()> {
+    match context.delegated() {
+        Some(who) => settings.update(PLACED_BY_PROPERTY, &ZapValue::from_text(&who.uid.to_string())).await,
+        None => remove_if_there(settings, PLACED_BY_PROPERTY).await,
     }
 }
 

@@ -51,7 +51,7 @@ impl Mounts {
                 }
                 continue;
             };
-            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
+            let plan = self.plan(&dataset, false).await?;
             match plan {
                 Ok(plan) if plan.dir == planned && dataset.name() == name => {
                     let properties = Properties::of(&dataset, plan.clone()).await?;
@@ -91,7 +91,7 @@ impl Mounts {
             if before.contains(&dataset.id()) || self.mounted_on(dataset.id()).is_some() {
                 continue;
             }
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
+            if let Ok(plan) = self.plan(&dataset, true).await? {
                 to_mount.push((plan, dataset));
             }
         }
@@ -115,7 +115,7 @@ impl Mounts {
                 return Ok(Some(error));
             }
             let dataset = mos.dataset_by_id(id).await?;
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+            if let Ok(plan) = self.plan(&dataset, false).await? {
                 to_mount.push((plan, dataset));
             }
         }
@@ -134,7 +134,7 @@ impl Mounts {
             if dataset.is_snapshot() || !is_at_or_below(dataset.name(), name) {
                 continue;
             }
-            let plan = Plan::of(&dataset, self.root.as_deref(), false).await?;
+            let plan = self.plan(&dataset, false).await?;
             if let Some(entry) = self.table().get_mut(&dataset.id()) {
                 entry.name = dataset.name().into();
                 entry.files.set_name(dataset.name());

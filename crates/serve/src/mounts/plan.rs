@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cenote_boxed::boxed;
-use cenote_dataset::properties::{Property, Source, Value};
+use cenote_dataset::properties::{PLACED_BY_PROPERTY, Property, Source, Value};
 use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
 use cenote_object::DatasetError;
 
@@ -25,6 +25,9 @@ pub enum Unmountable {
     /// `canmount=noauto`, and nobody asked for it.
     #[error("'canmount' property is set to 'noauto'")]
     Noauto,
+    /// Somebody who may not mount chose the mount point, and nobody named this dataset.
+    #[error("a user who may not mount set its mountpoint; name the file system, or set the mountpoint")]
+    PlacedByUser,
     /// Its key is not loaded.
     #[error("encryption key not loaded")]
     Key,
@@ -74,6 +77,10 @@ impl Plan {
             "none" => return Ok(Err(Unmountable::None)),
             "legacy" => return Ok(Err(Unmountable::Legacy)),
             _ => {}
+        }
+        let placed_by = dataset.property(PLACED_BY_PROPERTY).await?;
+        if auto && placed_by.is_some_and(|placed_by| placed_by.source == source) {
+            return Ok(Err(Unmountable::PlacedByUser));
         }
         if dataset.key_status().await? == KeyStatus::Unavailable {
             return Ok(Err(Unmountable::Key));

@@ -93,10 +93,10 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     users.may("zfs unallow -u 65534 snapshot tank/home");
     users.may_not("zfs snapshot tank/home@b", "permission denied");
 
-    // Files are read by the daemon as root.
+    // The daemon reads files of users with their rights, but not files that it is to read later.
     allow("-e load-key,change-key,create,mount tank");
-    users.may_not("zfs create --key tank/k=file:/etc/shadow tank/k", "the daemon reads files only for root");
-    users.may_not("zfs create -o keylocation=file:///etc/shadow tank/k", "the daemon reads files only");
+    users.may_not("zfs create --key tank/k=file:/etc/shadow tank/k", "Permission denied");
+    users.may_not("zfs create -o keylocation=file:///etc/shadow tank/k", "only root and its user may set it");
 
     users.0.done("zpool set delegation=off tank");
     users.may_not("zfs create tank/home/x", "delegated administration is disabled on pool");
@@ -109,19 +109,30 @@ fn what_users_have_moved_is_not_mounted_there_by_the_next_command_of_root() {
     if !can_mount() {
         return;
     }
-    let users = users();
+    let mut users = users();
     let (home, taken) = (users.0.path("mnt/home"), users.0.path("taken"));
     users.0.done("zfs allow -u 65534 mountpoint,userprop tank/home");
+    users.0.done("zfs create tank/home/below");
     users.may_not(&format!("zfs set mountpoint={} tank/home", taken.display()), "that is for root");
     users.0.done("zfs create tank/other");
     users.0.done("zfs set atime=off tank/home");
     let mounts = || std::fs::read_to_string("/proc/mounts").unwrap();
     let is_at = |dir: &std::path::Path| mounts().contains(&format!(" {} ", dir.display()));
     assert!(is_at(&home) && !is_at(&taken), "{}", mounts());
+    // Nor does the next daemon, nor one who asks for all of them.
+    users.0.signal(rustix::process::Signal::TERM);
+    users.0.start(&[]);
+    users.0.done("zfs mount -a");
+    assert!(!is_at(&home) && !is_at(&taken) && !is_at(&taken.join("below")), "{}", mounts());
+    assert!(is_at(&users.0.path("mnt/other")), "{}", mounts());
     // Root asks for that file system.
-    users.0.done("zfs unmount tank/home");
     users.0.done("zfs mount tank/home");
     assert!(is_at(&taken) && !is_at(&home), "{}", mounts());
+    // And says where it is from now on.
+    users.0.done(&format!("zfs set mountpoint={} tank/home", home.display()));
+    users.0.signal(rustix::process::Signal::TERM);
+    users.0.start(&[]);
+    assert!(is_at(&home) && is_at(&home.join("below")) && !is_at(&taken), "{}", mounts());
 }
 
 #[test]
@@ -135,7 +146,7 @@ fn what_is_checked_is_what_is_stored() {
             "zfs create -o encryption=on -o keyformat=passphrase -o {typed}=file://{secret} \
                             tank/home/x"
         );
-        users.may_not(&line, "daemon reads files only for root");
+        users.may_not(&line, "only root and its user may set it");
     }
     for own in ["org.cenote:serve=on", "org.cenote:iscsi.lun=0", "org.cenote:iscsi.reservations=v1_0"] {
         users.may_not(&format!("zfs set {own} tank/home"), "only root and the daemon's user");
