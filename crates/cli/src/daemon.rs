@@ -19,18 +19,18 @@ use std::sync::atomic::AtomicBool;
 
 use cenote_runtime::Runtime;
 use cenote_serve::pools::Pools;
-use cenote_serve::socket::{Asked, CommandLine, Forwarded, Serving};
+use cenote_serve::socket::{Asked, CommandLine, Forwarded, NoStatus, Serving};
 use clap::CommandFactory;
 
-use crate::args::{self, Cli, Command, Common, Deferred};
+use crate::args::{self, Cli, Command, Deferred};
 use crate::command::lab::Lab;
 use crate::command::trace::{Around, TraceCommand};
-use crate::command::zfs::delegated::{self, FILES_FOR_ADMINS};
+use crate::command::zfs::delegated;
 use crate::command::zpool::Zpool;
 use crate::message;
 use crate::outcome::CliError;
 use crate::session::{Session, until_cancelled};
-use crate::streams::{Client, Streams, is_admin, streams, with_streams};
+use crate::streams::{Client, Streams, screen, streams, with_streams};
 
 /// Where the daemon listens, unless said otherwise.
 pub const SOCKET: &str = "/run/cenote/cenote.sock";
@@ -68,7 +68,9 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         Command::Trace(Deferred(trace)) => trace.around(),
         _ => None,
     };
-    let sent = match Forwarded::send(&path, &CommandLine::new(argv, cwd, env)) {
+    let screens = [screen(&std::io::stdout()), screen(&std::io::stderr())];
+    let line = CommandLine::new(argv, cwd, env).at_screens(screens);
+    let sent = match Forwarded::send(&path, &line) {
         Ok(Some(sent)) => sent,
         Ok(None) => return None,
         Err(error) => return Some(Err(refused(&error))),
@@ -84,12 +86,16 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         };
         std::thread::Builder::new().spawn(heed).ok();
     }
-    let ended = |_| CliError::Refused("the daemon ended before the command was done".into());
+    let failed = |why| match why {
+        NoStatus::Output(error) => CliError::io("standard output")(error),
+        NoStatus::Refused(_) => refused(&why),
+        NoStatus::Ended => CliError::Refused(why.to_string()),
+    };
     let around = match planned.map(|planned| Ok((planned, sent.canceller()?))).transpose() {
         Ok(around) => around.and_then(|(planned, canceller)| Around::start(planned, canceller)),
         Err(error) => return Some(Err(refused(&error as &std::io::Error))),
     };
-    let status = sent.status().map_err(ended);
+    let status = sent.status().map_err(failed);
     Some(match (around, status) {
         (Some(around), Ok(status)) => Ok(around.status(status)),
         (_, status) => status,
@@ -158,13 +164,14 @@ pub struct Commands {
 
 impl Serving for Commands {
     fn run(&self, asked: Asked) -> u8 {
-        let Asked { line, peer, streams: [stdin, stdout, stderr], cancel } = asked;
+        let Asked { line, peer, streams: [stdin, stdout, stderr], is_carried, cancel } = asked;
         let file = |fd| Arc::new(File::from(fd));
         let client = Client {
             cwd: Path::new(OsStr::from_bytes(&line.cwd)).to_owned(),
             is_admin: peer.who.uid == 0 || peer.who.uid == self.owner_uid,
             who: peer.who,
             env: line.env,
+            screens: is_carried.then_some(line.screens),
             cancel,
         };
         let streams = Arc::new(Streams {
@@ -191,8 +198,8 @@ impl Commands {
             message::use_json();
         }
         let sees_all = cli.command.sees_all();
-        let done = check_keys(&cli.common).and_then(|()| {
-            let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command, sees_all)?;
+        let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command, sees_all);
+        let done = session.and_then(|session| {
             self.runtime.block_on(until_cancelled(async {
                 check_user(&cli.command, &session).await?;
                 crate::run(cli.command, &session).await
@@ -206,21 +213,16 @@ impl Commands {
     }
 }
 
-/// The daemon reads files of keys as root: only for those whom it trusts.
-fn check_keys(common: &Common) -> Result<(), CliError> {
-    let names_file = |key: &String| key.split_once('=').is_some_and(|(_, key)| key.starts_with("file:"));
-    match !is_admin() && common.keys.iter().any(names_file) {
-        true => Err(CliError::Refused(format!("--key: {FILES_FOR_ADMINS}"))),
-        false => Ok(()),
-    }
-}
-
 /// Refuses what this user may not do.
 async fn check_user(command: &Command, session: &Session) -> Result<(), CliError> {
     let streams = streams();
     let Some(client) = &streams.client else { return Err(CliError::Refused("permission denied".into())) };
     match command {
         _ if client.is_admin => Ok(()),
+        // The daemon would look there with its own rights.
+        _ if !session.disks().is_empty() => {
+            Err(CliError::Refused("permission denied: --disks is for root and the daemon's user".into()))
+        }
         command if is_for_everybody(command) => Ok(()),
         Command::Zfs(Deferred(zfs)) => delegated::check(zfs, session, &client.who).await,
         _ => Err(CliError::Refused(

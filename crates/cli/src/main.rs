@@ -10,6 +10,7 @@ mod limits;
 mod message;
 mod outcome;
 mod render;
+mod sandbox;
 mod session;
 mod streams;
 mod users;
@@ -45,10 +46,11 @@ fn main() -> ExitCode {
     if cli.common.json {
         message::use_json();
     }
-    if let Command::Serve(Deferred(serve)) = &mut cli.command
-        && let Err(error) = serve.read_config(&mut cli.common)
-    {
-        return report(&error);
+    if let Command::Serve(Deferred(serve)) = &mut cli.command {
+        let dropped = sandbox::drop_capabilities().map_err(CliError::io("capabilities"));
+        if let Err(error) = dropped.and_then(|()| serve.read_config(&mut cli.common)) {
+            return report(&error);
+        }
     }
     if let Command::Guard(Deferred(guard)) = &cli.command {
         return guard.run().map_or_else(|error| report(&error), Outcome::into);

@@ -23,7 +23,7 @@ mod writing;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -343,18 +343,23 @@ impl Session {
 
     /// Opens a pool in the state the common options select: newest, rewound, or the checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, CliError> {
-        self.open_with(found, self.keys.source()).await
+        self.open_with(found, self.keys()).await
     }
 
     /// Key source: `--key`, then key files, then the terminal.
     pub fn keys(&self) -> KeySource {
-        self.keys.source()
+        self.keys.source(true)
     }
 
     /// Keys to load or to check: `--key`, then this location or the one that the pool stores, which may be a
     /// pipe.
     pub fn keys_to_load(&self, location: Option<&str>) -> KeySource {
-        self.keys.to_load(location)
+        let pools = self.pools.clone();
+        self.keys.to_load(location, move |root| match &pools {
+            Some(pools) => pools.get(pool_of(root)).is_some_and(|pool| !pool.others_may_write()),
+            // With the rights of this program, which are the user's.
+            None => true,
+        })
     }
 
     /// Opens a pool without prompting for keys; keys given by `--key` are used.
@@ -457,6 +462,6 @@ pub fn print_bytes(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
 
 /// Writes a value as indented JSON to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let text = if streams().stdout.is_terminal() { json_lines(value) } else { json_line(value) };
+    let text = if streams().stdout_screen().is_some() { json_lines(value) } else { json_line(value) };
     print(text.map_err(|error| CliError::io("JSON")(io::Error::other(error)))?)
 }

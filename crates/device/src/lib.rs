@@ -57,6 +57,8 @@ pub struct DeviceInfo {
     pub rotational: Option<bool>,
     /// Writes are refused.
     pub read_only: bool,
+    /// Users other than root and this program's own could write it when it was opened.
+    pub others_may_write: bool,
 }
 
 /// Something that holds bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.

@@ -81,6 +81,7 @@ impl MemoryDevice {
             sector_bytes: 512,
             rotational: Some(false),
             read_only: false,
+            others_may_write: false,
         };
         let images = Images { live, durable, unflushed: Vec::new(), lost: Vec::new() };
         MemoryDevice { info, images: Mutex::new(images) }

@@ -436,3 +436,24 @@ fn one_program_at_a_time_writes() {
     drop(first);
     rt.block_on(other.lock()).expect("free again");
 }
+
+#[test]
+fn who_else_can_write_is_known_by_owner_and_mode() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const NOBODY: u32 = 65534;
+    let (file, _) = random_file(9);
+    let rt = Runtime::real(Some(1));
+    let others_may_write = || {
+        let opened = rt.block_on(FileDevice::open(file.path(), OpenOptions::READ_ONLY, &rt));
+        opened.unwrap().info().others_may_write
+    };
+    for (mode, expected) in [(0o600, false), (0o644, false), (0o620, true), (0o602, true)] {
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(others_may_write(), expected, "{mode:o}");
+    }
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    // Only root can give a file away.
+    if chown(file.path(), Some(NOBODY), None).is_ok() {
+        assert!(others_may_write());
+    }
+}

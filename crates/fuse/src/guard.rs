@@ -22,11 +22,12 @@
 //! Source: Linux `fs/fuse/control.c` (`abort`), prctl(2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -55,7 +56,7 @@ struct State {
     connections: BTreeMap<u32, u64>,
     guard: Option<UnixStream>,
     /// The file that names them for the next daemon.
-    list: Option<PathBuf>,
+    list: Option<File>,
 }
 
 impl State {
@@ -74,7 +75,7 @@ impl State {
         for (connection, mount) in &self.connections {
             text += &format!("{connection} {mount}\n");
         }
-        std::fs::write(list, text).ok();
+        list.write_all_at(text.as_bytes(), 0).and_then(|()| list.set_len(text.len() as u64)).ok();
     }
 }
 
@@ -84,18 +85,16 @@ fn boot_id() -> String {
 }
 
 /// From now on, a file names the connections of this process, for one that comes after it.
-pub fn list_in(file: PathBuf) {
+pub fn list_in(file: File) {
     let mut state = STATE.lock();
     state.list = Some(file);
     state.write_list();
 }
 
 /// The mounts that a list names and that are still there; those below others first.
-fn left(list: &Path) -> Vec<Line> {
-    let (text, Ok(table)) = (std::fs::read_to_string(list).unwrap_or_default(), Table::read()) else {
-        return Vec::new();
-    };
-    let Some(named) = text.strip_prefix(&boot_id()) else { return Vec::new() };
+fn left(list: &str) -> Vec<Line> {
+    let Ok(table) = Table::read() else { return Vec::new() };
+    let Some(named) = list.strip_prefix(&boot_id()) else { return Vec::new() };
     let named = named.lines().filter_map(|line| line.split_once(' '));
     let named = named.filter_map(|(number, id)| Some((number.parse::<u32>().ok()?, id.parse::<u64>().ok()?)));
     let find = |(number, id)| {
@@ -110,13 +109,13 @@ fn left(list: &Path) -> Vec<Line> {
 }
 
 /// Aborts the connections of a process that was killed, which a list names: whoever waits for them goes on.
-pub fn abort_left(list: &Path) {
+pub fn abort_left(list: &str) {
     let Ok(control) = control() else { return };
     left(list).iter().for_each(|mount| abort(&control, connection(mount.device)));
 }
 
 /// Takes down the mounts that a list names. Their process is gone.
-pub fn take_down_left(list: &Path) {
+pub fn take_down_left(list: &str) {
     abort_left(list);
     for mount in left(list) {
         let is_covered = Table::read().is_ok_and(|table| table.covering(mount.id).is_some());

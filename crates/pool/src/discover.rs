@@ -168,6 +168,13 @@ impl FoundPool {
         self.config.state
     }
 
+    /// Whether users other than root and this program's own could write one of its devices when it was
+    /// opened. Then they may have put anything into the pool.
+    pub fn others_may_write(&self) -> bool {
+        let all = self.devices.values().chain(self.auxiliary.values());
+        all.into_iter().any(|found| found.device.info().others_may_write)
+    }
+
     /// Whether its devices accept writes: none was opened read-only.
     pub fn is_writable(&self) -> bool {
         !self.devices.is_empty() && self.devices.values().all(|found| !found.device.info().read_only)

@@ -6,11 +6,10 @@
 //! ```
 //!
 //! Read in this order: [`files`] (a dataset as a mounted file system), [`mount`] (from mounting to
-//! unmounting), [`pools`] (what the daemon holds), [`lock`], [`record`], [`places`] and [`waiting`] (how
-//! the next daemon finds it again), [`tuning`] (what may be changed meanwhile), [`memory`]
-//! (how much they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands).
-//! For volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`ublk`],
-//! [`listen`], [`tls`].
+//! unmounting), [`pools`] (what the daemon holds), [`lock`], [`record`], `own`, [`places`] and [`waiting`]
+//! (how the next daemon finds it again), [`tuning`] (what may be changed meanwhile), [`memory`] (how much
+//! they hold), [`kstat`] (what is counted, as OpenZFS shows it), [`socket`] and [`run`] (commands). For
+//! volumes: [`volumes`] (a dataset as a disk), [`nbd`], [`iscsi`], [`vhost`], [`ublk`], [`listen`], [`tls`].
 
 pub mod cancel;
 pub mod devices;
@@ -25,6 +24,7 @@ pub mod memory;
 pub mod mount;
 pub mod mounts;
 pub mod nbd;
+mod own;
 pub mod places;
 pub mod pools;
 pub mod record;

@@ -13,8 +13,8 @@
 //!
 //! Layout of `daemon.lock`: the process id of the holder, then ` ending` once it has been asked to end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use cenote_fuse::guard;
 use rustix::fs::{FlockOperation, flock};
+
+use crate::own;
 
 /// The name of the lock in its folder.
 const LOCK: &str = "daemon.lock";
@@ -60,23 +62,20 @@ impl StateLock {
     /// Takes a folder, which is made if need be.
     ///
     /// # Errors
-    /// A daemon has it, or it can't be written.
+    /// A daemon has it; it can't be written; or others can write it, and what is in it would be theirs.
     pub fn take(folder: &Path) -> Result<StateLock, LockError> {
         let io = |source| LockError::Io { folder: folder.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(io)?;
+        own::folder(folder).map_err(io)?;
         let path = folder.join(LOCK);
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = open.map_err(io)?;
+        let file = own::open(&path).map_err(|source| LockError::Io { folder: path.clone(), source })?;
         let begun = Instant::now();
         while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
             if errno != rustix::io::Errno::WOULDBLOCK {
                 return Err(io(errno.into()));
             }
-            let mut holder = String::new();
-            File::open(&path).and_then(|mut held| held.read_to_string(&mut holder)).map_err(io)?;
-            let (pid, is_ending) = read_holder(&holder);
+            let (pid, is_ending) = read_holder(&text_of(&path).map_err(io)?);
             if is_killed(pid) {
-                guard::abort_left(&folder.join(CONNECTIONS));
+                guard::abort_left(&text_of(&folder.join(CONNECTIONS)).map_err(io)?);
             } else if !is_ending && pid != 0 {
                 return Err(LockError::Taken { folder: folder.to_owned(), pid });
             }
@@ -87,7 +86,7 @@ impl StateLock {
         }
         let lock = StateLock { file };
         lock.write("").map_err(io)?;
-        guard::take_down_left(&folder.join(CONNECTIONS));
+        guard::take_down_left(&text_of(&folder.join(CONNECTIONS)).map_err(io)?);
         Ok(lock)
     }
 
@@ -107,7 +106,9 @@ impl StateLock {
             }
             locks.push(StateLock::take(folder)?);
             if taken.is_empty() {
-                guard::list_in(folder.join(CONNECTIONS));
+                let path = folder.join(CONNECTIONS);
+                let file = own::open(&path).map_err(|source| LockError::Io { folder: path, source })?;
+                guard::list_in(file);
             }
             taken.push(std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino())));
         }
@@ -125,6 +126,10 @@ impl StateLock {
         // At once, and of one length: somebody may read it.
         self.file.write_all_at(format!("{text:<20}\n").as_bytes(), 0)
     }
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&own::read(path)?.unwrap_or_default()).into_owned())
 }
 
 /// The process that holds a lock, and whether it says that it is ending. Process 0 is none.

@@ -188,12 +188,25 @@ impl Mounts {
             if !is_meant(dataset.name()) || dataset.is_snapshot() {
                 continue;
             }
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), true).await? {
+            if let Ok(plan) = self.plan(&dataset, true).await? {
                 plans.push((plan, dataset));
             }
         }
         failures.extend(self.mount_each(plans).await?);
         Ok(failures)
+    }
+
+    /// How a dataset is to be mounted. `auto`: nobody named it. In a pool that others can write they may have
+    /// left programs with set-id bits, and device nodes, which have no effect unless a mount's own options
+    /// say so.
+    async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
+        let is_open = self.engine.pool().found().others_may_write();
+        let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
+        Ok(plan.map(|plan| Plan {
+            setuid: plan.setuid && !is_open,
+            devices: plan.devices && !is_open,
+            ..plan
+        }))
     }
 
     /// Mounts those that are not yet, parents first. Answers what could not be.
@@ -227,7 +240,7 @@ impl Mounts {
         if self.mounted_on(dataset.id()).is_some() {
             return Err(MountsError::Mounted { name: name.into() });
         }
-        match Plan::of(&dataset, self.root.as_deref(), false).await? {
+        match self.plan(&dataset, false).await? {
             Ok(plan) => self.mount_planned(&dataset, plan, temporary).await,
             Err(why) => Err(MountsError::Unmountable { name: name.into(), why }),
         }
@@ -508,7 +521,7 @@ impl Mounts {
         let mut plans = Vec::new();
         for id in ids {
             let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
-            if let Ok(plan) = Plan::of(&dataset, self.root.as_deref(), false).await? {
+            if let Ok(plan) = self.plan(&dataset, false).await? {
                 plans.push((plan, dataset));
             }
         }

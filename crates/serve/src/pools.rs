@@ -156,6 +156,11 @@ impl OpenPool {
         places_of(&self.engine, &self.devices)
     }
 
+    /// Whether others than root and the daemon's user can have put anything into it.
+    pub fn others_may_write(&self) -> bool {
+        self.engine.pool().found().others_may_write()
+    }
+
     /// Its guid.
     pub fn guid(&self) -> Guid {
         self.engine.pool().guid()

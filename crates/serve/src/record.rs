@@ -13,8 +13,7 @@
 //! Nobody waits for it with another lock.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +24,8 @@ use cenote_pool::{VdevConfig, VdevKind};
 use cenote_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+
+use crate::own;
 
 /// What is noted of pools, for the next start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +70,13 @@ impl From<Written> for NotedDevice {
             Written::Path(path) => NotedDevice { guid: 0, path },
             Written::Device { guid, path } => NotedDevice { guid, path },
         }
+    }
+}
+
+impl State {
+    /// What a file says; nothing, if it is not a record.
+    pub fn parse(json: &[u8]) -> State {
+        serde_json::from_slice(json).unwrap_or_default()
     }
 }
 
@@ -120,6 +128,14 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Sees that nobody else can have written a file of the record.
+///
+/// # Errors
+/// Somebody can, or it can't be read.
+pub fn check(path: &Path) -> io::Result<()> {
+    own::read(path).map(drop)
+}
+
 /// The file, and how current it is.
 pub struct Record {
     path: PathBuf,
@@ -142,8 +158,8 @@ struct Noted {
 impl Record {
     /// The record of this file, which is read.
     pub fn read(path: PathBuf) -> (Record, State) {
-        let json = std::fs::read(&path).ok();
-        let state: State = json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+        let json = own::read(&path).ok().flatten();
+        let state = json.map(|json| State::parse(&json)).unwrap_or_default();
         let noted = Noted { state: state.clone(), ..Noted::default() };
         let (changes, changed) = Default::default();
         (Record { path, changes, changed, noted: noted.into() }, state)
@@ -184,24 +200,13 @@ impl Record {
             let state = now(&noted.state);
             if state != noted.state {
                 let (json, path) = (serde_json::to_vec_pretty(&state)?, self.path.clone());
-                blocking.blocking(move || write(&path, &json)).await?;
+                blocking.blocking(move || own::replace(&path, &json)).await?;
             }
             (noted.state, noted.changes) = (state, changes);
             Ok(())
         };
         runtime.to_end(note).await
     }
-}
-
-/// Replaces a file at once and for good.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = File::create(&beside)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

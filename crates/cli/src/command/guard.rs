@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
+use crate::sandbox;
 
 /// `cenote guard`
 #[derive(Debug, Args)]
@@ -47,7 +48,9 @@ impl Guard {
     pub fn run(&self) -> Result<Outcome, CliError> {
         let failed = CliError::io("guard");
         if self.hand {
-            let socket = rustix::io::dup(std::io::stdin()).map_err(|errno| failed(errno.into()))?;
+            let socket = sandbox::drop_capabilities_of_hand()
+                .and_then(|()| Ok(rustix::io::dup(std::io::stdin())?))
+                .map_err(failed)?;
             hand::serve(&socket);
             return Ok(Outcome::Done);
         }
@@ -62,6 +65,8 @@ async fn guard() -> std::io::Result<()> {
     let mut killed = signal(SignalKind::user_defined2())?;
     set_parent_process_death_signal(Some(Signal::USR2))?;
     let mut guarded = Guarded::new()?;
+    // The files of the control file system are root's own.
+    sandbox::drop_all_capabilities()?;
     let stdin = rustix::io::dup(std::io::stdin())?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
     stream.set_nonblocking(true)?;

@@ -28,6 +28,7 @@ use cenote_fuse::SessionOptions;
 use cenote_serve::cancel::Cancel;
 use cenote_serve::kstat::files::keep_kstats;
 use cenote_serve::lock::StateLock;
+use cenote_serve::record;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;
@@ -38,6 +39,7 @@ use crate::command::guard;
 use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
+use crate::sandbox;
 use crate::session::{Session, at_least_bytes, export_all, interrupted};
 
 /// How long commands have to end when the daemon does.
@@ -138,11 +140,12 @@ pub struct Serve {
     /// File with names and secrets (CHAP) of those who may log in by iSCSI
     #[arg(long, value_name = "FILE")]
     pub iscsi_accounts: Option<PathBuf>,
-    /// Connections at a time of each network protocol, half of them from one address [default: 1024]
+    /// Connections at a time of each network protocol, half of them for one user or address [default: 1024]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections: Option<u32>,
-    /// Serve other machines without TLS (NBD), or without accounts (iSCSI)
+    /// Serve volumes at addresses to everybody: without certificates of clients (NBD), without accounts
+    /// (iSCSI); and HTTP to other machines without TLS
     #[arg(long)]
     pub insecure: bool,
     /// How messages are written [default: text]
@@ -177,10 +180,16 @@ impl Serve {
         // Before anything in the folders is touched.
         let locks = StateLock::take_all(&[&path, &state]);
         let locks = locks.map_err(|error| CliError::Refused(error.to_string()))?;
+        let refused = |error| CliError::Refused(format!("{}: {error}", state.display()));
+        record::check(&state).map_err(refused)?;
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
         let listener = Arc::new(listener);
         let doors = doors::open(&self, session.runtime(), &path).await?;
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
+        // Before a byte of a pool is read.
+        if let Err(error) = sandbox::forbid_calls() {
+            say!("no system calls are given up: {error}");
+        }
         guard::start();
         let fuse = SessionOptions {
             readers: self.readers.unwrap_or(READERS).into(),

@@ -10,7 +10,6 @@
 mod look;
 mod view;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -53,9 +52,8 @@ impl Screen {
 
     /// Shows as much of a text as there is room for.
     fn show(&self, text: &str) -> Result<(), CliError> {
-        let size = rustix::termios::tcgetwinsize(&streams().stdout).ok();
-        let (columns, rows) = size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()));
-        print_bytes(view::fitted(text, columns, rows))
+        let (columns, rows) = streams().stdout_screen().unwrap_or((80, 24));
+        print_bytes(view::fitted(text, columns.into(), rows.into()))
     }
 }
 
@@ -74,7 +72,7 @@ impl Top {
             return Err(CliError::Refused(format!("cannot show pools: {why}")));
         };
         let interval = seconds(&self.interval)?;
-        let is_live = !self.once && !session.json() && streams().stdout.is_terminal();
+        let is_live = !self.once && !session.json() && streams().stdout_screen().is_some();
         let screen = is_live.then(Screen::enter).transpose()?;
         let mut before: Option<Look> = None;
         loop {

@@ -245,6 +245,13 @@ impl Session {
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         let follows = || format!("the next start of the daemon does not import '{}'", found.name());
         self.note_pools(follows).await;
+        if pool.others_may_write() {
+            say!(
+                "pool '{}': users other than root can write its devices: it is mounted nosuid,nodev, and no \
+                 key is taken from a file that it names",
+                found.name()
+            );
+        }
         Ok(pool)
     }
 
@@ -391,13 +398,13 @@ impl Session {
         let gate = Gate::default();
         let taps = Arc::new(Taps::new(self.runtime()));
         let found = found.open_for_writing(self.runtime()).await?.tapped(taps).behind(&gate);
-        let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest()).await?;
+        let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
         engine.set_state(PoolState::Active, this_host()).await?;
         // Logs were replayed with whatever keys there are; from now on keys are loaded.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
-        engine.keys().restart(super::keys::of_command()).await;
+        engine.keys().restart(super::keys::of_command(!found.others_may_write())).await;
         obey_failmode(&engine).await?;
         Ok(engine)
     }

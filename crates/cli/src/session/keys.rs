@@ -7,23 +7,29 @@
 //!
 //! Keys are asked for on threads where blocking hurts nobody; the streams of the command go along.
 //!
+//! Files are read with the rights of the command's user, which are the daemon's for administrators. They and
+//! the daemon itself follow a location that a pool remembers only if nobody else can have written it there:
+//! the daemon takes none from others, and no device of the pool may be theirs to write.
+//!
 //! This module only fetches key material, never more bytes than a key can have. The engine alone decides
 //! which part of it is the key.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use cenote_dataset::keys::KeyFormat;
-use cenote_dataset::{EncryptionInfo, KeySource, UserKey};
+use cenote_dataset::{Credentials, EncryptionInfo, KeySource, UserKey};
+use cenote_fuse::mount::hand;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::message::say;
 use crate::outcome::CliError;
-use crate::streams::{Streams, local, streams, variable, with_streams};
+use crate::streams::{Streams, delegated, local, streams, variable, with_streams};
 
 /// One byte more than the longest key, so that a longer one is noticed.
 const MAX_KEY_BYTES: u64 = 513;
@@ -38,10 +44,11 @@ thread_local! {
     static OF_COMMAND: RefCell<GivenKeys> = RefCell::default();
 }
 
-/// In the daemon: new keys come from the command that makes them; all others have to be loaded.
-pub fn of_command() -> KeySource {
-    KeySource::of_caller(|| {
-        let keys = OF_COMMAND.with_borrow(Clone::clone).source();
+/// In the daemon: new keys come from the command that makes them; all others have to be loaded. `follows`:
+/// also from where the pool says.
+pub fn of_command(follows: bool) -> KeySource {
+    KeySource::of_caller(move || {
+        let keys = OF_COMMAND.with_borrow(Clone::clone).source(follows);
         KeySource::new(move |info: &EncryptionInfo| keys.ask(info).filter(|_| info.is_new()))
     })
 }
@@ -84,26 +91,31 @@ impl GivenKeys {
     }
 
     /// Uses the keys given, then the file, terminal or pipe that `location` names; without one, what the
-    /// dataset's keylocation names.
-    pub fn to_load(&self, location: Option<&str>) -> KeySource {
+    /// dataset's keylocation names, if that of this root is to be followed.
+    pub fn to_load(
+        &self,
+        location: Option<&str>,
+        follows: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> KeySource {
         let (keys, location) = (self.clone(), location.map(str::to_owned));
         with_own_streams(move |info| {
+            let follows = location.is_some() || follows(&info.root);
             let location = location.clone().or_else(|| info.keylocation.clone());
             let info = EncryptionInfo { keylocation: location, ..info.clone() };
             let from_place = || match info.keylocation.as_deref() {
                 None | Some("prompt") => ask(&info, true),
-                Some(_) => from_file(&info),
+                Some(_) => from_file(&info, follows),
             };
             keys.find(&info).or_else(from_place)
         })
     }
 
-    /// Where the engine gets keys: those given, then the file that the dataset's keylocation names, then the
-    /// terminal.
-    pub fn source(&self) -> KeySource {
+    /// Where the engine gets keys: those given, then the file that the dataset's keylocation names, if that
+    /// is to be followed, then the terminal.
+    pub fn source(&self, follows: bool) -> KeySource {
         let keys = self.clone();
         with_own_streams(move |info| {
-            keys.find(info).or_else(|| from_file(info)).or_else(|| ask(info, info.is_new()))
+            keys.find(info).or_else(|| from_file(info, follows)).or_else(|| ask(info, info.is_new()))
         })
     }
 }
@@ -125,23 +137,44 @@ fn material(stream: impl Read) -> io::Result<UserKey> {
     Ok(UserKey(bytes))
 }
 
-/// The key in the file that `keylocation` names.
-fn from_file(info: &EncryptionInfo) -> Option<UserKey> {
+/// The key in the file that `keylocation` names. Unless that is to be followed, nobody's rights but a user's
+/// own are used.
+fn from_file(info: &EncryptionInfo, follows: bool) -> Option<UserKey> {
     let path = info.keylocation.as_deref()?.strip_prefix("file://")?;
-    let read = || match std::fs::metadata(path)?.is_file() {
-        true => material(std::fs::File::open(path)?),
+    if !follows && delegated().is_none() {
+        say!(
+            "key of {}: {path}: is not read: others can write devices of the pool, and may have chosen this \
+             file; name it with -L or --key",
+            info.root
+        );
+        return None;
+    }
+    let read = || match delegated() {
+        Some(who) => material(open_as(Path::new(path), &who)?),
+        None if std::fs::metadata(path)?.is_file() => material(File::open(path)?),
         // The path comes from the pool: it may be a pipe without a writer.
-        false => Err(io::Error::other("not a regular file")),
+        None => Err(not_regular()),
     };
     let key = read().inspect_err(|error| say!("key of {}: {path}: {error}", info.root));
     key.ok()
+}
+
+/// Opens a file for a user who is no administrator, with the user's rights.
+fn open_as(path: &Path, who: &Credentials) -> io::Result<File> {
+    let file = hand::open_as(path, who.uid, &who.gids)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::other("not a regular file")
 }
 
 fn parse_key(dataset: &str, key: &str) -> Result<Given, CliError> {
     let wrong = |why: String| CliError::Usage(format!("--key {dataset}: {why}"));
     let given = match key.split_once(':') {
         Some(("pass" | "hex", text)) => UserKey(text.as_bytes().to_vec()),
-        Some(("file", path)) => std::fs::File::open(local(Path::new(path)))
+        Some(("file", path)) => delegated()
+            .map_or_else(|| File::open(local(Path::new(path))), |who| open_as(&local(Path::new(path)), &who))
             .and_then(material)
             .map_err(CliError::io(format!("--key {dataset}: {path}")))?,
         Some(("env", name)) => UserKey(
@@ -166,7 +199,7 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
 /// neither terminal nor pipe, or the answer is empty.
 fn ask(info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey> {
     let streams = streams();
-    match (streams.stdin.is_terminal(), streams.stderr.is_terminal()) {
+    match (streams.stdin.is_terminal(), streams.stderr_screen().is_some()) {
         (true, true) if streams.client.is_some() => typed(info, |text| prompt_at(&streams, &text).ok()),
         (true, true) => typed(info, |text| rpassword::prompt_password(text).ok()),
         (false, _) if may_be_piped => piped(BufReader::with_capacity(1, &*streams.stdin), info),

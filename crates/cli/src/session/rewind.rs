@@ -69,7 +69,7 @@ impl WayBack {
 impl Session {
     /// The state to which a pool could be rewound: a quick check that reads no file contents. Writes nothing.
     pub async fn way_back(&self, found: &FoundPool) -> Option<WayBack> {
-        let state = newest_that_opens(self.runtime(), found, &self.newest()).await.ok()?;
+        let state = newest_that_opens(self.runtime(), found, &self.newest(found)).await.ok()?;
         Some(WayBack::of(found, &state))
     }
 
@@ -81,7 +81,7 @@ impl Session {
     ) -> Result<(OlderState, WayBack), CliError> {
         let progress = Progress::bytes(0, false);
         progress.message("looking for an intact state:");
-        let state = newest_whole(self.runtime(), found, &self.newest(), reach, |now| {
+        let state = newest_whole(self.runtime(), found, &self.newest(found), reach, |now| {
             progress.total(now.total_bytes);
             progress.set(now.done_bytes);
         })

@@ -123,7 +123,7 @@ impl Session {
 
     async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, CliError> {
         let (found, gate) = self.open_to_change(found).await?;
-        let mos = import(self.runtime(), &found, &self.newest()).await?;
+        let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
         self.take(Engine::start(&mos).await?, &gate).await
     }
 
@@ -131,7 +131,7 @@ impl Session {
     /// taken.
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, CliError> {
         let (found, gate) = self.open_to_change(found).await?;
-        let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest()).await?;
+        let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest(&found)).await?;
         self.only_write(engine, &gate).await
     }
 
@@ -139,7 +139,7 @@ impl Session {
     /// be taken.
     pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, CliError> {
         let (found, gate) = self.open_to_change(found).await?;
-        let mos = import(self.runtime(), &found, &self.newest()).await?;
+        let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
         for LostLog { dataset, kept, why } in lost {
             say!("{dataset}: the intent log was discarded after {kept} records: {why}");
@@ -223,8 +223,11 @@ impl Session {
         engine.note_command(&self.command, uid().into());
     }
 
-    pub(super) fn newest(&self) -> cenote_dataset::ImportOptions {
-        let (cache, keys) = (self.cache, self.keys.source());
+    /// Its newest state. Where the pool says that its keys are, the daemon looks only if nobody else can have
+    /// written that.
+    pub(super) fn newest(&self, found: &FoundPool) -> cenote_dataset::ImportOptions {
+        let follows = self.pools.is_none() || !found.others_may_write();
+        let (cache, keys) = (self.cache, self.keys.source(follows));
         cenote_dataset::ImportOptions { cache, keys, ..Default::default() }
     }
 

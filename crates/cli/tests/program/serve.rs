@@ -31,6 +31,8 @@ mod properties;
 mod record;
 mod removal;
 mod replace;
+mod rights;
+mod shares;
 mod snapshots;
 mod suspended;
 mod tuning;

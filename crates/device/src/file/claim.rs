@@ -50,6 +50,13 @@ pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File
     Ok(claims)
 }
 
+/// The files that a block device lies on.
+pub(super) fn lies_on(device: u64) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    files_below(&sysfs(device), true, MAX_DEPTH, &mut files);
+    files.into_iter().map(|(file, _)| file).collect()
+}
+
 /// What uses a block device: a mount, swap space, or a device on it. `None` if the system does not tell.
 pub(super) fn user_of(path: &Path) -> Option<String> {
     let device =

@@ -6,7 +6,7 @@
 //! All of this may sleep, closing included, so it is done by threads for blocking calls. A device that was
 //! closed a moment ago may therefore still be open: if it is in use, opening tries again for [`BRIEFLY`].
 
-use super::claim::{claim_other_names, user_of};
+use super::claim::{claim_other_names, lies_on, user_of};
 use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
 use cenote_runtime::Runtime;
@@ -18,7 +18,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,9 +213,42 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         sector_bytes: sector_bytes.unwrap_or(512),
         rotational: if block { rotational(metadata.rdev()) } else { None },
         read_only: options.access == Access::ReadOnly,
+        others_may_write: others_may_write(&metadata),
     };
     let makes_wait = makes_wait(&file);
     Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })
+}
+
+/// Whether users other than root and this program's own can write a file, or the files that a block device
+/// lies on. If that can't be told, they can. Members of the group of block devices have all disks anyway.
+fn others_may_write(found: &Metadata) -> bool {
+    let is_block = found.file_type().is_block_device();
+    let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
+    let is_ours = is_trusted(found.uid()) && served_by(found.dev()).is_none_or(is_trusted);
+    let modes = if is_block { 0o002 } else { 0o022 };
+    let below = if is_block { lies_on(found.rdev()) } else { Vec::new() };
+    let is_open = |path: &PathBuf| std::fs::metadata(path).map_or(true, |below| others_may_write(&below));
+    !is_ours || found.mode() & modes != 0 || below.iter().any(is_open)
+}
+
+/// The user who serves a file system, if it is one of FUSE: owners and modes there are as he says.
+///
+/// `/proc/self/mountinfo`, a line: ID, parent, device, ..., ` - `, type, source, options (`user_id=1000`).
+fn served_by(device: u64) -> Option<u32> {
+    // Nobody else mounts them from block devices.
+    if major(device) != 0 {
+        return None;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    user_in(&mounts, &format!("0:{}", minor(device)))
+}
+
+fn user_in(mounts: &str, number: &str) -> Option<u32> {
+    let mut its = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(number));
+    let (_, fuse) = its.find_map(|line| line.split_once(" - fuse"))?;
+    // What is called the device is the user's choice.
+    let options = fuse.split(' ').nth(2)?;
+    options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
 }
 
 /// Locks a file for as long as it is open, and its other names for as long as the answered files are.
@@ -301,5 +334,20 @@ fn open_error(path: &Arc<str>, options: OpenOptions, error: std::io::Error) -> D
             DeviceError::PermissionDenied { path, access }
         }
         _ => DeviceError::Open { path, source: Arc::new(error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_fuse_mount_is_not_whom_its_source_names() {
+        let mounts = "40 25 0:50 / /run rw,nosuid - tmpfs tmpfs rw,size=1k,mode=755\n\
+            41 25 0:51 / /home/u/m rw,nosuid,nodev shared:9 - fuse.x a,user_id=0 rw,user_id=1000,group_id=0\n\
+            42 25 0:52 / /tank rw - fuseblk.zfs tank rw,user_id=0,group_id=0,allow_other\n";
+        assert_eq!(user_in(mounts, "0:51"), Some(1000));
+        assert_eq!(user_in(mounts, "0:52"), Some(0));
+        assert_eq!((user_in(mounts, "0:50"), user_in(mounts, "0:5")), (None, None));
     }
 }

@@ -11,16 +11,21 @@
 //!             '------ waits at a socket, with a deadline
 //! ```
 //!
+//! A hand also opens files for users of the daemon, with their rights: it has no threads that its rights
+//! would be lent to meanwhile, and it alone waits if the file lies somewhere that hangs. The caller's own
+//! program could open them and send the descriptors, if it knew which: most key locations are in the pool.
+//!
 //! Each hand does one thing at a time. One that does not answer in time is killed, and another takes its
 //! place. A program that starts no hands makes the calls itself.
 //!
 //! Layout of a message: a word, then its arguments, each after a zero byte; so is the answer, `ok` or an
-//! error number and who is in the way. A mount comes as a descriptor beside it.
+//! error number and who is in the way. A mount comes as a descriptor beside it, and so does an open file.
 //!
 //! Shared state: [`HANDS`], locked to take a hand or to put it back.
 
 use std::ffi::OsStr;
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +35,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MoveMountFlags, UnmountFlags, move_mount};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -38,6 +43,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::process::{getegid, geteuid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::{clear_dead, mount_id, users};
 
@@ -64,6 +71,8 @@ pub(super) enum Ask<'a> {
     Remount { dir: &'a Path, flags: u32 },
     /// Removes a directory.
     Clear { dir: &'a Path },
+    /// Opens a file for reading, as this user of these groups.
+    Open { file: &'a Path, uid: u32, gids: Vec<u32> },
 }
 
 /// Why something was not done.
@@ -82,6 +91,8 @@ impl From<Errno> for Failure {
 }
 
 type Answer = Result<(), Failure>;
+/// With the file that was opened.
+type Given = Result<Option<OwnedFd>, Failure>;
 type Start = Box<dyn Fn() -> Command + Send>;
 
 static HANDS: Mutex<Hands> = Mutex::new(Hands { start: None, idle: Vec::new() });
@@ -108,11 +119,29 @@ pub fn clear(dirs: &[PathBuf]) {
     }
 }
 
+/// Opens a file for reading with the rights of a user, the first of whose groups is the main one. It does not
+/// wait for the other side of a pipe.
+///
+/// # Errors
+/// The user may not, or there is no such file; or this program can't act for others: it is not root, or
+/// starts no hands.
+pub fn open_as(file: &Path, uid: u32, gids: &[u32]) -> io::Result<File> {
+    let opened = exchange(&Ask::Open { file, uid, gids: gids.to_vec() }, None);
+    let opened = opened.map_err(|failure| io::Error::from(failure.errno))?;
+    Ok(opened.ok_or(Errno::BADF)?.into())
+}
+
 /// Has a hand do something, or does it, and waits for that.
 pub(super) fn call(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+    exchange(ask, mount).map(drop)
+}
+
+fn exchange(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     let hand = {
         let mut hands = HANDS.lock();
         match (hands.idle.pop(), &hands.start) {
+            // Other threads would have these rights, too.
+            (None, None) if matches!(ask, Ask::Open { .. }) => return Err(Errno::PERM.into()),
             (None, None) => return perform(ask, mount),
             (Some(hand), _) => hand,
             (None, Some(start)) => Hand::start(start())?,
@@ -142,27 +171,27 @@ impl Hand {
         Ok(Hand { child: command.spawn().map_err(failed)?, socket: ours })
     }
 
-    fn ask(&self, ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+    fn ask(&self, ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let descriptors: Vec<BorrowedFd<'_>> = mount.into_iter().collect();
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         }
-        let message = ask.message();
+        let message = ask.message()?;
         sendmsg(&self.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::NOSIGNAL)?;
         let mut answer = vec![0; MESSAGE_BYTES];
-        let received = loop {
+        let (received, opened) = loop {
             match recv(&self.socket, &mut answer) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-                received => break received?.0,
+                received => break received?,
             }
         };
         // The end of the stream is the end of the hand.
         let mut words = answer[..received].split(|&byte| byte == 0);
         match words.next() {
-            Some(b"ok") => Ok(()),
+            Some(b"ok") => Ok(opened),
             Some(number) if !number.is_empty() => {
                 let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
                 let errno = number.map_or(Errno::IO, Errno::from_raw_os_error);
@@ -198,16 +227,24 @@ pub fn serve(socket: &OwnedFd) {
             None => Err(Errno::INVAL.into()),
         };
         drop(mount);
+        let (mut opened, mut space) = (None, [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
         let answer = match done {
-            Ok(()) => b"ok".to_vec(),
+            Ok(file) => {
+                opened = file;
+                b"ok".to_vec()
+            }
             Err(Failure { errno, users }) => {
                 let number = errno.raw_os_error().to_string();
                 let words = std::iter::once(&number).chain(users.iter().take(DIRS_MAX));
                 words.map(String::as_bytes).collect::<Vec<_>>().join(&0)
             }
         };
-        let mut nothing = SendAncillaryBuffer::default();
-        if sendmsg(socket, &[IoSlice::new(&answer)], &mut nothing, SendFlags::NOSIGNAL).is_err() {
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let opened: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
+        if !opened.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&opened));
+        }
+        if sendmsg(socket, &[IoSlice::new(&answer)], &mut ancillary, SendFlags::NOSIGNAL).is_err() {
             return;
         }
     }
@@ -229,7 +266,9 @@ pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Optio
 }
 
 impl<'a> Ask<'a> {
-    fn message(&self) -> Vec<u8> {
+    /// # Errors
+    /// A word has a zero byte, which would begin another one; or it is too long.
+    fn message(&self) -> Result<Vec<u8>, Errno> {
         let number = |number: u64| number.to_string().into_bytes();
         let (word, dir, more): (&str, &Path, Vec<Vec<u8>>) = match *self {
             Ask::Prepare { dir, subtype, overlay } => {
@@ -239,9 +278,18 @@ impl<'a> Ask<'a> {
             Ask::Unmount { dir, id, lazy } => ("unmount", dir, vec![number(id), number(lazy.into())]),
             Ask::Remount { dir, flags } => ("remount", dir, vec![number(flags.into())]),
             Ask::Clear { dir } => ("clear", dir, Vec::new()),
+            Ask::Open { file, uid, ref gids } => {
+                let ids = std::iter::once(&uid).chain(gids);
+                ("open", file, ids.map(|&id| number(id.into())).collect())
+            }
         };
         let words = [word.as_bytes().to_vec(), dir.as_os_str().as_bytes().to_vec()].into_iter().chain(more);
-        words.collect::<Vec<_>>().join(&0)
+        let words: Vec<Vec<u8>> = words.collect();
+        if words.iter().any(|word| word.contains(&0)) {
+            return Err(Errno::INVAL);
+        }
+        let message = words.join(&0);
+        if message.len() <= MESSAGE_BYTES { Ok(message) } else { Err(Errno::MSGSIZE) }
     }
 
     fn parse(message: &'a [u8]) -> Option<Ask<'a>> {
@@ -254,13 +302,49 @@ impl<'a> Ask<'a> {
             b"unmount" => Ask::Unmount { dir, id: text()?.parse().ok()?, lazy: text()? == "1" },
             b"remount" => Ask::Remount { dir, flags: text()?.parse().ok()? },
             b"clear" => Ask::Clear { dir },
+            b"open" => {
+                let uid = text()?.parse().ok()?;
+                let gids = words.map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+                Ask::Open { file: dir, uid, gids: gids.collect::<Option<_>>()? }
+            }
             _ => return None,
         })
     }
 }
 
 /// Does it in this process.
-fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
+fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
+    match ask {
+        Ask::Open { file, uid, gids } => Ok(Some(open_here(file, *uid, gids)?)),
+        ask => perform_on_mount(ask, mount).map(|()| None),
+    }
+}
+
+/// Opens a file as another user. The rights are those of this thread; it must be the only one.
+fn open_here(file: &Path, uid: u32, gids: &[u32]) -> Result<OwnedFd, Errno> {
+    let (own_uid, own_gid, own_groups) = (geteuid(), getegid(), getgroups()?);
+    let groups: Vec<Gid> = gids.iter().copied().map(Gid::from_raw).collect();
+    let (uid, gid) = (Uid::from_raw(uid), *groups.first().ok_or(Errno::INVAL)?);
+    // Nobody but root may.
+    set_thread_groups(&groups)?;
+    let open = || {
+        set_thread_res_gid(None, gid, None)?;
+        // Capabilities go with it.
+        set_thread_res_uid(None, uid, None)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        rustix::fs::open(file, flags, Mode::empty())
+    };
+    let opened = open();
+    let back = || {
+        set_thread_res_uid(None, own_uid, None)?;
+        set_thread_res_gid(None, own_gid, None)?;
+        set_thread_groups(&own_groups)
+    };
+    // Otherwise it would do everything else as that user.
+    back().map_or_else(|_| std::process::abort(), |()| opened)
+}
+
+fn perform_on_mount(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     match *ask {
         Ask::Prepare { dir, subtype, overlay } => {
@@ -285,6 +369,7 @@ fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
             rustix::mount::mount_remount(dir, flags, c"").map_err(|errno| in_the_way(errno, dir))
         }
         Ask::Clear { dir } => Ok(std::fs::remove_dir(dir).map_err(failed)?),
+        Ask::Open { .. } => Err(Errno::INVAL.into()),
     }
 }
 
@@ -305,10 +390,15 @@ mod tests {
             Ask::Unmount { dir, id: u64::MAX, lazy: false },
             Ask::Remount { dir, flags: 7 },
             Ask::Clear { dir },
+            Ask::Open { file: dir, uid: 1000, gids: vec![100, 27] },
         ] {
-            assert_eq!(Ask::parse(&ask.message()), Some(ask.clone()));
+            assert_eq!(Ask::parse(&ask.message().unwrap()), Some(ask.clone()));
         }
         assert_eq!(Ask::parse(b"unlink\0/"), None);
+        assert_eq!(Ask::parse(b"open\0/\x001000\x00100\0x"), None);
+        // One word can't become several: here, another user.
+        let file = Path::new("/etc/shadow\x000\x000");
+        assert_eq!(Ask::Open { file, uid: 1000, gids: vec![100] }.message(), Err(Errno::INVAL));
     }
 
     #[test]
@@ -322,10 +412,11 @@ mod tests {
         let prepare = Ask::Prepare { dir: &folder, subtype: "none", overlay: false };
         hand.ask(&prepare, None).unwrap();
         std::fs::write(folder.join("file"), "").unwrap();
-        assert_eq!(hand.ask(&prepare, None), Err(Errno::NOTEMPTY.into()));
-        assert_eq!(hand.ask(&Ask::Clear { dir: &folder }, None), Err(Errno::NOTEMPTY.into()));
+        assert_eq!(hand.ask(&prepare, None).map(drop), Err(Errno::NOTEMPTY.into()));
+        let clear = Ask::Clear { dir: &folder };
+        assert_eq!(hand.ask(&clear, None).map(drop), Err(Errno::NOTEMPTY.into()));
         std::fs::remove_file(folder.join("file")).unwrap();
-        hand.ask(&Ask::Clear { dir: &folder }, None).unwrap();
+        hand.ask(&clear, None).unwrap();
         hand.end();
         served.join().unwrap();
     }

@@ -7,7 +7,7 @@
 //! when the daemon ends.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
@@ -100,6 +100,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)?;
     let beside = folder.join(".new");
-    std::fs::write(&beside, text)?;
+    // Where others may write, it may be a link.
+    std::fs::remove_file(&beside).ok();
+    std::fs::File::create_new(&beside)?.write_all(text.as_bytes())?;
     std::fs::rename(&beside, path)
 }

@@ -2,8 +2,6 @@
 
 mod recursive;
 
-use std::io::IsTerminal;
-
 use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind, Filesystem, LastLink};
 
@@ -64,7 +62,7 @@ impl Ls {
             long: self.long,
             human: self.human,
             inodes: self.inode,
-            colors: streams().stdout.is_terminal() && variable("NO_COLOR").is_none(),
+            colors: streams().stdout_screen().is_some() && variable("NO_COLOR").is_none(),
         };
         let mut listing = Listing {
             shape,

@@ -1,7 +1,7 @@
 //! Scans all targets and writes the results in the requested format.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use cenote_fs::manifest::{MANIFEST_HEADER, snapshot_root_ino};
 use cenote_inspect::InspectError;
@@ -82,8 +82,9 @@ struct Report {
 impl Report {
     fn new(options: &Scan) -> Report {
         // A moving progress line among rows on the same terminal helps nobody.
-        let rows_on_terminal =
-            options.output.is_none() && options.format != Format::Summary && streams().stdout.is_terminal();
+        let rows_on_terminal = options.output.is_none()
+            && options.format != Format::Summary
+            && streams().stdout_screen().is_some();
         let progress = if rows_on_terminal && !options.progress {
             Progress::hidden()
         } else {
@@ -221,7 +222,7 @@ impl Work<'_> {
     }
 
     async fn parquet(&mut self) -> Result<(), CliError> {
-        if self.options.output.is_none() && streams().stdout.is_terminal() {
+        if self.options.output.is_none() && streams().stdout_screen().is_some() {
             return Err(CliError::Usage("--format parquet: name a file with --output".into()));
         }
         let columns = self.options.columns()?;

@@ -2,8 +2,8 @@
 //! delegates.
 //!
 //! Idea: before such a user's command runs, it is worked out what it would change, by the verb's own plan,
-//! and each change is looked up in what was delegated. Nobody but administrators mounts anything, or has the
-//! daemon read a file: it would do that as root.
+//! and each change is looked up in what was delegated. Nobody but administrators mounts anything, or sets
+//! places of keys, which the daemon reads as root when it starts.
 //!
 //! Source: OpenZFS `zfs_ioctl.c` (`zfs_secpolicy_*`), `zfs_main.c` (`zfs_mount_delegation_check`).
 
@@ -21,9 +21,9 @@ use crate::session::{Session, dataset, key_domains};
 
 /// Who makes or removes a name in a directory needs this too.
 const MOUNT: &str = "mount";
-/// Why a key may not be taken from a file.
-pub const FILES_FOR_ADMINS: &str =
-    "permission denied: the daemon reads files only for root and its own user; let it prompt";
+/// Why a dataset may not remember a file.
+const FILES_FOR_ADMINS: &str = "permission denied: the daemon reads this file with its own rights later, so \
+    only root and its user may set it; let it prompt, or use --key and -L file:///PATH each time";
 /// What names of properties begin with that `userprop` is not enough for.
 const OWN_PROPERTIES: &str = "org.cenote:";
 const FOR_ADMINS: &str = "permission denied: only root and the daemon's user may do that";
@@ -167,9 +167,6 @@ impl Request {
                 }
             }
             Zfs::LoadKey(load) => {
-                if load.location.as_ref().is_some_and(|place| place != "prompt") {
-                    return Err(CliError::Refused(format!("-L: {FILES_FOR_ADMINS}")));
-                }
                 request.keys(session, "load", load.name.as_deref(), load.recursive).await?;
             }
             Zfs::UnloadKey(unload) => {
@@ -328,8 +325,8 @@ fn head_of(name: &str) -> &str {
     name.split(['@', '#']).next().unwrap_or(name)
 }
 
-/// The permissions that `PROPERTY=VALUE` takes. A value for which the daemon would read a file as root is not
-/// to be had.
+/// The permissions that `PROPERTY=VALUE` takes. A value for which the daemon would read a file as root later
+/// is not to be had.
 fn permissions_to_set(options: &[String]) -> Result<Vec<String>, CliError> {
     let mut permissions = Vec::new();
     for option in options {

@@ -1,0 +1,166 @@
+//! Files that the daemon keeps for itself: its state folders, and what lies in them.
+//!
+//! Idea: the daemon believes these files, and what they say it does as root. So nobody else may have written
+//! them, or replace them: folders and files belong to the daemon's user (folders to root, too), and others
+//! can't write them. In a folder such as `/tmp` (sticky) others make files of their own and leave ours alone,
+//! which is enough. A link is not followed, and no file taken that has other names, so that none from
+//! elsewhere is taken for one of these. A file is replaced as a whole: another one is made beside it, and
+//! takes its name.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Modes of users other than the owner who may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Of a folder: nobody removes or renames files of others.
+const STICKY: u32 = 0o1000;
+/// More than any of the files has.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Makes a folder, if need be, and sees that it is the daemon's own.
+///
+/// # Errors
+/// It can't be made; it belongs to somebody else, or others can write it.
+pub fn folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    let found = std::fs::metadata(path)?;
+    let may_write = if found.mode() & STICKY == 0 { OTHERS_WRITE } else { 0 };
+    check(&found, found.uid() == 0 || is_own(&found), may_write, "use another folder")
+}
+
+/// Opens a file for reading and writing, which is made if need be.
+///
+/// # Errors
+/// As of [`read`].
+pub fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    checked(options, path)
+}
+
+/// Reads a file; `None` if there is none.
+///
+/// # Errors
+/// It can't be read; it is a link, belongs to somebody else, or others can write it.
+pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    match checked(options, path) {
+        Ok(file) => {
+            let mut content = Vec::new();
+            file.take(BYTES_MAX).read_to_end(&mut content)?;
+            Ok(Some(content))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file at once and for good.
+///
+/// # Errors
+/// It can't be written; it is as it was.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    // What a daemon left that was killed.
+    match std::fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn checked(mut options: OpenOptions, path: &Path) -> io::Result<File> {
+    // It may be a pipe that nobody writes to.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = options.mode(0o600).custom_flags(flags.bits() as i32).open(path);
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => refused("is a link; remove it"),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("is no regular file; remove it"));
+    }
+    if found.nlink() != 1 {
+        return Err(refused("has other names; remove it"));
+    }
+    check(&found, is_own(&found), OTHERS_WRITE, "remove it unless you trust what it says")?;
+    Ok(file)
+}
+
+fn is_own(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+fn check(found: &Metadata, is_own: bool, forbidden: u32, instead: &str) -> io::Result<()> {
+    if !is_own {
+        return Err(refused(&format!("belongs to user {}, and would be believed; {instead}", found.uid())));
+    }
+    match found.mode() & forbidden {
+        0 => Ok(()),
+        _ => {
+            let mode = found.mode() & 0o7777;
+            Err(refused(&format!(
+                "others can write it (mode {mode:o}), and it is believed; {instead}, or \
+                `chmod go-w` it"
+            )))
+        }
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_others_could_have_written_is_refused() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("state");
+        assert_eq!(read(&path).unwrap(), None);
+        replace(&path, b"one").unwrap();
+        assert_eq!(read(&path).unwrap().unwrap(), b"one");
+        set_permissions(&path, Permissions::from_mode(0o620)).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("mode 620"));
+        assert!(open(&path).is_err());
+        folder(&here.path().join("made/deep")).unwrap();
+        set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::fs::hard_link(&path, here.path().join("other")).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("other names"));
+        for (mode, is_fine) in [(0o1777, true), (0o777, false), (0o770, false), (0o755, true)] {
+            set_permissions(here.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(folder(here.path()).is_ok(), is_fine, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let here = tempfile::tempdir().unwrap();
+        let (path, victim) = (here.path().join("state"), here.path().join("victim"));
+        write(&victim, "kept").unwrap();
+        symlink(&victim, &path).unwrap();
+        symlink(&victim, here.path().join("state.new")).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("link"));
+        assert!(open(&path).is_err());
+        replace(&path, b"new").unwrap();
+        assert_eq!(read(&path).unwrap().unwrap(), b"new");
+        assert_eq!(std::fs::read(&victim).unwrap(), b"kept");
+    }
+}
