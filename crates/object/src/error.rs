@@ -238,6 +238,14 @@ pub enum DatasetError {
         /// The dataset.
         dataset: DatasetId,
     },
+    /// As many file systems or snapshots as this user may make are there.
+    #[error("'{name}': {limit} is reached; `zfs get -r {limit}` shows where")]
+    OverLimit {
+        /// The dataset.
+        name: Arc<str>,
+        /// The property.
+        limit: &'static str,
+    },
     /// What was asked for does not make sense for this dataset.
     #[error("'{name}': {why}")]
     Unsuitable {
@@ -277,6 +285,7 @@ impl DatasetError {
                 | NextTxg { .. }
                 | NoSpace { .. }
                 | OverQuota { .. }
+                | OverLimit { .. }
                 | Unsuitable { .. }
                 | NoCheckpoint { .. }
                 | Suspended { .. }

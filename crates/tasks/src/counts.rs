@@ -69,11 +69,7 @@ pub(crate) async fn check_count(
             if count.saturating_add(*more) > limit_of(dir, what).await?
                 && !dir.is_allowed(Subject::Head, what.property(), who).await?
             {
-                let why = match what {
-                    Limited::Filesystems => "filesystem_limit is reached; `zfs get -r` shows where",
-                    Limited::Snapshots => "snapshot_limit is reached; `zfs get -r` shows where",
-                };
-                return Err(DatasetError::unsuitable(dir.name(), why));
+                return Err(DatasetError::OverLimit { name: dir.name().into(), limit: what.property() });
             }
         }
     }

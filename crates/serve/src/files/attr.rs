@@ -55,8 +55,8 @@ pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
     }
 }
 
-/// A directory that is not on disk.
-pub fn control(ino: u64, entries: u64, made: Timestamp) -> Attr {
+/// A directory that is not on disk. `permissions` are what the kernel goes by.
+pub fn control(ino: u64, entries: u64, made: Timestamp, permissions: u32) -> Attr {
     let made = time(made);
     Attr {
         ino,
@@ -66,7 +66,7 @@ pub fn control(ino: u64, entries: u64, made: Timestamp) -> Attr {
         mtime: made,
         ctime: made,
         btime: made,
-        mode: u32::from(FileKind::Directory.number()) << 12 | 0o555,
+        mode: u32::from(FileKind::Directory.number()) << 12 | permissions,
         links: 2,
         uid: 0,
         gid: 0,

@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
+use cenote_dataset::delegation::{Credentials, Subject};
 use cenote_engine::{Engine, Snapshot, SnapshotHold};
 use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_fs::{Filesystem, Timestamp};
@@ -126,7 +127,9 @@ impl Files {
         let entries = if control == Control::Zfs { 2 } else { 0 };
         let made =
             self.head().view().attr(self.root()).await.map_or(Timestamp::default(), |attr| attr.crtime);
-        Ok(attr::control(control.ino(), entries, made))
+        // Who may make and destroy snapshots is not the kernel's to say.
+        let permissions = if control == Control::Snapshot { 0o777 } else { 0o555 };
+        Ok(attr::control(control.ino(), entries, made, permissions))
     }
 
     pub(super) async fn control_entry(&self, control: Control) -> Result<Entry> {
@@ -305,7 +308,7 @@ impl Files {
         name: &[u8],
         new: NewNode,
     ) -> Result<Entry> {
-        let engine = self.may_change_snapshots(caller, &[control])?;
+        let engine = self.may_change_snapshots(caller, &[control], Subject::Head, "snapshot").await?;
         if new.mode & S_IFMT != S_IFDIR {
             return Err(Errno::PERM);
         }
@@ -321,7 +324,7 @@ impl Files {
         control: Control,
         name: &[u8],
     ) -> Result<()> {
-        let engine = self.may_change_snapshots(caller, &[control])?;
+        let engine = self.may_change_snapshots(caller, &[control], Subject::Snapshot, "destroy").await?;
         self.has_snapshot(name).await?;
         let full = self.snapshot_called(name)?;
         // The kernel holds the directory itself, and can't be asked to forget what is below it meanwhile.
@@ -341,21 +344,39 @@ impl Files {
         from: (Control, &[u8]),
         to: (Control, &[u8]),
     ) -> Result<()> {
-        let engine = self.may_change_snapshots(caller, &[from.0, to.0])?;
+        let places = [from.0, to.0];
+        let engine = self.may_change_snapshots(caller, &places, Subject::Snapshot, "rename").await?;
         self.has_snapshot(from.1).await?;
         let renames = vec![(self.snapshot_called(from.1)?, self.snapshot_called(to.1)?)];
         cenote_tasks::rename_snapshots(&engine, renames).await.map_err(|e| refusal(&e))
     }
 
-    /// Root and the daemon's user may, in `.zfs/snapshot`.
-    fn may_change_snapshots(&self, caller: Caller, places: &[Control]) -> Result<Engine> {
+    /// Root and the daemon's user may, in `.zfs/snapshot`, and whoever was given the permission. Of the
+    /// caller's groups the kernel tells the first.
+    async fn may_change_snapshots(
+        &self,
+        caller: Caller,
+        places: &[Control],
+        subject: Subject,
+        permission: &str,
+    ) -> Result<Engine> {
         if places.iter().any(|place| *place != Control::Snapshot) {
             return Err(Errno::PERM);
         }
-        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
-            return Err(Errno::PERM);
+        let (engine, _) = self.writer()?;
+        if caller.uid == 0 || caller.uid == rustix::process::geteuid().as_raw() {
+            return Ok(engine);
         }
-        self.writer().map(|(engine, _)| engine)
+        let who = Credentials { uid: caller.uid, gids: vec![caller.gid] };
+        let is_allowed = async {
+            let mos = engine.mos().await?;
+            let head = mos.dataset(&self.name()).await?;
+            Ok(mos.heeds_delegation().await? && head.dir().is_allowed(subject, permission, &who).await?)
+        };
+        match is_allowed.await.map_err(|error: DatasetError| errno_below(&error))? {
+            true => Ok(engine.acting_for_delegated(who)),
+            false => Err(Errno::PERM),
+        }
     }
 
     fn snapshot_called(&self, name: &[u8]) -> Result<String> {

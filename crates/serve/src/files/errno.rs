@@ -23,7 +23,7 @@ pub fn errno(error: &FsError) -> Errno {
 pub fn errno_below(error: &DatasetError) -> Errno {
     match error {
         DatasetError::NoSpace { .. } => Errno::NOSPC,
-        DatasetError::OverQuota { .. } => Errno::DQUOT,
+        DatasetError::OverQuota { .. } | DatasetError::OverLimit { .. } => Errno::DQUOT,
         _ => Errno::IO,
     }
 }

@@ -28,6 +28,9 @@ pub fn why_not(error: &DatasetError) -> Option<String> {
         }
         DatasetError::NoCheckpoint { .. } => "checkpoint does not exist".into(),
         DatasetError::OverQuota { .. } => "out of space".into(),
+        DatasetError::OverLimit { limit, .. } => {
+            format!("{limit} is reached; `zfs get -r {limit}` shows where")
+        }
         DatasetError::Suspended { .. } => "pool I/O is currently suspended".into(),
         DatasetError::BadName { why, .. }
         | DatasetError::BadProperty { why, .. }

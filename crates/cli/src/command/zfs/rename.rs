@@ -80,7 +80,9 @@ impl Rename {
                 };
                 renamed.map_err(|error| match error {
                     // This concerns the new name, not the old one.
-                    DatasetError::Unsuitable { .. } => cannot(format!("rename to '{to}'"))(error),
+                    DatasetError::Unsuitable { .. } | DatasetError::OverLimit { .. } => {
+                        cannot(format!("rename to '{to}'"))(error)
+                    }
                     error => cannot(what)(error),
                 })
             })

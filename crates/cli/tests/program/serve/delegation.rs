@@ -153,3 +153,35 @@ fn what_is_checked_is_what_is_stored() {
     }
     users.may("zfs set org.example:note=mine tank/home");
 }
+
+#[test]
+fn who_was_given_snapshots_makes_them_as_directories_within_the_limit() {
+    if !can_mount() {
+        return;
+    }
+    let users = users();
+    let place = users.0.path("mnt/home/.zfs/snapshot");
+    let as_nobody = |program: &str, names: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command.args(names.iter().map(|name| place.join(name))).uid(NOBODY).gid(NOBODY);
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (is_done, said) = as_nobody("mkdir", &["a"]);
+    assert!(!is_done && said.contains("not permitted"), "{said}");
+    users.0.done("zfs allow -u 65534 snapshot tank/home");
+    assert_eq!(as_nobody("mkdir", &["a"]), (true, String::new()));
+    for (program, names) in [("rmdir", &["a"][..]), ("mv", &["a", "b"])] {
+        assert!(!as_nobody(program, names).0, "{program}");
+    }
+    users.0.done("zfs set snapshot_limit=2 tank/home");
+    assert_eq!(as_nobody("mkdir", &["b"]), (true, String::new()));
+    let (is_done, said) = as_nobody("mkdir", &["c"]);
+    assert!(!is_done && said.contains("quota exceeded"), "{said}");
+    users.0.done("zfs allow -u 65534 destroy,rename,mount,create tank/home");
+    assert_eq!(as_nobody("rmdir", &["a"]), (true, String::new()));
+    assert_eq!(as_nobody("mv", &["b", "d"]), (true, String::new()));
+    assert_eq!(users.0.done("zfs list -H -o name -t snapshot"), "tank/home@d\n");
+    users.0.done("zpool set delegation=off tank");
+    assert!(!as_nobody("rmdir", &["d"]).0);
+}

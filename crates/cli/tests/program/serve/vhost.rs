@@ -1,5 +1,7 @@
 //! Sockets of volumes for virtual machines. `proof/vhost-user` has QEMU as their client.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -35,4 +37,31 @@ fn every_volume_has_a_socket_as_long_as_it_is_served() {
     until(&sockets.join("tank/v"), true);
     bench.signal(Signal::TERM);
     assert!(!sockets.join("tank/v").exists(), "the daemon has ended");
+}
+
+#[test]
+fn machines_that_come_and_go_leave_no_descriptors_behind() {
+    let mut bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    bench.done("zfs create -V 16M tank/v");
+    bench.signal(Signal::TERM);
+    bench.start(&["--vhost-user", &bench.text("sockets")]);
+    let socket = bench.path("sockets/tank/v");
+    until(&socket, true);
+    let daemon = bench.daemon.as_ref().unwrap().id();
+    let descriptors = || std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().count();
+    let visit = || {
+        let mut machine = UnixStream::connect(&socket).unwrap();
+        // VHOST_USER_GET_FEATURES, and its answer.
+        machine.write_all(&[1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        machine.read_exact(&mut [0; 20]).unwrap();
+    };
+    visit();
+    let before = descriptors();
+    (0..50).for_each(|_| visit());
+    let begun = Instant::now();
+    while descriptors() > before + 10 {
+        assert!(begun.elapsed() < PATIENCE, "{before} descriptors, now {}", descriptors());
+        sleep(Duration::from_millis(50));
+    }
 }
