@@ -521,7 +521,9 @@ impl Mounts {
         let mut plans = Vec::new();
         for id in ids {
             let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
-            if let Ok(plan) = self.plan(&dataset, false).await? {
+            if let Ok(plan) = self.plan(&dataset, false).await?
+                && !plan.is_users_place
+            {
                 plans.push((plan, dataset));
             }
         }

@@ -74,6 +74,7 @@ impl Mounts {
                 // Somebody who may not mount has left it so, and this command is about something else.
                 plan if self.moved.lock().get(&id)
                     == Some(&plan.as_ref().ok().map(|plan| plan.dir.clone())) => {}
+                Ok(plan) if plan.is_users_place && plan.dir != planned => {}
                 plan => {
                     failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
                     match self.take_down(id, &name, false).await {
@@ -115,7 +116,9 @@ impl Mounts {
                 return Ok(Some(error));
             }
             let dataset = mos.dataset_by_id(id).await?;
-            if let Ok(plan) = self.plan(&dataset, false).await? {
+            if let Ok(plan) = self.plan(&dataset, false).await?
+                && !plan.is_users_place
+            {
                 to_mount.push((plan, dataset));
             }
         }

@@ -40,6 +40,8 @@ pub struct Plan {
     pub dir: PathBuf,
     /// The directory follows from the dataset's name: it goes with the dataset, if it is empty.
     pub is_derived: bool,
+    /// A user who may not mount chose the directory.
+    pub is_users_place: bool,
     pub read_only: bool,
     pub exec: bool,
     pub setuid: bool,
@@ -79,7 +81,8 @@ impl Plan {
             _ => {}
         }
         let placed_by = dataset.property(PLACED_BY_PROPERTY).await?;
-        if auto && placed_by.is_some_and(|placed_by| placed_by.source == source) {
+        let is_users_place = placed_by.is_some_and(|placed_by| placed_by.source == source);
+        if auto && is_users_place {
             return Ok(Err(Unmountable::PlacedByUser));
         }
         if dataset.key_status().await? == KeyStatus::Unavailable {
@@ -91,6 +94,7 @@ impl Plan {
         };
         Ok(Ok(Plan {
             dir,
+            is_users_place,
             is_derived: matches!(source, Source::Default | Source::Inherited(_)),
             read_only: read_only == 1,
             exec: exec == 1,
