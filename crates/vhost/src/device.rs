@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,7 @@ use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier};
 
+use crate::forgotten;
 use crate::lost::Watched;
 use crate::request::{
     DATA_BYTES_MAX, HEADER_BYTES, QUEUE_SIZE, QUEUES, Request, Status, config, features, range, segments,
@@ -68,21 +70,7 @@ impl Connection {
         limits: &Limits,
     ) -> io::Result<Connection> {
         let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-        let mut id = [0; ID_BYTES];
-        id.iter_mut().zip(serial.bytes()).for_each(|(to, byte)| *to = byte);
-        let device = Device {
-            disk,
-            id,
-            memory: memory.clone(),
-            runtime: runtime.clone(),
-            limits: limits.clone(),
-            share: limits.share(None),
-            queues: Mutex::default(),
-            answered: Condvar::new(),
-            watched: Mutex::default(),
-            end: OnceLock::new(),
-        };
-        let device = Arc::new(device);
+        let device = Device::new(disk, serial, memory.clone(), runtime, limits);
         let daemon = VhostUserDaemon::new("vhost-user".into(), Shared(device.clone()), memory);
         let mut daemon = daemon.map_err(|error| io::Error::other(error.to_string()))?;
         let started = daemon.start(&mut Listener::from(listener));
@@ -105,6 +93,43 @@ impl Connection {
     }
 }
 
+/// One queue of a guest whose memory is at hand: what a connection makes of it, without a socket.
+pub struct LoneQueue(Shared, Ring);
+
+impl LoneQueue {
+    /// A queue of this size whose table of descriptors, available and used ring lie at these addresses.
+    /// `None`: a guest could not have it.
+    pub fn new(
+        memory: GuestMemoryMmap,
+        size: u16,
+        has_event_indexes: bool,
+        [descriptors, available, used]: [u64; 3],
+        disk: Arc<dyn Disk>,
+        runtime: &Runtime,
+        limits: &Limits,
+    ) -> Option<LoneQueue> {
+        let memory = GuestMemoryAtomic::new(memory);
+        let ring = Ring::new(memory.clone(), QUEUE_SIZE).ok()?;
+        ring.set_queue_size(size);
+        ring.set_queue_info(descriptors, available, used).ok()?;
+        ring.set_queue_event_idx(has_event_indexes);
+        ring.set_queue_ready(true);
+        let shared = Shared(Device::new(disk, "lone", memory.clone(), runtime, limits));
+        shared.update_memory(memory).ok()?;
+        Some(LoneQueue(shared, ring))
+    }
+
+    /// The guest has kicked the queue.
+    pub fn kick(&self) {
+        self.0.handle_event(0, EventSet::IN, std::slice::from_ref(&self.1), 0).ok();
+    }
+
+    /// Requests that were taken, and are not answered.
+    pub fn under_way(&self) -> usize {
+        self.0.queues.lock()[0].under_way
+    }
+}
+
 /// A disk as a device of a virtual machine.
 struct Device {
     disk: Arc<dyn Disk>,
@@ -119,6 +144,8 @@ struct Device {
     watched: Mutex<Vec<Watched>>,
     /// Ends the connection, once it has begun.
     end: OnceLock<ShutdownHandle>,
+    /// What the library forgets to close.
+    forgotten: OnceLock<OwnedFd>,
 }
 
 /// Requests that were taken from a queue.
@@ -194,7 +221,9 @@ impl VhostUserBackend for Shared {
     }
 
     fn exit_event(&self, _: usize) -> Option<(EventConsumer, EventNotifier)> {
-        new_event_consumer_and_notifier(EventFlag::NONBLOCK | EventFlag::CLOEXEC).ok()
+        let event = new_event_consumer_and_notifier(EventFlag::NONBLOCK | EventFlag::CLOEXEC).ok()?;
+        self.forgotten.get_or_init(|| forgotten::owned(&event.0));
+        Some(event)
     }
 
     fn stop_vring(&self, queue: u32) -> io::Result<()> {
@@ -271,6 +300,30 @@ impl Shared {
 }
 
 impl Device {
+    fn new(
+        disk: Arc<dyn Disk>,
+        serial: &str,
+        memory: GuestMemoryAtomic<GuestMemoryMmap>,
+        runtime: &Runtime,
+        limits: &Limits,
+    ) -> Arc<Device> {
+        let mut id = [0; ID_BYTES];
+        id.iter_mut().zip(serial.bytes()).for_each(|(to, byte)| *to = byte);
+        Arc::new(Device {
+            disk,
+            id,
+            memory,
+            runtime: runtime.clone(),
+            limits: limits.clone(),
+            share: limits.share(None),
+            queues: Mutex::default(),
+            answered: Condvar::new(),
+            watched: Mutex::default(),
+            end: OnceLock::new(),
+            forgotten: OnceLock::new(),
+        })
+    }
+
     fn has_lost_memory(&self) -> bool {
         self.watched.lock().iter().any(Watched::is_lost)
     }

@@ -23,7 +23,8 @@
 #![deny(unsafe_code)]
 
 pub mod device;
+mod forgotten;
 mod lost;
 pub mod request;
 
-pub use device::{Connection, Disconnect};
+pub use device::{Connection, Disconnect, LoneQueue};

@@ -44,6 +44,8 @@ pub enum RenameMode {
     Whiteout {
         /// A file that has the new name loses it.
         replaces: bool,
+        /// User and group of the whiteout, to which it is charged.
+        owner: (u64, u64),
     },
 }
 
@@ -116,7 +118,7 @@ impl FsWriter {
             self.note_whiteout(change, &parents.from, whiteout.as_ref())?;
             return Ok(None);
         };
-        if matches!(mode, RenameMode::NoReplace | RenameMode::Whiteout { replaces: false }) {
+        if matches!(mode, RenameMode::NoReplace | RenameMode::Whiteout { replaces: false, .. }) {
             return Err(Refusal::Exists.named(to.0, to.1));
         }
         if target.object == source.object {
@@ -242,12 +244,13 @@ impl FsWriter {
         mode: RenameMode,
         logged: Option<&NewObject>,
     ) -> Result<Option<Znode>> {
-        if !matches!(mode, RenameMode::Whiteout { .. }) {
-            return Ok(None);
-        }
+        let RenameMode::Whiteout { owner: (uid, gid), .. } = mode else { return Ok(None) };
         let id = match logged {
             Some(new) => self.make_logged(change, parent, new, None).await?,
-            None => self.make(change, &Making::child(self, parent, &WHITEOUT)?).await?,
+            None => {
+                let new = NewFile { uid, gid, ..WHITEOUT };
+                self.make(change, &Making::child(self, parent, &new)?).await?
+            }
         };
         Ok(Some(self.load(change.edit, id).await?))
     }

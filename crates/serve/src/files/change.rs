@@ -172,6 +172,7 @@ impl Files {
 
     pub(super) async fn move_name(
         &self,
+        caller: Caller,
         from: (Node, &[u8]),
         to: (Node, &[u8]),
         flags: RenameFlags,
@@ -182,7 +183,9 @@ impl Files {
             RenameFlags::Replace => RenameMode::Replace,
             RenameFlags::NoReplace => RenameMode::NoReplace,
             RenameFlags::Exchange => RenameMode::Exchange,
-            RenameFlags::Whiteout { no_replace } => RenameMode::Whiteout { replaces: !no_replace },
+            RenameFlags::Whiteout { no_replace } => {
+                RenameMode::Whiteout { replaces: !no_replace, owner: (caller.uid.into(), caller.gid.into()) }
+            }
         };
         let files = self.clone();
         self.change(Need::Write(NAME_BYTES), None, move |fs, change| {

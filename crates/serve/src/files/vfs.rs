@@ -150,7 +150,7 @@ impl Vfs for Files {
         {
             return self.rename_in_control(caller, (one, from.1), (other, to.1)).await;
         }
-        self.move_name(from, to, flags).await
+        self.move_name(caller, from, to, flags).await
     }
 
     async fn link(&self, _: Caller, node: Node, dir: Node, name: &[u8]) -> Result<Entry> {

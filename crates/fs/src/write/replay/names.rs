@@ -61,7 +61,9 @@ impl Replay<'_> {
         let (mode, logged) = match kind {
             RenameKind::Replace => (RenameMode::Replace, None),
             RenameKind::Exchange => (RenameMode::Exchange, None),
-            RenameKind::Whiteout(new) => (RenameMode::Whiteout { replaces: true }, Some(new)),
+            RenameKind::Whiteout(new) => {
+                (RenameMode::Whiteout { replaces: true, owner: (new.uid, new.gid) }, Some(new))
+            }
         };
         let gone = self.fs.rename_as_logged(self.change, from, to, mode, logged).await?;
         self.free_all(gone).await

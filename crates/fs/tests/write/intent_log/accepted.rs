@@ -272,13 +272,9 @@ fn a_whiteout_is_left_in_one_operation() {
     simulate(|rt| async move {
         let bench = Bench::new(rt).await;
         let root = bench.fs.root();
-        bench.rename((root, b"f"), (root, b"h"), RenameMode::Whiteout { replaces: true }).await;
-        let refused = op!(bench, |fs, c| fs.rename(
-            c,
-            (root, b"h"),
-            (root, b"g"),
-            RenameMode::Whiteout { replaces: false }
-        ));
+        let leaves = |replaces| RenameMode::Whiteout { replaces, owner: (7, 8) };
+        bench.rename((root, b"f"), (root, b"h"), leaves(true)).await;
+        let refused = op!(bench, |fs, c| fs.rename(c, (root, b"h"), (root, b"g"), leaves(false)));
         assert_eq!(refused.unwrap_err().refusal(), Some(Refusal::Exists));
         let records = bench.engine.clone();
         let after = bench.cut().await;
@@ -288,6 +284,7 @@ fn a_whiteout_is_left_in_one_operation() {
         let left = after.fs.lookup(root, b"f").await.unwrap().unwrap();
         let attr = after.fs.attr(left.object).await.unwrap();
         assert_eq!((attr.kind(), attr.rdev, attr.permissions()), (FileKind::CharDevice, 0, 0));
+        assert_eq!((attr.uid, attr.gid), (7, 8), "whoever renames owns it");
         // One record for the rename, one for the write.
         assert_eq!(after.report.applied, 2, "{:?}", after.report);
         drop(after.mos);
@@ -302,7 +299,8 @@ fn a_whiteout_over_quota_leaves_the_names_as_they_are() {
         let root = bench.fs.root();
         op!(bench, |fs, c| fs.set_quota(c.edit, SpaceBy::User, Counted::Objects, 0, 1)).unwrap();
         bench.sync().await;
-        for mode in [RenameMode::Whiteout { replaces: true }, RenameMode::Whiteout { replaces: false }] {
+        for replaces in [true, false] {
+            let mode = RenameMode::Whiteout { replaces, owner: (0, 0) };
             let refused = op!(bench, |fs, c| fs.rename(c, (root, b"f"), (root, b"h"), mode));
             assert_eq!(refused.unwrap_err().refusal(), Some(Refusal::Quota));
         }
