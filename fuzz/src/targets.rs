@@ -1,14 +1,16 @@
-//! All targets, one per line: the parsers by crate, network clients, then the whole stack.
+//! All targets, one per line: the parsers by crate, clients, state files, then the whole stack.
 
 use crate::Target;
 
 mod blocks;
 mod codec;
 mod config;
+pub mod doors;
 mod filesystem;
 pub mod forged;
 mod network;
 pub mod stack;
+mod state;
 mod tables;
 mod zap;
 
@@ -63,6 +65,18 @@ pub const TARGETS: &[Target] = &[
     // A request may be of 32 MiB, whatever the limit of all together.
     Target { name: "nbd", run: network::nbd, spare_bytes: 40 * MIB },
     Target { name: "iscsi", run: network::iscsi, spare_bytes: 16 * MIB },
+    // What comes in at doors of this machine.
+    // A request may say that it is of 16 MiB.
+    Target { name: "socket", run: doors::socket, spare_bytes: 20 * MIB },
+    Target { name: "fuse", run: doors::fuse, spare_bytes: 256 * MIB },
+    Target { name: "vhost", run: doors::vhost, spare_bytes: 40 * MIB },
+    // What was written down.
+    Target { name: "state_pools", run: state::pools, spare_bytes: MIB },
+    Target { name: "state_reservations", run: state::reservations, spare_bytes: MIB },
+    Target { name: "state_tokens", run: state::tokens, spare_bytes: MIB },
+    Target { name: "state_rules", run: state::rules, spare_bytes: MIB },
+    Target { name: "state_smart", run: state::smart, spare_bytes: MIB },
+    Target { name: "state_options", run: state::options, spare_bytes: MIB },
     // All layers together.
     Target { name: "tree", run: stack::tree, spare_bytes: 64 * MIB },
     // The same with forged structures, and with commands that change a pool.

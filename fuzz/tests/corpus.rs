@@ -36,3 +36,11 @@ fn the_trees_are_whole_pools() {
         assert!(files > 20, "{name}: {files} files are read before anything is damaged");
     }
 }
+
+#[test]
+fn requests_of_the_corpus_are_carried_out() {
+    for (name, requests) in corpus::load("fuse").iter().filter(|(name, _)| name.starts_with("made-")) {
+        let answered = cenote_fuzz::targets::doors::answered(requests);
+        assert!(answered >= 5, "{name}: {answered} requests succeed");
+    }
+}

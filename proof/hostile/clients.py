@@ -7,6 +7,7 @@ client, connected before, reads 4 KiB blocks from the volume; its slowest read i
 
 import asyncio
 import json
+import os
 import socket
 import struct
 import sys
@@ -25,7 +26,15 @@ def memory_mib():
 
 
 async def connect(port, source=None, **options):
-    return await asyncio.open_connection("127.0.0.1", port, local_addr=source and (source, 0), **options)
+    """A connection of a user of its own for each source: the daemon knows clients of its machine by user."""
+    source = source or "127.0.0.1"
+    os.seteuid(60000 + int(source.rsplit(".", 1)[1]))
+    client = socket.socket()
+    os.seteuid(0)
+    client.bind((source, 0))
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
+    return await asyncio.open_connection(sock=client, **options)
 
 
 async def nbd(name, source=None, **options):
@@ -127,7 +136,7 @@ class Honest:
 
 
 async def crowd(name, port, refusal, patience_s, hello=b""):
-    """10,000 connections from three addresses, which say nothing more than `hello`, and stay."""
+    """10,000 connections of three users, which say nothing more than `hello`, and stay."""
     before, begun = memory_mib(), time.monotonic()
     async with Honest() as honest:
         await asyncio.sleep(0.5)
@@ -215,7 +224,7 @@ async def ignores_r2t(number):
 async def web():
     """HTTP: clients that don't read, and those that write slowly."""
     held = []
-    # Half of the room for each address.
+    # Half of the room for each user.
     for number in range(64):
         reader, writer = await connect(HTTP, f"127.0.0.{2 + number % 2}", limit=1 << 10)
         writer.write(f"POST /v1/cat?targets=tank/files:/large HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
@@ -225,7 +234,7 @@ async def web():
     await asyncio.sleep(2)
     begun = time.monotonic()
     told = await http("/v1/zpool/list")
-    print(f"HTTP: 64 clients with a token, at two addresses, don't read a file: another is told {told} "
+    print(f"HTTP: 64 clients with a token, of two users, don't read a file: another is told {told} "
           f"after {time.monotonic() - begun:.1f} s")
     assert told == 200
     for _, writer in held:

@@ -19,7 +19,7 @@ mod findings;
 mod record;
 pub mod rules;
 mod schedule;
-mod smart;
+pub mod smart;
 mod view;
 pub mod watch;
 

@@ -45,7 +45,8 @@ pub fn ask(smartctl: &Path, device: &str) -> Option<Disk> {
     read(device, &String::from_utf8_lossy(&output.stdout))
 }
 
-fn read(device: &str, said: &str) -> Option<Disk> {
+/// Reads what `smartctl --json` says of a disk. `None`: nothing of use.
+pub fn read(device: &str, said: &str) -> Option<Disk> {
     let smart = Smart::parse(said).ok()?;
     let document: Value = serde_json::from_str(said).ok()?;
     let mut attributes = Vec::new();

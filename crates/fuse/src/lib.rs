@@ -33,6 +33,6 @@ pub mod vfs;
 mod waiting;
 
 pub use mount::{MountError, MountOptions, Mounted};
-pub use session::{Notifier, Session, SessionOptions};
+pub use session::{Notifier, Session, SessionOptions, answer};
 pub use traffic::Paused;
 pub use vfs::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Time, Vfs};

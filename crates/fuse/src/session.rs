@@ -29,6 +29,7 @@ use crate::ring::{Queue, Ring};
 use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
 use crate::waiting::Waiting;
+use bytes::Bytes;
 use cenote_runtime::Runtime;
 use futures::channel::oneshot;
 use futures::future::select;
@@ -75,6 +76,14 @@ pub struct Session {
     /// Canceled when the last thread has ended: each holds the sender.
     ended: oneshot::Receiver<()>,
     notifier: Notifier,
+}
+
+/// Answers one request without a kernel, by the same way as a session: the bytes behind the reply's header.
+/// `None`: it is not a request, or one that has no reply.
+pub async fn answer<V: Vfs>(vfs: &V, request: Bytes) -> Option<Result<Vec<u8>>> {
+    let request = Request::parse(request)?;
+    let reply = dispatch::dispatch(vfs, &Waiting::default(), &request).await?;
+    Some(reply.map(|reply| reply.parts().collect::<Vec<_>>().concat()))
 }
 
 /// What the threads of a session have in common; with the last one it ends.

@@ -79,9 +79,14 @@ impl Device for ImageDisk {
 
 impl ImageDisk {
     fn new(image: Image) -> Arc<ImageDisk> {
-        let path = "forged".into();
-        let size_bytes = DISK_BYTES;
-        let info = DeviceInfo { path, size_bytes, sector_bytes: 512, rotational: None, read_only: false };
+        let info = DeviceInfo {
+            path: "forged".into(),
+            size_bytes: DISK_BYTES,
+            sector_bytes: 512,
+            rotational: None,
+            read_only: false,
+            others_may_write: false,
+        };
         Arc::new(ImageDisk { info, image: Mutex::new(image) })
     }
 

@@ -24,10 +24,10 @@ type Done<T> = Result<T, Failure>;
 
 /// A disk in memory.
 #[derive(Clone)]
-struct Ram(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Ram(Arc<Mutex<Vec<u8>>>);
 
 impl Ram {
-    fn new() -> Ram {
+    pub(super) fn new() -> Ram {
         Ram(Arc::new(Mutex::new(vec![0; DISK_BYTES])))
     }
 
@@ -135,7 +135,7 @@ pub fn nbd(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let (here, there) = tokio::io::duplex(64 << 10);
-        let limits = Limits::new(MEMORY_BYTES, 1);
+        let limits = Limits::new(&runtime, MEMORY_BYTES, 1);
         let server = async {
             let mut stream: Box<dyn Stream> = Box::new(there);
             let chosen = Handshake::new(&mut *stream, &ram, Offer::Plain).run(&runtime, &limits).await;
@@ -152,7 +152,7 @@ pub fn iscsi(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let (here, there) = tokio::io::duplex(64 << 10);
-        let limits = Limits::new(MEMORY_BYTES, 1);
+        let limits = Limits::new(&runtime, MEMORY_BYTES, 1);
         let portal = Portal { here: "192.0.2.1:3260".into(), all: Vec::new() };
         let (accounts, luns) = (Accounts::default(), Luns::default());
         let (stream, leaving) = (Box::new(there), futures::future::pending().boxed());

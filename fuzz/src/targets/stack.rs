@@ -194,8 +194,14 @@ struct Blocks {
 impl Blocks {
     fn new(blocks: Bytes) -> Blocks {
         let size_bytes = VDEV_LABEL_START_SIZE + blocks.len() as u64;
-        let path = "tree".into();
-        let info = DeviceInfo { path, size_bytes, sector_bytes: 512, rotational: None, read_only: true };
+        let info = DeviceInfo {
+            path: "tree".into(),
+            size_bytes,
+            sector_bytes: 512,
+            rotational: None,
+            read_only: true,
+            others_may_write: false,
+        };
         Blocks { info, blocks }
     }
 }

@@ -1,0 +1,82 @@
+//! What the daemon has written down, or an administrator has: state files and configuration.
+//!
+//! Others can't write these files, but disks lose bytes, and people make mistakes. What is read is used, and
+//! what the daemon writes itself must read the same again.
+
+use std::path::PathBuf;
+
+use cenote_agent::{Rules, smart};
+use cenote_http::Tokens;
+use cenote_iscsi::scsi::reservations::Reservations;
+use cenote_serve::iscsi::{LunMap, Names};
+use cenote_serve::listen::Place;
+use cenote_serve::record::State;
+
+use super::consume;
+
+/// `pools.json`.
+pub fn pools(data: &[u8]) {
+    let state = State::parse(data);
+    for pool in &state.pools {
+        consume((pool.key(), pool.paths()));
+    }
+    let written = serde_json::to_vec(&state).unwrap_or_default();
+    assert_eq!(State::parse(&written), state, "it is written as it was read");
+}
+
+/// Persistent reservations, as a volume keeps them.
+pub fn reservations(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // With a checksum, and without.
+    let bare = text.split_once('\n').filter(|_| text.starts_with("v2 ")).map_or(text, |(_, bare)| bare);
+    for text in [text, &format!("v1 {bare}")] {
+        if let Some(all) = Reservations::parse(text) {
+            let again = Reservations::parse(&all.text());
+            assert_eq!(again.map(|all| all.text()), Some(all.text()), "it is kept as it was read");
+        }
+    }
+}
+
+/// Tokens of HTTP.
+pub fn tokens(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(tokens) = Tokens::parse(&text) {
+        let words = text.split_whitespace();
+        consume(words.map(|word| tokens.access(&format!("Bearer {word}"))).collect::<Vec<_>>());
+        assert_eq!(tokens.access("Bearer "), None);
+    }
+}
+
+/// The agent's rules.
+pub fn rules(data: &[u8]) {
+    let Ok(rules) = Rules::parse(&String::from_utf8_lossy(data)) else { return };
+    for scheduled in rules.scrub.iter().chain(&rules.trim) {
+        for time_s in [0, 1_700_000_000, u64::MAX] {
+            consume((
+                scheduled.is_for("tank"),
+                scheduled.is_due(time_s, 1_700_000_000),
+                scheduled.is_due(0, time_s),
+            ));
+        }
+    }
+}
+
+/// What `smartctl` says of a disk.
+pub fn smart(data: &[u8]) {
+    if let Some(disk) = smart::read("/dev/sda", &String::from_utf8_lossy(data)) {
+        consume(disk.findings());
+    }
+}
+
+/// Addresses, names of targets and units, as options have them, one a line.
+pub fn options(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    consume(LunMap::parse(&lines).is_ok());
+    for line in &lines {
+        consume(Names::parse(line).is_ok());
+        if let Ok(place) = Place::parse(line, 10809) {
+            consume((place.is_local(), PathBuf::from(place.to_string())));
+        }
+    }
+}
