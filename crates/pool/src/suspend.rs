@@ -31,8 +31,9 @@ use crate::vdev::leaf::Probe;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Txg, VdevId};
 use futures::future::join_all;
-use state::{FailMode, Standstill, Suspended, Waits};
+use state::{FailMode, Standstill, State, Suspended, Waits};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How long a write waits before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -43,6 +44,16 @@ pub(crate) struct Tries {
     /// The try of the pool in which the last of them began.
     begun: u64,
     has_waited: bool,
+    failing: Option<FailingWrite>,
+}
+
+/// A write that waits, counted as long as this lives.
+struct FailingWrite(watch::Sender<State>);
+
+impl Drop for FailingWrite {
+    fn drop(&mut self) {
+        self.0.send_modify(|state| state.failing_writes -= 1);
+    }
 }
 
 impl Pool {
@@ -101,7 +112,7 @@ impl Pool {
 
     /// Something that may wait begins.
     pub(crate) fn begin_tries(&self) -> Tries {
-        Tries { begun: self.suspension().0.borrow().tries, has_waited: false }
+        Tries { begun: self.suspension().0.borrow().tries, has_waited: false, failing: None }
     }
 
     /// A try has failed with `error`, for txg `txg`. Returns when the next one is to be made: at once, if the
@@ -110,16 +121,27 @@ impl Pool {
     /// # Errors
     /// `error`, if it is not that of a device, or nobody waits.
     pub(crate) async fn wait_out(&self, tries: &mut Tries, txg: Txg, error: PoolError) -> Result<()> {
+        if tries.failing.is_none() && !matches!(error, PoolError::Unreadable { .. }) {
+            let states = &self.suspension().0;
+            states.send_modify(|state| state.failing_writes += 1);
+            tries.failing = Some(FailingWrite(states.clone()));
+        }
         self.wait_since(tries.begun, txg, error).await?;
-        *tries = Tries { has_waited: true, ..self.begin_tries() };
+        (tries.begun, tries.has_waited) = (self.begin_tries().begun, true);
         Ok(())
     }
 
-    /// A try has succeeded. If it had to wait, all else that waits is tried again, too.
+    /// A try has succeeded. If it had to wait, all else that waits is tried again, too; and the pool goes on,
+    /// unless that was a read and writes still wait.
     pub(crate) fn end_tries(&self, tries: Tries) {
-        if tries.has_waited {
+        let Tries { has_waited, failing, .. } = tries;
+        let is_write = failing.is_some();
+        drop(failing);
+        if has_waited {
             self.suspension().0.send_modify(|state| {
-                state.suspended = None;
+                if is_write || state.failing_writes == 0 {
+                    state.suspended = None;
+                }
                 state.tries += 1;
             });
         }

@@ -76,6 +76,8 @@ pub(crate) struct Suspension(pub(super) watch::Sender<State>);
 pub(super) struct State {
     pub(super) mode: Option<FailMode>,
     pub(super) suspended: Option<Suspended>,
+    /// Writes, flushes and labels that wait: a read that succeeds does not say that these would.
+    pub(super) failing_writes: usize,
     /// Grows when all that waits is to be tried again.
     pub(super) tries: u64,
     pub(super) is_given_up: bool,
