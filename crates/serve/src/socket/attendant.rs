@@ -126,8 +126,9 @@ impl Attending {
     /// Nobody is there any more: the command is to end, and what it writes goes nowhere.
     fn leave(&mut self) {
         self.is_here = false;
-        self.outputs.clear();
+        // In this order: a command that meets the closed pipe is cancelled already.
         self.cancel.cancel();
+        self.outputs.clear();
     }
 }
 
