@@ -97,6 +97,8 @@ fn a_suspended_pool_says_so_everywhere_and_goes_on_when_it_is_cleared() {
     bench.done("inject --clear");
     soon("zpool clear tank", |line| bench.done(line));
     waits.join().unwrap().unwrap();
+    // What the device missed meanwhile is looked at, though nobody else has it.
+    bench.done("zpool wait -t resilver tank");
     look("zpool status -x", "all pools are healthy");
     look("zpool events", "resource.org.cenote.pool_resumed");
     assert!(metrics(&bench).contains("cenote_pool_suspended{pool=\"tank\"} 0\n"));
