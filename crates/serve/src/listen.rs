@@ -218,12 +218,12 @@ fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Visitor> {
 }
 
 /// Where a client comes from that needs a share.
-fn stranger(from: Origin) -> Option<Origin> {
+pub(crate) fn stranger(from: Origin) -> Option<Origin> {
     Some(from).filter(|from| !matches!(from, Origin::User(uid) if is_trusted(*uid)))
 }
 
 /// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
-pub(crate) fn is_trusted(uid: u32) -> bool {
+pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 

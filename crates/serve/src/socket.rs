@@ -17,15 +17,15 @@
 //! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`, `SO_PEERGROUPS`); what they
 //! may do is for [`Serving::run`] to decide.
 //!
-//! Limits: a user has a number of `seats`, and sends a request at once, which is small unless the user is
-//! trusted. If the system has no descriptors or threads, the seat comes back, and the next client waits.
+//! Limits: a command that does not end, for whatever reason, keeps its seat. So a user has some of the seats
+//! ([`Crowd`]), and sends a request at once, which is small unless the user is trusted. If the system has no
+//! descriptors or threads, the seat comes back, and the next client waits.
 //!
-//! Locking: only `seats` are shared; each connection has a thread of its own, and an attendant.
+//! Locking: only the seats are shared; each connection has a thread of its own, and an attendant.
 
 mod answers;
 mod attendant;
 mod groups;
-mod seats;
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -39,6 +39,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cenote_dataset::Credentials;
+use cenote_disk::Origin;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, Shutdown, recvmsg, sendmsg, shutdown, sockopt,
@@ -47,14 +48,19 @@ use serde::{Deserialize, Serialize};
 
 use self::answers::Kind;
 use self::attendant::Attendant;
-use self::seats::Seats;
 use crate::cancel::Cancel;
-use crate::listen::is_trusted;
+use crate::listen::{Crowd, is_trusted, stranger};
 
 /// The longest request: argument lists are at most 2 MiB on Linux, and bytes take up to four characters here.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 /// The longest one of others than root and the daemon's user. Parsed, it is 15 times as large at most.
 const STRANGERS_REQUEST_BYTES_MAX: u32 = 64 << 10;
+/// Commands at a time...
+const SEATS: usize = 256;
+/// ...of those kept for root and the daemon's user...
+const SEATS_KEPT: usize = 64;
+/// ...and those of one other user.
+const SEATS_OF_ONE_USER: usize = 64;
 /// How long a client may take for its request.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// Wait after something failed that needs descriptors or threads: there may be some later.
@@ -184,7 +190,7 @@ impl Listener {
 
     /// Answers commands until `stop` is cancelled.
     pub fn serve(&self, serving: Arc<impl Serving>, stop: &Cancel) {
-        let seats = Arc::new(Seats::default());
+        let seats = Crowd::sharing(SEATS, SEATS_KEPT, SEATS_OF_ONE_USER);
         while !stop.is_cancelled() {
             let stream = match self.socket.accept() {
                 Ok((stream, _)) => stream,
@@ -198,7 +204,7 @@ impl Listener {
                 return;
             }
             let Ok(uid) = sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw()) else { continue };
-            let Some(seat) = seats.take(Some(uid).filter(|uid| !is_trusted(*uid))) else {
+            let Some(seat) = seats.enter(stranger(Origin::User(uid))) else {
                 refuse(&stream);
                 continue;
             };

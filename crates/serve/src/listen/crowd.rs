@@ -1,8 +1,8 @@
-//! How many clients may be in at a time.
+//! How many clients may be in at a time: connections of a protocol, or commands at the socket.
 //!
-//! Idea: every client that holds a [`Room`] is counted. One user of this machine, or one address, gets half
-//! of what there is, so that nobody locks out all others; an eighth is kept for root and the daemon's user.
-//! Telling clients that there is no room costs connections, too: a few.
+//! Idea: every client that holds a [`Room`] is counted. One user of this machine, or one address, gets a part
+//! of what there is, so that nobody locks out all others; another part is kept for root and the daemon's
+//! user. Telling clients that there is no room costs connections, too: a few.
 //!
 //! Locking: `inside` for the time of counting; nothing else is locked meanwhile.
 
@@ -15,14 +15,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections at a time of a protocol, if nothing else is said.
 pub const CONNECTIONS_MAX: usize = 1_024;
-/// The part of them that is kept for root and the daemon's user.
+/// The part of them that is kept for root and the daemon's user...
 const KEPT: usize = 8;
+/// ...and that of one user or address.
+const OF_ONE: usize = 2;
 /// Clients at a time that are told that there is no room.
 const TURNED_AWAY_MAX: usize = 64;
 
 /// The clients of a protocol, at all its doors.
 pub struct Crowd {
     most: usize,
+    kept: usize,
+    of_one: usize,
     inside: Mutex<Inside>,
     turned_away: Arc<Semaphore>,
 }
@@ -43,10 +47,15 @@ pub struct Room {
 }
 
 impl Crowd {
-    /// At most so many.
+    /// At most so many: half for one origin, an eighth for root and the daemon's user alone.
     pub fn new(most: usize) -> Arc<Crowd> {
+        Crowd::sharing(most, most / KEPT, most.div_ceil(OF_ONE))
+    }
+
+    /// At most so many, of them `kept` for root and the daemon's user alone, and `of_one` for one origin.
+    pub(crate) fn sharing(most: usize, kept: usize, of_one: usize) -> Arc<Crowd> {
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        Arc::new(Crowd { most, inside: Mutex::default(), turned_away })
+        Arc::new(Crowd { most, kept, of_one, inside: Mutex::default(), turned_away })
     }
 
     /// Room for one more, if there is any. `stranger`: where it comes from; none: it is root's or the
@@ -57,11 +66,11 @@ impl Crowd {
             return None;
         }
         if let Some(origin) = stranger {
-            if inside.strangers >= self.most - self.most / KEPT {
+            if inside.strangers >= self.most - self.kept {
                 return None;
             }
             let from_there = inside.by_origin.entry(origin).or_default();
-            if *from_there >= self.most.div_ceil(2) {
+            if *from_there >= self.of_one {
                 return None;
             }
             *from_there += 1;
@@ -121,5 +130,22 @@ mod tests {
         assert_eq!(root.len(), 2);
         drop((one, two, root));
         assert_eq!((0..20).map_while(|_| crowd.enter(None)).collect::<Vec<_>>().len(), 16);
+    }
+
+    #[test]
+    fn users_have_shares_and_root_always_finds_room() {
+        let crowd = Crowd::sharing(256, 64, 64);
+        let enter = |uid: Option<u32>| crowd.enter(uid.map(Origin::User));
+        let of = |uid| std::iter::from_fn(|| enter(Some(uid))).collect::<Vec<_>>();
+        let mut strangers = [1000, 1001, 1002, 1003].map(of);
+        assert_eq!(strangers.each_ref().map(Vec::len), [64, 64, 64, 0]);
+        let root: Vec<_> = std::iter::from_fn(|| enter(None)).collect();
+        assert_eq!(root.len(), 64);
+        drop(root);
+        strangers[0].pop();
+        assert!(enter(Some(1003)).is_some());
+        drop(strangers);
+        let inside = crowd.inside.lock();
+        assert_eq!((inside.all, inside.by_origin.len()), (0, 0));
     }
 }
