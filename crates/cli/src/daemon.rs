@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cenote_runtime::Runtime;
+use cenote_serve::listen::is_trusted;
 use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, NoStatus, Serving};
 use clap::CommandFactory;
@@ -158,8 +159,6 @@ pub fn described() -> clap::Command {
 pub struct Commands {
     pub runtime: Runtime,
     pub pools: Arc<Pools>,
-    /// Who may change: this user, and root.
-    pub owner_uid: u32,
 }
 
 impl Serving for Commands {
@@ -168,7 +167,7 @@ impl Serving for Commands {
         let file = |fd| Arc::new(File::from(fd));
         let client = Client {
             cwd: Path::new(OsStr::from_bytes(&line.cwd)).to_owned(),
-            is_admin: peer.who.uid == 0 || peer.who.uid == self.owner_uid,
+            is_admin: is_trusted(peer.who.uid),
             who: peer.who,
             env: line.env,
             screens: is_carried.then_some(line.screens),

@@ -209,11 +209,7 @@ impl Serve {
             no_mount: self.no_mount,
         };
         let outcome = opening.begin(&self.pools).await;
-        let commands = Arc::new(Commands {
-            runtime: session.runtime().clone(),
-            pools: pools.clone(),
-            owner_uid: rustix::process::getuid().as_raw(),
-        });
+        let commands = Arc::new(Commands { runtime: session.runtime().clone(), pools: pools.clone() });
         let doors = doors.let_in(session.runtime(), &pools, commands.clone(), described());
         let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone(), pools.events.clone()));
         let stop = Cancel::default();

@@ -33,8 +33,7 @@ impl Held {
     /// Those of the daemon in which this command runs.
     pub fn new(session: &Session, pools: &Arc<Pools>) -> Held {
         let runtime = session.runtime().clone();
-        let owner_uid = rustix::process::getuid().as_raw();
-        let commands = Commands { runtime: runtime.clone(), pools: pools.clone(), owner_uid };
+        let commands = Commands { runtime: runtime.clone(), pools: pools.clone() };
         let cancel = streams().client.as_ref().map(|client| client.cancel.clone()).unwrap_or_default();
         Held {
             commands: Arc::new(commands),
