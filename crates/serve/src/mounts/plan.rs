@@ -71,7 +71,10 @@ impl Plan {
             2 if auto => return Ok(Err(Unmountable::Noauto)),
             _ => {}
         }
-        let (mountpoint, source) = match dataset.property("mountpoint").await? {
+        let mut place =
+            dataset.properties_of(&|name| name == "mountpoint" || name == PLACED_BY_PROPERTY).await?;
+        let placed_by = place.pop_if(|property| property.name == PLACED_BY_PROPERTY);
+        let (mountpoint, source) = match place.pop() {
             Some(Property { value: Value::Text(text), source, .. }) => (text, source),
             _ => return Ok(Err(Unmountable::None)),
         };
@@ -80,7 +83,6 @@ impl Plan {
             "legacy" => return Ok(Err(Unmountable::Legacy)),
             _ => {}
         }
-        let placed_by = dataset.property(PLACED_BY_PROPERTY).await?;
         let is_users_place = placed_by.is_some_and(|placed_by| placed_by.source == source);
         if auto && is_users_place {
             return Ok(Err(Unmountable::PlacedByUser));
