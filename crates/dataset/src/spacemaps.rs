@@ -160,15 +160,24 @@ impl Mos {
     /// A space map is damaged.
     #[boxed]
     pub async fn metaslabs(&self, vdev: &VdevConfig, log: &LogSpacemaps) -> Result<Vec<Metaslab>> {
+        let loaded = self.load_metaslabs(vdev, log).await?;
+        loaded.into_iter().map(|(metaslab, lost)| lost.map_or(Ok(metaslab), Err)).collect()
+    }
+
+    /// The same; those whose own maps can't be read are full, and say why.
+    async fn load_metaslabs(
+        &self,
+        vdev: &VdevConfig,
+        log: &LogSpacemaps,
+    ) -> Result<Vec<(Metaslab, Option<DatasetError>)>> {
         let logged = log.by_metaslab(vdev);
         let places = self.metaslab_places(vdev).await?;
-        let maps: Vec<_> = places.into_iter().map(|place| self.metaslab(vdev, place, &logged)).collect();
-        let mut maps = stream::iter(maps).buffered(MAPS_AT_ONCE);
-        let mut metaslabs = Vec::new();
-        while let Some(metaslab) = maps.try_next().await? {
-            metaslabs.push(metaslab);
-        }
-        Ok(metaslabs)
+        let load = async |place| match self.metaslab(vdev, place, &logged).await {
+            Ok(metaslab) => (metaslab, None),
+            Err(why) => (Metaslab::full(place, &logged), Some(why)),
+        };
+        let maps: Vec<_> = places.into_iter().map(load).collect();
+        Ok(stream::iter(maps).buffered(MAPS_AT_ONCE).collect().await)
     }
 
     /// One of them; `logged` is of [`LogSpacemaps::by_metaslab`].
@@ -205,17 +214,9 @@ impl Mos {
     pub async fn allocator_despite_losses(&self, log: &LogSpacemaps) -> Result<(Allocator, Vec<LostMap>)> {
         let (allocator, mut lost) = (Allocator::new(), Vec::new());
         for vdev in &self.pool_config().vdevs {
-            let logged = log.by_metaslab(vdev);
-            let places = self.metaslab_places(vdev).await?;
-            let load = async |place| match self.metaslab(vdev, place, &logged).await {
-                Ok(metaslab) => (metaslab, None),
-                Err(why) => (Metaslab::full(place, &logged), Some(why)),
-            };
-            let mut maps = stream::iter(places.into_iter().map(load)).buffered(MAPS_AT_ONCE);
             let mut metaslabs = Vec::new();
-            while let Some((metaslab, why)) = maps.next().await {
-                let Metaslab { place, .. } = metaslab;
-                lost.extend(why.map(|why| LostMap { vdev: VdevId(vdev.id), place, why }));
+            for (metaslab, why) in self.load_metaslabs(vdev, log).await? {
+                lost.extend(why.map(|why| LostMap { vdev: VdevId(vdev.id), place: metaslab.place, why }));
                 metaslabs.push(metaslab);
             }
             if let Some(bad) = metaslabs.iter().find(|metaslab| !metaslab.overlaps.is_empty()) {

@@ -37,9 +37,7 @@ pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File
     let metadata = file.metadata().map_err(failed)?;
     let mut claims = Vec::new();
     if metadata.file_type().is_block_device() {
-        let mut files = Vec::new();
-        files_below(&sysfs(metadata.rdev()), true, MAX_DEPTH, &mut files);
-        for (below, is_alone) in files {
+        for (below, is_alone) in lies_on(metadata.rdev()) {
             claims.extend(claim_below(&below, is_alone, path)?);
         }
     } else {
@@ -50,11 +48,11 @@ pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File
     Ok(claims)
 }
 
-/// The files that a block device lies on.
-pub(super) fn lies_on(device: u64) -> Vec<PathBuf> {
+/// The files and disks that a block device lies on, and whether it has each to itself.
+pub(super) fn lies_on(device: u64) -> Vec<(PathBuf, bool)> {
     let mut files = Vec::new();
     files_below(&sysfs(device), true, MAX_DEPTH, &mut files);
-    files.into_iter().map(|(file, _)| file).collect()
+    files
 }
 
 /// What uses a block device: a mount, swap space, or a device on it. `None` if the system does not tell.
@@ -87,7 +85,6 @@ fn user_at(folder: &Path) -> Option<String> {
     Some(format!("the device {}", holder.file_name()?.to_string_lossy()))
 }
 
-/// The files and disks that a block device lies on, and whether it has each to itself.
 fn files_below(folder: &Path, is_alone: bool, depth: usize, files: &mut Vec<(PathBuf, bool)>) {
     let Ok(folder) = folder.canonicalize() else { return };
     let Some(depth) = depth.checked_sub(1) else { return };

@@ -227,7 +227,8 @@ fn others_may_write(found: &Metadata) -> bool {
     let is_ours = is_trusted(found.uid()) && served_by(found.dev()).is_none_or(is_trusted);
     let modes = if is_block { 0o002 } else { 0o022 };
     let below = if is_block { lies_on(found.rdev()) } else { Vec::new() };
-    let is_open = |path: &PathBuf| std::fs::metadata(path).map_or(true, |below| others_may_write(&below));
+    let is_open =
+        |(path, _): &(PathBuf, bool)| std::fs::metadata(path).map_or(true, |below| others_may_write(&below));
     !is_ours || found.mode() & modes != 0 || below.iter().any(is_open)
 }
 

@@ -101,8 +101,8 @@ pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceM
     forget_maps(context, &mut maps.log).await
 }
 
-/// A metaslab's own map has all up to this txg, whose changes are still to come.
-pub(crate) async fn is_up_to_date(
+/// Notes that a metaslab's own map has all up to this txg, whose changes are still to come.
+pub(crate) async fn note_up_to_date(
     context: &mut SyncContext,
     log: &mut SpaceLog,
     id: MetaslabId,

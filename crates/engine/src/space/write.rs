@@ -14,7 +14,7 @@ use cenote_pool::ranges::Ranges;
 
 use crate::context::SyncContext;
 use crate::space::checkpoint::write_kept;
-use crate::space::flush::{begin_space_log, flush_metaslabs, is_up_to_date, log_changes};
+use crate::space::flush::{begin_space_log, flush_metaslabs, log_changes, note_up_to_date};
 use crate::space::log::Unflushed;
 use crate::space::map_edit::SpaceMapEdit;
 use crate::space::maps::{SpaceMaps, changes};
@@ -77,7 +77,7 @@ async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged
         let map = space_map(context, maps, vdev, place.index).await?;
         condense(context, map, vdev, place.index, place.start_bytes).await?;
         if is_logged {
-            is_up_to_date(context, &mut maps.log, (vdev, place.index), place.start_bytes).await?;
+            note_up_to_date(context, &mut maps.log, (vdev, place.index), place.start_bytes).await?;
         }
     }
     Ok(())
