@@ -36,7 +36,7 @@ use cenote_tasks::{
 use cenote_testkit::image::Image;
 
 use crate::check::check_sound;
-use crate::cuts::{Replay, number, simulate};
+use crate::cuts::{number, on_seeds, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, change, create, open, opened};
 
 /// Histories, unless `CENOTE_DEVICE_HISTORIES` says how many.
@@ -475,14 +475,6 @@ fn run(seed: u64) {
 
 #[test]
 fn disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else() {
-    let test = "disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else";
-    if let Some(seed) = number("CENOTE_SEED") {
-        let _replay = Replay { test, seed };
-        return run(seed);
-    }
-    let seeds = Runtime::real(Some(1));
-    for _ in 0..number("CENOTE_DEVICE_HISTORIES").unwrap_or(HISTORIES) {
-        let replay = Replay { test, seed: seeds.random_u64() };
-        run(replay.seed);
-    }
+    let runs = number("CENOTE_DEVICE_HISTORIES").unwrap_or(HISTORIES);
+    on_seeds("disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else", runs, run);
 }

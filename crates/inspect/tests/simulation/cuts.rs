@@ -289,6 +289,19 @@ pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// Runs a test so often, each time with another seed; or once, with that of `CENOTE_SEED`.
+pub fn on_seeds(test: &str, runs: u64, run: impl Fn(u64)) {
+    let run = |seed| {
+        let _replay = Replay { test, seed };
+        run(seed);
+    };
+    if let Some(seed) = number("CENOTE_SEED") {
+        return run(seed);
+    }
+    let seeds = Runtime::real(Some(1));
+    (0..runs).for_each(|_| run(seeds.random_u64()));
+}
+
 /// Runs a test on each of these pools so often, each time with another seed, or with that of `CENOTE_SEED`.
 pub fn on_pools(test: &str, pools: &[&[Vdev]], runs: usize, run: impl Fn(u64, &Layout)) {
     let layout = |vdevs: &&[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
@@ -309,16 +322,8 @@ pub fn on_layouts(test: &str, layouts: &[Layout], runs: usize, run: impl Fn(u64,
 
 fn cut_pool(test: &str, vdevs: &[Vdev], sector_bytes: u32) {
     let layout = Layout { vdevs: vdevs.to_vec(), sector_bytes, spares: 0 };
-    if let Some(seed) = number("CENOTE_SEED") {
-        let _replay = Replay { test, seed };
-        return cut_run(test, seed, &layout);
-    }
-    let cuts = number("CENOTE_CUTS").map_or(CUTS, |cuts| cuts as usize);
-    let seeds = Runtime::real(Some(1));
-    for _ in 0..cuts.div_ceil(CUTS_PER_RUN) {
-        let replay = Replay { test, seed: seeds.random_u64() };
-        cut_run(test, replay.seed, &layout);
-    }
+    let cuts = number("CENOTE_CUTS").unwrap_or(CUTS as u64);
+    on_seeds(test, cuts.div_ceil(CUTS_PER_RUN as u64), |seed| cut_run(test, seed, &layout));
 }
 
 #[test]

@@ -6,9 +6,9 @@
 use cenote_device::{Fault, Op};
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::Disk;
-use cenote_runtime::{Rng, Runtime};
+use cenote_runtime::Rng;
 
-use crate::cuts::{Replay, number, simulate};
+use crate::cuts::{number, on_seeds, simulate};
 use crate::faults::{CUTS, cut_while, pools};
 use crate::pools::Layout;
 use crate::run::recover_damaged;
@@ -37,14 +37,6 @@ fn run(seed: u64) {
 
 #[test]
 fn flushes_that_fail_before_a_power_cut_cost_nothing_acknowledged() {
-    let test = "flushes_that_fail_before_a_power_cut_cost_nothing_acknowledged";
-    if let Some(seed) = number("CENOTE_SEED") {
-        let _replay = Replay { test, seed };
-        return run(seed);
-    }
-    let seeds = Runtime::real(Some(1));
-    for _ in 0..number("CENOTE_FLUSH_HISTORIES").unwrap_or(HISTORIES).div_ceil(CUTS as u64) {
-        let replay = Replay { test, seed: seeds.random_u64() };
-        run(replay.seed);
-    }
+    let runs = number("CENOTE_FLUSH_HISTORIES").unwrap_or(HISTORIES).div_ceil(CUTS as u64);
+    on_seeds("flushes_that_fail_before_a_power_cut_cost_nothing_acknowledged", runs, run);
 }

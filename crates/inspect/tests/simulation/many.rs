@@ -32,7 +32,7 @@ use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
 use crate::check::{ask_zdb, check_blameless, check_sound};
-use crate::cuts::{Replay, number, simulate};
+use crate::cuts::{number, on_seeds, simulate};
 use crate::dropped::{check_tree, poll_times};
 use crate::journal::{Journal, Moment};
 use crate::pools::{Disks, Layout, POOL, create, fill, now, open};
@@ -265,16 +265,8 @@ fn run(seed: u64) {
 
 #[test]
 fn many_at_once_lose_nothing() {
-    let test = "many_at_once_lose_nothing";
-    if let Some(seed) = number("CENOTE_SEED") {
-        let _replay = Replay { test, seed };
-        return run(seed);
-    }
-    let seeds = Runtime::real(Some(1));
-    for _ in 0..number("CENOTE_MANY").unwrap_or(RUNS) {
-        let replay = Replay { test, seed: seeds.random_u64() };
-        run(replay.seed);
-    }
+    let runs = number("CENOTE_MANY").unwrap_or(RUNS);
+    on_seeds("many_at_once_lose_nothing", runs, run);
 }
 
 /// The number of a head.

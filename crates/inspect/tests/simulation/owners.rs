@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use cenote_pool::VdevClass::{Normal, Special};
 use cenote_pool::VdevKind::{Disk, Draid, Mirror, Raidz};
-use cenote_runtime::{Rng, Runtime};
+use cenote_runtime::Rng;
 
-use crate::cuts::{Replay, number, simulate};
+use crate::cuts::{number, on_seeds, simulate};
 use crate::pools::{Layout, Vdev};
 
 use history::History;
@@ -108,14 +108,6 @@ fn run(seed: u64) {
 
 #[test]
 fn blocks_that_change_their_owners_while_disks_change_are_not_lost() {
-    let test = "blocks_that_change_their_owners_while_disks_change_are_not_lost";
-    if let Some(seed) = number("CENOTE_SEED") {
-        let _replay = Replay { test, seed };
-        return run(seed);
-    }
-    let seeds = Runtime::real(Some(1));
-    for _ in 0..number("CENOTE_HISTORIES").unwrap_or(HISTORIES) {
-        let replay = Replay { test, seed: seeds.random_u64() };
-        run(replay.seed);
-    }
+    let runs = number("CENOTE_HISTORIES").unwrap_or(HISTORIES);
+    on_seeds("blocks_that_change_their_owners_while_disks_change_are_not_lost", runs, run);
 }
