@@ -1,8 +1,13 @@
 //! `cenote guard`: other processes of each that mounts. One takes its mounts down if it is killed
 //! (`cenote_fuse::guard`); with `--hand`, they make its calls with paths (`cenote_fuse::mount::hand`).
+//!
+//! systemd kills all processes of a service at once (`systemctl kill`, a stop that takes too long). So the
+//! guard of a service leaves it for a scope of its own, if systemd lets it; it still ends with the daemon.
+//!
+//! Source: org.freedesktop.systemd1(5), `StartTransientUnit`, `PIDs`.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use cenote_fuse::guard::Guarded;
 use cenote_fuse::mount::hand;
@@ -59,12 +64,33 @@ impl Guard {
     }
 }
 
+/// The variable that systemd gives to the processes of a service.
+const INVOCATION_ID: &str = "INVOCATION_ID";
+
+/// Moves this process to a scope of its own. Where that can't be had, it is killed with its service, and the
+/// next daemon finds the connections by their list.
+fn leave_service() {
+    let pid = std::process::id().to_string();
+    let scope = format!("cenote-guard-{pid}.scope");
+    let manager =
+        ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"];
+    // Name, mode; two properties; no units beside it.
+    let what = ["StartTransientUnit", "ssa(sv)a(sa(sv))", &scope, "fail", "2"];
+    let properties = ["PIDs", "au", "1", &pid, "Description", "s", "Cenote: guard of the daemon", "0"];
+    let mut busctl = Command::new("busctl");
+    busctl.args(["--quiet", "--timeout=5", "call"]).args(manager).args(what).args(properties);
+    busctl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok();
+}
+
 async fn guard() -> std::io::Result<()> {
     // A service manager sends these to all processes of a service; this one ends with its daemon.
     let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let mut killed = signal(SignalKind::user_defined2())?;
     set_parent_process_death_signal(Some(Signal::USR2))?;
     let mut guarded = Guarded::new()?;
+    if std::env::var_os(INVOCATION_ID).is_some() {
+        leave_service();
+    }
     // The files of the control file system are root's own.
     sandbox::drop_all_capabilities()?;
     let stdin = rustix::io::dup(std::io::stdin())?;
