@@ -4,13 +4,13 @@
 //! kernel each time, and the kernel zeroes every page of the next block: sequential reading then takes three
 //! times the CPU time. So it is mimalloc, told when to give back what nobody takes again. A command keeps it
 //! for [`SOON_MS`]. A daemon has room most of the time, and keeps what one txg frees for the next; it gives
-//! back sooner as it comes near the memory that it was allowed (`cenote_serve::memory`).
+//! back sooner as it comes near the memory that it was allowed (`cenote_host::memory`).
 //!
 //! `.cargo/config.toml` turns off its 4 MiB pages for objects of 64 KiB and more. Each thread had some of
 //! them for each size, and a page with one cached block in it is not given back.
 #![allow(unsafe_code)] // An option of a C library is set.
 
-use cenote_serve::memory::Freed;
+use cenote_host::memory::Freed;
 
 /// How long freed memory is kept where it may be wanted (mimalloc's own value is a second).
 const SOON_MS: std::ffi::c_long = 10;

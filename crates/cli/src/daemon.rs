@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cenote_host::own::is_trusted;
+use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
-use cenote_serve::listen::is_trusted;
-use cenote_serve::pools::Pools;
 use cenote_serve::socket::{Asked, CommandLine, Forwarded, NoStatus, Serving};
 use clap::CommandFactory;
 

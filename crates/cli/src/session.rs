@@ -30,10 +30,10 @@ use std::sync::{Arc, Mutex};
 use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, KeySource, Mos, Rewind, import};
 use cenote_format::units::Txg;
+use cenote_host::pools::Pools;
 use cenote_policy::PolicyName;
 use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover};
 use cenote_runtime::Runtime;
-use cenote_serve::pools::Pools;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use domains::{KeyDomain, key_domains};

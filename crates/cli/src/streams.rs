@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use cenote_dataset::Credentials;
-use cenote_serve::cancel::Cancel;
+use cenote_host::cancel::Cancel;
 use cenote_serve::socket::Screens;
 
 /// A command's surroundings.

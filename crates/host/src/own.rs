@@ -22,6 +22,11 @@ const STICKY: u32 = 0o1000;
 /// More than any of the files has.
 const BYTES_MAX: u64 = 64 << 20;
 
+/// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
+pub fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::getuid().as_raw()
+}
+
 /// Makes a folder, if need be, and sees that it is the daemon's own.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ mod clients;
 mod watch;
 
 pub use clients::{Client, Clients, Noted, Presence};
-pub(crate) use watch::{LOOK, Watch};
+pub use watch::{LOOK, Watch};
 
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -170,7 +170,7 @@ impl ServedVolume {
     }
 
     /// What [`LUN_PROPERTY`] says of it.
-    pub(crate) async fn own_lun(&self) -> Result<Option<String>, DatasetError> {
+    pub async fn own_lun(&self) -> Result<Option<String>, DatasetError> {
         if self.name.contains('@') {
             return Ok(None);
         }
@@ -178,7 +178,7 @@ impl ServedVolume {
     }
 
     /// Where its properties can be changed, if it can be.
-    pub(crate) fn changeable(&self) -> Option<(&Engine, &str)> {
+    pub fn changeable(&self) -> Option<(&Engine, &str)> {
         self.writer().ok().map(|(engine, _)| (engine, self.name()))
     }
 
@@ -415,7 +415,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
 }
 
 /// Where a volume is below a folder; none: its name would lead out of there.
-pub(crate) fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
+pub fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     is_plain.then(|| dir.join(name))
 }

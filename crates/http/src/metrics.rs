@@ -23,8 +23,8 @@ mod zpool;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_serve::kstat;
-use cenote_serve::pools::Pools;
+use cenote_host::kstat;
+use cenote_host::pools::Pools;
 use cenote_serve::socket::Serving;
 
 use families::Families;

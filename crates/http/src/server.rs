@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_disk::{Origin, Stream};
+use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
 use cenote_serve::listen::NO_ROOM;
-use cenote_serve::pools::Pools;
 use cenote_serve::run;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;

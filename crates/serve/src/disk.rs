@@ -1,6 +1,7 @@
 //! A served volume is a disk, whatever protocol serves it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_disk::{Disk, Errno, Failure};
@@ -9,48 +10,81 @@ use cenote_object::DatasetError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::volumes::{ServedVolume, Unserved};
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::volumes::{Noted, ServedVolume, Unserved};
 
-impl Disk for ServedVolume {
+/// A volume that a client has open, as protocols ask for it.
+pub struct ServedDisk(ServedVolume);
+
+impl ServedDisk {
+    /// Opens a volume for a client.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is not served.
+    pub async fn open(
+        pools: &Pools,
+        name: &str,
+        who: &str,
+        cancel: &Cancel,
+    ) -> Result<Arc<ServedDisk>, Unserved> {
+        Ok(Arc::new(ServedDisk(ServedVolume::open(pools, name, who, cancel).await?)))
+    }
+
+    /// The same for a client who is written down already.
+    ///
+    /// # Errors
+    /// As [`ServedDisk::open`].
+    pub async fn open_noted(noted: Arc<Noted>, name: &str) -> Result<Arc<ServedDisk>, Unserved> {
+        Ok(Arc::new(ServedDisk(ServedVolume::open_noted(noted, name).await?)))
+    }
+
+    /// The volume itself.
+    pub fn volume(&self) -> &ServedVolume {
+        &self.0
+    }
+}
+
+impl Disk for ServedDisk {
     fn size_bytes(&self) -> u64 {
-        self.size_bytes()
+        self.0.size_bytes()
     }
 
     fn block_bytes(&self) -> u32 {
-        self.block_bytes().try_into().unwrap_or(u32::MAX)
+        self.0.block_bytes().try_into().unwrap_or(u32::MAX)
     }
 
     fn is_read_only(&self) -> bool {
-        self.is_read_only()
+        self.0.is_read_only()
     }
 
     fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, Failure>> {
-        self.read(range).map(told).boxed()
+        self.0.read(range).map(told).boxed()
     }
 
     fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), Failure>> {
-        self.write(offset, data).map(told).boxed()
+        self.0.write(offset, data).map(told).boxed()
     }
 
     fn zero(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.zero(range).map(told).boxed()
+        self.0.zero(range).map(told).boxed()
     }
 
     fn trim(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.discard(range).map(told).boxed()
+        self.0.discard(range).map(told).boxed()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Failure>> {
-        self.flush().map(told).boxed()
+        self.0.flush().map(told).boxed()
     }
 
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
         // What is read stays in the cache.
-        self.read(range).map(|done| told(done).map(drop)).boxed()
+        self.0.read(range).map(|done| told(done).map(drop)).boxed()
     }
 
     fn extent(&self, range: Range<u64>) -> BoxFuture<'_, Result<(bool, u64), Failure>> {
-        self.extent(range).map(told).boxed()
+        self.0.extent(range).map(told).boxed()
     }
 }
 
@@ -59,7 +93,7 @@ fn told<T>(done: Result<T, FsError>) -> Result<T, Failure> {
 }
 
 /// What a client is told of an error.
-pub(crate) fn failure(error: &FsError) -> Failure {
+pub fn failure(error: &FsError) -> Failure {
     let errno = match error {
         FsError::Dataset(DatasetError::NoSpace { .. } | DatasetError::OverQuota { .. }) => Errno::NoSpace,
         FsError::Dataset(DatasetError::Stopped { .. }) => Errno::Shutdown,
@@ -70,7 +104,7 @@ pub(crate) fn failure(error: &FsError) -> Failure {
 }
 
 /// What a client is told of a volume that it can't have.
-pub(crate) fn refused(error: &Unserved) -> Failure {
+pub fn refused(error: &Unserved) -> Failure {
     let errno = match error {
         Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,
         Unserved::Unknown { .. } | Unserved::Kind { .. } => Errno::Invalid,

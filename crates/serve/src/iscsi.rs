@@ -2,7 +2,8 @@
 //! are units of one target (`map`). What targets are called: `names`.
 //!
 //! Persistent reservations that are to be kept are a user property of the volume, [`KEPT_PROPERTY`]: they go
-//! where the pool goes. So is a volume's place in a target, [`LUN_PROPERTY`](crate::volumes::LUN_PROPERTY).
+//! where the pool goes. So is a volume's place in a target,
+//! [`LUN_PROPERTY`](cenote_host::volumes::LUN_PROPERTY).
 
 mod map;
 mod names;
@@ -24,11 +25,12 @@ use cenote_tasks::{Instead, inherit, set_property};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::cancel::Cancel;
-use crate::disk::{failure, refused};
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::volumes::{Unserved, list};
+
+use crate::disk::{ServedDisk, failure, refused};
 use crate::listen::{Place, Visitor};
-use crate::pools::Pools;
-use crate::volumes::{ServedVolume, Unserved, list};
 
 use names::NAME_BYTES_MAX;
 
@@ -121,7 +123,7 @@ impl Targets for Served {
             let unit = self.volume(&volume).await.map_err(|error| refused(&error))?;
             // A disk is in one target: the sessions of a port would be taken for each other.
             if self.map.may_have(&volume)
-                || unit.own_lun().await.map_err(|error| failure(&error.into()))?.is_some()
+                || unit.volume().own_lun().await.map_err(|error| failure(&error.into()))?.is_some()
             {
                 let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
                 if self.map.places(&all).has(&volume) {
@@ -135,21 +137,21 @@ impl Targets for Served {
 }
 
 impl Served {
-    async fn volume(&self, name: &str) -> Result<Arc<ServedVolume>, Unserved> {
-        Ok(Arc::new(ServedVolume::open(&self.pools, name, &self.who, &self.cancel).await?))
+    async fn volume(&self, name: &str) -> Result<Arc<ServedDisk>, Unserved> {
+        ServedDisk::open(&self.pools, name, &self.who, &self.cancel).await
     }
 }
 
-impl Unit for ServedVolume {
+impl Unit for ServedDisk {
     fn identity(&self) -> Identity {
-        let (pool, dataset) = self.guids();
-        Identity::new(pool.0, dataset.0, self.name())
+        let (pool, dataset) = self.volume().guids();
+        Identity::new(pool.0, dataset.0, self.volume().name())
     }
 
     fn kept(&self) -> BoxFuture<'_, Result<Option<String>, Failure>> {
         let kept = async {
             // A snapshot inherits what its volume has.
-            let Some((engine, name)) = self.changeable() else { return Ok(None) };
+            let Some((engine, name)) = self.volume().changeable() else { return Ok(None) };
             let found = engine.mos().await?.dataset(name).await?.property(KEPT_PROPERTY).await?;
             let found = found.filter(|property| property.source == Source::Local);
             Ok::<_, DatasetError>(found.map(|property| property.literal()))
@@ -159,8 +161,8 @@ impl Unit for ServedVolume {
 
     fn keep(&self, text: Option<String>) -> BoxFuture<'_, Result<(), Failure>> {
         let keeping = async move {
-            let Some((engine, name)) = self.changeable() else {
-                return Err(DatasetError::unsuitable(self.name(), "is read-only"));
+            let Some((engine, name)) = self.volume().changeable() else {
+                return Err(DatasetError::unsuitable(self.volume().name(), "is read-only"));
             };
             match text {
                 Some(text) => set_property(engine, name, KEPT_PROPERTY, Value::Text(text)).await,
@@ -178,10 +180,9 @@ impl Unit for ServedVolume {
     ) -> BoxFuture<'a, Result<u64, Failure>> {
         let sharing = async move {
             let from: &dyn Any = from;
-            match from.downcast_ref() {
-                Some(from) => self.share(offset, from, range).await.map_err(|error| failure(&error)),
-                None => Ok(0),
-            }
+            let Some(from) = from.downcast_ref::<ServedDisk>() else { return Ok(0) };
+            let shared = self.volume().share(offset, from.volume(), range).await;
+            shared.map_err(|error| failure(&error))
         };
         sharing.boxed()
     }

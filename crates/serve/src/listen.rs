@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_disk::{Origin, Stream};
+use cenote_host::own::is_trusted;
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use rustix::fs::{Mode, fchmod};
@@ -220,11 +221,6 @@ fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Visitor> {
 /// Where a client comes from that needs a share.
 pub(crate) fn stranger(from: Origin) -> Option<Origin> {
     Some(from).filter(|from| !matches!(from, Origin::User(uid) if is_trusted(*uid)))
-}
-
-/// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
-pub fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 
 /// Takes the socket of a place in the file system away when it is dropped.

@@ -24,12 +24,13 @@ use cenote_runtime::Runtime;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::cancel::Cancel;
-use crate::disk::{failure, refused};
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::volumes::{Earlier, list};
+
+use crate::disk::{ServedDisk, failure, refused};
 use crate::listen::{NO_ROOM, Visitor};
-use crate::pools::Pools;
 use crate::tls::Tls;
-use crate::volumes::{Earlier, ServedVolume, list};
 
 /// What asks for changes since a snapshot.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
@@ -129,9 +130,9 @@ impl Exports for Served {
                 }
                 name => name,
             };
-            let volume = ServedVolume::open(&self.pools, name, &self.who, &self.cancel).await;
+            let volume = ServedDisk::open(&self.pools, name, &self.who, &self.cancel).await;
             let volume = volume.map_err(|error| refused(&error))?;
-            Ok(Arc::new(volume) as Arc<dyn Export>)
+            Ok(volume as Arc<dyn Export>)
         };
         opened.boxed()
     }
@@ -148,15 +149,15 @@ impl Served {
     }
 }
 
-impl Export for ServedVolume {
+impl Export for ServedDisk {
     fn description(&self) -> String {
-        format!("{} of a Cenote pool", self.name())
+        format!("{} of a Cenote pool", self.volume().name())
     }
 
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
         let known = async move {
             let Some(snapshot) = query.strip_prefix(CHANGED_SINCE) else { return Vec::new() };
-            match self.earlier(snapshot).await {
+            match self.volume().earlier(snapshot).await {
                 Ok(Some(_)) => vec![query.to_owned()],
                 _ => Vec::new(),
             }
@@ -176,11 +177,11 @@ impl Export for ServedVolume {
             while at < range.end && found.len() < most {
                 let (flags, end) = match &since {
                     None => {
-                        let (is_data, end) = self.extent(at..range.end).await?;
+                        let (is_data, end) = self.volume().extent(at..range.end).await?;
                         (if is_data { 0 } else { Extent::HOLE | Extent::ZERO }, end)
                     }
                     Some(earlier) => {
-                        let (has_changed, end) = self.changed_since(earlier, at..range.end).await?;
+                        let (has_changed, end) = self.volume().changed_since(earlier, at..range.end).await?;
                         (has_changed.into(), end)
                     }
                 };
@@ -193,14 +194,14 @@ impl Export for ServedVolume {
     }
 }
 
-impl ServedVolume {
+impl ServedDisk {
     /// The snapshot that a context asks about; none: it asks where data is.
     async fn since(&self, context: &str) -> Result<Option<Earlier>, FsError> {
         let Some(snapshot) = context.strip_prefix(CHANGED_SINCE) else {
             debug_assert_eq!(context, BASE_ALLOCATION);
             return Ok(None);
         };
-        let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.name()).into() };
-        Ok(Some(self.earlier(snapshot).await?.ok_or_else(gone)?))
+        let gone = || DatasetError::NoDataset { name: format!("{}@{snapshot}", self.volume().name()).into() };
+        Ok(Some(self.volume().earlier(snapshot).await?.ok_or_else(gone)?))
     }
 }

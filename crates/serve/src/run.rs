@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::cancel::Cancel;
 use crate::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
 use cenote_dataset::Credentials;
+use cenote_host::cancel::Cancel;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};

@@ -48,8 +48,9 @@ use serde::{Deserialize, Serialize};
 
 use self::answers::Kind;
 use self::attendant::Attendant;
-use crate::cancel::Cancel;
-use crate::listen::{Crowd, is_trusted, stranger};
+use crate::listen::{Crowd, stranger};
+use cenote_host::cancel::Cancel;
+use cenote_host::own::is_trusted;
 
 /// The longest request: argument lists are at most 2 MiB on Linux, and bytes take up to four characters here.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;

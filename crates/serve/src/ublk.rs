@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   volumes listed, from time to time --> a task each: device, link; looks who uses it
-//!                                            requests --> ServedVolume, open while somebody does
+//!                                            requests --> ServedDisk, open while somebody does
 //! ```
 //!
 //! Idea: a device is there as long as its volume is served. The volume is open only while somebody uses the
@@ -35,10 +35,10 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::cancel::Cancel;
-use crate::disk::refused;
-use crate::pools::Pools;
-use crate::volumes::{LOOK, Noted, Presence, ServedVolume, VolumeInfo, Watch};
+use crate::disk::{ServedDisk, refused};
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::volumes::{LOOK, Noted, Presence, VolumeInfo, Watch};
 
 use links::{Link, remove_dead};
 
@@ -123,7 +123,7 @@ struct Place {
     /// It is written down with its pool, until it has ended.
     noted: Mutex<Option<Arc<Noted>>>,
     /// The volume, while somebody uses it.
-    open: Mutex<Option<Arc<ServedVolume>>>,
+    open: Mutex<Option<Arc<ServedDisk>>>,
     /// Held while it is opened.
     opening: tokio::sync::Mutex<()>,
     /// Who used it at the last look.
@@ -247,7 +247,7 @@ impl Place {
         is_used || closed.is_none()
     }
 
-    async fn volume(&self) -> Result<Arc<ServedVolume>, Failure> {
+    async fn volume(&self) -> Result<Arc<ServedDisk>, Failure> {
         let open = || self.open.lock().clone();
         if let Some(volume) = open() {
             return Ok(volume);
@@ -258,8 +258,7 @@ impl Place {
         }
         let gone = || Failure::new(Errno::Shutdown, "the device is gone");
         let (noted, name) = (self.noted.lock().clone().ok_or_else(gone)?, self.info.lock().name.clone());
-        let volume = ServedVolume::open_noted(noted, &name).await.map_err(|error| refused(&error))?;
-        let volume = Arc::new(volume);
+        let volume = ServedDisk::open_noted(noted, &name).await.map_err(|error| refused(&error))?;
         *self.open.lock() = Some(volume.clone());
         Ok(volume)
     }

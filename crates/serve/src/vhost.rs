@@ -2,7 +2,7 @@
 //! that are visible at `DIR/POOL/VOLUME@SNAPSHOT`.
 //!
 //! ```text
-//!   volumes listed, from time to time --> a socket each --> one machine at a time: ServedVolume
+//!   volumes listed, from time to time --> a socket each --> one machine at a time: ServedDisk
 //! ```
 //!
 //! Sockets are for the daemon's user and root, as all that lies in the folder.
@@ -24,10 +24,11 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
-use crate::cancel::Cancel;
+use crate::disk::ServedDisk;
 use crate::listen::{Place, SocketFile, private_socket, remove_dead};
-use crate::pools::Pools;
-use crate::volumes::{LOOK, ServedVolume, Watch, path_below};
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::volumes::{LOOK, Watch, path_below};
 
 /// How volumes are served to virtual machines.
 pub struct VhostServer {
@@ -107,8 +108,8 @@ impl VhostServer {
 
     async fn serve_one(&self, runtime: &Runtime, name: &str, listener: &UnixListener) -> Result<(), String> {
         let cancel = Cancel::default();
-        let volume = ServedVolume::open(&self.pools, name, "a virtual machine (vhost-user)", &cancel).await;
-        let volume = Arc::new(volume.map_err(|error| error.to_string())?);
+        let volume = ServedDisk::open(&self.pools, name, "a virtual machine (vhost-user)", &cancel).await;
+        let volume = volume.map_err(|error| error.to_string())?;
         let Identity { serial, .. } = volume.identity();
         let listener = listener.try_clone().map_err(|error| error.to_string())?;
         let connection = Connection::accept(listener, volume, &serial, runtime, &self.limits);

@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 
 use cenote_agent::{Rules, smart};
+use cenote_host::record::State;
 use cenote_http::Tokens;
 use cenote_iscsi::scsi::reservations::Reservations;
 use cenote_serve::iscsi::{LunMap, Names};
 use cenote_serve::listen::Place;
-use cenote_serve::record::State;
 
 use super::consume;
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
 use cenote_engine::L2Stats;
-use cenote_serve::pools::{OpenPool, Pools};
+use cenote_host::pools::{OpenPool, Pools};
 use clap::Args;
 use serde_json::{Map, Value, json};
 

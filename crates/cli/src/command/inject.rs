@@ -15,8 +15,8 @@ use std::time::Duration;
 use cenote_device::{Fault, Op};
 use cenote_format::units::{BlockId, Guid};
 use cenote_fs::LastLink;
+use cenote_host::pools::OpenPool;
 use cenote_pool::{Pool, Taps, VdevConfig};
-use cenote_serve::pools::OpenPool;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 

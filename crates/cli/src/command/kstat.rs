@@ -1,6 +1,6 @@
 //! `cenote kstat`: what the daemon counts, by OpenZFS's names.
 
-use cenote_serve::kstat;
+use cenote_host::kstat;
 use clap::Args;
 use serde_json::{Map, Value};
 

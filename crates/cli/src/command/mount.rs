@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_fuse::{MountOptions, SessionOptions};
+use cenote_host::mounts::SUBTYPE;
+use cenote_host::pools::OpenPool;
+use cenote_host::{Atime, Files, FilesOptions, Mount};
 use cenote_pool::FoundPool;
-use cenote_serve::mounts::SUBTYPE;
-use cenote_serve::pools::OpenPool;
-use cenote_serve::{Atime, Files, FilesOptions, Mount};
 use clap::Args;
 
 use crate::command::guard;

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_fuse::SessionOptions;
-use cenote_serve::cancel::Cancel;
-use cenote_serve::kstat::files::keep_kstats;
-use cenote_serve::lock::StateLock;
-use cenote_serve::record;
+use cenote_host::cancel::Cancel;
+use cenote_host::kstat::files::keep_kstats;
+use cenote_host::lock::StateLock;
+use cenote_host::record;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;

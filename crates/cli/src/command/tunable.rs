@@ -1,6 +1,6 @@
 //! `cenote tunable`: what holds for all pools of the daemon and can be changed while they are open.
 
-use cenote_serve::tuning::Tunable;
+use cenote_host::tuning::Tunable;
 use clap::Args;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use cenote_dataset::{Dataset, EncryptionInfo, KeySource, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, ObjectId};
-use cenote_serve::mounts::Mounts;
+use cenote_host::mounts::Mounts;
 
 use crate::outcome::CliError;
 

@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use crate::streams::{Streams, with_streams};
     use cenote_dataset::Credentials;
+    use cenote_host::cancel::Cancel;
     use cenote_runtime::Runtime;
-    use cenote_serve::cancel::Cancel;
     use std::fs::File;
     use std::sync::Arc;
 

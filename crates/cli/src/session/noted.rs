@@ -1,10 +1,10 @@
 //! Pools of the record: found by what was noted of them, and shown while they wait to be opened.
 
+use cenote_host::places::find;
+use cenote_host::pools::Pools;
+use cenote_host::record::NotedPool;
+use cenote_host::waiting::Waiting;
 use cenote_pool::FoundPool;
-use cenote_serve::places::find;
-use cenote_serve::pools::Pools;
-use cenote_serve::record::NotedPool;
-use cenote_serve::waiting::Waiting;
 
 use super::Session;
 use crate::message::say;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
+use cenote_host::devices::returning;
 use cenote_pool::{FoundDevice, VdevConfig};
-use cenote_serve::devices::returning;
 
 use super::Session;
 use crate::outcome::CliError;

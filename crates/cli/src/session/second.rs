@@ -1,7 +1,7 @@
 //! Cache devices of the daemon's pools: found where the other devices are, opened, and used.
 
 use cenote_engine::Engine;
-use cenote_serve::devices::look_again;
+use cenote_host::devices::look_again;
 
 use super::Session;
 use crate::message::say;

@@ -12,8 +12,8 @@ use cenote_dataset::import;
 use cenote_device::Gate;
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
+use cenote_host::memory::Bounds;
 use cenote_pool::{FoundPool, PoolState};
-use cenote_serve::memory::Bounds;
 
 use super::Session;
 use super::replay::{now, say_replayed};

@@ -37,7 +37,7 @@ use super::node::{Control, Named, TreeId};
 use super::tell::Notice;
 use super::tree::Tree;
 use super::{Files, Pool, attr};
-use crate::listen::is_trusted;
+use crate::own::is_trusted;
 
 /// `ZFS_CTLDIR_NAME`.
 pub(super) const SNAPDIR: &[u8] = b".zfs";

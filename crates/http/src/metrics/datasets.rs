@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
+use cenote_host::kstat::DatasetCounts;
 use cenote_object::{Wait, Waited};
-use cenote_serve::kstat::DatasetCounts;
 
 use super::families::{Families, Histogram, Kind};
 

@@ -1,7 +1,7 @@
 //! `node_zfs_*`: kstats by node_exporter's names.
 
-use cenote_serve::kstat::{self, DatasetCounts};
-use cenote_serve::pools::Pools;
+use cenote_host::kstat::{self, DatasetCounts};
+use cenote_host::pools::Pools;
 
 use super::families::{Families, Kind};
 

@@ -2,7 +2,7 @@
 //! `cenote_pool_waiting`.
 
 use cenote_device::Op;
-use cenote_serve::pools::Pools;
+use cenote_host::pools::Pools;
 
 use super::families::{Families, Histogram, Kind};
 

@@ -18,9 +18,9 @@ use std::fmt::Write as _;
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_format::scan::{ScanFunc, ScanPhys, ScanState};
 use cenote_format::units::VdevId;
+use cenote_host::pools::{OpenPool, Pools};
+use cenote_host::traffic::{Loads, Traffic, loads};
 use cenote_pool::{IoClass, VdevStatus};
-use cenote_serve::pools::{OpenPool, Pools};
-use cenote_serve::traffic::{Loads, Traffic, loads};
 
 use super::families::{Families, Histogram, Kind};
 

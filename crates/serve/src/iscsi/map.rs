@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::TargetName;
-use crate::volumes::VolumeInfo;
+use cenote_host::volumes::VolumeInfo;
 
 /// Which volumes are units of targets with others, as the administrator of the daemon says.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, recv};
 
 use super::answers::{self, Kind};
-use crate::cancel::Cancel;
+use cenote_host::cancel::Cancel;
 
 /// What is carried at a time.
 const CHUNK_BYTES: usize = 32 << 10;

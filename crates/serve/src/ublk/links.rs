@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cenote_ublk::users::path_of;
 
-use crate::volumes::path_below;
+use cenote_host::volumes::path_below;
 
 /// Folders within each other.
 const DEPTH_MAX: usize = 64;

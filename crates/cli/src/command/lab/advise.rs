@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cenote_host::pools::Pools;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Settings, watch};
 use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
 use cenote_lab::control::Control;
 use cenote_lab::result::ResultFolder;
 use cenote_lab::sample::smart::History;
-use cenote_serve::pools::Pools;
 use clap::Args;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use cenote_agent::{Rules, Tell, keep_watch};
+use cenote_host::events::Events;
+use cenote_host::suspended::turned;
 use cenote_runtime::{AbortOnDrop, Runtime};
-use cenote_serve::events::Events;
 use cenote_serve::socket::Serving;
-use cenote_serve::suspended::turned;
 use futures::FutureExt;
 
 use crate::message::say;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_disk::{Ended, Limits};
+use cenote_host::pools::Pools;
 use cenote_http::server::{self, Client};
 use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
@@ -14,7 +15,6 @@ use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::iscsi::{IscsiServer, LunMap, Names};
 use cenote_serve::listen::{self, CONNECTIONS_MAX, Crowd, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::{self, NbdServer};
-use cenote_serve::pools::Pools;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use cenote_serve::ublk::UblkServer;

@@ -1,14 +1,14 @@
 //! Opens the pools of a daemon: at its start, and as often as it takes.
 //!
 //! Idea: the start tries each pool once, so that what is there is served when the daemon says that it is
-//! ready. Pools that don't open wait (`cenote_serve::waiting`), and one thread tries them again, in turn.
+//! ready. Pools that don't open wait (`cenote_host::waiting`), and one thread tries them again, in turn.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use cenote_serve::cancel::Cancel;
-use cenote_serve::pools::Pools;
-use cenote_serve::record::NotedPool;
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::record::NotedPool;
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};

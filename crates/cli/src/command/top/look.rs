@@ -3,9 +3,9 @@
 use cenote_cache::CacheStats;
 use cenote_device::Counts;
 use cenote_engine::L2Stats;
+use cenote_host::pools::Pools;
 use cenote_pool::IoClass;
 use cenote_runtime::Runtime;
-use cenote_serve::pools::Pools;
 use serde_json::{Map, Value, json};
 
 use crate::command::zpool::iostat::sample::{Line, Sample};

@@ -5,7 +5,7 @@ use cenote_device::Counts;
 use cenote_pool::IoClass;
 
 use super::look::{Look, PoolLook, percentile_ns};
-use cenote_serve::traffic::Traffic;
+use cenote_host::traffic::Traffic;
 
 use crate::command::zpool::iostat::sample::Line;
 use crate::render::{Align, Table, date, nice_bytes, nice_number, time_span, visible};

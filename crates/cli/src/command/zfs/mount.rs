@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use cenote_serve::Atime;
-use cenote_serve::mounts::Temporary;
+use cenote_host::Atime;
+use cenote_host::mounts::Temporary;
 use clap::Args;
 use serde_json::json;
 
@@ -67,14 +67,14 @@ pub struct Unmount {
     pub name: Option<String>,
 }
 
-fn pools(session: &Session) -> Result<&cenote_serve::pools::Pools, CliError> {
+fn pools(session: &Session) -> Result<&cenote_host::pools::Pools, CliError> {
     let why =
         "no daemon runs: start `cenote serve`, or mount one file system with `cenote mount DATASET DIR`";
     session.pools().map(|pools| &**pools).ok_or_else(|| CliError::Refused(why.into()))
 }
 
 /// Shows what is mounted.
-fn list(session: &Session, pools: &cenote_serve::pools::Pools) -> Result<(), CliError> {
+fn list(session: &Session, pools: &cenote_host::pools::Pools) -> Result<(), CliError> {
     let mounted = pools.all().into_iter().flat_map(|pool| pool.mounts.list());
     if session.json() {
         let entry = |(name, dir): (String, PathBuf)| {

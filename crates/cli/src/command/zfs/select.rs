@@ -11,8 +11,8 @@ use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Source, Valu
 use cenote_format::units::{Guid, Txg};
 use cenote_fs::LastLink;
 use cenote_fuse::mount::table::Table;
+use cenote_host::pools::OpenPool;
 use cenote_object::DatasetError;
-use cenote_serve::pools::OpenPool;
 
 use super::owner::OwnerProp;
 use crate::outcome::{CliError, Outcome};

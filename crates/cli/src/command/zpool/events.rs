@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
-use cenote_serve::events::{Event, Events as Ring};
+use cenote_host::events::{Event, Events as Ring};
 
 use serde_json::{Map, Value, json};
 

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cenote_device::Counts;
+use cenote_host::pools::OpenPool;
 use cenote_pool::IoClass;
-use cenote_serve::pools::OpenPool;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{nice_number, time_span};
 use crate::session::{Session, print, print_json};
-use cenote_serve::traffic::Traffic;
+use cenote_host::traffic::Traffic;
 use sample::{Line, Sample};
 
 /// `zpool iostat`

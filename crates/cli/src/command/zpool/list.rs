@@ -10,8 +10,8 @@ use cenote_engine::DeviceUse;
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::VdevId;
+use cenote_host::waiting::Waiting;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
-use cenote_serve::waiting::Waiting;
 use serde_json::{Map, Value};
 
 use super::get::wanted;

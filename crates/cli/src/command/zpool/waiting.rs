@@ -2,7 +2,7 @@
 //!
 //! OpenZFS lists a pool of its cache file that does not open as UNAVAIL, with dashes for what is not known.
 
-use cenote_serve::waiting::Waiting;
+use cenote_host::waiting::Waiting;
 use serde_json::{Map, Value, json};
 
 use super::pool_json::PoolKeys;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cenote_host::cancel::Cancel;
+use cenote_host::kstat;
+use cenote_host::pools::Pools;
 use cenote_lab::machine::zpool::Engine;
 use cenote_lab::{LabError, Result};
 use cenote_runtime::Runtime;
-use cenote_serve::cancel::Cancel;
-use cenote_serve::pools::Pools;
+use cenote_serve::run;
 use cenote_serve::socket::Serving;
-use cenote_serve::{kstat, run};
 use tokio::runtime::Handle;
 
 use crate::daemon::Commands;

@@ -2,9 +2,9 @@
 
 use cenote_dataset::usage::VdevUsage;
 use cenote_format::units::VdevId;
+use cenote_host::pools::OpenPool;
+use cenote_host::traffic::{Loads, Traffic, loads};
 use cenote_pool::{VdevClass, VdevKind, VdevStatus};
-use cenote_serve::pools::OpenPool;
-use cenote_serve::traffic::{Loads, Traffic, loads};
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
 use crate::outcome::CliError;
