@@ -1,8 +1,14 @@
-//! A connection on which a client can't keep an answer waiting for ever.
+//! A connection on which a client can't keep an answer waiting for ever, nor be gone unnoticed.
 //!
-//! Idea: every write has [`PATIENCE`] until the system takes some of it, and less if others want the room of
+//! Ideas: every write has [`PATIENCE`] until the system takes some of it, and less if others want the room of
 //! the client's command ([`room`](crate::room)). A client that does not read would otherwise keep its
 //! connection, and the command whose output it does not read.
+//!
+//! A server of HTTP does not read on while a request waits for its turn, so it does not see that the client
+//! has gone, and a command that says nothing (it waits for events) would stay. So [`Ahead`] reads up to
+//! [`AHEAD_BYTES_MAX`] before they are asked for.
+//!
+//! Locking: the two halves of a connection are polled by one task, so their mutex is always free.
 
 use std::io;
 use std::pin::Pin;
@@ -14,6 +20,7 @@ use cenote_disk::Stream;
 use cenote_runtime::Runtime;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::room::Connection;
@@ -21,9 +28,63 @@ use crate::room::Connection;
 /// How long a client may take nothing of what is sent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Bytes that are read before they are asked for.
+const AHEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The stream, and what has been read of it and not been asked for.
+struct Half {
+    stream: Box<dyn Stream>,
+    ahead: Vec<u8>,
+    is_over: bool,
+    /// The server waits for more.
+    is_awaited: bool,
+}
+
+impl Half {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let taken = self.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead[..taken]);
+            self.ahead.drain(..taken);
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_over {
+            return Poll::Ready(Ok(()));
+        }
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.is_awaited = read.is_pending();
+        read
+    }
+
+    /// Ready once the client has sent its last byte although the ones before have not been asked for.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.is_over && self.ahead.len() < AHEAD_BYTES_MAX {
+            let mut bytes = [0; 1 << 10];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
+            self.is_over = read.is_err() || buffer.filled().is_empty();
+            self.ahead.extend_from_slice(buffer.filled());
+            if std::mem::take(&mut self.is_awaited) {
+                cx.waker().wake_by_ref();
+            }
+        }
+        if self.is_over && !self.ahead.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Reads ahead of the server. Polled after the server, by the same task.
+pub struct Ahead(Arc<Mutex<Half>>);
+
+impl Ahead {
+    /// Comes back once the client has gone while a request of it waits for its turn.
+    pub async fn gone(self) {
+        std::future::poll_fn(|cx| self.0.lock().poll_gone(cx)).await;
+    }
+}
+
 /// The connection.
 pub struct Patient {
-    stream: Box<dyn Stream>,
+    half: Arc<Mutex<Half>>,
     runtime: Runtime,
     connection: Arc<Connection>,
     /// The end of patience, while a write waits.
@@ -32,8 +93,11 @@ pub struct Patient {
 
 impl Patient {
     /// Wraps one.
-    pub fn new(stream: Box<dyn Stream>, runtime: &Runtime, connection: Arc<Connection>) -> Patient {
-        Patient { stream, runtime: runtime.clone(), connection, until: None }
+    pub fn new(stream: Box<dyn Stream>, runtime: &Runtime, connection: Arc<Connection>) -> (Patient, Ahead) {
+        let half =
+            Arc::new(Mutex::new(Half { stream, ahead: Vec::new(), is_over: false, is_awaited: false }));
+        let ahead = Ahead(half.clone());
+        (Patient { half, runtime: runtime.clone(), connection, until: None }, ahead)
     }
 
     /// What a write came to, or that it has waited for too long.
@@ -58,17 +122,17 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        self.half.lock().poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, data);
+        let written = Pin::new(&mut self.half.lock().stream).poll_write(cx, data);
         self.waited(cx, written)
     }
 
@@ -77,21 +141,21 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        let written = Pin::new(&mut self.half.lock().stream).poll_write_vectored(cx, pieces);
         self.waited(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.half.lock().stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        let flushed = Pin::new(&mut self.half.lock().stream).poll_flush(cx);
         self.waited(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        let shut = Pin::new(&mut self.half.lock().stream).poll_shutdown(cx);
         self.waited(cx, shut)
     }
 }
@@ -107,7 +171,7 @@ mod tests {
     fn a_write_waits_for_a_slow_reader_but_not_for_one_that_does_not_read() {
         let work = |runtime: Runtime| async move {
             let (mut client, server) = tokio::io::duplex(1 << 10);
-            let mut server = Patient::new(Box::new(server), &runtime, Connection::new(None));
+            let (mut server, _) = Patient::new(Box::new(server), &runtime, Connection::new(None));
             let reads_slowly = async {
                 for _ in 0..3 {
                     runtime.sleep(PATIENCE * 9 / 10).await;
@@ -118,6 +182,25 @@ mod tests {
             let (written, ()) = futures::join!(server.write_all(&[0; 5 << 10]), reads_slowly);
             assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
             assert_eq!(runtime.now().since(begun).as_secs(), 3 * 54 + 60);
+        };
+        Runtime::simulate(SimConfig::default(), work);
+    }
+
+    #[test]
+    fn a_client_that_goes_is_noticed_while_a_request_of_it_waits() {
+        let work = |runtime: Runtime| async move {
+            let (mut client, server) = tokio::io::duplex(1 << 10);
+            let (mut server, ahead) = Patient::new(Box::new(server), &runtime, Connection::new(None));
+            let mut gone = Box::pin(ahead.gone());
+            client.write_all(b"one, two").await.unwrap();
+            let mut first = [0; 3];
+            server.read_exact(&mut first).await.unwrap();
+            assert!((&mut gone).now_or_never().is_none(), "it is there, and a request waits");
+            drop(client);
+            gone.await;
+            let mut rest = String::new();
+            server.read_to_string(&mut rest).await.unwrap();
+            assert_eq!((&first, &*rest), (b"one", ", two"), "nothing is lost");
         };
         Runtime::simulate(SimConfig::default(), work);
     }

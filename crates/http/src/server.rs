@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use cenote_serve::listen::NO_ROOM;
 use cenote_serve::run;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
+use futures::future::{Either, select};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
@@ -110,8 +112,12 @@ impl HttpServer {
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES_MAX);
-        let stream = Patient::new(stream, runtime, connection.clone());
-        http.serve_connection(TokioIo::new(stream), answer).await.map_err(|error| error.to_string())
+        let (stream, ahead) = Patient::new(stream, runtime, connection.clone());
+        let served = pin!(http.serve_connection(TokioIo::new(stream), answer));
+        match select(served, pin!(ahead.gone())).await {
+            Either::Left((served, _)) => served.map_err(|error| error.to_string()),
+            Either::Right(_) => Err("the client has gone, and a request of it waited".into()),
+        }
     }
 
     async fn answer(
