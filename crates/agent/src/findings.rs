@@ -11,6 +11,8 @@ pub type Findings = BTreeMap<String, Finding>;
 
 /// The key of a pool that takes no changes.
 const SUSPENDED: &str = "suspended";
+/// The end of the key of a pool that is full.
+const CAPACITY: &str = ": capacity";
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +69,24 @@ pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings
             let subject = format!("pool {name} is {used} % full");
             let text = "Free space: destroy snapshots or datasets, or add vdevs.\n".to_owned();
             let finding = Finding { pool: Some(name.clone()), subject, text, is_urgent: false };
-            findings.insert(format!("{name}: capacity"), finding);
+            findings.insert(name.clone() + CAPACITY, finding);
         }
     }
     findings
+}
+
+/// Not everything could be shown: what was wrong with a pool that is not shown now is so still, as far as
+/// anybody knows.
+pub fn keep_unseen(found: &mut Findings, before: &Findings, status: &Value, list: &Value, why: &str) {
+    for (key, finding) in before {
+        let shown = if key.ends_with(CAPACITY) { list } else { status };
+        if finding.pool.as_deref().is_some_and(|pool| shown["pools"].get(pool).is_none()) {
+            found.entry(key.clone()).or_insert_with(|| finding.clone());
+        }
+    }
+    let subject = "pools can't be shown as a whole".into();
+    let finding = Finding { pool: None, subject, text: format!("{why}\n"), is_urgent: false };
+    found.insert("view".into(), finding);
 }
 
 #[cfg(test)]
@@ -78,6 +94,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_can_not_be_seen_is_not_over() {
+        let one = |state: &str| json!({"state": state, "error_count": 0});
+        let before =
+            of_pools(&json!({"pools": {"a": one("DEGRADED"), "b": one("DEGRADED")}}), &json!({}), 90);
+        let status = json!({"pools": {"b": one("ONLINE")}});
+        let mut found = of_pools(&status, &json!({}), 90);
+        keep_unseen(&mut found, &before, &status, &json!({}), "pool 'a': I/O error");
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a: state", "view"], "b is well, a was not seen");
+        assert!(found["view"].text.contains("pool 'a': I/O error"));
+    }
 
     #[test]
     fn what_is_wrong_is_found_and_what_is_meant_is_not() {

@@ -24,9 +24,18 @@ impl Trims {
     }
 }
 
-/// Commands that are due; `status` is the document of `zpool status -j --json-int`.
-pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<String> {
-    let mut commands = Vec::new();
+/// Work that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Of `zpool`.
+    pub verb: &'static str,
+    /// Whatever is in its name, it is one word.
+    pub pool: String,
+}
+
+/// What is due; `status` is the document of `zpool status -j --json-int`.
+pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<Due> {
+    let mut all = Vec::new();
     for (name, pool) in status["pools"].as_object().into_iter().flatten() {
         let is_well = ["ONLINE", "DEGRADED"].contains(&pool["state"].as_str().unwrap_or_default());
         let scan = &pool["scan_stats"];
@@ -35,15 +44,15 @@ pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<
         let is_due =
             |rule: &&crate::rules::Scheduled, last_s| rule.is_for(name) && rule.is_due(last_s, now_s);
         if is_well && !is_scanning && rules.scrub.iter().any(|rule| is_due(&rule, scanned_s)) {
-            commands.push(format!("zpool scrub {name}"));
+            all.push(Due { verb: "scrub", pool: name.clone() });
         }
         let trimmed_s = trims.last_s.get(name).copied().unwrap_or(trims.started_s);
         if is_well && rules.trim.iter().any(|rule| is_due(&rule, trimmed_s)) {
             trims.last_s.insert(name.clone(), now_s);
-            commands.push(format!("zpool trim {name}"));
+            all.push(Due { verb: "trim", pool: name.clone() });
         }
     }
-    commands
+    all
 }
 
 #[cfg(test)]
@@ -66,11 +75,14 @@ mod tests {
             "b": pool("ONLINE", "FINISHED", 90 * day),
             "c": pool("ONLINE", "SCANNING", 0),
             "d": pool("SUSPENDED", "FINISHED", 0),
+            "my tank": {"state": "ONLINE"},
             "never": {"state": "ONLINE"},
         }});
         let mut trims = Trims::new(100 * day);
-        assert_eq!(due(&status, &rules, &mut trims, 100 * day), ["zpool scrub b", "zpool scrub never"]);
-        assert_eq!(due(&status, &rules, &mut trims, 101 * day)[0], "zpool trim a");
-        assert!(!due(&status, &rules, &mut trims, 102 * day - 1).contains(&"zpool trim a".into()));
+        let work = |verb, pool: &str| Due { verb, pool: pool.into() };
+        let scrubs = [work("scrub", "b"), work("scrub", "my tank"), work("scrub", "never")];
+        assert_eq!(due(&status, &rules, &mut trims, 100 * day), scrubs);
+        assert_eq!(due(&status, &rules, &mut trims, 101 * day)[0], work("trim", "a"));
+        assert!(!due(&status, &rules, &mut trims, 102 * day - 1).contains(&work("trim", "a")));
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use cenote_serve::run::document;
+use cenote_serve::run::{Document, document};
 use cenote_serve::socket::Serving;
 use serde_json::Value;
 
 /// What a command may print.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// Runs a command; answers its document, or why it failed.
-pub async fn run(commands: &Arc<dyn Serving>, line: &str) -> Result<Value, String> {
-    document(commands, line.split(' '), DOCUMENT_BYTES_MAX).await
+/// Runs a command; answers its document.
+pub async fn run(commands: &Arc<dyn Serving>, words: &[&str]) -> Document {
+    document(commands, words.iter().copied(), DOCUMENT_BYTES_MAX).await
 }
 
 /// All vdevs below a pool, or a vdev, of `zpool status -j`.

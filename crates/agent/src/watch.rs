@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::alerts::{Alert, Alerts, Tell, by_command};
 use crate::findings::{self, Finding, Findings};
 use crate::rules::Rules;
-use crate::schedule::{self, Trims};
+use crate::schedule::{self, Due, Trims};
 use crate::view::{run, vdevs};
 use crate::{record, smart};
 
@@ -35,19 +35,23 @@ pub async fn keep_watch(
     let now_s = || runtime.unix_time_ns() / 1_000_000_000;
     let tell: Arc<Vec<Tell>> = Arc::new(tell.into_iter().chain(by_command(&rules.alerts.command)).collect());
     let (mut alerts, mut trims) = (Alerts::default(), Trims::new(now_s()));
-    let mut disks = Disks::default();
+    let (mut disks, mut before) = (Disks::default(), Findings::new());
     loop {
-        let status = run(&commands, "zpool status --json --json-int").await.unwrap_or_default();
-        let list = run(&commands, "zpool list --json -p -o name,capacity").await.unwrap_or_default();
-        for line in schedule::due(&status, &rules, &mut trims, now_s()) {
-            match run(&commands, &line).await {
-                Ok(_) => say(&format!("began as the rules say: {line}")),
+        let status = run(&commands, &["zpool", "status", "--json", "--json-int"]).await;
+        let list = run(&commands, &["zpool", "list", "--json", "-p", "-o", "name,capacity"]).await;
+        for Due { verb, pool } in schedule::due(&status.value, &rules, &mut trims, now_s()) {
+            match run(&commands, &["zpool", verb, "--", &pool]).await.failed {
+                None => say(&format!("began as the rules say: zpool {verb} '{pool}'")),
                 // A pool whose disks can't trim says so each time: once an interval is enough.
-                Err(why) => say(&why),
+                Some(why) => say(&why),
             }
         }
-        disks.look(&runtime, &rules, &status, now_s(), say).await;
-        let mut found = findings::of_pools(&status, &list, rules.alerts.capacity);
+        disks.look(&runtime, &rules, &status.value, now_s(), say).await;
+        let mut found = findings::of_pools(&status.value, &list.value, rules.alerts.capacity);
+        if let Some(why) = status.failed.or(list.failed) {
+            findings::keep_unseen(&mut found, &before, &status.value, &list.value, &why);
+        }
+        before = found.clone();
         found.extend(disks.findings.clone());
         for alert in alerts.look(found, &rules.alerts, now_s()) {
             say(&alert.subject);

@@ -117,44 +117,61 @@ impl Running {
     }
 }
 
-/// Runs a command that only prints; answers its JSON document, or nothing if it prints none.
-///
-/// # Errors
-/// It failed, in its own words, or printed more than `bytes_max`.
+/// What a command printed that shows something.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Document {
+    /// Its JSON; nothing if it printed none.
+    pub value: Value,
+    /// Why it lacks something: what could be shown is there even so.
+    pub failed: Option<String>,
+}
+
+/// Runs a command that only prints; answers its JSON document, of which no more than `bytes_max` are taken.
 pub async fn document(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
     bytes_max: usize,
-) -> Result<Value, String> {
-    let output = output(commands, words, bytes_max).await?;
-    Ok(serde_json::from_slice(&output).unwrap_or_default())
+) -> Document {
+    match output(commands, words, bytes_max).await {
+        Ok((output, failed)) => {
+            Document { value: serde_json::from_slice(&output).unwrap_or_default(), failed }
+        }
+        Err(why) => Document { failed: Some(why), ..Document::default() },
+    }
 }
 
 /// Runs a command that only prints; answers its text.
 ///
 /// # Errors
-/// As [`document`].
+/// It failed, in its own words, or printed more than `bytes_max`.
 pub async fn text(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
     bytes_max: usize,
 ) -> Result<String, String> {
-    let output = output(commands, words, bytes_max).await?;
-    Ok(String::from_utf8_lossy(&output).into_owned())
+    match output(commands, words, bytes_max).await? {
+        (output, None) => Ok(String::from_utf8_lossy(&output).into_owned()),
+        (_, Some(why)) => Err(why),
+    }
 }
 
+/// What it printed, and why it lacks something.
 async fn output(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
     bytes_max: usize,
-) -> Result<Vec<u8>, String> {
+) -> Result<(Vec<u8>, Option<String>), String> {
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     let line = words.join(" ");
     let (running, _) = start(commands, words, false, ()).map_err(|error| error.to_string())?;
     match running.collect(bytes_max).await {
         None => Err(format!("`{line}` printed too much")),
-        Some((output, _, 0)) => Ok(output),
-        Some((_, messages, _)) => Err(String::from_utf8_lossy(&messages).trim().to_owned()),
+        Some((output, _, 0)) => Ok((output, None)),
+        Some((output, messages, status)) => {
+            let why = String::from_utf8_lossy(&messages).trim().to_owned();
+            let why = if why.is_empty() { format!("`{line}` ended with status {status}") } else { why };
+            Ok((output, Some(why)))
+        }
     }
 }
 
@@ -179,4 +196,38 @@ async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
         stream.read_buf(&mut chunk).await.ok();
     }
     chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use cenote_runtime::Runtime;
+    use serde_json::json;
+
+    use super::*;
+
+    /// One of two pools can't be shown.
+    struct Half;
+
+    impl Serving for Half {
+        fn run(&self, asked: Asked) -> u8 {
+            let [_, out, messages] = asked.streams;
+            File::from(out).write_all(br#"{"pools": {"a": {}}}"#).unwrap();
+            File::from(messages).write_all(b"b: I/O error\n").unwrap();
+            1
+        }
+    }
+
+    #[test]
+    fn what_could_be_shown_is_kept_and_what_could_not_is_said() {
+        let commands: Arc<dyn Serving> = Arc::new(Half);
+        Runtime::real(Some(1)).block_on(async {
+            let listed = document(&commands, ["zpool", "list"], 1 << 10).await;
+            assert_eq!(listed.value, json!({"pools": {"a": {}}}));
+            assert_eq!(listed.failed.as_deref(), Some("b: I/O error"));
+            assert_eq!(text(&commands, ["zpool", "list"], 1 << 10).await.unwrap_err(), "b: I/O error");
+        });
+    }
 }

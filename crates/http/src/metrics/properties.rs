@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cenote_serve::run;
+use cenote_serve::run::{self, Document};
 use cenote_serve::socket::Serving;
 use serde_json::Value;
 
@@ -48,13 +48,19 @@ const DATASET: [Shown; 14] = [
     ("written", "zfs_dataset_written_bytes", "Bytes written since the newest snapshot."),
 ];
 
+const SUCCESS: (&str, &str) = (
+    "zfs_scrape_collector_success",
+    "Whether all of it could be shown [0: something is missing, 1: nothing is].",
+);
+
 /// Adds those of pools.
 pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
     let wanted = POOL.iter().chain([&HEALTH]).map(|shown| shown.0);
     let columns: Vec<&str> = ["name"].into_iter().chain(wanted).collect();
     let words = ["zpool", "list", "--json", "-p", "-o", &columns.join(",")];
-    let Ok(listed) = run::document(commands, words, LIST_BYTES_MAX).await else { return };
-    for (pool, entry) in entries(&listed, "pools") {
+    let listed = run::document(commands, words, LIST_BYTES_MAX).await;
+    add_success(&listed, "pool", families);
+    for (pool, entry) in entries(&listed.value, "pools") {
         for (property, metric, help) in POOL {
             let value = match text(entry, property) {
                 Some("on") => Some(1.0),
@@ -85,8 +91,9 @@ pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
 pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) {
     let columns: Vec<&str> = ["name"].into_iter().chain(DATASET.iter().map(|shown| shown.0)).collect();
     let words = ["zfs", "list", "--json", "-p", "-t", "filesystem,volume", "-o", &columns.join(",")];
-    let Ok(listed) = run::document(commands, words, LIST_BYTES_MAX).await else { return };
-    for (name, entry) in entries(&listed, "datasets") {
+    let listed = run::document(commands, words, LIST_BYTES_MAX).await;
+    add_success(&listed, "dataset", families);
+    for (name, entry) in entries(&listed.value, "datasets") {
         let kind = if entry["type"] == "VOLUME" { "volume" } else { "filesystem" };
         let pool = name.split('/').next().unwrap_or(name);
         for (property, metric, help) in DATASET {
@@ -96,6 +103,12 @@ pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) 
             }
         }
     }
+}
+
+/// Says whether all could be shown.
+fn add_success(listed: &Document, collector: &str, families: &mut Families) {
+    let is_whole = f64::from(u8::from(listed.failed.is_none()));
+    families.add(SUCCESS.0, (Kind::Gauge, SUCCESS.1), &[("collector", collector)], is_whole);
 }
 
 fn entries<'a>(document: &'a Value, root: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {

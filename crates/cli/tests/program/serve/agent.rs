@@ -58,3 +58,21 @@ fn pools_are_scrubbed_and_administrators_told() {
     let history = bench.done("zpool history tank");
     assert_eq!(history.matches("zpool scrub").count(), 1, "{history}");
 }
+
+/// A name with a space is one name: its rule has nothing to do with the pool that is called as its first
+/// word.
+#[test]
+fn a_pool_whose_name_has_a_space_is_scrubbed_and_no_other() {
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.signal(Signal::TERM);
+    let rules = "look = \"1 s\"\n[[scrub]]\npools = [\"my tank\"]\nevery = \"30 days\"\n";
+    fs::write(bench.path("rules"), rules).unwrap();
+    bench.start(&["--agent", &bench.text("rules")]);
+    bench.done("zpool create -O mountpoint=none my a");
+    let disk = bench.text("d/b");
+    let create = ["zpool", "create", "-O", "mountpoint=none", "my tank", &disk];
+    let created = bench.program().args(create).output().unwrap();
+    assert!(created.status.success(), "{created:?}");
+    bench.until("zpool status", |text| text.contains("scrub repaired"));
+    assert!(!bench.done("zpool status my").contains("scrub"), "nobody asked for that one");
+}

@@ -363,6 +363,8 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
         "# TYPE node_zfs_arc_hits untyped\nnode_zfs_arc_hits ",
         "zfs_pool_health{pool=\"tank\"} 0\n",
         "zfs_pool_readonly{pool=\"tank\"} 0\n",
+        "zfs_scrape_collector_success{collector=\"pool\"} 1\n",
+        "zfs_scrape_collector_success{collector=\"dataset\"} 1\n",
         "zfs_dataset_volume_size_bytes{name=\"tank/vol\",pool=\"tank\",type=\"volume\"} 16777216\n",
         "# TYPE cenote_vdev_latency_seconds histogram\n",
         "# TYPE zpool_latency_disk_write histogram\n",
