@@ -10,8 +10,10 @@ use crate::session::WayBack;
 /// Problems other than the state of vdevs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Circumstances {
-    /// A resilver was in progress.
+    /// A resilver is not complete.
     pub resilvering: bool,
+    /// A daemon has the pool open, and goes on with its work.
+    pub is_open: bool,
     /// Another machine used the pool last and did not export it.
     pub left_by_another: bool,
     /// Number of entries in the error log.

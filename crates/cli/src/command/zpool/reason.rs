@@ -110,16 +110,21 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
     }
 }
 
-/// Interrupted work.
+/// Work that goes on, or was interrupted.
 fn under_way(circumstances: Circumstances) -> Option<Reason> {
-    if circumstances.resilvering {
-        return reason(
+    match (circumstances.resilvering, circumstances.is_open) {
+        (false, _) => None,
+        (true, true) => reason(
+            None,
+            "Devices are being resilvered. Until that is complete, they don't count as redundancy.",
+            "Wait for it: 'zpool wait -t resilver' returns when it is complete.",
+        ),
+        (true, false) => reason(
             None,
             "Devices were being resilvered when the pool was last written.",
             "Reading needs no action. 'cenote zpool resilver' continues it, and so does OpenZFS at import.",
-        );
+        ),
     }
-    None
 }
 
 const LEAVE_ALONE: &str = "make sure that no other machine has it imported.";
@@ -299,6 +304,16 @@ impl Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_open_pool_is_resilvered_and_another_one_was() {
+        let status = |is_open| {
+            let now = Circumstances { resilvering: true, is_open, ..Circumstances::default() };
+            under_way(now).unwrap().status
+        };
+        assert!(status(true).starts_with("Devices are being resilvered"));
+        assert!(status(false).contains("when the pool was last written"));
+    }
 
     #[test]
     fn paragraphs_are_wrapped_and_indented() {

@@ -109,7 +109,8 @@ impl Status {
 
     async fn look(&self, session: &Session, found: &FoundPool) -> Result<Shown, CliError> {
         let mos = session.open_without_asking(found).await?;
-        let circumstances = Circumstances::of_pool(&mos).await?;
+        let is_open = session.held(found).is_some();
+        let circumstances = Circumstances { is_open, ..Circumstances::of_pool(&mos).await? };
         let usage = mos.usage().await?;
         let damaged = if self.verbose { errors::damaged_files(&mos).await? } else { Vec::new() };
         let mut notes = leaf_work::notes(&mos, self.initialized, self.trimmed).await?;
