@@ -29,7 +29,7 @@ use crate::command::trace::{Around, TraceCommand};
 use crate::command::zfs::delegated;
 use crate::command::zpool::Zpool;
 use crate::message;
-use crate::outcome::CliError;
+use crate::outcome::{CliError, Say};
 use crate::session::{Session, until_cancelled};
 use crate::streams::{Client, Streams, screen, streams, with_streams};
 

@@ -5,6 +5,7 @@
 mod allocator;
 mod args;
 mod command;
+mod console;
 mod daemon;
 mod limits;
 mod message;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Command, Deferred};
 use clap::CommandFactory;
-use outcome::{CliError, Outcome};
+use outcome::{CliError, Outcome, Say};
 use session::Session;
 
 fn main() -> ExitCode {

@@ -15,10 +15,11 @@ use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
+use cenote_control::Note;
 use serde_json::{Value, json};
 
 use crate::render::{json_line, visible};
-use crate::streams::streams;
+use crate::streams::{Streams, streams};
 
 /// Prints all later messages as JSON.
 pub fn use_json() {
@@ -46,9 +47,23 @@ pub fn say_error(text: impl Display, status: u8) {
     write(&format!("cenote: {text}"), &json!({"error": text.to_string(), "status": status}));
 }
 
-/// A single write, so that lines of several threads or programs don't mix.
+/// Prints what a verb tells its caller.
+pub fn print_note(streams: &Streams, note: Note) {
+    match note {
+        Note::Said(text) => write_to(streams, &format!("cenote: {text}"), &json!({"message": text})),
+        Note::Bare(text) => write_to(streams, &text, &json!({"message": text})),
+        Note::Failed { text, status } => {
+            write_to(streams, &format!("cenote: {text}"), &json!({"error": text, "status": status}));
+        }
+    }
+}
+
 fn write(text: &str, object: &Value) {
-    let streams = streams();
+    write_to(&streams(), text, object);
+}
+
+/// A single write, so that lines of several threads or programs don't mix.
+fn write_to(streams: &Streams, text: &str, object: &Value) {
     let line = match streams.json.load(Ordering::Relaxed) {
         true => json_line(object).unwrap_or_default(),
         false => visible(text) + "\n",

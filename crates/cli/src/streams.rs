@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use cenote_control::{Caller, Rights};
 use cenote_dataset::Credentials;
 use cenote_host::cancel::Cancel;
 use cenote_serve::socket::Screens;
+
+use crate::console::Terminal;
 
 /// A command's surroundings.
 #[derive(Debug)]
@@ -77,6 +80,16 @@ pub fn streams() -> Arc<Streams> {
     OF_CLIENT.with_borrow(Clone::clone).unwrap_or_else(own)
 }
 
+/// Who the command of this thread works for.
+pub fn caller() -> Caller {
+    let streams = streams();
+    let console = Arc::new(Terminal::new(streams.clone()));
+    let Some(client) = &streams.client else { return Caller::own(console) };
+    let rights = if client.is_admin { Rights::All } else { Rights::Delegated };
+    let (who, cwd, env) = (client.who.clone(), client.cwd.clone(), client.env.clone());
+    Caller::client(who, rights, console, cwd, env, client.cancel.clone())
+}
+
 /// Runs `command` with a client's streams.
 pub fn with_streams<T>(streams: Arc<Streams>, command: impl FnOnce() -> T) -> T {
     let before = OF_CLIENT.replace(Some(streams));
@@ -108,11 +121,6 @@ pub fn variable(name: &str) -> Option<std::ffi::OsString> {
 /// The user.
 pub fn uid() -> u32 {
     streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.who.uid)
-}
-
-/// The user, unless they may do everything.
-pub fn delegated() -> Option<Credentials> {
-    streams().client.as_ref().filter(|client| !client.is_admin).map(|client| client.who.clone())
 }
 
 /// Whether the daemon runs this command, on pools that it holds open for changes.

@@ -15,7 +15,7 @@
 //! anything is decrypted with it.
 //!
 //! A pool that stays open asks nobody: its keys are loaded and unloaded ([`Keyring::load`],
-//! [`Keyring::unload`]), and only new keys are asked for, of whoever makes them ([`KeySource::of_caller`]).
+//! [`Keyring::unload`]), and a new key is asked of whoever makes it.
 //!
 //! Source: OpenZFS `dsl_crypt.c`, `libzfs_crypto.c`.
 
@@ -23,8 +23,8 @@ mod keyring;
 
 use std::sync::Arc;
 
-pub use keyring::Keyring;
 pub use keyring::{EncryptionInfo, KeyFormat, KeyStatus};
+pub use keyring::{Keyring, ask_key};
 
 /// What the user holds for an encryption root, as typed or read: a line with a passphrase or 64 hex digits,
 /// or 32 bytes.
@@ -51,7 +51,6 @@ enum Place {
     #[default]
     Nowhere,
     Ask(Arc<Ask>),
-    Caller(Arc<dyn Fn() -> KeySource + Send + Sync>),
 }
 
 impl KeySource {
@@ -60,25 +59,11 @@ impl KeySource {
         KeySource(Place::Ask(Arc::new(ask)))
     }
 
-    /// Whatever source the thread has that needs a key.
-    pub fn of_caller(source: impl Fn() -> KeySource + Send + Sync + 'static) -> KeySource {
-        KeySource(Place::Caller(Arc::new(source)))
-    }
-
-    /// The same as seen from this thread: it can be asked on another one.
-    fn here(&self) -> KeySource {
-        match &self.0 {
-            Place::Caller(source) => source(),
-            _ => self.clone(),
-        }
-    }
-
     /// Asks for a key.
     pub fn ask(&self, info: &EncryptionInfo) -> Option<UserKey> {
         match &self.0 {
             Place::Nowhere => None,
             Place::Ask(ask) => ask(info),
-            Place::Caller(source) => source().ask(info),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
+use cenote_dataset::KeySource;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::{Credentials, Mos};
 use cenote_format::label::PoolConfig;
@@ -54,6 +55,8 @@ pub(crate) struct Actor {
     pub(crate) user: User,
     /// The last txg with a change of theirs; of nobody in particular it is not known.
     last_txg: Option<Arc<AtomicU64>>,
+    /// Of whom keys of new encryption roots are asked; none: of whom all are.
+    new_keys: Option<KeySource>,
 }
 
 pub(crate) struct Shared {
@@ -219,7 +222,18 @@ impl Engine {
     }
 
     fn acting(&self, user: User) -> Engine {
-        Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()) })
+        let new_keys = self.1.new_keys.clone();
+        Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()), new_keys })
+    }
+
+    /// The same, which asks there for the keys of new encryption roots.
+    pub fn asking(self, new_keys: KeySource) -> Engine {
+        Engine(self.0, Actor { new_keys: Some(new_keys), ..self.1 })
+    }
+
+    /// Of whom keys of new encryption roots are asked.
+    pub fn new_keys(&self) -> KeySource {
+        self.1.new_keys.clone().unwrap_or_else(|| self.0.keys.source())
     }
 
     /// Time, tasks and randomness.

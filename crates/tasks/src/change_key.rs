@@ -39,7 +39,7 @@ pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Resu
     let old_location = info.keylocation.clone().filter(|_| is_root);
     wanted.location = wanted.location.or(old_location.as_deref());
     let location = wanted.location.unwrap_or(PROMPT).to_owned();
-    let key = wanted.key(engine.runtime(), engine.keys(), name, info.suite).await?;
+    let key = wanted.key(engine.runtime(), &engine.new_keys(), name, info.suite).await?;
     let name = name.to_owned();
     engine
         .run(move |context| {

@@ -18,7 +18,8 @@
 use std::sync::Arc;
 
 use cenote_codec::crypto::{Cipher, MasterKey, WrappingKey};
-use cenote_dataset::keys::{KeyFormat, Keyring};
+use cenote_dataset::KeySource;
+use cenote_dataset::keys::{KeyFormat, ask_key};
 use cenote_dataset::{Dir, EncryptionInfo, Value};
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
@@ -89,7 +90,13 @@ impl<'a> Wanted<'a> {
     }
 
     /// Asks for the user's key.
-    pub(crate) async fn key(&self, rt: &Runtime, keys: &Keyring, name: &str, suite: u64) -> Result<UsersKey> {
+    pub(crate) async fn key(
+        &self,
+        rt: &Runtime,
+        keys: &KeySource,
+        name: &str,
+        suite: u64,
+    ) -> Result<UsersKey> {
         let format = self.format.unwrap_or_default();
         let is_stretched = KeyFormat::from_number(format) == Some(KeyFormat::Passphrase);
         let (mut salt, mut iterations) = (0, 0);
@@ -118,7 +125,7 @@ impl<'a> Wanted<'a> {
             key_object: ObjectId(0),
         };
         let missing = || DatasetError::KeyMissing { name: name.into(), root: name.into() };
-        let wrapping = keys.ask(rt, &info).await?.ok_or_else(missing)?;
+        let wrapping = ask_key(rt, keys, &info).await?.ok_or_else(missing)?;
         Ok(UsersKey { wrapping, format, salt, iterations })
     }
 }
@@ -128,7 +135,7 @@ impl NewCrypt {
     /// a new encryption root is to be found is added to the settings.
     pub(crate) async fn plan(
         rt: &Runtime,
-        keys: &Keyring,
+        keys: &KeySource,
         name: &str,
         parent: Option<&EncryptionInfo>,
         settings: &mut Settings,
@@ -175,7 +182,7 @@ pub(crate) async fn plan_encryption(
         parent => parent?,
     };
     let info = parent.dir().encryption().await?;
-    let new = NewCrypt::plan(engine.runtime(), engine.keys(), name, info.as_ref(), settings).await?;
+    let new = NewCrypt::plan(engine.runtime(), &engine.new_keys(), name, info.as_ref(), settings).await?;
     if new.as_ref().is_some_and(|new| new.own.is_none()) {
         parent.key().await?;
     }

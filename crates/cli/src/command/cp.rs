@@ -17,7 +17,7 @@ use cenote_inspect::copy::{Copier, CopyOptions, CopySource, Folder, Name};
 use clap::Args;
 
 use crate::command::files::PoolFiles;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::counted_as;
 use crate::session::{Progress, Session, Target, interrupted, print_json, raise_file_limit, watch};
 use crate::streams::local;

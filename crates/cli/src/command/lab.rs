@@ -97,7 +97,7 @@ impl Permission {
             for left in target::leftovers(path) {
                 say!("{}: left behind by a run that was killed; it can be removed", left.display());
             }
-            targets.push(Target::find(&name, path, self.allows(path))?);
+            targets.push(Target::find(&name, path, self.allows(path)).map_err(failed)?);
         }
         Ok(targets)
     }
@@ -106,7 +106,7 @@ impl Permission {
 /// Checks a plan before anything is written: refuses one that can't work, and warns about what weakens its
 /// results.
 fn check(plan: &Plan, targets: &[Target], machine: &serde_json::Value) -> Result<(), CliError> {
-    preflight::check(plan, targets)?;
+    preflight::check(plan, targets).map_err(failed)?;
     for finding in shared_devices(&Setting::from_machine(machine)) {
         say!("{}", finding.sentence);
     }
@@ -119,12 +119,11 @@ fn as_json(machine: &Machine) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Refused(format!("the machine can't be described: {error}")))
 }
 
-impl From<LabError> for CliError {
-    fn from(error: LabError) -> CliError {
-        match error {
-            LabError::JobFile { .. } | LabError::Misused(_) => CliError::Usage(error.to_string()),
-            LabError::Interrupted => CliError::Stopped(error.to_string()),
-            _ => CliError::Refused(error.to_string()),
-        }
+/// What a failure in the lab is to a command.
+fn failed(error: LabError) -> CliError {
+    match error {
+        LabError::JobFile { .. } | LabError::Misused(_) => CliError::Usage(error.to_string()),
+        LabError::Interrupted => CliError::Stopped(error.to_string()),
+        _ => CliError::Refused(error.to_string()),
     }
 }

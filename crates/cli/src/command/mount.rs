@@ -14,6 +14,7 @@ use cenote_pool::FoundPool;
 use clap::Args;
 
 use crate::command::guard;
+use crate::command::serve::room::room_for_pools;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, interrupted, pool_of};
@@ -122,7 +123,7 @@ impl MountCommand {
         let is_read_only = number(&dataset, "readonly").await? == 1 && self.last(&["ro", "rw"]) != Some("rw");
         let wanted = self.wanted(&dataset, is_read_only).await?;
         // Nothing is noted for a next start.
-        let (pools, _memory) = session.room_for_pools(None, self.session_options(), PathBuf::new());
+        let (pools, _memory) = room_for_pools(session, None, self.session_options(), PathBuf::new());
         let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
         let pool = pools.insert(pool);
         let files = Files::open(engine, &self.dataset, wanted.files).await?;

@@ -6,7 +6,7 @@ use cenote_dataset::DatasetKind;
 use cenote_inspect::rescue::{DatasetState, Planned, Report, Rescue as Engine, RescueOptions, Summary};
 use clap::Args;
 
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::{Align, Table, counted, counted_as, nice_bytes};
 use crate::session::{Progress, Session, print, print_json, raise_file_limit, unless_interrupted, watch};
 

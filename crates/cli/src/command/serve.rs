@@ -18,6 +18,7 @@ mod api;
 mod config;
 mod doors;
 mod opening;
+pub mod room;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ use cenote_host::record;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;
+use room::{export_all, room_for_pools};
 use serde::Deserialize;
 
 use crate::args::common::Common;
@@ -40,7 +42,7 @@ use crate::daemon::{Commands, SOCKET, VARIABLE, described};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
 use crate::sandbox;
-use crate::session::{Session, at_least_bytes, export_all, interrupted};
+use crate::session::{Session, at_least_bytes, interrupted};
 
 /// How long commands have to end when the daemon does.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -198,7 +200,7 @@ impl Serve {
             writeback_cache: self.writeback,
             ..SessionOptions::default()
         };
-        let (pools, _memory) = session.room_for_pools(memory, fuse, state);
+        let (pools, _memory) = room_for_pools(session, memory, fuse, state);
         let session = session.serving(&pools);
         let _noting = session.runtime().spawn(pools.clone().keep_noting(session.runtime().clone()));
         let _noting = _noting.abort_on_drop();

@@ -6,7 +6,7 @@ mod report;
 use cenote_inspect::verify::{Finding, Severity, Stop, VerifyOptions, VerifyReport, verify};
 use clap::Args;
 
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Progress, Session, interrupted, print, print_json};
 
 /// `cenote verify`

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
 use super::cp::{Losses, split_destination};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted, watch};
 use crate::streams::local;
 

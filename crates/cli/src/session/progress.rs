@@ -56,12 +56,20 @@ pub struct Progress {
 impl Progress {
     /// Progress over `total` bytes.
     pub fn bytes(total: u64, force: bool) -> Progress {
-        let style = ProgressStyle::with_template("{msg} {bytes}")
+        Progress::new(streams(), Some(total), Progress::of_bytes(), force)
+    }
+
+    /// The same at these streams.
+    pub fn bytes_at(streams: Arc<Streams>, total: u64) -> Progress {
+        Progress::new(streams, Some(total), Progress::of_bytes(), false)
+    }
+
+    fn of_bytes() -> ProgressStyle {
+        ProgressStyle::with_template("{msg} {bytes}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("bytes", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&describe_bytes(state.pos(), state.len(), state.per_sec()));
-            });
-        Progress::new(Some(total), style, force)
+            })
     }
 
     /// Progress over a number of files that is not known in advance.
@@ -74,13 +82,13 @@ impl Progress {
             .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&per_second(state.per_sec()));
             });
-        Progress::new(None, style, force)
+        Progress::new(streams(), None, style, force)
     }
 
     /// Progress with a free text.
     pub fn text() -> Progress {
         let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-        Progress::new(None, style, false)
+        Progress::new(streams(), None, style, false)
     }
 
     /// No progress line.
@@ -88,8 +96,7 @@ impl Progress {
         Progress { bar: ProgressBar::hidden() }
     }
 
-    fn new(total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
-        let streams = streams();
+    fn new(streams: Arc<Streams>, total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
         let shown = force || streams.stderr_screen().is_some();
         let target = match shown {
             true if streams.client.is_some() => {

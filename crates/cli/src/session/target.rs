@@ -13,6 +13,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
+use cenote_control::session::pool_of;
 use cenote_fs::{Filesystem, LastLink};
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
@@ -141,11 +142,6 @@ impl TypedValueParser for TargetParser {
         let wrong = |why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")).with_cmd(command);
         Target::parse(typed).map_err(wrong)
     }
-}
-
-/// The pool of a dataset, snapshot or bookmark name.
-pub fn pool_of(name: &(impl AsRef<str> + ?Sized)) -> &str {
-    name.as_ref().split(['/', '@', '#']).next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 /// The environment variable; holds the values of `--disks`, separated by ':'.
 const VARIABLE: &str = "CENOTE_DISKS";
@@ -12,14 +12,14 @@ const VARIABLE: &str = "CENOTE_DISKS";
 ///
 /// # Errors
 /// A path does not exist: its disks would be missed silently.
-pub fn named(typed: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+pub fn named(typed: &[PathBuf]) -> Result<Vec<PathBuf>, ControlError> {
     let (by, places) = match std::env::var_os(VARIABLE) {
         Some(list) if typed.is_empty() => (VARIABLE, std::env::split_paths(&list).collect()),
         _ => ("--disks", typed.to_vec()),
     };
     let places: Vec<PathBuf> = places.into_iter().filter(|place| !place.as_os_str().is_empty()).collect();
     for place in &places {
-        std::fs::metadata(place).map_err(CliError::io(format!("{by} {}", place.display())))?;
+        std::fs::metadata(place).map_err(ControlError::io(format!("{by} {}", place.display())))?;
     }
     Ok(places)
 }

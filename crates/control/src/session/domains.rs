@@ -5,17 +5,18 @@ use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_host::mounts::Mounts;
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 /// An encryption root and what is below it, clones elsewhere included.
 pub struct KeyDomain {
+    /// The root.
     pub info: EncryptionInfo,
     heads: Vec<DatasetId>,
     key_objects: Vec<ObjectId>,
 }
 
 /// Those whose roots are at or below a dataset, or all; in the order of their names.
-pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>, CliError> {
+pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>, ControlError> {
     let mut encrypted: Vec<(Dataset, EncryptionInfo)> = Vec::new();
     for dataset in mos.reachable_datasets().await?.0 {
         if dataset.is_snapshot() {
@@ -48,10 +49,10 @@ pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>
 
 impl KeyDomain {
     /// Loads its key into an open pool.
-    pub async fn load(&self, engine: &Engine, source: &KeySource) -> Result<(), CliError> {
+    pub async fn load(&self, engine: &Engine, source: &KeySource) -> Result<(), ControlError> {
         let root = &self.info.root;
         if engine.keys().has(self.info.root_dir).await {
-            return Err(CliError::Refused(format!("Key load error: Key already loaded for '{root}'.")));
+            return Err(ControlError::Refused(format!("Key load error: Key already loaded for '{root}'.")));
         }
         match engine.keys().load(&engine.mos().await?, &self.info, source).await {
             Ok(true) => Ok(()),
@@ -60,7 +61,7 @@ impl KeyDomain {
     }
 
     /// Checks the key that `source` has, and loads nothing.
-    pub async fn check(&self, mos: &Mos, source: &KeySource) -> Result<(), CliError> {
+    pub async fn check(&self, mos: &Mos, source: &KeySource) -> Result<(), ControlError> {
         match mos.keyring().check(mos, &self.info, source).await {
             Ok(Some(_)) => Ok(()),
             done => Err(not_loaded(&self.info.root, done)),
@@ -68,9 +69,9 @@ impl KeyDomain {
     }
 
     /// Takes the key out of memory, with all that it opened.
-    pub async fn unload(&self, engine: &Engine, mounts: &Mounts) -> Result<(), CliError> {
+    pub async fn unload(&self, engine: &Engine, mounts: &Mounts) -> Result<(), ControlError> {
         let root = &self.info.root;
-        let refused = |why: &str| CliError::Refused(format!("Key unload error: {why}"));
+        let refused = |why: &str| ControlError::Refused(format!("Key unload error: {why}"));
         if !engine.keys().has(self.info.root_dir).await {
             return Err(refused(&format!("Key already unloaded for '{root}'.")));
         }
@@ -87,13 +88,13 @@ impl KeyDomain {
     }
 }
 
-fn not_loaded<T>(root: &str, done: Result<T, cenote_object::DatasetError>) -> CliError {
+fn not_loaded<T>(root: &str, done: Result<T, cenote_object::DatasetError>) -> ControlError {
     match done {
         Err(cenote_object::DatasetError::WrongKey { why, .. }) => {
-            CliError::Refused(format!("Key load error: Incorrect key provided for '{root}': {why}."))
+            ControlError::Refused(format!("Key load error: Incorrect key provided for '{root}': {why}."))
         }
         Err(error) => error.into(),
-        Ok(_) => CliError::Refused(format!(
+        Ok(_) => ControlError::Refused(format!(
             "Key load error: there is no key for '{root}'; give it with --key, -L or through a pipe."
         )),
     }

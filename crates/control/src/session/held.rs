@@ -8,30 +8,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_dataset::{Dataset, Mos};
+use cenote_dataset::{Dataset, KeySource, Mos};
 use cenote_device::Gate;
 use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, Guid};
-use cenote_fuse::SessionOptions;
 use cenote_host::devices::returning;
-use cenote_host::memory::keep_memory;
 use cenote_host::places::{Reach, within};
 use cenote_host::pools::{ExportError, InUse, OpenPool, Pools};
-use cenote_host::tuning::Tuning;
 use cenote_object::DatasetError;
 use cenote_pool::{FoundPool, PoolState, Taps, VdevConfig};
-use cenote_runtime::AbortOnDrop;
 use cenote_tasks::{obey_failmode, resume_with};
-use futures::future::join_all;
 
 use super::Session;
 use super::domains::key_domains;
-use super::interrupt::{until_cancelled, whole};
 use super::writing::{check_kernel, this_host};
-use crate::allocator::set_freed;
-use crate::message::{say, say_bare};
-use crate::outcome::{CliError, Outcome};
-use crate::streams::{delegated, is_admin, uid};
+use crate::error::{ControlError, Outcome};
 
 /// How long mounts follow a change in a pool that is suspended meanwhile.
 const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
@@ -41,26 +32,9 @@ const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// A command's work in progress.
-type Work<'a> = dyn Future<Output = Result<Outcome, CliError>> + Unpin + 'a;
+type Work<'a> = dyn Future<Output = Result<Outcome, ControlError>> + Unpin + 'a;
 
 impl Session {
-    /// Room for pools that are held open; none is yet. While the task is kept, they stay within `memory`
-    /// bytes (see [`Session::cache_of_daemon`]) and within what the machine has.
-    pub fn room_for_pools(
-        &self,
-        memory: Option<u64>,
-        fuse: SessionOptions,
-        state: PathBuf,
-    ) -> (Arc<Pools>, AbortOnDrop<()>) {
-        let runtime = self.runtime();
-        let tuning = Tuning::new(runtime, self.cache_of_daemon(memory));
-        let pools = Arc::new(Pools::new(runtime, self.disks().to_vec(), fuse, tuning, state, |text| {
-            say!("{text}");
-        }));
-        let memory = keep_memory(runtime.clone(), Arc::downgrade(&pools), set_freed);
-        (pools, runtime.spawn(memory).abort_on_drop())
-    }
-
     /// The pools of the daemon that runs this command; `None`: no daemon does.
     pub fn pools(&self) -> Option<&Arc<Pools>> {
         self.pools.as_ref()
@@ -78,11 +52,11 @@ impl Session {
 
     /// # Errors
     /// The daemon has this pool, or another one of that name.
-    pub fn refuse_if_held(&self, found: &FoundPool) -> Result<(), CliError> {
+    pub fn refuse_if_held(&self, found: &FoundPool) -> Result<(), ControlError> {
         let name = found.name();
         match self.held(found).or_else(|| self.held_by_name(name)) {
             None => Ok(()),
-            Some(_) => Err(CliError::Refused(format!(
+            Some(_) => Err(ControlError::Refused(format!(
                 "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool import \
                  <pool | id> <newpool>' to give it a new name"
             ))),
@@ -90,11 +64,11 @@ impl Session {
     }
 
     /// An open pool as of its last txg. Its disks are not read: one may hang.
-    pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, CliError> {
+    pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, ControlError> {
         // What is said below is about the txg on disk.
-        if self.sees_all {
+        if self.options().sees_all {
             pool.engine.refuse_suspended()?;
-            let engine = pool.engine.acting_for(uid());
+            let engine = pool.engine.acting_for(self.caller().who.uid);
             engine.sync_all().await?;
         }
         Ok(pool.engine.pool().as_found())
@@ -105,7 +79,7 @@ impl Session {
         &self,
         pools: &Pools,
         names: &[String],
-    ) -> Result<Vec<FoundPool>, CliError> {
+    ) -> Result<Vec<FoundPool>, ControlError> {
         if names.is_empty() {
             let mut all = Vec::new();
             for pool in pools.all() {
@@ -120,7 +94,11 @@ impl Session {
         Ok(named)
     }
 
-    pub(super) async fn find_held_by_name(&self, pools: &Pools, name: &str) -> Result<FoundPool, CliError> {
+    pub(super) async fn find_held_by_name(
+        &self,
+        pools: &Pools,
+        name: &str,
+    ) -> Result<FoundPool, ControlError> {
         let by_guid = || pools.all().into_iter().find(|pool| pool.guid().to_string() == name);
         match pools.get(name).or_else(by_guid) {
             Some(pool) => self.as_found(&pool).await,
@@ -128,7 +106,7 @@ impl Session {
             None => {
                 let all: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
                 let all = if all.is_empty() { "none".into() } else { all.join(", ") };
-                Err(CliError::NotFound(format!("cannot open '{name}': no such pool; imported: {all}")))
+                Err(ControlError::NotFound(format!("cannot open '{name}': no such pool; imported: {all}")))
             }
         }
     }
@@ -137,14 +115,14 @@ impl Session {
     pub(super) async fn change_held<T: Into<Outcome>>(
         &self,
         pool: &OpenPool,
-        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         pool.engine.refuse_suspended()?;
-        let engine = match delegated() {
-            Some(who) => pool.engine.acting_for_delegated(who),
-            None if is_admin() => pool.engine.acting_for(uid()),
-            None => return Err(CliError::Refused("permission denied".into())),
+        let engine = match self.caller().delegated() {
+            Some(who) => pool.engine.acting_for_delegated(who.clone()),
+            None => pool.engine.acting_for(self.caller().who.uid),
         };
+        let engine = engine.asking(self.keys_of(!pool.others_may_write()));
         let work = async { work(&engine).await.map(T::into) };
         self.followed(pool, &engine, &mut std::pin::pin!(work)).await
     }
@@ -155,38 +133,42 @@ impl Session {
         pool: &OpenPool,
         engine: &Engine,
         work: &mut Work<'_>,
-    ) -> Result<Outcome, CliError> {
-        whole(async {
-            let before = ids(&pool.engine.mos().await?).await?;
-            let done = until_cancelled(work).await;
-            if matches!(done, Ok(Outcome::Done) | Err(CliError::Stopped(_))) {
-                // The next txg will have it.
-                self.note_command(&pool.engine);
-            }
-            if done.as_ref().is_err_and(CliError::is_suspended) {
-                // It is done when the pool goes on, and the next command's mounts follow.
-                return done;
-            }
-            engine.sync_own().await?;
-            self.note_pools(|| "the next start of the daemon finds pools as they were before".into()).await;
-            let follow = async {
-                let followed = pool.mounts.follow(&before, is_admin()).await;
-                // Whatever became of the work: who looks next sees it.
-                pool.mounts.settled().await;
-                followed
-            };
-            let followed = pool.engine.unless_suspended(FOLLOWING_PATIENCE, follow).await?;
-            let failures = followed.map_err(refused)?;
-            for failure in &failures {
-                match &done {
-                    // Otherwise it would look as if nothing had been done.
-                    Ok(Outcome::Done) => say_bare(format_args!("the change was made, but: {failure}")),
-                    _ => say_bare(failure),
+    ) -> Result<Outcome, ControlError> {
+        self.caller()
+            .whole(async {
+                let before = ids(&pool.engine.mos().await?).await?;
+                let done = self.caller().until_cancelled(work).await;
+                if matches!(done, Ok(Outcome::Done) | Err(ControlError::Stopped(_))) {
+                    // The next txg will have it.
+                    self.note_command(&pool.engine);
                 }
-            }
-            done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
-        })
-        .await
+                if done.as_ref().is_err_and(ControlError::is_suspended) {
+                    // It is done when the pool goes on, and the next command's mounts follow.
+                    return done;
+                }
+                engine.sync_own().await?;
+                self.note_pools(|| "the next start of the daemon finds pools as they were before".into())
+                    .await;
+                let follow = async {
+                    let followed = pool.mounts.follow(&before, self.caller().may_do_all()).await;
+                    // Whatever became of the work: who looks next sees it.
+                    pool.mounts.settled().await;
+                    followed
+                };
+                let followed = pool.engine.unless_suspended(FOLLOWING_PATIENCE, follow).await?;
+                let failures = followed.map_err(refused)?;
+                for failure in &failures {
+                    match &done {
+                        // Otherwise it would look as if nothing had been done.
+                        Ok(Outcome::Done) => {
+                            self.caller().note_bare(format!("the change was made, but: {failure}"))
+                        }
+                        _ => self.caller().note_bare(failure.to_string()),
+                    }
+                }
+                done.map(|outcome| if failures.is_empty() { outcome } else { outcome.and(Outcome::Failed) })
+            })
+            .await
     }
 
     /// Does something for which a dataset, and those below it, must not be open; what was mounted is mounted
@@ -194,25 +176,26 @@ impl Session {
     pub async fn with_unmounted<T>(
         &self,
         name: &str,
-        work: impl AsyncFnOnce() -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+        work: impl AsyncFnOnce() -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
         let name = name.split('@').next().unwrap_or(name);
         let Some(pool) = self.held_by_name(super::pool_of(name)) else { return work().await };
-        whole(async {
-            let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
-            let done = work().await;
-            let engine = pool.engine.acting_for(uid());
-            engine.sync_all().await?;
-            if !is_admin() {
-                // Where that would be, others may have had a hand in.
-                return done;
-            }
-            for failure in pool.mounts.mount_again(aside).await.map_err(refused)? {
-                say_bare(failure);
-            }
-            done
-        })
-        .await
+        self.caller()
+            .whole(async {
+                let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
+                let done = work().await;
+                let engine = pool.engine.acting_for(self.caller().who.uid);
+                engine.sync_all().await?;
+                if !self.caller().may_do_all() {
+                    // Where that would be, others may have had a hand in.
+                    return done;
+                }
+                for failure in pool.mounts.mount_again(aside).await.map_err(refused)? {
+                    self.caller().note_bare(failure.to_string());
+                }
+                done
+            })
+            .await
     }
 
     /// Destroys snapshots, all or none, unless a file of one is open in `.zfs`.
@@ -232,9 +215,13 @@ impl Session {
     }
 
     /// Opens a pool for good: this daemon has it until it is exported.
-    pub async fn hold(&self, found: &FoundPool, root: Option<PathBuf>) -> Result<Arc<OpenPool>, CliError> {
+    pub async fn hold(
+        &self,
+        found: &FoundPool,
+        root: Option<PathBuf>,
+    ) -> Result<Arc<OpenPool>, ControlError> {
         let pools =
-            self.pools.as_ref().ok_or_else(|| CliError::Refused("no daemon runs this command".into()))?;
+            self.pools.as_ref().ok_or_else(|| ControlError::Refused("no daemon runs this command".into()))?;
         let _turn = pools.turn.lock().await;
         self.refuse_if_held(found)?;
         let engine = self.take_for_good(found).await?;
@@ -246,25 +233,25 @@ impl Session {
         let follows = || format!("the next start of the daemon does not import '{}'", found.name());
         self.note_pools(follows).await;
         if pool.others_may_write() {
-            say!(
+            self.caller().note(format!(
                 "pool '{}': users other than root can write its devices: it is mounted nosuid,nodev, and no \
                  key is taken from a file that it names",
                 found.name()
-            );
+            ));
         }
         Ok(pool)
     }
 
     /// Mounts what is to be mounted of a pool; tells what can't be.
-    pub async fn mount_all(&self, pool: &OpenPool) -> Result<Outcome, CliError> {
+    pub async fn mount_all(&self, pool: &OpenPool) -> Result<Outcome, ControlError> {
         self.mount_below(pool, None).await
     }
 
     /// The same at and below a dataset.
-    pub async fn mount_below(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, CliError> {
+    pub async fn mount_below(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, ControlError> {
         let mut outcome = Outcome::Done;
         for failure in pool.mounts.mount_below(name).await.map_err(refused)? {
-            say_bare(failure);
+            self.caller().note_bare(failure.to_string());
             outcome = Outcome::Failed;
         }
         Ok(outcome)
@@ -272,7 +259,7 @@ impl Session {
 
     /// Loads the keys of encryption roots at and below a dataset, or of all, from where they are kept. Those
     /// that are not to be had are told of.
-    pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, CliError> {
+    pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, ControlError> {
         let (mos, source) = (pool.engine.mos().await?, self.keys_to_load(None));
         let mut outcome = Outcome::Done;
         for domain in key_domains(&mos, name).await? {
@@ -280,14 +267,14 @@ impl Session {
                 continue;
             }
             if let Err(error) = domain.load(&pool.engine, &source).await {
-                outcome = outcome.and(error.tell(&domain.info.root));
+                outcome = outcome.and(self.caller().tell(&domain.info.root, &error));
             }
         }
         Ok(outcome)
     }
 
     /// The same for one root, unless its key is loaded already. It has to be there.
-    pub async fn load_key_of(&self, pool: &OpenPool, root: &str) -> Result<(), CliError> {
+    pub async fn load_key_of(&self, pool: &OpenPool, root: &str) -> Result<(), ControlError> {
         let domains = key_domains(&pool.engine.mos().await?, Some(root)).await?;
         for domain in domains.iter().filter(|domain| domain.info.root == root) {
             if !pool.engine.keys().has(domain.info.root_dir).await {
@@ -298,7 +285,7 @@ impl Session {
     }
 
     /// Unloads the keys of encryption roots at and below a dataset that nothing mounted needs.
-    pub async fn unload_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<(), CliError> {
+    pub async fn unload_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<(), ControlError> {
         for domain in key_domains(&pool.engine.mos().await?, name).await? {
             if pool.engine.keys().has(domain.info.root_dir).await {
                 domain.unload(&pool.engine, &pool.mounts).await.ok();
@@ -318,7 +305,7 @@ impl Session {
     ///
     /// # Errors
     /// Its devices still don't work.
-    pub async fn resume(&self, name: &str, what: &str) -> Result<(), CliError> {
+    pub async fn resume(&self, name: &str, what: &str) -> Result<(), ControlError> {
         let Some(pool) = self.held_by_name(name) else { return Ok(()) };
         let view = pool.engine.pool();
         if view.suspended().is_none() {
@@ -343,16 +330,16 @@ impl Session {
             }
         };
         let done = self.runtime().timeout(RESUMING_PATIENCE, goes_on).await;
-        done.map_err(|_| CliError::Refused(format!("cannot {what}: I/O error")))
+        done.map_err(|_| ControlError::Refused(format!("cannot {what}: I/O error")))
     }
 
     /// Closes an open pool. `force` sends clients of its volumes away; one that takes no changes is then let
     /// go without those that are not on disk.
-    pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), CliError> {
+    pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), ControlError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         let (name, destroyed) = (&pool.name, state == PoolState::Destroyed);
         let is_at_any_cost = force && !destroyed;
-        whole(async {
+        self.caller().whole(async {
             // Before anything is unmounted, and before others who open and close pools wait for it.
             if let Err(error) = pool.engine.refuse_at_standstill()
                 && !is_at_any_cost
@@ -378,7 +365,8 @@ impl Session {
             let in_use = if force { InUse::ClientsGo } else { InUse::Stays };
             self.note_command(&pool.engine);
             if is_at_any_cost {
-                say_lost(name, pool.leave_at_any_cost(state, in_use).await.map_err(not_exported)?);
+                let left = pool.leave_at_any_cost(state, in_use).await.map_err(not_exported)?;
+                lost(name, left).into_iter().for_each(|text| self.caller().note(text));
             } else {
                 pool.leave(state, in_use).await.map_err(not_exported)?;
             }
@@ -393,7 +381,7 @@ impl Session {
         .await
     }
 
-    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, CliError> {
+    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, ControlError> {
         check_kernel(found.name())?;
         let gate = Gate::default();
         let taps = Arc::new(Taps::new(self.runtime()));
@@ -404,13 +392,13 @@ impl Session {
         engine.set_state(PoolState::Active, this_host()).await?;
         // Logs were replayed with whatever keys there are; from now on keys are loaded.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
-        engine.keys().restart(super::keys::of_command(!found.others_may_write())).await;
+        engine.keys().restart(KeySource::default()).await;
         obey_failmode(&engine).await?;
         Ok(engine)
     }
 }
 
-async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
+async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
     let mut ids = Vec::new();
     for dataset in mos.reachable_datasets().await?.0 {
         if !dataset.is_snapshot() && dataset.dir().encryption().await?.is_some() {
@@ -421,48 +409,31 @@ async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
 }
 
 /// Why a pool can't be used that the daemon has not opened yet.
-fn waits(pools: &Pools, name: &str) -> CliError {
+fn waits(pools: &Pools, name: &str) -> ControlError {
     let why = pools.waiting.named(name).pop().map(|waiting| waiting.why).unwrap_or_default();
     let why = why.lines().next().unwrap_or_default();
-    CliError::NotFound(format!("cannot open '{name}': it waits to be opened: {why}"))
+    ControlError::NotFound(format!("cannot open '{name}': it waits to be opened: {why}"))
 }
 
-fn refused(error: impl std::fmt::Display) -> CliError {
-    CliError::Refused(error.to_string())
+fn refused(error: impl std::fmt::Display) -> ControlError {
+    ControlError::Refused(error.to_string())
 }
 
-fn not_exported(error: ExportError) -> CliError {
+fn not_exported(error: ExportError) -> ControlError {
     match error {
         error @ (ExportError::Mounts(_) | ExportError::Served { .. }) => refused(error),
         ExportError::Dataset(error) => error.into(),
     }
 }
 
-async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, CliError> {
+async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
     let (all, _) = mos.reachable_datasets().await?;
     Ok(all.iter().filter(|dataset| !dataset.is_snapshot()).map(|dataset| dataset.id()).collect())
 }
 
-/// Exports all pools at the end of a daemon; what is busy is taken out of the tree.
-pub async fn export_all(pools: &Pools) {
-    let export = async |pool: Arc<OpenPool>| {
-        // What is not busy is unmounted in the ordinary way first.
-        let exported = match pool.leave_at_any_cost(PoolState::Exported, InUse::ClientsGo).await {
-            Err(ExportError::Mounts(_)) => pool.leave_at_any_cost(PoolState::Exported, InUse::Goes).await,
-            done => done,
-        };
-        match exported {
-            Ok(lost) => say_lost(&pool.name, lost),
-            Err(error) => say!("pool '{}' could not be exported: {error}", pool.name),
-        }
-        pools.remove(&pool.name);
-    };
-    join_all(pools.all().into_iter().map(export)).await;
-}
-
-/// Says that a pool was left without its last changes, and why.
-fn say_lost(pool: &str, lost: Option<DatasetError>) {
-    if let Some(why) = lost {
-        say!("pool '{pool}' was let go without changes that were not on disk, which are lost: {why}");
-    }
+/// What to say of a pool that was left without its last changes, and why; nothing if it has them.
+pub fn lost(pool: &str, lost: Option<DatasetError>) -> Option<String> {
+    lost.map(|why| {
+        format!("pool '{pool}' was let go without changes that were not on disk, which are lost: {why}")
+    })
 }

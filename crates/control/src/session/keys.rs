@@ -5,19 +5,18 @@
 //! belongs to an encryption root and unlocks all datasets that inherit from it. Creating a root, or changing
 //! its key, asks for the new key in the same ways.
 //!
-//! Keys are asked for on threads where blocking hurts nobody; the streams of the command go along.
+//! Keys are asked for on threads where blocking hurts nobody, at the console of the caller.
 //!
-//! Files are read with the rights of the command's user, which are the daemon's for administrators. They and
+//! Files are read with the rights of the caller, which are the daemon's for administrators. They and
 //! the daemon itself follow a location that a pool remembers only if nobody else can have written it there:
 //! the daemon takes none from others, and no device of the pool may be theirs to write.
 //!
 //! This module only fetches key material, never more bytes than a key can have. The engine alone decides
 //! which part of it is the key.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,33 +24,16 @@ use cenote_dataset::keys::KeyFormat;
 use cenote_dataset::{Credentials, EncryptionInfo, KeySource, UserKey};
 use cenote_fuse::mount::hand;
 
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-
-use crate::message::say;
-use crate::outcome::CliError;
-use crate::streams::{Streams, delegated, local, streams, variable, with_streams};
+use crate::caller::Caller;
+use crate::error::ControlError;
 
 /// One byte more than the longest key, so that a longer one is noticed.
-const MAX_KEY_BYTES: u64 = 513;
+pub const MAX_KEY_BYTES: u64 = 513;
 
 /// Keys by encryption root. When a root's key is changed, the first key given is its current one and the last
 /// its new one.
 #[derive(Clone, Default)]
 pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
-
-thread_local! {
-    /// Those of the command that the daemon runs on this thread.
-    static OF_COMMAND: RefCell<GivenKeys> = RefCell::default();
-}
-
-/// In the daemon: new keys come from the command that makes them; all others have to be loaded. `follows`:
-/// also from where the pool says.
-pub fn of_command(follows: bool) -> KeySource {
-    KeySource::of_caller(move || {
-        let keys = OF_COMMAND.with_borrow(Clone::clone).source(follows);
-        KeySource::new(move |info: &EncryptionInfo| keys.ask(info).filter(|_| info.is_new()))
-    })
-}
 
 #[derive(Clone)]
 struct Given {
@@ -61,14 +43,17 @@ struct Given {
 }
 
 impl GivenKeys {
-    /// Parses the values of all `--key` options.
-    pub fn parse(options: &[String]) -> Result<GivenKeys, CliError> {
+    /// Parses the values of all `--key` options of a caller.
+    ///
+    /// # Errors
+    /// One has another form, or names what the caller can't read.
+    pub fn parse(options: &[String], caller: &Caller) -> Result<GivenKeys, ControlError> {
         let mut keys: HashMap<String, Vec<Given>> = HashMap::new();
         for option in options {
             let (dataset, key) = option.split_once('=').ok_or_else(|| {
-                CliError::Usage("--key: give DATASET=pass:TEXT, hex:, file: or env:".into())
+                ControlError::Usage("--key: give DATASET=pass:TEXT, hex:, file: or env:".into())
             })?;
-            keys.entry(dataset.to_string()).or_default().push(parse_key(dataset, key)?);
+            keys.entry(dataset.to_string()).or_default().push(parse_key(dataset, key, caller)?);
         }
         Ok(GivenKeys(Arc::new(keys)))
     }
@@ -77,11 +62,6 @@ impl GivenKeys {
         let keys = self.0.get(&info.root)?;
         let Given { key, of_hex } = if info.is_new() { keys.last() } else { keys.first() }?;
         Some(of_hex.as_ref().filter(|_| is_raw(info)).unwrap_or(key).clone())
-    }
-
-    /// Makes these the keys of the command on this thread.
-    pub fn use_for_command(&self) {
-        OF_COMMAND.set(self.clone());
     }
 
     /// Uses only the keys that were given.
@@ -94,17 +74,18 @@ impl GivenKeys {
     /// dataset's keylocation names, if that of this root is to be followed.
     pub fn to_load(
         &self,
+        caller: &Caller,
         location: Option<&str>,
         follows: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> KeySource {
-        let (keys, location) = (self.clone(), location.map(str::to_owned));
-        with_own_streams(move |info| {
+        let (keys, caller, location) = (self.clone(), caller.clone(), location.map(str::to_owned));
+        KeySource::new(move |info: &EncryptionInfo| {
             let follows = location.is_some() || follows(&info.root);
             let location = location.clone().or_else(|| info.keylocation.clone());
             let info = EncryptionInfo { keylocation: location, ..info.clone() };
             let from_place = || match info.keylocation.as_deref() {
-                None | Some("prompt") => ask(&info, true),
-                Some(_) => from_file(&info, follows),
+                None | Some("prompt") => caller.console.ask_key(&info, true),
+                Some(_) => from_file(&info, &caller, follows),
             };
             keys.find(&info).or_else(from_place)
         })
@@ -112,26 +93,22 @@ impl GivenKeys {
 
     /// Where the engine gets keys: those given, then the file that the dataset's keylocation names, if that
     /// is to be followed, then the terminal.
-    pub fn source(&self, follows: bool) -> KeySource {
-        let keys = self.clone();
-        with_own_streams(move |info| {
-            keys.find(info).or_else(|| from_file(info, follows)).or_else(|| ask(info, info.is_new()))
+    pub fn source(&self, caller: &Caller, follows: bool) -> KeySource {
+        let (keys, caller) = (self.clone(), caller.clone());
+        KeySource::new(move |info: &EncryptionInfo| {
+            let typed = || caller.console.ask_key(info, info.is_new());
+            keys.find(info).or_else(|| from_file(info, &caller, follows)).or_else(typed)
         })
     }
 }
 
-/// Wherever it is asked, it asks at the terminal of the command that makes it.
-fn with_own_streams(ask: impl Fn(&EncryptionInfo) -> Option<UserKey> + Send + Sync + 'static) -> KeySource {
-    let streams = streams();
-    KeySource::new(move |info: &EncryptionInfo| with_streams(streams.clone(), || ask(info)))
-}
-
-fn is_raw(info: &EncryptionInfo) -> bool {
+/// Whether the key is 32 bytes, not text.
+pub fn is_raw(info: &EncryptionInfo) -> bool {
     KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw)
 }
 
 /// Reads as many bytes of a stream as a key can have.
-fn material(stream: impl Read) -> io::Result<UserKey> {
+pub fn material(stream: impl Read) -> io::Result<UserKey> {
     let mut bytes = Vec::new();
     stream.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
     Ok(UserKey(bytes))
@@ -139,24 +116,29 @@ fn material(stream: impl Read) -> io::Result<UserKey> {
 
 /// The key in the file that `keylocation` names. Unless that is to be followed, nobody's rights but a user's
 /// own are used.
-fn from_file(info: &EncryptionInfo, follows: bool) -> Option<UserKey> {
+fn from_file(info: &EncryptionInfo, caller: &Caller, follows: bool) -> Option<UserKey> {
     let path = info.keylocation.as_deref()?.strip_prefix("file://")?;
-    if !follows && delegated().is_none() {
-        say!(
+    if !follows && caller.may_do_all() {
+        caller.note(format!(
             "key of {}: {path}: is not read: others can write devices of the pool, and may have chosen this \
              file; name it with -L or --key",
             info.root
-        );
+        ));
         return None;
     }
-    let read = || match delegated() {
-        Some(who) => material(open_as(Path::new(path), &who)?),
+    let read = || match caller.delegated() {
+        Some(who) => material(open_as(Path::new(path), who)?),
         None if std::fs::metadata(path)?.is_file() => material(File::open(path)?),
         // The path comes from the pool: it may be a pipe without a writer.
         None => Err(not_regular()),
     };
-    let key = read().inspect_err(|error| say!("key of {}: {path}: {error}", info.root));
+    let key = read().inspect_err(|error| caller.note(format!("key of {}: {path}: {error}", info.root)));
     key.ok()
+}
+
+/// Opens a file that a caller names.
+fn opened(path: &Path, caller: &Caller) -> io::Result<File> {
+    caller.delegated().map_or_else(|| File::open(path), |who| open_as(path, who))
 }
 
 /// Opens a file for a user who is no administrator, with the user's rights.
@@ -169,16 +151,16 @@ fn not_regular() -> io::Error {
     io::Error::other("not a regular file")
 }
 
-fn parse_key(dataset: &str, key: &str) -> Result<Given, CliError> {
-    let wrong = |why: String| CliError::Usage(format!("--key {dataset}: {why}"));
+fn parse_key(dataset: &str, key: &str, caller: &Caller) -> Result<Given, ControlError> {
+    let wrong = |why: String| ControlError::Usage(format!("--key {dataset}: {why}"));
     let given = match key.split_once(':') {
         Some(("pass" | "hex", text)) => UserKey(text.as_bytes().to_vec()),
-        Some(("file", path)) => delegated()
-            .map_or_else(|| File::open(local(Path::new(path))), |who| open_as(&local(Path::new(path)), &who))
+        Some(("file", path)) => opened(&caller.local(Path::new(path)), caller)
             .and_then(material)
-            .map_err(CliError::io(format!("--key {dataset}: {path}")))?,
+            .map_err(ControlError::io(format!("--key {dataset}: {path}")))?,
         Some(("env", name)) => UserKey(
-            variable(name)
+            caller
+                .variable(name)
                 .ok_or_else(|| wrong(format!("environment variable {name} is not set")))?
                 .into_encoded_bytes(),
         ),
@@ -195,113 +177,33 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Prompts for a key at the terminal, twice for a new key; some may also be piped in. `None` if there is
-/// neither terminal nor pipe, or the answer is empty.
-fn ask(info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey> {
-    let streams = streams();
-    match (streams.stdin.is_terminal(), streams.stderr_screen().is_some()) {
-        (true, true) if streams.client.is_some() => typed(info, |text| prompt_at(&streams, &text).ok()),
-        (true, true) => typed(info, |text| rpassword::prompt_password(text).ok()),
-        (false, _) if may_be_piped => piped(BufReader::with_capacity(1, &*streams.stdin), info),
-        _ => None,
-    }
-}
-
-/// Asks at a client's terminal, without showing what is typed.
-fn prompt_at(streams: &Streams, text: &str) -> io::Result<String> {
-    (&*streams.stderr).write_all(text.as_bytes())?;
-    let shown = tcgetattr(&streams.stdin)?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&streams.stdin, OptionalActions::Flush, &hidden)?;
-    let mut line = String::new();
-    let read = BufReader::with_capacity(1, &*streams.stdin).read_line(&mut line);
-    tcsetattr(&streams.stdin, OptionalActions::Flush, &shown)?;
-    (&*streams.stderr).write_all(b"\n")?;
-    read?;
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-/// Reads one line from the pipe and leaves the rest for later prompts; reads a raw key to the end.
-fn piped(pipe: impl BufRead, info: &EncryptionInfo) -> Option<UserKey> {
-    let key = match is_raw(info) {
-        true => material(pipe).ok()?.0,
-        false => {
-            let mut line = Vec::new();
-            pipe.take(MAX_KEY_BYTES).read_until(b'\n', &mut line).ok()?;
-            line
-        }
-    };
-    (!key.is_empty()).then_some(UserKey(key))
-}
-
-fn typed(info: &EncryptionInfo, mut prompt: impl FnMut(String) -> Option<String>) -> Option<UserKey> {
-    let root = &info.root;
-    if is_raw(info) {
-        say!("the key of '{root}' is raw and can't be typed; give it with --key {root}=file:PATH");
-        return None;
-    }
-    let mut ask = |text| prompt(text).filter(|answer| !answer.is_empty());
-    if !info.is_new() {
-        return ask(format!("Key for {root} (Enter to continue without it): "))
-            .map(|key| UserKey(key.into_bytes()));
-    }
-    let key = ask(format!("Enter new key for '{root}': "))?;
-    if ask(format!("Re-enter new key for '{root}': "))? != key {
-        say!("the keys do not match");
-        return None;
-    }
-    Some(UserKey(key.into_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
     use cenote_format::units::{Guid, ObjectId};
 
     use super::*;
+    use crate::caller::Silent;
+
+    fn nobody() -> Caller {
+        Caller::own(Arc::new(Silent))
+    }
 
     #[test]
     fn wrong_forms_are_refused_with_the_right_one() {
         for option in ["tank", "tank=", "tank=secret", "tank=env:CENOTE_NO_SUCH_VARIABLE"] {
-            assert!(GivenKeys::parse(&[option.into()]).is_err(), "{option}");
+            assert!(GivenKeys::parse(&[option.into()], &nobody()).is_err(), "{option}");
         }
-        let keys = GivenKeys::parse(&["tank/a=pass:x:y=z".into()]).unwrap();
+        let keys = GivenKeys::parse(&["tank/a=pass:x:y=z".into()], &nobody()).unwrap();
         assert_eq!(keys.0["tank/a"][0].key.0, b"x:y=z");
     }
 
     #[test]
     fn digits_are_a_hex_key_and_the_bytes_of_a_raw_one() {
         let digits = "6b".repeat(32);
-        let keys = GivenKeys::parse(&[format!("tank=hex:{digits}")]).unwrap();
+        let keys = GivenKeys::parse(&[format!("tank=hex:{digits}")], &nobody()).unwrap();
         let key_of = |keyformat| keys.find(&info(keyformat)).unwrap().0;
         assert_eq!(key_of(1), [b'k'; 32]);
         assert_eq!(key_of(2), digits.as_bytes());
-    }
-
-    #[test]
-    fn a_key_from_a_pipe_is_a_line_but_a_raw_one_is_all() {
-        let mut pipe = &b"first line\nsecond\n"[..];
-        assert_eq!(piped(&mut pipe, &info(3)).unwrap().0, b"first line\n");
-        assert_eq!(piped(&mut pipe, &info(2)).unwrap().0, b"second\n");
-        assert!(piped(&mut pipe, &info(3)).is_none());
-        assert_eq!(piped(&b"a\nb\n"[..], &info(1)).unwrap().0, b"a\nb\n");
-        let endless = io::BufReader::new(io::repeat(b'x'));
-        assert_eq!(piped(endless, &info(3)).unwrap().0.len() as u64, MAX_KEY_BYTES);
-    }
-
-    #[test]
-    fn a_new_key_is_typed_twice() {
-        let new = EncryptionInfo { key_object: ObjectId(0), ..info(3) };
-        let type_in = |info: &EncryptionInfo, answers: &[&str]| {
-            let mut answers = answers.iter();
-            let key = typed(info, |_| answers.next().map(|answer| answer.to_string()));
-            assert!(answers.next().is_none(), "all are asked for");
-            key.map(|key| key.0)
-        };
-        assert_eq!(type_in(&new, &["longpassword", "longpassword"]).unwrap(), b"longpassword");
-        assert!(type_in(&new, &["longpassword", "longpasswort"]).is_none());
-        assert_eq!(type_in(&info(3), &["any"]).unwrap(), b"any");
-        assert!(type_in(&info(3), &[""]).is_none() && type_in(&info(1), &[]).is_none());
     }
 
     fn info(keyformat: u64) -> EncryptionInfo {

@@ -4,16 +4,16 @@ use cenote_dataset::{Dataset, Mos};
 use cenote_fs::{Filesystem, FsError, LastLink};
 use cenote_object::DatasetError;
 
-use crate::outcome::CliError;
-use crate::render::quoted;
+use crate::error::ControlError;
+use crate::text::quoted;
 
 /// How many names of a folder are compared; the rest of a larger folder is ignored.
 const MOST_NAMES: usize = 20_000;
 
 /// Opens a file system, volume or snapshot by its full name.
-pub async fn dataset(mos: &Mos, name: &str) -> Result<Dataset, CliError> {
+pub async fn dataset(mos: &Mos, name: &str) -> Result<Dataset, ControlError> {
     match mos.dataset(name).await {
-        Err(DatasetError::NoDataset { .. }) => Err(CliError::NotFound(no_dataset(mos, name).await)),
+        Err(DatasetError::NoDataset { .. }) => Err(ControlError::NotFound(no_dataset(mos, name).await)),
         found => Ok(found?),
     }
 }
@@ -38,13 +38,13 @@ fn advice(meant: Option<String>) -> String {
 }
 
 /// Adds the name that was probably meant to a file error, if the error is that the file does not exist.
-pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) -> CliError {
+pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) -> ControlError {
     if !matches!(error, FsError::NotFound { .. }) {
         return error.into();
     }
     let Ok(text) = std::str::from_utf8(path) else { return error.into() };
     match near_path(filesystem, text).await {
-        Some(near) => CliError::NotFound(format!("{error}; did you mean {}?", quoted(near.as_bytes()))),
+        Some(near) => ControlError::NotFound(format!("{error}; did you mean {}?", quoted(near.as_bytes()))),
         None => error.into(),
     }
 }
@@ -89,6 +89,11 @@ fn distance(typed: &str, name: &str) -> Option<usize> {
         return None;
     }
     typed.iter().zip(&name).map(part).sum()
+}
+
+/// The pool of a dataset, snapshot or bookmark name.
+pub fn pool_of(name: &(impl AsRef<str> + ?Sized)) -> &str {
+    name.as_ref().split(['/', '@', '#']).next().unwrap_or_default()
 }
 
 #[cfg(test)]

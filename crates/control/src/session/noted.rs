@@ -7,18 +7,17 @@ use cenote_host::waiting::Waiting;
 use cenote_pool::FoundPool;
 
 use super::Session;
-use crate::message::say;
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 impl Session {
     /// Finds a pool of the record: by guid, if that is noted.
-    pub async fn find_noted(&self, noted: &NotedPool) -> Result<FoundPool, CliError> {
+    pub async fn find_noted(&self, noted: &NotedPool) -> Result<FoundPool, ControlError> {
         let search = self.pools().map_or(self.disks(), |pools| &pools.search);
         let discovery = find(self.runtime(), noted, search).await;
         if noted.guid != 0 && !discovery.pools.iter().any(|found| noted.is(found.name(), found.guid())) {
             let places: Vec<String> = noted.paths().iter().map(|path| path.display().to_string()).collect();
             let places = places.join(", ");
-            return Err(CliError::NotFound(format!(
+            return Err(ControlError::NotFound(format!(
                 "none of its devices is at {places}, beside these, or where pools are looked for"
             )));
         }
@@ -43,7 +42,9 @@ impl Session {
     pub async fn note_pools(&self, follows: impl FnOnce() -> String) {
         let Some(pools) = self.pools() else { return };
         if let Err(error) = pools.note(self.runtime()).await {
-            say!("the record of pools can't be written: {error}; until it can, {}", follows());
+            let follows = follows();
+            self.caller()
+                .note(format!("the record of pools can't be written: {error}; until it can, {follows}"));
         }
     }
 }

@@ -10,42 +10,45 @@ use cenote_object::{IntentLog, Objset};
 use cenote_runtime::Runtime;
 
 use super::Session;
-use crate::message::say;
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 impl Session {
     /// Opens a dataset's file system, with its intent log applied if `--replay` was given.
-    pub async fn filesystem(&self, dataset: &Dataset) -> Result<Filesystem, CliError> {
+    pub async fn filesystem(&self, dataset: &Dataset) -> Result<Filesystem, ControlError> {
         let objset = dataset.objset().await?;
         if objset.phys().objset_type == ObjsetType::Zvol {
             let name = dataset.name();
-            return Err(CliError::Usage(format!("{name} is a volume: copy it out with `cenote volume cp`")));
+            return Err(ControlError::Usage(format!(
+                "{name} is a volume: copy it out with `cenote volume cp`"
+            )));
         }
         let log = self.log_to_replay(dataset, &objset).await;
         let filesystem = Filesystem::open(objset).await?;
         let Some(log) = log else { return Ok(filesystem) };
         let (filesystem, report) = filesystem.replay(&log.records, now(self.runtime())).await;
-        say(dataset, &log, &report);
+        self.say(dataset, &log, &report);
         Ok(filesystem)
     }
 
     /// Opens a volume, with its intent log applied if `--replay` was given.
-    pub async fn volume(&self, dataset: &Dataset) -> Result<Volume, CliError> {
+    pub async fn volume(&self, dataset: &Dataset) -> Result<Volume, ControlError> {
         let objset = dataset.objset().await?;
         if objset.phys().objset_type == ObjsetType::Zfs {
             let name = dataset.name();
-            return Err(CliError::Usage(format!("{name} is a file system: copy it out with `cenote cp -r`")));
+            return Err(ControlError::Usage(format!(
+                "{name} is a file system: copy it out with `cenote cp -r`"
+            )));
         }
         let log = self.log_to_replay(dataset, &objset).await;
         let volume = Volume::open(objset).await?;
         let Some(log) = log else { return Ok(volume) };
         let (volume, report) = volume.replay(&log.records);
-        say(dataset, &log, &report);
+        self.say(dataset, &log, &report);
         Ok(volume)
     }
 
     async fn log_to_replay(&self, dataset: &Dataset, objset: &Objset) -> Option<IntentLog> {
-        if !self.common().replay || dataset.is_snapshot() {
+        if !self.options().replay || dataset.is_snapshot() {
             return None;
         }
         let log = objset.intent_log().await;
@@ -61,26 +64,29 @@ pub fn now(runtime: &Runtime) -> Timestamp {
 /// How many records that were set aside are told one by one.
 const MOST_TOLD: usize = 10;
 
-/// Reports records that could not be replayed. When the pool was opened for writing, the log is gone then, as
-/// in OpenZFS, and the error log names the files concerned.
-pub fn say_replayed(dataset: &str, report: &ReplayReport) {
-    if report.set_aside == 0 {
-        return;
+impl Session {
+    /// Reports records that could not be replayed. When the pool was opened for writing, the log is gone
+    /// then, as in OpenZFS, and the error log names the files concerned.
+    pub(super) fn say_replayed(&self, dataset: &str, report: &ReplayReport) {
+        if report.set_aside == 0 {
+            return;
+        }
+        let (aside, done) = (report.set_aside, report.applied + report.skipped);
+        self.caller().note(format!(
+            "{dataset}: {aside} records of the intent log could not be replayed and were set aside; {done} \
+             could"
+        ));
+        for SetAside { sequence, object, why } in report.listed.iter().take(MOST_TOLD) {
+            self.caller().note(format!("{dataset}: object {object} lacks record {sequence}: {why}"));
+        }
     }
-    let (aside, done) = (report.set_aside, report.applied + report.skipped);
-    say!(
-        "{dataset}: {aside} records of the intent log could not be replayed and were set aside; {done} could"
-    );
-    for SetAside { sequence, object, why } in report.listed.iter().take(MOST_TOLD) {
-        say!("{dataset}: object {object} lacks record {sequence}: {why}");
-    }
-}
 
-/// Reports what could not be replayed.
-fn say(dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
-    let name = dataset.name();
-    if let Some(error) = &log.damaged {
-        say!("{name}: the intent log can be read only in part: {error}");
+    /// Reports what could not be replayed.
+    fn say(&self, dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
+        let name = dataset.name();
+        if let Some(error) = &log.damaged {
+            self.caller().note(format!("{name}: the intent log can be read only in part: {error}"));
+        }
+        self.say_replayed(name, report);
     }
-    say_replayed(name, report);
 }

@@ -8,7 +8,7 @@ use cenote_host::devices::returning;
 use cenote_pool::{FoundDevice, VdevConfig};
 
 use super::Session;
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 impl Session {
     /// Devices of leaves that the open pool does without, `only` one or all, if they are there now: opened
@@ -17,7 +17,7 @@ impl Session {
         &self,
         engine: &Engine,
         only: Option<Guid>,
-    ) -> Result<BTreeMap<Guid, FoundDevice>, CliError> {
+    ) -> Result<BTreeMap<Guid, FoundDevice>, ControlError> {
         self.use_cache_devices(engine).await?;
         let pool = engine.pool();
         let open = self.pools().and_then(|pools| pools.by_guid(pool.guid()));

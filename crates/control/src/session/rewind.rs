@@ -7,9 +7,10 @@ use cenote_format::units::Txg;
 use cenote_inspect::rewind::{Reach, newest_that_opens, newest_whole};
 use cenote_pool::FoundPool;
 
-use super::{Progress, Session};
-use crate::outcome::CliError;
-use crate::render::ctime;
+use super::Session;
+use crate::caller::Progress;
+use crate::error::ControlError;
+use crate::text::ctime;
 
 /// The state to which a pool can be rewound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,21 +79,24 @@ impl Session {
         &self,
         found: &FoundPool,
         reach: Reach,
-    ) -> Result<(OlderState, WayBack), CliError> {
-        let progress = Progress::bytes(0, false);
-        progress.message("looking for an intact state:");
+    ) -> Result<(OlderState, WayBack), ControlError> {
+        let console = &self.caller().console;
         let state = newest_whole(self.runtime(), found, &self.newest(found), reach, |now| {
-            progress.total(now.total_bytes);
-            progress.set(now.done_bytes);
+            let (done_bytes, total_bytes) = (now.done_bytes, now.total_bytes);
+            console.progress(Some(Progress {
+                what: "looking for an intact state:",
+                done_bytes,
+                total_bytes,
+            }));
         })
         .await?;
-        progress.finish();
+        console.progress(None);
         let way = WayBack::of(found, &state);
         Ok((state, way))
     }
 
     /// Rewinds a pool to that state permanently. The caller has checked that the pool may be taken.
-    pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, CliError> {
+    pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, ControlError> {
         let (found, gate) = self.open_behind_gate(found).await?;
         let (state, way) = self.find_whole(&found, reach).await?;
         self.only_write(state.make_newest().await?, &gate).await?;

@@ -4,14 +4,13 @@ use cenote_engine::Engine;
 use cenote_host::devices::look_again;
 
 use super::Session;
-use crate::message::say;
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 impl Session {
     /// Uses the cache devices that an open pool has and does not use yet. Those that it has not found are
     /// looked for. A pool does without those that can't be used: they are told of. Without a daemon there is
     /// nothing to do.
-    pub async fn use_cache_devices(&self, engine: &Engine) -> Result<(), CliError> {
+    pub async fn use_cache_devices(&self, engine: &Engine) -> Result<(), ControlError> {
         let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().guid()));
         let Some(pool) = open else { return Ok(()) };
         let mut wanted = engine.mos().await?.cache_devices().await?;
@@ -32,12 +31,16 @@ impl Session {
             let opened = match device.open_for_writing(self.runtime()).await {
                 Ok(opened) => opened,
                 Err(error) => {
-                    say!("pool '{}' does without its cache device {path}: {error}", pool.name);
+                    self.caller()
+                        .note(format!("pool '{}' does without its cache device {path}: {error}", pool.name));
                     continue;
                 }
             };
             if !engine.use_cache_device(vdev.guid, vdev.ashift, opened).await {
-                say!("pool '{}' does without its cache device {path}: it can't be used", pool.name);
+                self.caller().note(format!(
+                    "pool '{}' does without its cache device {path}: it can't be used",
+                    pool.name
+                ));
             }
         }
         Ok(())

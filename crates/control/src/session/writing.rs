@@ -8,18 +8,15 @@
 use std::fmt::Display;
 
 use cenote_cache::CacheOptions;
-use cenote_dataset::import;
+use cenote_dataset::{KeySource, import};
 use cenote_device::Gate;
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
-use cenote_host::memory::Bounds;
 use cenote_pool::{FoundPool, PoolState};
 
-use super::Session;
-use super::replay::{now, say_replayed};
-use crate::message::say;
-use crate::outcome::{CliError, Outcome};
-use crate::streams::uid;
+use super::replay::now;
+use super::{Session, State};
+use crate::error::{ControlError, Outcome};
 
 /// Changes in memory while one command works: two txgs of 64 MiB, and what comes while they are written.
 const DIRTY_BYTES_MAX: u64 = 256 << 20;
@@ -30,8 +27,8 @@ impl Session {
     pub async fn change_pool<T: Into<Outcome>>(
         &self,
         name: &str,
-        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         // What the labels of an open pool say is not needed.
         if let Some(pool) = self.held_by_name(name) {
             return self.change_held(&pool, work).await;
@@ -45,12 +42,12 @@ impl Session {
         &self,
         names: &[N],
         pool_of: impl Fn(&N) -> &str,
-        work: impl AsyncFn(&Engine, &N) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFn(&Engine, &N) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         let all = async |engine: &Engine, names: &[N]| {
             let mut outcome = Outcome::Done;
             for name in names {
-                outcome = outcome.and(told(name, work(engine, name).await.map(T::into))?);
+                outcome = outcome.and(self.told(name, work(engine, name).await.map(T::into))?);
             }
             Ok(outcome)
         };
@@ -63,8 +60,8 @@ impl Session {
         &self,
         names: &[N],
         pool_of: impl Fn(&N) -> &str,
-        work: impl AsyncFn(&Engine, &[N]) -> Result<(), CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFn(&Engine, &[N]) -> Result<(), ControlError>,
+    ) -> Result<Outcome, ControlError> {
         let all = async |engine: &Engine, names: &[N]| {
             if names.len() > 1 && work(engine, names).await.is_ok() {
                 return Ok(Outcome::Done);
@@ -72,7 +69,7 @@ impl Session {
             let mut outcome = Outcome::Done;
             for name in names {
                 let done = work(engine, std::slice::from_ref(name)).await;
-                outcome = outcome.and(told(name, done.map(|()| Outcome::Done))?);
+                outcome = outcome.and(self.told(name, done.map(|()| Outcome::Done))?);
             }
             Ok(outcome)
         };
@@ -84,13 +81,13 @@ impl Session {
         &self,
         names: &[N],
         pool_of: impl Fn(&N) -> &str,
-        work: impl AsyncFn(&Engine, &[N]) -> Result<Outcome, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFn(&Engine, &[N]) -> Result<Outcome, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         let mut outcome = Outcome::Done;
         for names in names.chunk_by(|one, next| pool_of(one) == pool_of(next)) {
             let pool = pool_of(&names[0]);
             let changed = self.change_pool(pool, async |engine| work(engine, names).await).await;
-            outcome = outcome.and(told(pool, changed)?);
+            outcome = outcome.and(self.told(pool, changed)?);
         }
         Ok(outcome)
     }
@@ -99,8 +96,8 @@ impl Session {
     pub async fn change_unused<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
-        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         self.check_unused(found)?;
         self.change_found(found, PoolState::Exported, work).await
     }
@@ -111,8 +108,8 @@ impl Session {
         &self,
         found: &FoundPool,
         state: PoolState,
-        work: impl AsyncFnOnce(&Engine) -> Result<T, CliError>,
-    ) -> Result<Outcome, CliError> {
+        work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         if let Some(pool) = self.held(found) {
             return self.change_held(&pool, work).await;
         }
@@ -121,7 +118,7 @@ impl Session {
         self.leave(&engine, done, state).await
     }
 
-    async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, CliError> {
+    async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
         self.take(Engine::start(&mos).await?, &gate).await
@@ -129,7 +126,7 @@ impl Session {
 
     /// Makes a pool's checkpoint its current state, permanently. The caller has checked that the pool may be
     /// taken.
-    pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, CliError> {
+    pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest(&found)).await?;
         self.only_write(engine, &gate).await
@@ -137,52 +134,55 @@ impl Session {
 
     /// Opens a pool and discards the unreadable part of its intent logs. The caller has checked that it may
     /// be taken.
-    pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, CliError> {
+    pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
         let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
         for LostLog { dataset, kept, why } in lost {
-            say!("{dataset}: the intent log was discarded after {kept} records: {why}");
+            self.caller()
+                .note(format!("{dataset}: the intent log was discarded after {kept} records: {why}"));
         }
         self.only_write(engine, &gate).await
     }
 
-    async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Gate), CliError> {
-        let common = self.common();
-        if common.txg.is_some() || common.rewind || common.checkpoint {
+    async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Gate), ControlError> {
+        if self.options().state != State::Newest {
             let why = "only the newest state can be changed; --txg, --rewind and --checkpoint are read-only";
-            return Err(CliError::Usage(why.into()));
+            return Err(ControlError::Usage(why.into()));
         }
         self.open_behind_gate(found).await
     }
 
     /// Opens a pool for writing; no write passes before the gate opens.
-    pub(super) async fn open_behind_gate(&self, found: &FoundPool) -> Result<(FoundPool, Gate), CliError> {
+    pub(super) async fn open_behind_gate(
+        &self,
+        found: &FoundPool,
+    ) -> Result<(FoundPool, Gate), ControlError> {
         check_kernel(found.name())?;
         let gate = Gate::default();
         Ok((found.open_for_writing(self.runtime()).await?.behind(&gate), gate))
     }
 
     /// Takes a pool and replays its logs.
-    pub(super) async fn begin(&self, engine: &Engine, gate: &Gate) -> Result<(), CliError> {
+    pub(super) async fn begin(&self, engine: &Engine, gate: &Gate) -> Result<(), ControlError> {
         engine.take(gate, this_host());
         for (dataset, report) in engine.prepare(replay_logs(engine, now(self.runtime()))).await? {
-            say_replayed(&dataset, &report);
+            self.say_replayed(&dataset, &report);
         }
         Ok(())
     }
 
     /// Takes a pool for one command's work, which acts for its user.
-    async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, CliError> {
+    async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, ControlError> {
         engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         self.begin(&engine, gate).await?;
-        Ok(engine.acting_for(uid()))
+        Ok(engine.acting_for(self.caller().who.uid))
     }
 
     /// Writes the txg, for work that opening the pool has already done, and leaves the pool exported.
-    pub(super) async fn only_write(&self, engine: Engine, gate: &Gate) -> Result<Outcome, CliError> {
+    pub(super) async fn only_write(&self, engine: Engine, gate: &Gate) -> Result<Outcome, ControlError> {
         let engine = self.take(engine, gate).await?;
-        let done = engine.force_sync().await.map(|_| Outcome::Done).map_err(CliError::from);
+        let done = engine.force_sync().await.map(|_| Outcome::Done).map_err(ControlError::from);
         self.leave(&engine, done, PoolState::Exported).await
     }
 
@@ -190,13 +190,13 @@ impl Session {
     async fn leave(
         &self,
         engine: &Engine,
-        done: Result<Outcome, CliError>,
+        done: Result<Outcome, ControlError>,
         state: PoolState,
-    ) -> Result<Outcome, CliError> {
+    ) -> Result<Outcome, ControlError> {
         let done = match done {
             Err(error) if error.is_broken_pipe() => {
                 let why = "the reader of standard output went away; the rest was not done";
-                Err(CliError::Stopped(why.into()))
+                Err(ControlError::Stopped(why.into()))
             }
             done => done,
         };
@@ -205,7 +205,7 @@ impl Session {
             return done;
         }
         // What was done before an interruption is on the pool.
-        if succeeded || matches!(done, Err(CliError::Stopped(_))) {
+        if succeeded || matches!(done, Err(ControlError::Stopped(_))) {
             self.note_command(engine);
         }
         if engine.has_changed() {
@@ -215,43 +215,48 @@ impl Session {
         let state = if done.is_ok() { state } else { PoolState::Exported };
         let closed = engine.close(state).await;
         // If closing fails, the cause is the earlier error.
-        done.and_then(|done| closed.map(|()| done).map_err(CliError::from))
+        done.and_then(|done| closed.map(|()| done).map_err(ControlError::from))
     }
 
     /// Records the command line in the pool's history.
     pub fn note_command(&self, engine: &Engine) {
-        engine.note_command(&self.command, uid().into());
+        engine.note_command(self.command_line(), self.caller().who.uid.into());
     }
 
     /// Its newest state. Where the pool says that its keys are, the daemon looks only if nobody else can have
     /// written that.
     pub(super) fn newest(&self, found: &FoundPool) -> cenote_dataset::ImportOptions {
         let follows = self.pools.is_none() || !found.others_may_write();
-        let (cache, keys) = (self.cache, self.keys.source(follows));
+        let (cache, keys) = (self.options().cache, self.keys_of(follows));
         cenote_dataset::ImportOptions { cache, keys, ..Default::default() }
     }
 
+    /// Keys from the caller; if that `follows` what pools say, also from where they say that theirs are.
+    pub(super) fn keys_of(&self, follows: bool) -> KeySource {
+        self.options().keys.source(self.caller(), follows)
+    }
+
     /// The named pools, or all that are not destroyed if none is named.
-    pub async fn pools_to_change(&self, names: &[String]) -> Result<Vec<FoundPool>, CliError> {
+    pub async fn pools_to_change(&self, names: &[String]) -> Result<Vec<FoundPool>, ControlError> {
         let mut found = self.find_pools(names).await?;
         found.retain(|pool| !names.is_empty() || pool.state() != PoolState::Destroyed);
         Ok(found)
     }
 
     /// Refuses a pool that another machine seems to use, or that was destroyed.
-    pub fn check_unused(&self, found: &FoundPool) -> Result<(), CliError> {
+    pub fn check_unused(&self, found: &FoundPool) -> Result<(), ControlError> {
         self.check_unused_or(found, &format!("`cenote zpool export -f {}`", found.name()))
     }
 
     /// The same, naming another command that takes the pool over.
-    pub fn check_unused_or(&self, found: &FoundPool, what_takes_it: &str) -> Result<(), CliError> {
+    pub fn check_unused_or(&self, found: &FoundPool, what_takes_it: &str) -> Result<(), ControlError> {
         let name = found.name();
         if self.held(found).is_some() {
             return Ok(());
         }
         match found.state() {
-            PoolState::Destroyed => Err(CliError::NotFound(format!("pool '{name}' was destroyed"))),
-            PoolState::Active if !was_here(found) => Err(CliError::NotFound(format!(
+            PoolState::Destroyed => Err(ControlError::NotFound(format!("pool '{name}' was destroyed"))),
+            PoolState::Active if !was_here(found) => Err(ControlError::NotFound(format!(
                 "pool '{name}' was last in use by {} and not exported; if that machine no longer uses it, \
                      {what_takes_it} takes it over",
                 found.config.hostname.as_deref().unwrap_or("an unknown machine")
@@ -260,19 +265,18 @@ impl Session {
         }
     }
 
-    /// The cache of all pools of a daemon: `memory` bytes, or what `--cache` says, or as OpenZFS on this
-    /// machine.
-    pub(super) fn cache_of_daemon(&self, memory: Option<u64>) -> CacheOptions {
-        let machine = || Bounds::of_machine(self.runtime.memory_bytes()).most_bytes;
-        let typed = self.common.cache.as_ref().map(|_| self.cache.budget_bytes as u64);
-        let bytes = memory.or(typed).unwrap_or_else(machine);
-        let budget_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        CacheOptions { budget_bytes, data: true, ..self.cache }
-    }
-
     /// The cache of a pool that is opened.
     pub fn cache(&self) -> CacheOptions {
-        self.cache
+        self.options().cache
+    }
+
+    /// Reports an error with the name it concerns; passes an interruption on.
+    fn told(&self, name: impl Display, done: Result<Outcome, ControlError>) -> Result<Outcome, ControlError> {
+        match done {
+            Err(error @ ControlError::Stopped(_)) => Err(error),
+            Err(error) => Ok(self.caller().tell(&name.to_string(), &error)),
+            done => done,
+        }
     }
 }
 
@@ -284,9 +288,9 @@ fn was_here(found: &FoundPool) -> bool {
 }
 
 /// Refuses a pool that this machine's kernel has imported: the kernel holds image files open without a lock.
-pub fn check_kernel(name: &str) -> Result<(), CliError> {
+pub fn check_kernel(name: &str) -> Result<(), ControlError> {
     match std::path::Path::new("/proc/spl/kstat/zfs").join(name).exists() {
-        true => Err(CliError::NotFound(format!(
+        true => Err(ControlError::NotFound(format!(
             "this machine's kernel has a pool '{name}' imported; `zpool export {name}` first"
         ))),
         false => Ok(()),
@@ -299,13 +303,4 @@ pub fn this_host() -> Host {
     let id = id.and_then(|bytes| bytes.first_chunk::<4>().copied()).map_or(0, u32::from_ne_bytes);
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Host { id: id.into(), name }
-}
-
-/// Reports an error with the name it concerns; passes an interruption on.
-fn told(name: impl Display, done: Result<Outcome, CliError>) -> Result<Outcome, CliError> {
-    match done {
-        Err(error @ CliError::Stopped(_)) => Err(error),
-        Err(error) => Ok(error.tell(&name.to_string())),
-        done => done,
-    }
 }

@@ -136,7 +136,7 @@ impl Keyring {
         info: &EncryptionInfo,
         source: &KeySource,
     ) -> Result<Option<Arc<WrappingKey>>> {
-        let Some(key) = ask(mos.pool().runtime(), source.here(), info).await? else { return Ok(None) };
+        let Some(key) = ask_key(mos.pool().runtime(), source, info).await? else { return Ok(None) };
         read_wrapped(mos, info).await?.unwrap(&key).map_err(|e| wrong_key(info, e))?;
         Ok(Some(key))
     }
@@ -194,16 +194,14 @@ impl Keyring {
         if let Some(known) = wrapping.get(&info.root_dir) {
             return Ok(known.clone());
         }
-        let derived = self.ask(runtime, info).await?;
+        let derived = ask_key(runtime, &self.source(), info).await?;
         wrapping.insert(info.root_dir, derived.clone());
         Ok(derived)
     }
 
-    /// Asks for the user's key of an encryption root, which need not be one yet.
-    #[boxed]
-    pub async fn ask(&self, runtime: &Runtime, info: &EncryptionInfo) -> Result<Option<Arc<WrappingKey>>> {
-        let source = self.source.read().here();
-        ask(runtime, source, info).await
+    /// What is asked for each key.
+    pub fn source(&self) -> KeySource {
+        self.source.read().clone()
     }
 
     /// An encryption root has this key from now on.
@@ -234,13 +232,17 @@ impl Keyring {
     }
 }
 
-/// Asks for a user's key and derives from it what wraps.
-async fn ask(
+/// Asks for the user's key of an encryption root, which need not be one yet, and derives from it what wraps.
+///
+/// # Errors
+/// It is no key of that form.
+#[boxed]
+pub async fn ask_key(
     runtime: &Runtime,
-    source: KeySource,
+    source: &KeySource,
     info: &EncryptionInfo,
 ) -> Result<Option<Arc<WrappingKey>>> {
-    let about = info.clone();
+    let (about, source) = (info.clone(), source.clone());
     let derived =
         runtime.blocking(move || source.ask(&about).map(|key| derive(&key, &about)).transpose()).await;
     Ok(derived.map_err(|e| wrong_key(info, e))?.map(Arc::new))

@@ -74,7 +74,7 @@ pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Res
     check_root(&new)?;
     let keys = Keyring::new(new.keys.clone());
     let name = new.plan.config.name.clone();
-    let crypt = NewCrypt::plan(rt, &keys, &name, None, &mut new.root_properties).await?;
+    let crypt = NewCrypt::plan(rt, &new.keys, &name, None, &mut new.root_properties).await?;
     if crypt.is_some() && !new.features.iter().any(|feature| feature.name == "encryption") {
         return Err(not_enabled(&name, "encryption", "encryption"));
     }

@@ -13,7 +13,7 @@ use rustix::fs::Mode;
 
 use crate::command::files::PoolFile;
 use crate::message::say;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::Session;
 
 /// How many skipped datasets are named.

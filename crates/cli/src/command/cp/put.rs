@@ -13,7 +13,7 @@ use cenote_object::DatasetError;
 use super::total::Total;
 use super::{Cp, Losses, below, describe_progress, own_name};
 use crate::command::change::{parent_of, putter, until_interrupted};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::counted_as;
 use crate::session::{Progress, Session, Target, dataset, file_error, print_json, raise_file_limit, watch};
 use crate::streams::local;

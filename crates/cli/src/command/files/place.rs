@@ -8,7 +8,7 @@ use cenote_fs::{Attr, Filesystem, LastLink};
 use cenote_inspect::scan::ScanTarget;
 
 use crate::message::say;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::quoted;
 use crate::session::{Session, Target, dataset, file_error, split_path};
 

@@ -21,6 +21,7 @@ use cenote_lab::sample::smart::History;
 use clap::Args;
 use std::sync::Arc;
 
+use super::failed;
 use crate::args::common::HERE;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
@@ -126,7 +127,7 @@ impl Advise {
             Look { pools: self.subjects.clone(), window: self.window.map(Duration::from_secs), smart: None };
         let engine = Arc::new(daemon::Held::new(session, pools));
         let gathered = tokio::task::spawn_blocking(move || Facts::gather_from(engine, &look)).await;
-        Ok(gathered.map_err(|error| CliError::Refused(error.to_string()))??)
+        gathered.map_err(|error| CliError::Refused(error.to_string()))?.map_err(failed)
     }
 
     /// Separates folders (a result or a recording) from pools.
@@ -142,19 +143,19 @@ impl Advise {
             let path = Path::new(folder);
             let recorded = path.join("status.json").exists();
             all.push(if recorded {
-                Facts::recorded(path)?
+                Facts::recorded(path).map_err(failed)?
             } else {
-                Facts::of_result(&ResultFolder::open(path)?)?
+                Facts::of_result(&ResultFolder::open(path).map_err(failed)?).map_err(failed)?
             });
         }
         if !pools.is_empty() || all.is_empty() {
-            all.push(Facts::gather(&self.look(pools.into_iter().cloned().collect())?)?);
+            all.push(Facts::gather(&self.look(pools.into_iter().cloned().collect())?).map_err(failed)?);
         }
         Ok(all)
     }
 
     fn look(&self, pools: Vec<String>) -> Result<Look, CliError> {
-        let smart = self.smart.as_deref().map(History::open).transpose()?;
+        let smart = self.smart.as_deref().map(History::open).transpose().map_err(failed)?;
         Ok(Look { pools, window: self.window.map(Duration::from_secs), smart })
     }
 
@@ -199,7 +200,7 @@ impl Advise {
         });
         let done = tokio::task::spawn_blocking(move || watch(&settings, &mut world, &control)).await;
         signal.abort();
-        done.map_err(|error| CliError::Refused(error.to_string()))??;
+        done.map_err(|error| CliError::Refused(error.to_string()))?.map_err(failed)?;
         Ok(Outcome::Done)
     }
 }

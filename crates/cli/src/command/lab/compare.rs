@@ -9,6 +9,7 @@ use cenote_lab::result::ResultFolder;
 use clap::Args;
 use serde::Serialize;
 
+use super::failed;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_bytes, print_json};
 
@@ -29,7 +30,7 @@ pub struct Compare {
 impl Compare {
     /// Runs the command.
     pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut comparisons, findings) = compare_results(&sources(&self.results)?)?;
+        let (mut comparisons, findings) = compare_results(&sources(&self.results)?).map_err(failed)?;
         if !self.all {
             comparisons.retain(|c| {
                 [".iops", ".bandwidth", ".p99", ".rate", ".time"].iter().any(|end| c.figure.ends_with(end))
@@ -54,10 +55,10 @@ struct Compared<'a> {
 /// What each result contributes to the comparison.
 fn sources(results: &[PathBuf]) -> Result<Vec<Source>, CliError> {
     let source = |path: &PathBuf| {
-        let folder = ResultFolder::open(path)?;
+        let folder = ResultFolder::open(path).map_err(failed)?;
         let setting = Setting::from_machine(folder.machine());
         let plan = folder.plan().clone();
-        Ok(Source { name: folder.name(), figures: folder.summary()?.figures, setting, plan })
+        Ok(Source { name: folder.name(), figures: folder.summary().map_err(failed)?.figures, setting, plan })
     };
     results.iter().map(source).collect()
 }

@@ -8,6 +8,7 @@ use cenote_lab::result::Recorder;
 use cenote_lab::suite::{self, Options};
 use clap::Args;
 
+use super::failed;
 use super::{Permission, run};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
@@ -44,7 +45,7 @@ impl JobRun {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let shown = self.file.display().to_string();
         let text = std::fs::read_to_string(&self.file).map_err(CliError::io(&shown))?;
-        let jobs = Jobs::parse(&text, &shown)?;
+        let jobs = Jobs::parse(&text, &shown).map_err(failed)?;
         let targets = self.permission.targets(&self.targets)?;
         let machine = Machine::describe(&targets);
         let options = Options {
@@ -60,7 +61,7 @@ impl JobRun {
         let plan = suite::of_jobs(&name, jobs, &options);
         let machine = super::as_json(&machine)?;
         super::check(&plan, &targets, &machine)?;
-        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine)?;
+        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine).map_err(failed)?;
         run::perform(session, recorder).await
     }
 }

@@ -6,6 +6,7 @@ use cenote_lab::report::{self, Study};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 
+use super::failed;
 use crate::outcome::{CliError, Outcome};
 use crate::session::print;
 
@@ -20,8 +21,8 @@ pub struct Rewrite {
 impl Rewrite {
     /// Runs the command.
     pub fn run(self) -> Result<Outcome, CliError> {
-        let folder = ResultFolder::open(&self.result)?;
-        write(&Study::read(&folder)?, &folder)?;
+        let folder = ResultFolder::open(&self.result).map_err(failed)?;
+        write(&Study::read(&folder).map_err(failed)?, &folder)?;
         for name in [report::MARKDOWN, report::HTML] {
             print(format!("{}\n", folder.path().join(name).display()))?;
         }
@@ -31,5 +32,5 @@ impl Rewrite {
 
 /// Writes a result's report into its folder.
 pub fn write(study: &Study<'_>, folder: &ResultFolder) -> Result<(), CliError> {
-    Ok(report::write(&study.document(report::build), folder.path())?)
+    report::write(&study.document(report::build), folder.path()).map_err(failed)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cenote_lab::result::Recorder;
 use clap::Args;
 
+use super::failed;
 use super::{Permission, run};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
@@ -23,7 +24,7 @@ pub struct Resume {
 impl Resume {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let recorder = Recorder::resume(&self.result)?;
+        let recorder = Recorder::resume(&self.result).map_err(failed)?;
         let words: Vec<_> =
             recorder.targets().iter().map(|t| format!("{}={}", t.name, t.path.display())).collect();
         self.permission.targets(&words)?;

@@ -15,9 +15,10 @@ use cenote_lab::target::Target;
 use cenote_lab::walk::PoolScan;
 use clap::{Args, ValueEnum};
 
+use super::failed;
 use super::{Permission, live};
 use crate::message::say;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::parse_bytes;
 use crate::session::{Session, interrupted, print_bytes, print_json};
 
@@ -116,7 +117,7 @@ impl Run {
         let plan = self.plan(session, &machine, &targets)?;
         let machine = super::as_json(&machine)?;
         super::check(&plan, &targets, &machine)?;
-        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine)?;
+        let recorder = Recorder::create_in(&self.out, &plan, &targets, &machine).map_err(failed)?;
         perform(session, recorder).await
     }
 
@@ -224,7 +225,7 @@ pub async fn perform(session: &Session, mut recorder: Recorder) -> Result<Outcom
             "interrupted; the results so far are in {0}; continue with: cenote lab resume {0}",
             recorder.path().display()
         ))),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(failed(error)),
     }
 }
 
@@ -240,8 +241,8 @@ fn leave(folder: &Path) -> ! {
 
 /// Writes summary and report, and prints the essentials.
 fn finish(session: &Session, recorder: &Recorder) -> Result<Outcome, CliError> {
-    let summary = recorder.finish()?;
-    let study = Study::read(recorder)?;
+    let summary = recorder.finish().map_err(failed)?;
+    let study = Study::read(recorder).map_err(failed)?;
     super::report::write(&study, recorder)?;
     let outcome = if summary.failures.is_empty() { Outcome::Done } else { Outcome::Failed };
     let report = shown_path(&recorder.path().join(report::HTML));

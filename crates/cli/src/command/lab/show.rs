@@ -7,6 +7,7 @@ use cenote_lab::report::{self, Study, Style};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 
+use super::failed;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_bytes, print_json};
 
@@ -38,11 +39,11 @@ impl Show {
     /// Runs the command.
     pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
         for path in &self.results {
-            let folder = ResultFolder::open(path)?;
+            let folder = ResultFolder::open(path).map_err(failed)?;
             if session.json() {
-                print_json(&folder.summary()?)?;
+                print_json(&folder.summary().map_err(failed)?)?;
             } else {
-                print_bytes(essentials(&Study::read(&folder)?))?;
+                print_bytes(essentials(&Study::read(&folder).map_err(failed)?))?;
             }
         }
         Ok(Outcome::Done)

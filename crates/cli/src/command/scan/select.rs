@@ -7,7 +7,7 @@ use cenote_object::DatasetError;
 
 use super::Scan;
 use crate::message::say;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::glob_matches;
 use crate::session::{Session, Target};
 

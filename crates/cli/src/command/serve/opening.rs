@@ -11,7 +11,7 @@ use cenote_host::pools::Pools;
 use cenote_host::record::NotedPool;
 
 use crate::message::say;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::Session;
 
 /// Opens pools as the daemon was told to.

@@ -10,7 +10,7 @@ use cenote_inspect::put::{VolumePutter, VolumeSource};
 use serde::Serialize;
 
 use super::VolumeCp;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::nice_bytes;
 use crate::session::{Progress, Session, Target, dataset, interrupted, print_json, watch};
 use crate::streams::{local, streams};

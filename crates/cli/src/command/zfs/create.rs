@@ -15,7 +15,7 @@ use super::volume_size::{self, DEFAULT_BLOCK_BYTES};
 use super::{fill, pool_of, settings};
 use crate::command::json::version;
 use crate::message::say_bare;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, print, print_json};
 
 /// `zfs create`

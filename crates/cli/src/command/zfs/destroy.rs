@@ -19,7 +19,7 @@ use clap::Args;
 
 use super::pool_of;
 use super::refusal::cannot;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::nice_bytes;
 use crate::session::{Progress, Session, dataset, interrupted};
 use report::Report;

@@ -9,7 +9,7 @@ use super::select::{Item, Types, select};
 use super::value::{Wanted, received_text, text};
 use crate::command::form::PropertyLine;
 use crate::command::json::{document, property};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::Session;
 
 /// The columns of `-o all`.

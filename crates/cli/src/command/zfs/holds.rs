@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Holds;
 use crate::command::json::document;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::{Align, Table, escape_terminal, short_time};
 use crate::session::{Session, dataset, print, print_json};
 

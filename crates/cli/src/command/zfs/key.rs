@@ -11,7 +11,7 @@ use clap::Args;
 use super::refusal::cannot;
 use super::{pool_of, settings};
 use crate::command::not_yet;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::{KeyDomain, Session, key_domains, print};
 
 /// Properties that `change-key -o` may set.

@@ -13,7 +13,7 @@ use super::{List, Selection};
 use crate::command::form::Form;
 use crate::command::json::{document, number_or_text, property};
 use crate::message::say_bare;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::{Align, Table, escape_terminal};
 use crate::session::Session;
 

@@ -15,7 +15,7 @@ use cenote_host::pools::OpenPool;
 use cenote_object::DatasetError;
 
 use super::owner::OwnerProp;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::{Session, dataset};
 use crate::streams::{is_admin, local};
 

@@ -11,7 +11,7 @@ use clap::Args;
 use super::refusal::cannot;
 use super::settings::OwnerQuota;
 use super::{pool_of, settings, volume_size};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::{Session, dataset};
 
 /// `zfs set`

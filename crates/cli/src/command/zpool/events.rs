@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::Events;
 use super::history::indented;
 use crate::command::json::{document, nvlist};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::{ctime, escape_terminal};
 use crate::session::{Session, print, print_json};
 

@@ -9,7 +9,7 @@ use super::properties::{Properties, text};
 use super::{Get, head};
 use crate::command::form::PropertyLine;
 use crate::command::json::{document, property};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::session::Session;
 
 const COLUMNS: &str = "name,property,value,source";

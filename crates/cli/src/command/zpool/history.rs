@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::History;
 use crate::command::json::{document, nvlist};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::{dotted_time, escape_terminal};
 use crate::session::{Session, print, print_json};
 

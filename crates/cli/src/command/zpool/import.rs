@@ -18,7 +18,7 @@ use super::reason::{Circumstances, judge, paragraph};
 use super::unopened::Unopened;
 use super::{Import, cachefile, import_json, tree};
 use crate::command::json::document;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed, Say};
 use crate::session::{Session, WayBack, check_kernel, print, print_json};
 
 impl Import {

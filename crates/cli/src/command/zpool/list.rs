@@ -20,7 +20,7 @@ use super::repeat::Round;
 use super::tree::{HEADED_CLASSES, Style, name, state};
 use super::{List, head, waiting};
 use crate::command::json::{document, property};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::{Align, Table, nice_number};
 use crate::session::{Session, print, print_json};
 

@@ -6,7 +6,7 @@ use cenote_pool::{PoolError, PoolState};
 use clap::Args;
 use serde_json::json;
 
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed, Say};
 use crate::session::{Session, print, print_json};
 use crate::streams::{local, uid};
 

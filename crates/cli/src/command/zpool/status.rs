@@ -11,7 +11,7 @@ use super::unopened::Unopened;
 use super::{Status, dedup, errors, head, leaf_work, tree, vdevs_json, waiting, work, work_json};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Say};
 use crate::render::nice_number;
 use crate::session::{Session, print, print_json};
 

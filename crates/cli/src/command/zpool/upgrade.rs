@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::create::compatibility;
 use crate::command::json::document;
 use crate::command::zfs::refusal::cannot;
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::{CliError, Outcome, Printed, Say};
 use crate::session::{Session, print, print_json};
 
 /// `zpool upgrade`

@@ -1,0 +1,189 @@
+//! How a verb ended, and errors that say what to try next.
+//!
+//! Errors of all layers below this crate arrive as [`InspectError`]; verbs add only errors about what was
+//! asked for and about finding pools.
+//!
+//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets. A verb that
+//! does several things ends with the worst of their outcomes.
+
+use std::io;
+use std::process::ExitCode;
+
+use cenote_fs::FsError;
+use cenote_inspect::InspectError;
+use cenote_object::DatasetError;
+use cenote_pool::PoolError;
+
+/// How a verb ended, mildest first.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Everything was done.
+    #[default]
+    Done,
+    /// Something that was asked for was not done.
+    Failed,
+    /// The command line is wrong.
+    Misused,
+    /// Damaged data was found.
+    Damaged,
+}
+
+impl Outcome {
+    /// The exit status.
+    pub fn status(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::Misused => 2,
+            Outcome::Damaged => 3,
+        }
+    }
+
+    /// The worse of two.
+    pub fn and(self, other: Outcome) -> Outcome {
+        self.max(other)
+    }
+}
+
+/// Work that returns nothing was done completely; otherwise it would have failed.
+impl From<()> for Outcome {
+    fn from((): ()) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        outcome.status().into()
+    }
+}
+
+/// Why a verb failed. The text says what failed, where, and what to try.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// The pool is not on the disks searched.
+    #[error("{0}")]
+    NotFound(String),
+    /// The request can't be carried out; the text says why.
+    #[error("{0}")]
+    Refused(String),
+    /// Too few of the pool's devices were found to open it.
+    #[error("pool '{pool}' is unavailable because devices are missing or cut short: {source}{notes}")]
+    DevicesMissing {
+        /// The pool's name.
+        pool: String,
+        /// The error that the missing devices caused.
+        source: DatasetError,
+        /// Problems with devices that are present (truncated, stale labels), one per line.
+        notes: String,
+    },
+    /// All needed devices are present, but the newest state can't be read.
+    #[error("pool '{pool}' can't be opened because its metadata is corrupted: {source}")]
+    Corrupted {
+        /// The pool's name.
+        pool: String,
+        /// The error.
+        source: DatasetError,
+    },
+    /// The work was cut short; the text says why and what it leaves behind.
+    #[error("{0}")]
+    Stopped(String),
+    /// From the engine, or from a file or stream outside the pool.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+}
+
+impl ControlError {
+    /// An error on a file or stream outside the pool.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ControlError {
+        let error = InspectError::io(what);
+        move |source| error(source).into()
+    }
+
+    /// The dataset layer's error, if this is one.
+    pub fn dataset(&self) -> Option<&DatasetError> {
+        match self {
+            ControlError::Inspect(error) => error.dataset(),
+            ControlError::Corrupted { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Its text after the name of what it concerns, unless the text has that name already; with advice.
+    pub fn text_about(&self, name: &str) -> String {
+        let advice = self.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+        self.cause_about(name) + &advice
+    }
+
+    /// The same without advice, for verbs that give that themselves.
+    pub fn cause_about(&self, name: &str) -> String {
+        let text = self.to_string();
+        if name.is_empty() || text.contains(name) { text } else { format!("{name}: {text}") }
+    }
+
+    /// The command to try next.
+    fn advice(&self) -> Option<String> {
+        Some(match self {
+            ControlError::DevicesMissing { notes, .. } if notes.is_empty() => {
+                "`cenote zpool import` shows which".into()
+            }
+            ControlError::Corrupted { pool, .. } => format!(
+                "`cenote zpool status {pool}` says whether an older state opens, and how to return to it"
+            ),
+            ControlError::Inspect(InspectError::Fs(error)) if error.is_damage() => {
+                "`cenote verify` lists what else is damaged, `cenote rescue` copies the rest".into()
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the pool waits for its devices.
+    pub fn is_suspended(&self) -> bool {
+        matches!(self.dataset(), Some(DatasetError::Suspended { .. }))
+    }
+
+    /// Whether the reader of our output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        match self {
+            ControlError::Inspect(InspectError::Io { source, .. }) => {
+                source.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
+    }
+
+    /// The exit status of this error.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            ControlError::Usage(_) => Outcome::Misused,
+            ControlError::Inspect(error) if error.is_damage() => Outcome::Damaged,
+            ControlError::Corrupted { .. } => Outcome::Damaged,
+            ControlError::NotFound(_)
+            | ControlError::Refused(_)
+            | ControlError::DevicesMissing { .. }
+            | ControlError::Stopped(_)
+            | ControlError::Inspect(_) => Outcome::Failed,
+        }
+    }
+}
+
+impl From<PoolError> for ControlError {
+    fn from(error: PoolError) -> ControlError {
+        InspectError::from(error).into()
+    }
+}
+
+impl From<DatasetError> for ControlError {
+    fn from(error: DatasetError) -> ControlError {
+        InspectError::from(error).into()
+    }
+}
+
+impl From<FsError> for ControlError {
+    fn from(error: FsError) -> ControlError {
+        InspectError::from(error).into()
+    }
+}

@@ -1,0 +1,23 @@
+//! What each verb does, as values.
+//!
+//! ```text
+//!   command line --\                                        /--> pools that a daemon holds (`host`)
+//!   HTTP ----------- Request --> verb --> Answer, notes  ---
+//!   agent, metrics -/            Caller                     \--> disks, for a verb without a daemon
+//! ```
+//!
+//! Idea: a verb takes a value and gives one back. Words become requests above this crate, and answers become
+//! text or JSON there, too. So whoever has a request runs it in the same way, in a program of its own or in a
+//! daemon, and no part of the daemon reads text that another part has printed. Who asks is an argument
+//! ([`Caller`]), never a property of a thread.
+//!
+//! Read in this order: [`caller`], [`session`] (what a verb works with), [`error`].
+
+pub mod caller;
+pub mod error;
+pub mod session;
+pub mod text;
+
+pub use caller::{Caller, Console, Note, Progress, Rights};
+pub use error::{ControlError, Outcome};
+pub use session::{Options, Session, State};

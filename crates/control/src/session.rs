@@ -1,0 +1,393 @@
+//! What every verb works with: its caller, the pools, the keys.
+//!
+//! Idea: a daemon holds pools open; without one, a verb opens a pool itself and leaves it exported. A verb
+//! asks for a pool by name and can't tell which of the two it got.
+//!
+//! Locking: the only lock guards the set of notes given so far. It is held for one insertion, never across
+//! an await.
+
+mod disks;
+mod domains;
+mod held;
+mod keys;
+mod near;
+mod noted;
+mod replay;
+mod returning;
+mod rewind;
+mod second;
+mod writing;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use cenote_cache::CacheOptions;
+use cenote_dataset::{ImportOptions, KeySource, Mos, Rewind, import};
+use cenote_format::units::Txg;
+use cenote_host::pools::Pools;
+use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover};
+use cenote_runtime::Runtime;
+
+pub use disks::named;
+pub use domains::{KeyDomain, key_domains};
+pub use held::lost;
+pub use keys::{GivenKeys, MAX_KEY_BYTES, is_raw, material};
+pub use near::{dataset, file_error, meant, pool_of};
+pub use replay::now;
+pub use rewind::WayBack;
+pub use writing::{check_kernel, this_host};
+
+use crate::caller::Caller;
+use crate::error::{ControlError, Outcome};
+
+/// What a verb works with.
+pub struct Session {
+    runtime: Runtime,
+    caller: Caller,
+    options: Options,
+    /// Left-out copies of devices that were reported already.
+    told: Mutex<BTreeSet<String>>,
+    /// The open pools of the daemon that runs this verb.
+    pools: Option<Arc<Pools>>,
+}
+
+/// How a verb looks for pools, and opens them.
+#[derive(Clone)]
+pub struct Options {
+    /// Where pools are looked for; none: this machine's block devices.
+    pub disks: Vec<PathBuf>,
+    /// Which state of a pool is opened.
+    pub state: State,
+    /// Intent logs are applied in memory.
+    pub replay: bool,
+    /// How much is cached, and what stays.
+    pub cache: CacheOptions,
+    /// Keys that came with the request.
+    pub keys: GivenKeys,
+    /// As the pool's history records it, with keys removed.
+    pub command: String,
+    /// Whether the verb is to see what was done until now, though no txg on disk has it yet.
+    pub sees_all: bool,
+}
+
+/// A state of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum State {
+    /// The newest.
+    #[default]
+    Newest,
+    /// The newest at or before this txg.
+    Txg(Txg),
+    /// The newest whose tree is intact.
+    Intact,
+    /// The checkpoint.
+    Checkpoint,
+}
+
+/// Problems met during a search, one per line.
+fn listed(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("\n  {}: {}", problem.path, problem.why)).collect()
+}
+
+impl Session {
+    /// That of a verb without a daemon.
+    pub fn new(runtime: &Runtime, caller: Caller, options: Options) -> Session {
+        Session { runtime: runtime.clone(), caller, options, told: Mutex::default(), pools: None }
+    }
+
+    /// That of a verb that a daemon runs, on the pools that it holds.
+    pub fn in_daemon(runtime: &Runtime, caller: Caller, options: Options, pools: &Arc<Pools>) -> Session {
+        Session { pools: Some(pools.clone()), ..Session::new(runtime, caller, options) }
+    }
+
+    /// The session of a daemon that holds these pools.
+    pub fn serving(&self, pools: &Arc<Pools>) -> Session {
+        Session { pools: Some(pools.clone()), ..self.searching(self.options.disks.clone()) }
+    }
+
+    /// The same session with other disks.
+    pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
+        let options = Options { disks, ..self.options.clone() };
+        Session { pools: self.pools.clone(), ..Session::new(&self.runtime, self.caller.clone(), options) }
+    }
+
+    /// Who asks.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Where pools are looked for; none: this machine's block devices.
+    pub fn disks(&self) -> &[PathBuf] {
+        &self.options.disks
+    }
+
+    /// Provides time, tasks and randomness.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// How pools are looked for and opened.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What was asked for, as the pool's history records it.
+    pub fn command_line(&self) -> &str {
+        &self.options.command
+    }
+
+    /// An error of a command that looks at an older state by its txg: what can't be read there may have been
+    /// written over since, and nothing is wrong with the pool.
+    pub fn of_older_state(&self, error: ControlError) -> ControlError {
+        match self.options.state {
+            State::Txg(Txg(txg)) if error.outcome() == Outcome::Damaged => ControlError::Refused(format!(
+                "{error}\nThat is so in txg {txg}, which --txg asked for: blocks that were free later may \
+                 have been written over since. It says nothing of the pool's newest state"
+            )),
+            _ => error,
+        }
+    }
+
+    /// Looks for pools among the disks.
+    pub async fn discover(&self) -> Discovery {
+        let search = self.pools.as_ref().map_or(self.disks(), |pools| match self.disks().is_empty() {
+            true => &pools.search,
+            false => self.disks(),
+        });
+        match search.is_empty() {
+            true => {
+                let all = self.runtime.blocking(cenote_pool::discover::machine_devices).await;
+                discover(&self.runtime, &all).await
+            }
+            false => discover(&self.runtime, search).await,
+        }
+    }
+
+    /// The pools with these names or guids; all pools if none is named.
+    pub async fn find_pools(&self, names: &[String]) -> Result<Vec<FoundPool>, ControlError> {
+        if let Some(pools) = &self.pools {
+            return self.find_held(pools, names).await;
+        }
+        let discovery = self.discover().await;
+        if names.is_empty() {
+            if discovery.pools.is_empty() {
+                return Err(self.nothing_found(&discovery));
+            }
+            discovery.pools.iter().for_each(|found| self.tell_copies(found));
+            return Ok(discovery.pools);
+        }
+        each_once(names).map(|name| self.pick(&discovery, name)).collect()
+    }
+
+    /// The same for display: pools that are missing are reported, and the others are still shown. That this
+    /// machine has no pools is no error, as in OpenZFS; that named disks have none is one.
+    pub async fn find_pools_to_show(
+        &self,
+        names: &[String],
+    ) -> Result<(Vec<FoundPool>, Outcome), ControlError> {
+        if names.is_empty() {
+            return match self.find_pools(names).await {
+                Err(ControlError::NotFound(why)) if self.disks().is_empty() => {
+                    self.caller.note(why);
+                    Ok((Vec::new(), Outcome::Done))
+                }
+                found => Ok((found?, Outcome::Done)),
+            };
+        }
+        let discovery = if self.pools.is_some() { Discovery::default() } else { self.discover().await };
+        let (mut pools, mut missing) = (Vec::new(), Vec::new());
+        let is_open = |name: &&String| self.held_by_name(name).is_some();
+        let waits = |name: &&String| !self.waiting(std::slice::from_ref(*name)).is_empty();
+        // A pool that waits is shown otherwise.
+        for name in each_once(names).filter(|name| is_open(name) || !waits(name)) {
+            let found = match &self.pools {
+                Some(held) => self.find_held_by_name(held, name).await,
+                None => self.pick(&discovery, name),
+            };
+            match found {
+                Ok(pool) => pools.push(pool),
+                Err(error) => missing.push((name, error)),
+            }
+        }
+        // If nothing at all was found, the last error is the command's error.
+        let last = missing.pop_if(|_| pools.is_empty());
+        let outcome = missing
+            .iter()
+            .fold(Outcome::Done, |outcome, (name, error)| outcome.and(self.caller.tell(name, error)));
+        match last {
+            Some((_, error)) if self.waiting(names).is_empty() => Err(error),
+            Some((name, error)) => Ok((pools, outcome.and(self.caller.tell(name, &error)))),
+            None => Ok((pools, outcome)),
+        }
+    }
+
+    /// The pool with this name or guid.
+    pub async fn find_pool(&self, name: &str) -> Result<FoundPool, ControlError> {
+        match &self.pools {
+            Some(pools) => self.find_held_by_name(pools, name).await,
+            None => self.find_on_disks(name).await,
+        }
+    }
+
+    /// The same as its labels say, which an open pool's devices are read for.
+    pub async fn find_in_labels(&self, name: &str) -> Result<FoundPool, ControlError> {
+        let found = self.find_pool(name).await?;
+        match self.held(&found) {
+            None => Ok(found),
+            Some(_) => self.searching(found.paths()).find_on_disks(&found.guid().to_string()).await,
+        }
+    }
+
+    /// The same among the disks, whether or not a daemon has it open.
+    pub async fn find_on_disks(&self, name: &str) -> Result<FoundPool, ControlError> {
+        let discovery = self.discover().await;
+        self.pick(&discovery, name)
+    }
+
+    fn pick(&self, discovery: &Discovery, name: &str) -> Result<FoundPool, ControlError> {
+        let matches = |pool: &&FoundPool| pool.name() == name || pool.guid().to_string() == name;
+        let mut matching: Vec<&FoundPool> = discovery.pools.iter().filter(matches).collect();
+        // Disks that another pool of the name leaves behind still say what they belonged to.
+        if matching.iter().any(|pool| pool.state() != PoolState::Destroyed) {
+            matching.retain(|pool| pool.state() != PoolState::Destroyed);
+        }
+        match *matching {
+            [pool] => {
+                self.tell_copies(pool);
+                Ok(pool.clone())
+            }
+            // Pool names contain no '/': this is the operand of a verb whose own -d was meant as --disks.
+            [] if name.contains('/') && Path::new(name).exists() => Err(ControlError::Usage(format!(
+                "'{name}' is a path, not a pool; disks are named by --disks {name}"
+            ))),
+            [] if discovery.pools.is_empty() => Err(self.nothing_found(discovery)),
+            [] => {
+                let there: Vec<&str> = discovery.pools.iter().map(FoundPool::name).collect();
+                let there = there.join(", ");
+                let text = format!("no pool '{name}' among the disks; found: {there}");
+                Err(ControlError::NotFound(text + &listed(&discovery.problems)))
+            }
+            _ => {
+                let guids: Vec<String> = matching.iter().map(|pool| pool.guid().to_string()).collect();
+                let guids = guids.join(", ");
+                Err(ControlError::NotFound(format!(
+                    "several pools are called '{name}'; choose one by guid: {guids}"
+                )))
+            }
+        }
+    }
+
+    /// Reports, once each, the devices of a pool that are left out because copies of them exist.
+    pub fn tell_copies(&self, found: &FoundPool) {
+        for copy in &found.duplicates {
+            if self.told.lock().is_ok_and(|mut told| told.insert(copy.left_out.clone())) {
+                self.caller.note(format!("pool '{}': {copy}", found.name()));
+            }
+        }
+    }
+
+    /// The error for no pool found, with the problems met during the search.
+    pub fn nothing_found(&self, discovery: &Discovery) -> ControlError {
+        let mut text = if self.disks().is_empty() {
+            "no pool among this machine's block devices; name folders, images or devices with --disks".into()
+        } else {
+            let places: Vec<String> = self.disks().iter().map(|place| place.display().to_string()).collect();
+            let places = places.join(", ");
+            format!(
+                "no pool in {places}; name the folder, images or devices that hold its disks with --disks"
+            )
+        };
+        text += &listed(&discovery.problems);
+        ControlError::NotFound(text)
+    }
+
+    /// Opens a pool in the state the common options select: newest, rewound, or the checkpoint.
+    pub async fn open(&self, found: &FoundPool) -> Result<Mos, ControlError> {
+        self.open_with(found, self.keys()).await
+    }
+
+    /// Key source: `--key`, then key files, then the terminal.
+    pub fn keys(&self) -> KeySource {
+        self.options.keys.source(&self.caller, true)
+    }
+
+    /// Keys to load or to check: `--key`, then this location or the one that the pool stores, which may be a
+    /// pipe.
+    pub fn keys_to_load(&self, location: Option<&str>) -> KeySource {
+        let pools = self.pools.clone();
+        self.options.keys.to_load(&self.caller, location, move |root| match &pools {
+            Some(pools) => pools.get(pool_of(root)).is_some_and(|pool| !pool.others_may_write()),
+            // With the rights of this program, which are the user's.
+            None => true,
+        })
+    }
+
+    /// Opens a pool without prompting for keys; keys given by `--key` are used.
+    pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, ControlError> {
+        self.open_with(found, self.options.keys.given()).await
+    }
+
+    fn rewind(&self) -> Rewind {
+        match self.options.state {
+            State::Txg(txg) => Rewind::Txg(txg),
+            State::Intact => Rewind::Back,
+            State::Newest | State::Checkpoint => Rewind::Newest,
+        }
+    }
+
+    /// Opens a pool's checkpoint; keys as in [`Session::open_without_asking`].
+    pub async fn open_checkpoint(&self, found: &FoundPool) -> Result<Mos, ControlError> {
+        let options = ImportOptions { checkpoint: true, ..self.import_options() };
+        Ok(import(&self.runtime, found, &options).await?)
+    }
+
+    /// Opens a pool in the state the common options select, with these keys.
+    pub async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, ControlError> {
+        if let Some(pool) = self.held(found) {
+            return Ok(pool.engine.mos().await?);
+        }
+        let options = ImportOptions { keys, ..self.import_options() };
+        import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {
+            // Unreadable does not mean damaged here: devices that hold the data are missing.
+            VdevState::Unavailable => ControlError::DevicesMissing {
+                pool: found.name().into(),
+                source: error,
+                notes: listed(&found.notes),
+            },
+            _ if error.is_damage() && self.rewind() == Rewind::Newest => {
+                ControlError::Corrupted { pool: found.name().into(), source: error }
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Import options from the common options, without prompting for keys.
+    pub fn import_options(&self) -> ImportOptions {
+        let (checkpoint, cache) = (self.options.state == State::Checkpoint, self.options.cache);
+        ImportOptions {
+            rewind: self.rewind(),
+            checkpoint,
+            cache,
+            keys: self.options.keys.given(),
+            salvage: false,
+        }
+    }
+
+    /// Finds and opens a pool by name.
+    pub async fn open_pool(&self, name: &str) -> Result<Mos, ControlError> {
+        let found = self.find_pool(name).await?;
+        self.open(&found).await
+    }
+
+    /// The same without prompting for keys.
+    pub async fn open_pool_without_asking(&self, name: &str) -> Result<Mos, ControlError> {
+        let found = self.find_pool(name).await?;
+        self.open_without_asking(&found).await
+    }
+}
+
+/// The names without repetitions.
+fn each_once(names: &[String]) -> impl Iterator<Item = &String> {
+    names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name)
+}
