@@ -109,6 +109,11 @@ impl Session {
         Session { control: self.control.searching(disks), common: self.common.clone() }
     }
 
+    /// What verbs work with.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
     /// Whether output is JSON.
     pub fn json(&self) -> bool {
         self.common.json

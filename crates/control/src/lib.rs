@@ -11,13 +11,17 @@
 //! daemon, and no part of the daemon reads text that another part has printed. Who asks is an argument
 //! ([`Caller`]), never a property of a thread.
 //!
-//! Read in this order: [`caller`], [`session`] (what a verb works with), [`error`].
+//! Read in this order: [`verb`], [`caller`], [`session`] (what a verb works with), [`error`]; then a verb,
+//! such as [`zfs::wait`].
 
 pub mod caller;
 pub mod error;
 pub mod session;
 pub mod text;
+pub mod verb;
+pub mod zfs;
 
 pub use caller::{Caller, Console, Note, Progress, Rights};
 pub use error::{ControlError, Outcome};
 pub use session::{Options, Session, State};
+pub use verb::{Needs, Verb};

@@ -39,7 +39,6 @@ const ZFS: &[Missing] = &[
         "File systems keep their version. `cenote zfs get version` shows it; to raise it, \
          import the pool with OpenZFS",
     ),
-    (&["wait"], "`cenote zpool wait -t free` waits until what was destroyed is free"),
     (&["zone", "unzone"], "`cenote serve` mounts where it runs: start it in the container's mount namespace"),
 ];
 

@@ -28,6 +28,7 @@ mod snapshot;
 mod userspace;
 mod value;
 mod volume_size;
+mod wait;
 
 use std::ffi::OsString;
 
@@ -98,6 +99,8 @@ pub enum Zfs {
     Groupspace(userspace::OwnersSpace),
     /// Show the space and quota of projects
     Projectspace(userspace::ProjectSpace),
+    /// Wait until files that were removed are freed
+    Wait(wait::Wait),
     /// Show the version of this program
     Version(Version),
     /// Any other verb
@@ -231,6 +234,7 @@ impl Zfs {
             Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
             Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,
             Zfs::Projectspace(owners) => owners.run(session).await,
+            Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, "zfs"),
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
         }

@@ -15,6 +15,7 @@ const LINES: &str = "\
     zpool list -v
     ! zpool iostat tank
     ! zpool wait tank
+    ! zfs wait tank
     zpool list tank 0.01 2
     ! zpool list tank nosuch
     ! zpool list -o nosuch

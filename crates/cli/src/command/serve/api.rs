@@ -19,7 +19,7 @@ const APART: [&str; 1] = ["zpool labelclear"];
 /// The one of the lab that is about open pools.
 const OF_LAB: &str = "lab advise";
 /// Commands that change nothing and show no content of files, whatever their options are.
-const ONLY_LOOK: [&str; 19] = [
+const ONLY_LOOK: [&str; 20] = [
     "arcstat",
     "kstat",
     "lab advise",
@@ -32,6 +32,7 @@ const ONLY_LOOK: [&str; 19] = [
     "zfs projectspace",
     "zfs userspace",
     "zfs version",
+    "zfs wait",
     "zpool get",
     "zpool history",
     "zpool iostat",

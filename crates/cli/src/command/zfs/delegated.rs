@@ -31,7 +31,7 @@ const FOR_ADMINS: &str = "permission denied: only root and the daemon's user may
 /// Whether everybody may run a verb: it shows what everybody may know.
 pub fn is_for_everybody(zfs: &Zfs) -> bool {
     match zfs {
-        Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_) | Zfs::Other(_) => true,
+        Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_) | Zfs::Wait(_) | Zfs::Other(_) => true,
         Zfs::Allow(allow) => allow.only_looks(),
         Zfs::Mount(mount) => mount.only_looks(),
         _ => false,
@@ -215,7 +215,7 @@ impl Request {
             }
             Zfs::Mount(_) => return Err(CliError::Refused(format!("cannot mount: {FOR_ADMINS}"))),
             Zfs::Unmount(_) => return Err(CliError::Refused(format!("cannot unmount: {FOR_ADMINS}"))),
-            Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_) | Zfs::Other(_) => {}
+            Zfs::List(_) | Zfs::Get(_) | Zfs::Holds(_) | Zfs::Version(_) | Zfs::Wait(_) | Zfs::Other(_) => {}
         }
         Ok(request)
     }

@@ -27,6 +27,25 @@ fn names(dir: &Path) -> BTreeSet<String> {
 }
 
 #[test]
+fn waiting_for_a_file_system_ends_when_its_removed_files_are_closed() {
+    let Some(bench) = mounted() else { return };
+    bench.done("zfs wait tank");
+    let path = bench.path("mnt/f");
+    fs::write(&path, "x").unwrap();
+    let open = File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let mut waiting = bench.program().args(["zfs", "wait", "-t", "deleteq", "tank"]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(waiting.try_wait().unwrap().is_none(), "the file is open");
+    drop(open);
+    assert!(waiting.wait().unwrap().success());
+    assert!(bench.fails("zfs wait -t scrub tank").contains("invalid activity 'scrub'"));
+    bench.done("zfs create -V 16M tank/v");
+    assert!(bench.fails("zfs wait tank/v").contains("not a file system"));
+    assert!(bench.fails("zfs wait tank/none").contains("dataset does not exist"));
+}
+
+#[test]
 fn a_descriptor_of_a_removed_file_keeps_that_file_and_reaches_no_other() {
     const FILES: usize = 60;
     let Some(mut bench) = mounted() else { return };

@@ -1,0 +1,33 @@
+//! `zfs wait`, as it is typed.
+
+use cenote_control::zfs::wait::{Activity, Wait as Request};
+use clap::Args;
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::Session;
+
+/// `zfs wait`
+#[derive(Debug, Args)]
+#[command(after_help = "Files that are open count until they are closed. A daemon (`cenote serve`) has to \
+    hold the pool.\n\nExample: cenote zfs wait -t deleteq tank/home")]
+pub struct Wait {
+    /// Work to wait for, comma-separated: deleteq [default: all]
+    #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',', value_parser = activity)]
+    pub activities: Vec<Activity>,
+    /// The file system
+    pub filesystem: String,
+}
+
+/// Reads an activity; an unknown one is refused in OpenZFS's words.
+fn activity(typed: &str) -> Result<Activity, String> {
+    let found = Activity::ALL.into_iter().find(|activity| activity.name() == typed);
+    found.ok_or_else(|| format!("invalid activity '{typed}'; known: deleteq"))
+}
+
+impl Wait {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Wait { activities, filesystem } = self;
+        session.control().run(Request { filesystem, activities }).await.map(Outcome::from)
+    }
+}

@@ -1,0 +1,3 @@
+//! The verbs of `zfs`, a file each.
+
+pub mod wait;

@@ -1,0 +1,81 @@
+//! `zfs wait`: returns when background work of a file system is done.
+//!
+//! Source: OpenZFS `dsl_dir.c` (`dsl_dir_wait`), zfs-wait(8).
+
+use std::time::Duration;
+
+use cenote_dataset::DatasetKind;
+use cenote_fs::Filesystem;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::{Session, dataset, pool_of};
+use crate::verb::{Needs, Verb};
+
+/// How often it is looked whether the work is done.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Work of a file system that takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    /// Files that were removed are being freed, or are still open.
+    DeleteQ,
+}
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 1] = [Activity::DeleteQ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::DeleteQ => "deleteq",
+        }
+    }
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The file system.
+    pub filesystem: String,
+    /// Work of these kinds; none: of all.
+    #[serde(default)]
+    pub activities: Vec<Activity>,
+}
+
+impl Verb for Wait {
+    const NAME: &'static str = "zfs wait";
+    const NEEDS: Needs = Needs::Nothing;
+    type Answer = ();
+
+    /// # Errors
+    /// There is no such file system, or no daemon has its pool open: then nothing is done in the background.
+    async fn carry_out(self, session: &Session) -> Result<(), ControlError> {
+        let name = &self.filesystem;
+        let refused = |why: &str| ControlError::Refused(format!("cannot wait for '{name}': {why}"));
+        let Some(pool) = session.held_by_name(pool_of(name)) else {
+            // It says so if there is none.
+            session.find_pool(pool_of(name)).await?;
+            return Err(refused("no daemon has its pool open; without one, work ends with its command"));
+        };
+        let kinds = if self.activities.is_empty() { &Activity::ALL[..] } else { &self.activities };
+        loop {
+            if dataset(&pool.engine.mos().await?, name).await?.kind().await? != DatasetKind::Filesystem {
+                return Err(refused("it is not a file system"));
+            }
+            let live = Filesystem::open(pool.engine.dataset(name).await?.view()).await?;
+            let mut is_done = true;
+            for kind in kinds {
+                is_done &= match kind {
+                    Activity::DeleteQ => live.unlinked().await?.is_empty(),
+                };
+            }
+            if is_done {
+                return Ok(());
+            }
+            session.runtime().sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
