@@ -114,7 +114,14 @@ class Client:
                 pairs.append(f"{quote(name)}={quote(str(one))}")
         return "?" + "&".join(pairs) if pairs else ""
 
+    # The last request.
+    sent = b""
+
     def request(self, verb, pool, token, **headers):
+        self.sent = self.made(verb, pool, token, **headers)
+        return self.sent
+
+    def made(self, verb, pool, token, **headers):
         """A command, as somebody who can speak HTTP would ask for it."""
         fields = self.fields(verb, pool)
         accept = self.random.choice(["application/json", "text/event-stream", "application/octet-stream", "*/*"])
@@ -189,10 +196,10 @@ class Client:
             lambda: self.head("POST", "/v1/zfs/list", token, Content_Type="application/json", Content_Length=500_013)
             + b'{"names":[' + b",".join([b'"a"'] * 125_000),
             lambda: self.head("GET", "/v1/zfs/list?" + "names=a&" * 8000, token)])()
-        if random.random() < 0.3:
+        if sent and random.random() < 0.3:
             sent = bytearray(sent[:100_000])
             for _ in range(random.randrange(1, 8)):
-                sent[random.randrange(len(sent))] = random.randrange(256) if sent else 0
+                sent[random.randrange(len(sent))] = random.randrange(256)
             sent = bytes(sent)
         stream = self.connect()
         try:
@@ -235,7 +242,7 @@ class Client:
             try:
                 kind()
             except TimeoutError:
-                raise Fault(f"{kind.__name__}: no answer within {STALL_S} s") from None
+                raise Fault(f"{kind.__name__}: no answer within {STALL_S} s to {self.sent[:400]}") from None
             except ConnectionError:
                 pass
         return f"{self.counts}, statuses {self.statuses}, the slowest answer began after {self.slowest * 1000:.0f} ms"
