@@ -16,7 +16,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use cenote_control::Note;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::render::{json_line, visible};
 use crate::streams::{Streams, streams};
@@ -34,39 +34,30 @@ pub(crate) use say;
 
 /// Prints a message after the program's name.
 pub fn say_named(text: impl Display) {
-    write(&format!("cenote: {text}"), &json!({"message": text.to_string()}));
+    print_note(&streams(), Note::Said(text.to_string()));
 }
 
 /// Prints a message as OpenZFS words it, without the program's name.
 pub fn say_bare(text: impl Display) {
-    write(&text.to_string(), &json!({"message": text.to_string()}));
+    print_note(&streams(), Note::Bare(text.to_string()));
 }
 
 /// Prints an error.
 pub fn say_error(text: impl Display, status: u8) {
-    write(&format!("cenote: {text}"), &json!({"error": text.to_string(), "status": status}));
+    print_note(&streams(), Note::Failed { text: text.to_string(), status });
 }
 
-/// Prints what a verb tells its caller.
+/// Prints what a caller is told: a single write, so that lines of several threads or programs don't mix.
 pub fn print_note(streams: &Streams, note: Note) {
-    match note {
-        Note::Said(text) => write_to(streams, &format!("cenote: {text}"), &json!({"message": text})),
-        Note::Bare(text) => write_to(streams, &text, &json!({"message": text})),
-        Note::Failed { text, status } => {
-            write_to(streams, &format!("cenote: {text}"), &json!({"error": text, "status": status}));
+    let line = match (streams.json.load(Ordering::Relaxed), note) {
+        (true, Note::Said(text) | Note::Bare(text)) => {
+            json_line(&json!({"message": text})).unwrap_or_default()
         }
-    }
-}
-
-fn write(text: &str, object: &Value) {
-    write_to(&streams(), text, object);
-}
-
-/// A single write, so that lines of several threads or programs don't mix.
-fn write_to(streams: &Streams, text: &str, object: &Value) {
-    let line = match streams.json.load(Ordering::Relaxed) {
-        true => json_line(object).unwrap_or_default(),
-        false => visible(text) + "\n",
+        (true, Note::Failed { text, status }) => {
+            json_line(&json!({"error": text, "status": status})).unwrap_or_default()
+        }
+        (false, Note::Bare(text)) => visible(&text) + "\n",
+        (false, Note::Said(text) | Note::Failed { text, .. }) => visible(&format!("cenote: {text}")) + "\n",
     };
     let _ = (&*streams.stderr).write_all(line.as_bytes());
 }
