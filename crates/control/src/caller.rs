@@ -6,11 +6,12 @@
 //! Locking: none here; a [`Console`] may be called from any thread.
 
 use std::ffi::OsString;
+use std::io::BufRead;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cenote_dataset::{Credentials, EncryptionInfo, UserKey};
+use cenote_dataset::Credentials;
 use cenote_host::cancel::Cancel;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -174,8 +175,21 @@ pub trait Console: Send + Sync {
     /// Shows how far long work is; none: it has ended.
     fn progress(&self, now: Option<Progress<'_>>);
 
-    /// Asks for a key of an encryption root; it may come through a pipe, too. None: nobody answers.
-    fn ask_key(&self, info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey>;
+    /// From where a secret can come.
+    fn input(&self) -> Input<'_>;
+
+    /// Asks at the terminal, without showing what is typed. None: it can't be asked there.
+    fn prompt(&self, text: &str) -> Option<String>;
+}
+
+/// From where a secret can come.
+pub enum Input<'a> {
+    /// From nowhere.
+    None,
+    /// Somebody sits at a terminal ([`Console::prompt`]).
+    Terminal,
+    /// Something is piped in; what is not read stays there.
+    Pipe(Box<dyn BufRead + 'a>),
 }
 
 /// What a caller is told while a verb runs.
@@ -214,7 +228,11 @@ impl Console for Silent {
 
     fn progress(&self, _now: Option<Progress<'_>>) {}
 
-    fn ask_key(&self, _info: &EncryptionInfo, _may_be_piped: bool) -> Option<UserKey> {
+    fn input(&self) -> Input<'_> {
+        Input::None
+    }
+
+    fn prompt(&self, _text: &str) -> Option<String> {
         None
     }
 }

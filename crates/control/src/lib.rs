@@ -21,7 +21,7 @@ pub mod text;
 pub mod verb;
 pub mod zfs;
 
-pub use caller::{Caller, Console, Note, Progress, Rights};
+pub use caller::{Caller, Console, Input, Note, Progress, Rights};
 pub use error::{ControlError, Outcome};
 pub use session::{Options, Session, State};
 pub use verb::{Needs, Verb};

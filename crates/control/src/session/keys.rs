@@ -16,7 +16,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use cenote_dataset::keys::KeyFormat;
 use cenote_dataset::{Credentials, EncryptionInfo, KeySource, UserKey};
 use cenote_fuse::mount::hand;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Input};
 use crate::error::ControlError;
 
 /// One byte more than the longest key, so that a longer one is noticed.
-pub const MAX_KEY_BYTES: u64 = 513;
+const MAX_KEY_BYTES: u64 = 513;
 
 /// Keys by encryption root. When a root's key is changed, the first key given is its current one and the last
 /// its new one.
@@ -84,7 +84,7 @@ impl GivenKeys {
             let location = location.clone().or_else(|| info.keylocation.clone());
             let info = EncryptionInfo { keylocation: location, ..info.clone() };
             let from_place = || match info.keylocation.as_deref() {
-                None | Some("prompt") => caller.console.ask_key(&info, true),
+                None | Some("prompt") => ask(&caller, &info, true),
                 Some(_) => from_file(&info, &caller, follows),
             };
             keys.find(&info).or_else(from_place)
@@ -96,19 +96,19 @@ impl GivenKeys {
     pub fn source(&self, caller: &Caller, follows: bool) -> KeySource {
         let (keys, caller) = (self.clone(), caller.clone());
         KeySource::new(move |info: &EncryptionInfo| {
-            let typed = || caller.console.ask_key(info, info.is_new());
+            let typed = || ask(&caller, info, info.is_new());
             keys.find(info).or_else(|| from_file(info, &caller, follows)).or_else(typed)
         })
     }
 }
 
 /// Whether the key is 32 bytes, not text.
-pub fn is_raw(info: &EncryptionInfo) -> bool {
+fn is_raw(info: &EncryptionInfo) -> bool {
     KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw)
 }
 
 /// Reads as many bytes of a stream as a key can have.
-pub fn material(stream: impl Read) -> io::Result<UserKey> {
+fn material(stream: impl Read) -> io::Result<UserKey> {
     let mut bytes = Vec::new();
     stream.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
     Ok(UserKey(bytes))
@@ -177,6 +177,54 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
+/// Prompts for a key at the terminal, twice for a new key; some may also be piped in. `None` if there is
+/// neither terminal nor pipe, or the answer is empty.
+fn ask(caller: &Caller, info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey> {
+    match caller.console.input() {
+        Input::Terminal => typed(caller, info, |text| caller.console.prompt(&text)),
+        Input::Pipe(pipe) if may_be_piped => piped(pipe, info),
+        Input::Pipe(_) | Input::None => None,
+    }
+}
+
+/// Reads one line from the pipe and leaves the rest for later prompts; reads a raw key to the end.
+fn piped(pipe: impl BufRead, info: &EncryptionInfo) -> Option<UserKey> {
+    let key = match is_raw(info) {
+        true => material(pipe).ok()?.0,
+        false => {
+            let mut line = Vec::new();
+            pipe.take(MAX_KEY_BYTES).read_until(b'\n', &mut line).ok()?;
+            line
+        }
+    };
+    (!key.is_empty()).then_some(UserKey(key))
+}
+
+fn typed(
+    caller: &Caller,
+    info: &EncryptionInfo,
+    mut prompt: impl FnMut(String) -> Option<String>,
+) -> Option<UserKey> {
+    let root = &info.root;
+    if is_raw(info) {
+        caller.note(format!(
+            "the key of '{root}' is raw and can't be typed; give it with --key {root}=file:PATH"
+        ));
+        return None;
+    }
+    let mut ask = |text| prompt(text).filter(|answer| !answer.is_empty());
+    if !info.is_new() {
+        return ask(format!("Key for {root} (Enter to continue without it): "))
+            .map(|key| UserKey(key.into_bytes()));
+    }
+    let key = ask(format!("Enter new key for '{root}': "))?;
+    if ask(format!("Re-enter new key for '{root}': "))? != key {
+        caller.note("the keys do not match");
+        return None;
+    }
+    Some(UserKey(key.into_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use cenote_format::units::{Guid, ObjectId};
@@ -204,6 +252,32 @@ mod tests {
         let key_of = |keyformat| keys.find(&info(keyformat)).unwrap().0;
         assert_eq!(key_of(1), [b'k'; 32]);
         assert_eq!(key_of(2), digits.as_bytes());
+    }
+
+    #[test]
+    fn a_key_from_a_pipe_is_a_line_but_a_raw_one_is_all() {
+        let mut pipe = &b"first line\nsecond\n"[..];
+        assert_eq!(piped(&mut pipe, &info(3)).unwrap().0, b"first line\n");
+        assert_eq!(piped(&mut pipe, &info(2)).unwrap().0, b"second\n");
+        assert!(piped(&mut pipe, &info(3)).is_none());
+        assert_eq!(piped(&b"a\nb\n"[..], &info(1)).unwrap().0, b"a\nb\n");
+        let endless = io::BufReader::new(io::repeat(b'x'));
+        assert_eq!(piped(endless, &info(3)).unwrap().0.len() as u64, MAX_KEY_BYTES);
+    }
+
+    #[test]
+    fn a_new_key_is_typed_twice() {
+        let new = EncryptionInfo { key_object: ObjectId(0), ..info(3) };
+        let type_in = |info: &EncryptionInfo, answers: &[&str]| {
+            let mut answers = answers.iter();
+            let key = typed(&nobody(), info, |_| answers.next().map(|answer| answer.to_string()));
+            assert!(answers.next().is_none(), "all are asked for");
+            key.map(|key| key.0)
+        };
+        assert_eq!(type_in(&new, &["longpassword", "longpassword"]).unwrap(), b"longpassword");
+        assert!(type_in(&new, &["longpassword", "longpasswort"]).is_none());
+        assert_eq!(type_in(&info(3), &["any"]).unwrap(), b"any");
+        assert!(type_in(&info(3), &[""]).is_none() && type_in(&info(1), &[]).is_none());
     }
 
     fn info(keyformat: u64) -> EncryptionInfo {
