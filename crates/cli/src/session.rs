@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
 use cenote_control::session::{GivenKeys, named};
-use cenote_control::{Options, Session as Control, State};
+use cenote_control::{Caller, Options, Session as Control, State};
 use cenote_dataset::Dataset;
 use cenote_format::units::Txg;
 use cenote_host::pools::Pools;
@@ -77,11 +77,12 @@ impl Session {
             let why = "--txg, --rewind and --checkpoint name different states: give one of them";
             return Err(CliError::Usage(why.into()));
         }
-        let options = options(&common, disks, cache, command, true)?;
+        let caller = caller();
+        let options = options(&common, &caller, disks, cache, command, true)?;
         let threads = common.threads.map(|threads| usize::from(threads.max(1)));
         let runtime = Runtime::try_real(threads)
             .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
-        Ok(Session { control: Control::new(&runtime, caller(), options), common })
+        Ok(Session { control: Control::new(&runtime, caller, options), common })
     }
 
     /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool
@@ -95,8 +96,9 @@ impl Session {
     ) -> Result<Session, CliError> {
         let disks = common.disks.iter().map(|disk| local(disk)).collect();
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES as usize) };
-        let options = options(&common, disks, cache, command, sees_all)?;
-        Ok(Session { control: Control::in_daemon(runtime, caller(), options, pools), common })
+        let caller = caller();
+        let options = options(&common, &caller, disks, cache, command, sees_all)?;
+        Ok(Session { control: Control::in_daemon(runtime, caller, options, pools), common })
     }
 
     /// The session of a daemon that holds these pools.
@@ -134,6 +136,7 @@ impl Session {
 /// How pools are looked for and opened.
 fn options(
     common: &Common,
+    caller: &Caller,
     disks: Vec<PathBuf>,
     cache: CacheOptions,
     command: String,
@@ -145,7 +148,7 @@ fn options(
         None if common.checkpoint => State::Checkpoint,
         None => State::Newest,
     };
-    let keys = GivenKeys::parse(&common.keys, &caller())?;
+    let keys = GivenKeys::parse(&common.keys, caller)?;
     Ok(Options { disks, state, replay: common.replay, cache, keys, command, sees_all })
 }
 

@@ -61,10 +61,10 @@ impl Verb for Wait {
             return Err(refused("no daemon has its pool open; without one, work ends with its command"));
         };
         let kinds = if self.activities.is_empty() { &Activity::ALL[..] } else { &self.activities };
+        if dataset(&pool.engine.mos().await?, name).await?.kind().await? != DatasetKind::Filesystem {
+            return Err(refused("it is not a file system"));
+        }
         loop {
-            if dataset(&pool.engine.mos().await?, name).await?.kind().await? != DatasetKind::Filesystem {
-                return Err(refused("it is not a file system"));
-            }
             let live = Filesystem::open(pool.engine.dataset(name).await?.view()).await?;
             let mut is_done = true;
             for kind in kinds {
