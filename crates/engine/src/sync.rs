@@ -9,6 +9,7 @@
 //!   pass 1..     write the MOS, free what died, write space maps: these are objects of the MOS, so it has
 //!                changed again; from pass 2 on blocks of this txg are overwritten in place, and frees are
 //!                left to the next txg
+//!   metadata     all of the txg at once: until now it has addresses only (`Pool::write_later`)
 //!   labels, uberblock
 //! ```
 //!
@@ -250,7 +251,14 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
 async fn converge(context: &mut SyncContext) -> Result<()> {
     free_deferred(context).await?;
     free_pending(context).await?;
-    while context.engine.mos.is_dirty() || !context.dead.is_empty() || has_missed(context) {
+    loop {
+        if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
+            // What devices miss of these blocks, the txg has to say.
+            context.syncing.pool.write_kept(context.syncing.txg).await?;
+            if !has_missed(context) {
+                return Ok(());
+            }
+        }
         if context.syncing.pass > MAX_PASSES {
             return Err(context.damaged("writing it changes it again and again"));
         }
@@ -265,7 +273,6 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
         write_space_maps(context).await?;
         context.syncing.pass += 1;
     }
-    Ok(())
 }
 
 /// The pool's configuration, as this txg leaves it, in the MOS.

@@ -4,6 +4,7 @@
 //!   embedded?   the payload is in the pointer
 //!   hole?       zeros
 //!   gang?       read the header, then each piece (`gang`)
+//!   kept?       it is not on disk yet (`write::later`)
 //!   cached?     a device of the second level may have it (`second`)
 //!   each copy:  map its address, read the data columns, verify;
 //!               what can't be read comes from other leaves and parity;
@@ -62,6 +63,9 @@ impl Pool {
             BlkptrKind::Normal => {
                 let psize = checked_psize(bp, place)?;
                 let check = Check::of(bp, self.salt()).map_err(|source| damaged(bp, place, source))?;
+                if let Some(stored) = self.kept(bp).filter(|stored| check.verify(stored).is_ok()) {
+                    return Ok(stored);
+                }
                 let Some(second) = self.second_level() else {
                     return self.read_copies(bp, psize, &check, ctx).await;
                 };

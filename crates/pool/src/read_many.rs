@@ -84,6 +84,10 @@ impl Pool {
         let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());
         let mut inside = Vec::new();
         for (index, (bp, ctx)) in requests.iter().enumerate() {
+            if self.kept(bp).is_some() {
+                wanted.push(None);
+                continue;
+            }
             let read = second.and_then(|second| second.read(bp));
             if let Some(dva) = bp.dvas().next().filter(|_| read.is_none() && is_sought(bp)) {
                 inside.extend(vdevs.enter(&dva, bp.psize().0 as usize, bp.physical_birth()).await);

@@ -12,6 +12,8 @@
 //!   gang        if no free range is long enough                 (`write::gang`)
 //! ```
 //!
+//! Metadata of a txg has its address at once, and is written with others (`write::later`).
+//!
 //! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a
 //! write finally fails, its allocations are undone. If the pool would rather wait (`suspend`), it is tried
 //! again until a device takes it.
@@ -24,6 +26,7 @@
 
 mod free;
 mod gang;
+pub(crate) mod later;
 mod log;
 mod pack;
 mod place;

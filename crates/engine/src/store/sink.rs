@@ -90,8 +90,7 @@ impl PoolSink {
 
     /// How it is told whether there is such a block already; `None`: it is stored in any case.
     fn dedup(&self, new: &NewBlock) -> Option<Dedup> {
-        let is_data = new.level == 0 && !new.object_type.is_metadata() && new.block != SPILL_BLOCK;
-        self.policy.dedup.filter(|_| is_data)
+        self.policy.dedup.filter(|_| !new.is_metadata())
     }
 
     /// Writes a block unless there is one like it; then that gets one more owner.
@@ -147,7 +146,7 @@ impl PoolSink {
     fn props(&self, new: &NewBlock) -> WriteProps {
         let (syncing, policy) = (&self.syncing, &self.policy);
         let is_spill = new.block == SPILL_BLOCK;
-        let is_metadata = new.level > 0 || new.object_type.is_metadata() || is_spill;
+        let is_metadata = new.is_metadata();
         let place =
             Zbookmark { dataset: policy.dataset, object: new.object, level: new.level, block: new.block };
         let checksum = match Checksum::try_from(new.checksum_id) {
@@ -219,6 +218,9 @@ impl BlockSink for PoolSink {
         let (data, place) = (new.data.clone(), props.place);
         let written = match (self.dedup(&new), &syncing.tables) {
             (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
+            _ if new.is_metadata() => {
+                syncing.pool.write_later(&syncing.allocator, new.data, &props, syncing.txg).await?
+            }
             _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
         };
         // The next txg that changes this tree reads it again.

@@ -7,6 +7,7 @@ use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_pool::Pool;
 
 use crate::error::Result;
+use crate::object::SPILL_BLOCK;
 
 /// A block to be written.
 #[derive(Debug)]
@@ -29,6 +30,13 @@ pub struct NewBlock {
     pub checksum_id: u8,
     /// The object's own choice; 0: the dataset's.
     pub compression_id: u8,
+}
+
+impl NewBlock {
+    /// Whether it is anything but the content of a file or volume.
+    pub fn is_metadata(&self) -> bool {
+        self.level > 0 || self.object_type.is_metadata() || self.block == SPILL_BLOCK
+    }
 }
 
 /// Stores the blocks of one object set in one txg, and accounts for what is born and dies. Cloning it is

@@ -17,7 +17,7 @@ use super::map::{Column, MapError, Row};
 use super::missed::Missed;
 use super::queue::IoClass;
 use super::unflushed::{FlushMark, Stake};
-use super::{Layout, Top, VdevTree};
+use super::{Layout, Slot, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
 use cenote_format::blkptr::Dva;
@@ -102,6 +102,15 @@ impl VdevTree {
             }
         }
         Ok(())
+    }
+
+    /// Vdevs of which more devices are out of use than they have redundancy for.
+    pub(crate) fn unwritable(&self) -> Vec<VdevId> {
+        let is_lost = |slot: &&Slot| slot.leaves.iter().all(|leaf| leaf.is_out_of_use());
+        let takes_writes = |top: &Top| {
+            top.check_writable().is_ok() && top.slots().iter().filter(is_lost).count() <= top.config.parity
+        };
+        (0..).map(VdevId).zip(&self.tops).filter(|(_, top)| !takes_writes(top)).map(|(id, _)| id).collect()
     }
 
     /// Whether a device must first allocate space for a part of a block.

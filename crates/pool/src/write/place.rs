@@ -59,6 +59,11 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
+    /// Some vdevs take no writes.
+    pub(super) fn avoid_all(&mut self, vdevs: Vec<VdevId>) {
+        self.avoid.extend(vdevs);
+    }
+
     /// Frees the addresses that could not be written, and avoids the vdevs that failed from now on.
     pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
         unallocate(self.space, dvas, self.txg);

@@ -78,6 +78,7 @@ impl Pool {
     /// # Errors
     /// Those of [`Pool::flush`], if nobody waits, or not all that may be lost is kept.
     pub(crate) async fn flush_tree(&self, txg: Txg) -> Result<()> {
+        assert!(self.is_all_written(), "nothing may lead to a block that is not on disk");
         let mut tries = self.begin_tries();
         while let Err(error) = self.flush(txg).await {
             let can_be_repeated = !self.retained().blocks.lock().is_partial && self.forget_lost(txg);

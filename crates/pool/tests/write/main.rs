@@ -6,6 +6,7 @@
 mod gang;
 mod lab;
 mod labels;
+mod later;
 mod log;
 mod losses;
 mod mirror;

@@ -1,0 +1,201 @@
+//! Metadata of a txg: it has its addresses at once, and is written when the trees are whole.
+//!
+//! ```text
+//!   data      allocated and written
+//!   metadata  allocated, kept here  --again in a later sync pass--> takes the place of what is kept
+//!                    |
+//!                    '-- the trees are whole, or much is kept --> all is written at once
+//! ```
+//!
+//! Idea: a parent needs its child's pointer, not its child on disk. A txg has some forty steps that lean on
+//! each other (levels of trees, passes over the MOS); with this a disk is waited for once, and what several
+//! passes write goes to the disk once. Reads find here what is not on disk yet.
+//!
+//! A copy that fails is left behind if there is another: its vdev has missed it. If none can be written, its
+//! address is in its parent already, so it is not written elsewhere: the pool waits (`suspend`), or the txg
+//! fails. New addresses are on vdevs that take writes.
+//!
+//! Memory: [`LATER_BYTES_MAX`] as stored, and a block for each of those who wait for that to be written.
+//!
+//! Locking: one mutex, taken once for a block, and never across an await. `writing` lets one at a time write
+//! what is kept, so that of two versions of a block the newer is written last.
+//!
+//! Source: OpenZFS `zio.c` (`zio_wait_for_children`: a parent waits until its children are *ready*).
+
+use super::{Placing, Prepared, WriteProps, Written};
+use crate::alloc::Allocator;
+use crate::error::{PoolError, Result};
+use crate::pool::Pool;
+use crate::vdev::write::NotWritten;
+use crate::zbookmark::Zbookmark;
+use bytes::Bytes;
+use cenote_boxed::boxed;
+use cenote_format::blkptr::{Blkptr, Dva};
+use cenote_format::units::{Psize, Txg, VdevId};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// Bytes that are kept before they are written.
+const LATER_BYTES_MAX: u64 = 32 << 20;
+/// Blocks that are written at once.
+const WRITES_AT_ONCE: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Later {
+    blocks: Mutex<Blocks>,
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    /// By the address of the first copy.
+    by_address: BTreeMap<(VdevId, u64), Block>,
+    bytes: u64,
+    /// Counts what was kept.
+    versions: u64,
+}
+
+#[derive(Clone)]
+struct Block {
+    dvas: Vec<Dva>,
+    stored: Bytes,
+    place: Zbookmark,
+    version: u64,
+}
+
+impl Pool {
+    /// Prepares a block and allocates its addresses; [`Pool::write_kept`] writes it, at the latest. As
+    /// [`Pool::write`] else.
+    ///
+    /// # Errors
+    /// Those of [`Pool::write`].
+    #[boxed]
+    pub async fn write_later(
+        &self,
+        space: &Allocator,
+        data: Bytes,
+        props: &WriteProps,
+        txg: Txg,
+    ) -> Result<Written> {
+        let (bp, stored) = match self.prepare(data, props, txg).await? {
+            Prepared::Written(written) => return Ok(written),
+            Prepared::Block { bp, stored } => (bp, stored),
+        };
+        let previous = &props.previous;
+        if self.may_overwrite(&bp, Psize(stored.len() as u64), props, txg) && !previous.is_gang() {
+            let bp = bp.with_dvas(&previous.dvas().collect::<Vec<_>>());
+            self.keep(&bp, stored, props.place, txg).await?;
+            return Ok(Written { bp, keeps_place: true });
+        }
+        let mut placing = Placing::new(space, props, &bp, txg);
+        placing.avoid_all(self.vdevs().unwritable());
+        match placing.allocate(stored.len(), placing.copies) {
+            Ok(dvas) => {
+                let bp = bp.with_dvas(&dvas);
+                self.keep(&bp, stored, props.place, txg).await?;
+                Ok(Written { bp, keeps_place: false })
+            }
+            // As a gang, or with fewer choices.
+            Err(_) => self.store(space, bp, &stored, props, txg).await,
+        }
+    }
+
+    /// Writes what is kept of a txg. Afterwards it is known what devices have missed of it.
+    ///
+    /// # Errors
+    /// [`PoolError::NotWritten`]: no copy of a block can be written, and the pool does not wait (`suspend`).
+    pub async fn write_kept(&self, txg: Txg) -> Result<()> {
+        self.write_if_more_than(0, txg).await
+    }
+
+    /// Whether all blocks are on disk that have an address.
+    pub(crate) fn is_all_written(&self) -> bool {
+        self.later().blocks.lock().by_address.is_empty()
+    }
+
+    /// A block that is not on disk yet, as it will be stored.
+    pub(crate) fn kept(&self, bp: &Blkptr) -> Option<Bytes> {
+        let blocks = self.later().blocks.lock();
+        if blocks.by_address.is_empty() {
+            return None;
+        }
+        let block = blocks.by_address.get(&address(&bp.dvas().next()?))?;
+        Some(block.stored.clone())
+    }
+
+    async fn keep(&self, bp: &Blkptr, stored: Bytes, place: Zbookmark, txg: Txg) -> Result<()> {
+        let bytes = self.later().blocks.lock().keep(bp, stored, place);
+        if bytes <= LATER_BYTES_MAX {
+            return Ok(());
+        }
+        self.write_if_more_than(LATER_BYTES_MAX, txg).await
+    }
+
+    async fn write_if_more_than(&self, bytes: u64, txg: Txg) -> Result<()> {
+        let _alone = self.later().writing.lock().await;
+        let blocks = self.later().blocks.lock().all_if_more_than(bytes);
+        let mut writes = stream::iter(blocks)
+            .map(|block| async move { self.write_copies_that_can_be(&block, txg).await.map(|()| block) })
+            .buffer_unordered(WRITES_AT_ONCE);
+        let mut failed = None;
+        while let Some(written) = writes.next().await {
+            match written {
+                Ok(block) => self.later().blocks.lock().written(&block),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Writes all copies of a block; one is enough.
+    async fn write_copies_that_can_be(&self, block: &Block, txg: Txg) -> Result<()> {
+        let Block { dvas, stored, place, .. } = block;
+        let mut tries = self.begin_tries();
+        loop {
+            let failures = match self.write_copies(dvas, stored, txg, self.for_block(txg)).await {
+                Ok(()) => break,
+                Err(failures) => failures,
+            };
+            if failures.len() < dvas.len() {
+                break;
+            }
+            let Some(NotWritten { vdev, why }) = failures.into_iter().next_back() else { break };
+            self.wait_out(&mut tries, txg, PoolError::NotWritten { place: *place, vdev, why }).await?;
+        }
+        self.end_tries(tries);
+        Ok(())
+    }
+}
+
+fn address(first: &Dva) -> (VdevId, u64) {
+    (first.vdev, first.offset_bytes)
+}
+
+impl Blocks {
+    /// Keeps a block; answers the bytes of all.
+    fn keep(&mut self, bp: &Blkptr, stored: Bytes, place: Zbookmark) -> u64 {
+        let dvas: Vec<Dva> = bp.dvas().collect();
+        let Some(first) = dvas.first().map(address) else { return self.bytes };
+        self.versions += 1;
+        self.bytes += stored.len() as u64;
+        let block = Block { dvas, stored, place, version: self.versions };
+        let replaced = self.by_address.insert(first, block);
+        self.bytes -= replaced.map_or(0, |block| block.stored.len() as u64);
+        self.bytes
+    }
+
+    fn all_if_more_than(&self, bytes: u64) -> Vec<Block> {
+        let all = (self.bytes > bytes).then(|| self.by_address.values().cloned());
+        all.into_iter().flatten().collect()
+    }
+
+    /// A block is on disk; unless it is a newer one that is kept now.
+    fn written(&mut self, block: &Block) {
+        let Some(first) = block.dvas.first().map(address) else { return };
+        if self.by_address.get(&first).is_some_and(|kept| kept.version == block.version) {
+            self.by_address.remove(&first);
+            self.bytes -= block.stored.len() as u64;
+        }
+    }
+}
