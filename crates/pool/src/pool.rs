@@ -32,7 +32,6 @@ use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
-use crate::write::later::Later;
 use crate::write::retained::blocks::Retained;
 use crate::wrong::Wrong;
 use crate::zbookmark::Zbookmark;
@@ -80,7 +79,6 @@ struct Live {
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     suspension: Suspension,
-    later: Later,
     retained: Retained,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
     /// Who keeps the states of a pool that changes.
@@ -194,7 +192,6 @@ impl Pool {
             reflow,
             settings,
             suspension: Suspension::default(),
-            later: Later::default(),
             retained: Retained::default(),
             second: RwLock::default(),
             keeper: OnceLock::new(),
@@ -360,7 +357,6 @@ impl Pool {
             reflow,
             settings: self.live.settings.clone(),
             suspension: Suspension::default(),
-            later: Later::default(),
             retained: Retained::default(),
             second: RwLock::default(),
             keeper: OnceLock::new(),
@@ -731,10 +727,6 @@ impl Pool {
 
     pub(crate) fn suspension(&self) -> &Suspension {
         &self.live.suspension
-    }
-
-    pub(crate) fn later(&self) -> &Later {
-        &self.live.later
     }
 
     pub(crate) fn retained(&self) -> &Retained {

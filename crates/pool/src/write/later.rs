@@ -22,47 +22,25 @@
 //!
 //! Source: OpenZFS `zio.c` (`zio_wait_for_children`: a parent waits until its children are *ready*).
 
+pub(crate) mod blocks;
+
 use super::{Placing, Prepared, WriteProps, Written};
 use crate::alloc::Allocator;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::write::NotWritten;
 use crate::zbookmark::Zbookmark;
+use blocks::Block;
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::units::{Psize, Txg, VdevId};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{Psize, Txg};
 use futures::{StreamExt, stream};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 
 /// Bytes that are kept before they are written.
 const LATER_BYTES_MAX: u64 = 32 << 20;
 /// Blocks that are written at once.
 const WRITES_AT_ONCE: usize = 1024;
-
-#[derive(Default)]
-pub(crate) struct Later {
-    blocks: Mutex<Blocks>,
-    writing: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct Blocks {
-    /// By the address of the first copy.
-    by_address: BTreeMap<(VdevId, u64), Block>,
-    bytes: u64,
-    /// Counts what was kept.
-    versions: u64,
-}
-
-#[derive(Clone)]
-struct Block {
-    dvas: Vec<Dva>,
-    stored: Bytes,
-    place: Zbookmark,
-    version: u64,
-}
 
 impl Pool {
     /// Prepares a block and allocates its addresses; [`Pool::write_kept`] writes it, at the latest. As
@@ -111,21 +89,16 @@ impl Pool {
 
     /// Whether all blocks are on disk that have an address.
     pub(crate) fn is_all_written(&self) -> bool {
-        self.later().blocks.lock().by_address.is_empty()
+        self.retained().later.blocks.lock().is_empty()
     }
 
     /// A block that is not on disk yet, as it will be stored.
     pub(crate) fn kept(&self, bp: &Blkptr) -> Option<Bytes> {
-        let blocks = self.later().blocks.lock();
-        if blocks.by_address.is_empty() {
-            return None;
-        }
-        let block = blocks.by_address.get(&address(&bp.dvas().next()?))?;
-        Some(block.stored.clone())
+        self.retained().later.blocks.lock().get(bp)
     }
 
     async fn keep(&self, bp: &Blkptr, stored: Bytes, place: Zbookmark, txg: Txg) -> Result<()> {
-        let bytes = self.later().blocks.lock().keep(bp, stored, place);
+        let bytes = self.retained().later.blocks.lock().keep(bp, stored, place);
         if bytes <= LATER_BYTES_MAX {
             return Ok(());
         }
@@ -133,15 +106,15 @@ impl Pool {
     }
 
     async fn write_if_more_than(&self, bytes: u64, txg: Txg) -> Result<()> {
-        let _alone = self.later().writing.lock().await;
-        let blocks = self.later().blocks.lock().all_if_more_than(bytes);
+        let _alone = self.retained().later.writing.lock().await;
+        let blocks = self.retained().later.blocks.lock().all_if_more_than(bytes);
         let mut writes = stream::iter(blocks)
             .map(|block| async move { self.write_copies_that_can_be(&block, txg).await.map(|()| block) })
             .buffer_unordered(WRITES_AT_ONCE);
         let mut failed = None;
         while let Some(written) = writes.next().await {
             match written {
-                Ok(block) => self.later().blocks.lock().written(&block),
+                Ok(block) => self.retained().later.blocks.lock().written(&block),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -165,37 +138,5 @@ impl Pool {
         }
         self.end_tries(tries);
         Ok(())
-    }
-}
-
-fn address(first: &Dva) -> (VdevId, u64) {
-    (first.vdev, first.offset_bytes)
-}
-
-impl Blocks {
-    /// Keeps a block; answers the bytes of all.
-    fn keep(&mut self, bp: &Blkptr, stored: Bytes, place: Zbookmark) -> u64 {
-        let dvas: Vec<Dva> = bp.dvas().collect();
-        let Some(first) = dvas.first().map(address) else { return self.bytes };
-        self.versions += 1;
-        self.bytes += stored.len() as u64;
-        let block = Block { dvas, stored, place, version: self.versions };
-        let replaced = self.by_address.insert(first, block);
-        self.bytes -= replaced.map_or(0, |block| block.stored.len() as u64);
-        self.bytes
-    }
-
-    fn all_if_more_than(&self, bytes: u64) -> Vec<Block> {
-        let all = (self.bytes > bytes).then(|| self.by_address.values().cloned());
-        all.into_iter().flatten().collect()
-    }
-
-    /// A block is on disk; unless it is a newer one that is kept now.
-    fn written(&mut self, block: &Block) {
-        let Some(first) = block.dvas.first().map(address) else { return };
-        if self.by_address.get(&first).is_some_and(|kept| kept.version == block.version) {
-            self.by_address.remove(&first);
-            self.bytes -= block.stored.len() as u64;
-        }
     }
 }

@@ -1,13 +1,17 @@
 //! The blocks that are kept, by address: what is written over takes the place of what was there.
 
+use crate::write::later::blocks::Later;
 use bytes::Bytes;
 use cenote_format::blkptr::Dva;
 use cenote_format::units::VdevId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
+/// What is kept of a txg.
 #[derive(Default)]
 pub(crate) struct Retained {
+    /// What has an address and is not written yet.
+    pub(in crate::write) later: Later,
     pub(super) blocks: Mutex<Blocks>,
     pub(super) flushing: tokio::sync::Mutex<()>,
 }
