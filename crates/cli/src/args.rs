@@ -13,7 +13,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use common::Common;
 pub use deferred::Deferred;
@@ -36,6 +36,9 @@ pub struct Cli {
     /// Options that every command takes.
     #[command(flatten)]
     pub common: Common,
+    /// The verb's name, as the table of verbs has it.
+    #[arg(skip)]
+    pub verb: String,
 }
 
 /// All commands.
@@ -111,16 +114,16 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the
-    /// history. Datasets and pools are those of the last txg.
-    pub fn sees_all(&self) -> bool {
-        use command::zfs::Zfs;
+    /// Whether its words say that it only looks, of those of which that depends on words.
+    pub fn only_looks(&self) -> bool {
+        use command::{zfs::Zfs, zpool::Zpool};
         match self {
-            Command::Zfs(Deferred(zfs)) => {
-                matches!(zfs, Zfs::Diff(_) | Zfs::Userspace(_) | Zfs::Groupspace(_) | Zfs::Projectspace(_))
-            }
-            Command::Zpool(Deferred(zpool)) => matches!(zpool, command::zpool::Zpool::History(_)),
-            _ => true,
+            Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
+            Command::Zfs(Deferred(Zfs::Allow(allow))) => allow.only_looks(),
+            Command::Zfs(Deferred(Zfs::Mount(mount))) => mount.only_looks(),
+            Command::Zpool(Deferred(Zpool::Events(events))) => !events.clear,
+            Command::Zpool(Deferred(Zpool::Upgrade(upgrade))) => upgrade.only_looks(),
+            _ => false,
         }
     }
 }
@@ -163,6 +166,14 @@ impl Cli {
         }
         let matches = command.try_get_matches_from_mut(argv)?;
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        Ok(Cli { common: Common::gather(&matches)?, ..cli })
+        Ok(Cli { common: Common::gather(&matches)?, verb: verb(&matches), ..cli })
     }
+}
+
+/// The names of a command and of those above it: `zfs list`.
+fn verb(matches: &ArgMatches) -> String {
+    let below =
+        |matches: &ArgMatches| matches.subcommand().map(|(name, below)| (name.to_owned(), below.clone()));
+    let names = std::iter::successors(below(matches), |(_, matches)| below(matches));
+    names.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
 }

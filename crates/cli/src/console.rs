@@ -3,12 +3,13 @@
 //!
 //! Locking: the line of progress has a mutex of its own, held while it is redrawn.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::sync::Arc;
 
 use cenote_control::{Console, Input, Note};
 use parking_lot::Mutex;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use cenote_serve::socket::console::hidden_line;
 
 use crate::message::print_note;
 use crate::session::Progress;
@@ -66,14 +67,7 @@ impl Console for Terminal {
 /// Asks at a client's terminal, without showing what is typed.
 fn prompt_at(streams: &Streams, text: &str) -> io::Result<String> {
     (&*streams.stderr).write_all(text.as_bytes())?;
-    let shown = tcgetattr(&streams.stdin)?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&streams.stdin, OptionalActions::Flush, &hidden)?;
-    let mut line = String::new();
-    let read = BufReader::with_capacity(1, &*streams.stdin).read_line(&mut line);
-    tcsetattr(&streams.stdin, OptionalActions::Flush, &shown)?;
+    let line = hidden_line(&streams.stdin);
     (&*streams.stderr).write_all(b"\n")?;
-    read?;
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+    line
 }

@@ -17,15 +17,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cenote_control::remote::{Asking, Daemon};
+use cenote_control::table::{self, Row};
+use cenote_control::verb::{Needs, Runs};
 use cenote_host::own::is_trusted;
 use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
-use cenote_serve::socket::{Asked, CommandLine, Forwarded, NoStatus, Serving};
+use cenote_serve::requests;
+use cenote_serve::socket::{Asked, CommandLine, Forwarded, Link, NoStatus, Replies, Serving};
 use clap::CommandFactory;
 
 use crate::args::{self, Cli, Command, Deferred};
 use crate::command::lab::Lab;
-use crate::command::trace::{Around, TraceCommand};
+use crate::command::trace::Around;
 use crate::command::zfs::delegated;
 use crate::command::zpool::Zpool;
 use crate::message;
@@ -49,13 +53,23 @@ fn socket() -> Option<PathBuf> {
     }
 }
 
-/// Hands a command to the daemon; answers its exit status. `None`: it is to be run here.
-pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
-    if !is_for_daemon(cli) {
-        return None;
-    }
-    let path = socket().filter(|path| path.exists())?;
-    let argv = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
+/// The daemon that is to run a command's verb, if it is a value and one runs.
+///
+/// # Errors
+/// One runs, and it can't be talked to.
+pub fn link(cli: &Cli) -> Result<Option<Arc<dyn Daemon>>, CliError> {
+    let is_request = for_daemon(cli).is_some_and(Row::is_value);
+    let Some(path) = socket().filter(|_| is_request) else { return Ok(None) };
+    let link = Link::open(&path, here(cli, Vec::new())).map_err(|error| refused(&error))?;
+    Ok(link.map(|link| Arc::new(link) as Arc<dyn Daemon>))
+}
+
+fn refused(error: &dyn std::fmt::Display) -> CliError {
+    CliError::Refused(format!("the daemon: {error}"))
+}
+
+/// A command line, and where it was typed.
+fn here(cli: &Cli, argv: Vec<Vec<u8>>) -> CommandLine {
     let cwd = std::env::current_dir().unwrap_or_default().into_os_string().into_vec();
     let mut env: Vec<(String, Vec<u8>)> = VARIABLES
         .iter()
@@ -64,14 +78,20 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     for name in cli.common.keys.iter().filter_map(|key| key.split_once("=env:")).map(|(_, name)| name) {
         env.extend(std::env::var_os(name).map(|value| (name.to_owned(), value.into_vec())));
     }
-    let refused = |error: &dyn std::fmt::Display| CliError::Refused(format!("the daemon: {error}"));
+    let screens = [screen(&std::io::stdout()), screen(&std::io::stderr())];
+    CommandLine::new(argv, cwd, env).at_screens(screens)
+}
+
+/// Hands a command to the daemon; answers its exit status. `None`: it is to be run here.
+pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
+    for_daemon(cli).filter(|row| !row.is_value())?;
+    let path = socket().filter(|path| path.exists())?;
+    let argv = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
     let planned = match &cli.command {
         Command::Trace(Deferred(trace)) => trace.around(),
         _ => None,
     };
-    let screens = [screen(&std::io::stdout()), screen(&std::io::stderr())];
-    let line = CommandLine::new(argv, cwd, env).at_screens(screens);
-    let sent = match Forwarded::send(&path, &line) {
+    let sent = match Forwarded::send(&path, &here(cli, argv)) {
         Ok(Some(sent)) => sent,
         Ok(None) => return None,
         Err(error) => return Some(Err(refused(&error))),
@@ -103,51 +123,24 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     })
 }
 
-/// Whether a command is about open pools.
-fn is_for_daemon(cli: &Cli) -> bool {
+/// The verb, if a daemon is to run it: it is about open pools.
+fn for_daemon(cli: &Cli) -> Option<&'static Row> {
     let common = &cli.common;
     // An import may begin with a rewind.
     let is_import = matches!(&cli.command, Command::Zpool(Deferred(Zpool::Import(_))));
     if common.txg.is_some() || common.rewind && !is_import || common.checkpoint || common.replay {
-        return false;
+        return None;
     }
     let names_disks = !common.disks.is_empty() || std::env::var_os("CENOTE_DISKS").is_some();
-    match &cli.command {
-        Command::Zpool(Deferred(Zpool::Import(import))) => !import.is_for_disks(),
-        Command::Zpool(Deferred(Zpool::Labelclear(_))) => false,
-        Command::Zpool(Deferred(Zpool::Create(_))) => true,
-        Command::Zpool(_) | Command::Zfs(_) => !names_disks,
-        Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
-        Command::Tunable(_) | Command::Inject(_) => true,
-        Command::Trace(Deferred(trace)) => matches!(trace, TraceCommand::Record(_)),
-        Command::Lab(Deferred(Lab::Advise(advise))) => !names_disks && advise.is_for_daemon(),
-        Command::Ls(_)
-        | Command::Stat(_)
-        | Command::Cat(_)
-        | Command::Cp(_)
-        | Command::Mkdir(_)
-        | Command::Rm(_)
-        | Command::Find(_)
-        | Command::Du(_)
-        | Command::Volume(_)
-        | Command::Scan(_)
-        | Command::Verify(_) => !names_disks,
-        _ => false,
-    }
-}
-
-/// What everybody may ask: what neither changes anything nor shows the content of files.
-fn is_for_everybody(command: &Command) -> bool {
-    match command {
-        Command::Zpool(Deferred(zpool)) => {
-            matches!(zpool, Zpool::Status(_) | Zpool::List(_) | Zpool::Get(_) | Zpool::Version(_))
+    table::row(&cli.verb).filter(|row| match (row.runs, &cli.command) {
+        (Runs::InDaemon | Runs::AtTerminal, _) => true,
+        (Runs::OnOpenPools, _) => !names_disks,
+        (Runs::AsWordsSay, Command::Zpool(Deferred(Zpool::Import(import)))) => !import.is_for_disks(),
+        (Runs::AsWordsSay, Command::Lab(Deferred(Lab::Advise(advise)))) => {
+            !names_disks && advise.is_for_daemon()
         }
-        Command::Zfs(Deferred(zfs)) => delegated::is_for_everybody(zfs),
-        Command::Arcstat(_) | Command::Kstat(_) | Command::Top(_) => true,
-        Command::Lab(Deferred(Lab::Advise(_))) => true,
-        Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
-        _ => false,
-    }
+        (Runs::AsWordsSay, _) => false,
+    })
 }
 
 /// The description of every command.
@@ -183,6 +176,10 @@ impl Serving for Commands {
         let argv: Vec<OsString> = line.argv.into_iter().map(OsString::from_vec).collect();
         with_streams(streams, || self.run_line(argv))
     }
+
+    fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8 {
+        requests::carry_out(&self.runtime, &self.pools, asking, asked, replies)
+    }
 }
 
 impl Commands {
@@ -196,11 +193,12 @@ impl Commands {
         if cli.common.json {
             message::use_json();
         }
-        let sees_all = cli.command.sees_all();
+        let row = table::row(&cli.verb);
+        let sees_all = row.is_some_and(|row| row.sees_all);
         let session = Session::in_daemon(&self.runtime, &self.pools, cli.common, command, sees_all);
         let done = session.and_then(|session| {
             self.runtime.block_on(until_cancelled(async {
-                check_user(&cli.command, &session).await?;
+                check_user(row, &cli.command, &session).await?;
                 crate::run(cli.command, &session).await
             }))
         });
@@ -212,18 +210,19 @@ impl Commands {
     }
 }
 
-/// Refuses what this user may not do.
-async fn check_user(command: &Command, session: &Session) -> Result<(), CliError> {
+/// Refuses what this user may not do. A verb without a row is for administrators.
+async fn check_user(row: Option<&Row>, command: &Command, session: &Session) -> Result<(), CliError> {
     let streams = streams();
     let Some(client) = &streams.client else { return Err(CliError::Refused("permission denied".into())) };
-    match command {
+    let needs = row.map_or(Needs::All, |row| row.needs_if(command.only_looks()));
+    match (needs, command) {
         _ if client.is_admin => Ok(()),
         // The daemon would look there with its own rights.
         _ if !session.disks().is_empty() => {
             Err(CliError::Refused("permission denied: --disks is for root and the daemon's user".into()))
         }
-        command if is_for_everybody(command) => Ok(()),
-        Command::Zfs(Deferred(zfs)) => delegated::check(zfs, session, &client.who).await,
+        (Needs::Nothing, _) => Ok(()),
+        (Needs::Delegated, Command::Zfs(Deferred(zfs))) => delegated::check(zfs, session, &client.who).await,
         _ => Err(CliError::Refused(
             "permission denied: only root and the daemon's user may change pools or read files; others may \
              list them, show their properties and state, and do what `zfs allow` delegates to them"

@@ -14,7 +14,6 @@ mod render;
 mod sandbox;
 mod session;
 mod streams;
-mod users;
 mod webhook;
 
 use std::io::{self, Write};
@@ -56,13 +55,17 @@ fn main() -> ExitCode {
     if let Command::Guard(Deferred(guard)) = &cli.command {
         return guard.run().map_or_else(|error| report(&error), Outcome::into);
     }
+    let daemon = match daemon::link(&cli) {
+        Ok(daemon) => daemon,
+        Err(error) => return report(&error),
+    };
     match daemon::forward(&cli, &argv) {
         Some(Ok(status)) => return status.into(),
         Some(Err(error)) => return report(&error),
         None => {}
     }
     let session = match Session::new(cli.common, command) {
-        Ok(session) => session,
+        Ok(session) => session.through(daemon),
         Err(error) => return report(&error),
     };
     let runtime = session.runtime().clone();

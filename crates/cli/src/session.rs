@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
+use cenote_control::remote::Daemon;
 use cenote_control::session::{GivenKeys, named};
 use cenote_control::{Caller, Options, Session as Control, State};
 use cenote_dataset::Dataset;
@@ -83,6 +84,11 @@ impl Session {
         let runtime = Runtime::try_real(threads)
             .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
         Ok(Session { control: Control::new(&runtime, caller, options), common })
+    }
+
+    /// The same, with a daemon that runs its verbs.
+    pub fn through(self, daemon: Option<Arc<dyn Daemon>>) -> Session {
+        Session { control: self.control.through(daemon), ..self }
     }
 
     /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool

@@ -128,11 +128,6 @@ pub fn is_in_daemon() -> bool {
     streams().client.is_some()
 }
 
-/// Whether a client of the daemon may do everything. Nobody may if it is not known who asks.
-pub fn is_admin() -> bool {
-    streams().client.as_ref().is_some_and(|client| client.is_admin)
-}
-
 /// Columns and rows of a terminal, if a stream is one.
 pub fn screen(stream: &(impl IsTerminal + AsFd)) -> Option<(u16, u16)> {
     let size = |stream| rustix::termios::tcgetwinsize(stream).map(|size| (size.ws_col, size.ws_row));

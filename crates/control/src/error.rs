@@ -39,6 +39,16 @@ impl Outcome {
         }
     }
 
+    /// That of an exit status.
+    pub fn of_status(status: u8) -> Outcome {
+        match status {
+            0 => Outcome::Done,
+            2 => Outcome::Misused,
+            3 => Outcome::Damaged,
+            _ => Outcome::Failed,
+        }
+    }
+
     /// The worse of two.
     pub fn and(self, other: Outcome) -> Outcome {
         self.max(other)
@@ -91,6 +101,14 @@ pub enum ControlError {
     /// The work was cut short; the text says why and what it leaves behind.
     #[error("{0}")]
     Stopped(String),
+    /// From the daemon that ran the verb.
+    #[error("{text}")]
+    Told {
+        /// As the daemon says it.
+        text: String,
+        /// How the verb ended.
+        outcome: Outcome,
+    },
     /// From the engine, or from a file or stream outside the pool.
     #[error(transparent)]
     Inspect(#[from] InspectError),
@@ -159,6 +177,7 @@ impl ControlError {
     pub fn outcome(&self) -> Outcome {
         match self {
             ControlError::Usage(_) => Outcome::Misused,
+            ControlError::Told { outcome, .. } => *outcome,
             ControlError::Inspect(error) if error.is_damage() => Outcome::Damaged,
             ControlError::Corrupted { .. } => Outcome::Damaged,
             ControlError::NotFound(_)

@@ -11,17 +11,20 @@
 //! daemon, and no part of the daemon reads text that another part has printed. Who asks is an argument
 //! ([`Caller`]), never a property of a thread.
 //!
-//! Read in this order: [`verb`], [`caller`], [`session`] (what a verb works with), [`error`]; then a verb,
-//! such as [`zfs::wait`].
+//! Read in this order: [`verb`], [`table`], [`caller`], [`session`] (what a verb works with), [`error`],
+//! [`remote`] (verbs that a daemon runs for this program); then a verb, such as [`zfs::wait`].
 
 pub mod caller;
 pub mod error;
+pub mod remote;
 pub mod session;
+pub mod table;
 pub mod text;
+pub mod users;
 pub mod verb;
 pub mod zfs;
 
 pub use caller::{Caller, Console, Input, Note, Progress, Rights};
 pub use error::{ControlError, Outcome};
 pub use session::{Options, Session, State};
-pub use verb::{Needs, Verb};
+pub use verb::{Answered, Needs, Verb};

@@ -40,6 +40,7 @@ pub use writing::{check_kernel, this_host};
 
 use crate::caller::Caller;
 use crate::error::{ControlError, Outcome};
+use crate::remote::Daemon;
 
 /// What a verb works with.
 pub struct Session {
@@ -50,6 +51,8 @@ pub struct Session {
     told: Mutex<BTreeSet<String>>,
     /// The open pools of the daemon that runs this verb.
     pools: Option<Arc<Pools>>,
+    /// The daemon that runs verbs for this program.
+    daemon: Option<Arc<dyn Daemon>>,
 }
 
 /// How a verb looks for pools, and opens them.
@@ -69,6 +72,17 @@ pub struct Options {
     pub command: String,
     /// Whether the verb is to see what was done until now, though no txg on disk has it yet.
     pub sees_all: bool,
+}
+
+/// Cache of a pool that a verb opens for itself.
+const CACHE_BYTES: usize = 128 << 20;
+
+impl Options {
+    /// Those of a verb that a daemon runs on the pools that it holds.
+    pub fn in_daemon(keys: GivenKeys, command: String, sees_all: bool) -> Options {
+        let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
+        Options { disks: Vec::new(), state: State::Newest, replay: false, cache, keys, command, sees_all }
+    }
 }
 
 /// A state of a pool.
@@ -93,7 +107,24 @@ fn listed(problems: &[Problem]) -> String {
 impl Session {
     /// That of a verb without a daemon.
     pub fn new(runtime: &Runtime, caller: Caller, options: Options) -> Session {
-        Session { runtime: runtime.clone(), caller, options, told: Mutex::default(), pools: None }
+        Session {
+            runtime: runtime.clone(),
+            caller,
+            options,
+            told: Mutex::default(),
+            pools: None,
+            daemon: None,
+        }
+    }
+
+    /// The same of a daemon's client.
+    pub fn through(self, daemon: Option<Arc<dyn Daemon>>) -> Session {
+        Session { daemon, ..self }
+    }
+
+    /// The daemon that runs verbs for this program.
+    pub(crate) fn daemon(&self) -> Option<&Arc<dyn Daemon>> {
+        self.daemon.as_ref()
     }
 
     /// That of a verb that a daemon runs, on the pools that it holds.

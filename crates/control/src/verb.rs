@@ -1,9 +1,13 @@
 //! A verb: its request, its answer, the right that it needs.
 //!
 //! Idea: a request is a value with all that was asked for, and whoever has one runs it through
-//! [`Session::run`], which is where rights are looked at. So no door can forget to.
+//! [`Session::run`]. That looks at rights, so no door can forget to; and it hands the request to a daemon, if
+//! the session is that of a daemon's client, so a verb can't tell where its caller is.
 
-use crate::error::ControlError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 
 /// Who may run a verb.
@@ -11,33 +15,87 @@ use crate::session::Session;
 pub enum Needs {
     /// Everybody: it shows what everybody may know, or waits for it.
     Nothing,
+    /// Permissions that `zfs allow` gives; which, depends on what is asked for.
+    Delegated,
     /// Root and the daemon's user.
     All,
 }
 
-/// A request, and how it is carried out.
-pub trait Verb: Sized {
+/// Whether a verb changes nothing and shows no content of files, whatever it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looks {
+    /// It does not.
+    Always,
+    /// Its words say; then it needs this.
+    Sometimes(Needs),
+    /// It may change something, or show content.
+    Never,
+}
+
+/// Where a verb runs if there is a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// There, unless it is about disks that its caller names.
+    OnOpenPools,
+    /// There, always.
+    InDaemon,
+    /// Its words say.
+    AsWordsSay,
+    /// There, with a terminal, or a program around it: no other door offers it.
+    AtTerminal,
+}
+
+/// A request, and how it is carried out. Both are JSON on their way to a daemon and back.
+pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
     /// As it is typed: `zfs wait`.
     const NAME: &'static str;
     /// Who may run it.
     const NEEDS: Needs;
+    /// Whether it changes anything.
+    const LOOKS: Looks;
+    /// Where it runs.
+    const RUNS: Runs = Runs::OnOpenPools;
+    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the
+    /// history. Datasets and pools are those of the last txg.
+    const SEES_ALL: bool = false;
     /// What comes of it.
-    type Answer;
+    type Answer: Serialize + DeserializeOwned;
 
     /// Carries it out. Dropped before its end, it leaves no half.
     ///
     /// # Errors
     /// As the verb says.
-    fn carry_out(self, session: &Session) -> impl Future<Output = Result<Self::Answer, ControlError>>;
+    fn carry_out(
+        self,
+        session: &Session,
+    ) -> impl Future<Output = Result<Answered<Self::Answer>, ControlError>>;
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The answer.
+    pub answer: T,
+    /// The worst of what failed on the way; the caller was told of it.
+    pub outcome: Outcome,
+}
+
+impl<T> From<T> for Answered<T> {
+    fn from(answer: T) -> Answered<T> {
+        Answered { answer, outcome: Outcome::Done }
+    }
 }
 
 impl Session {
-    /// Runs a verb for the caller.
+    /// Runs a verb for the caller, here or in the daemon that holds the pools.
     ///
     /// # Errors
     /// They may not; it was interrupted; those of the verb.
-    pub async fn run<V: Verb>(&self, request: V) -> Result<V::Answer, ControlError> {
-        if V::NEEDS == Needs::All && !self.caller().may_do_all() {
+    pub async fn run<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
+        if let Some(daemon) = self.daemon() {
+            return self.ask(daemon, request).await;
+        }
+        if V::NEEDS != Needs::Nothing && !self.caller().may_do_all() {
             return Err(ControlError::Refused(format!("cannot {}: permission denied", V::NAME)));
         }
         self.caller().until_cancelled(request.carry_out(self)).await

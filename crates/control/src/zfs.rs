@@ -1,3 +1,11 @@
-//! The verbs of `zfs`, a file each.
+//! The verbs of `zfs`, a file each; and how they name datasets (`select`) and properties (`wanted`, `owner`).
 
+pub mod get;
+pub mod list;
+pub mod owner;
+pub mod select;
+mod shown;
 pub mod wait;
+pub mod wanted;
+
+pub use shown::{Datasets, Shown};

@@ -24,6 +24,7 @@ mod settings;
 use cenote_boxed::boxed;
 use cenote_format::props::{AppliesTo, Prop, PropType, ZFS_PROPS};
 use cenote_object::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Dataset, DatasetKind};
 use crate::properties::facts::Facts;
@@ -34,7 +35,8 @@ use crate::properties::settings::Settings;
 pub const PLACED_BY_PROPERTY: &str = "org.cenote:mountpoint-set-by";
 
 /// Where a value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Nobody set it: it is a fact.
     None,
@@ -64,7 +66,8 @@ impl std::fmt::Display for Source {
 }
 
 /// A value, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Value {
     /// A number: bytes, seconds, a ratio in hundredths, or the number of an index property's name.
     Number(u64),
@@ -73,7 +76,7 @@ pub enum Value {
 }
 
 /// A property of a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Property {
     /// Its name.
     pub name: String,

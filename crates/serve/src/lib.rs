@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   hosts    --NBD, iSCSI, ublk, vhost-user--> volumes of `host`
-//!   programs --socket, pipes-----------------> commands (`Serving`)
+//!   programs --socket------------------------> verbs of `control`; commands (`Serving`)
 //! ```
 //!
 //! Read in this order: [`socket`] and [`run`] (commands), [`listen`] (who may come in, and how many),
@@ -12,6 +12,7 @@ mod disk;
 pub mod iscsi;
 pub mod listen;
 pub mod nbd;
+pub mod requests;
 pub mod run;
 pub mod socket;
 pub mod tls;

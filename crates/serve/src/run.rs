@@ -206,7 +206,10 @@ mod tests {
     use cenote_runtime::Runtime;
     use serde_json::json;
 
+    use cenote_control::remote::Asking;
+
     use super::*;
+    use crate::socket::Replies;
 
     /// One of two pools can't be shown.
     struct Half;
@@ -216,6 +219,10 @@ mod tests {
             let [_, out, messages] = asked.streams;
             File::from(out).write_all(br#"{"pools": {"a": {}}}"#).unwrap();
             File::from(messages).write_all(b"b: I/O error\n").unwrap();
+            1
+        }
+
+        fn carry_out(&self, _: Asking, _: Asked, _: Replies) -> u8 {
             1
         }
     }

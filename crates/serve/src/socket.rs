@@ -1,7 +1,13 @@
-//! The daemon's socket: a command line comes in with its standard streams, its exit status goes back.
+//! The daemon's socket: a verb's request comes in, its answer goes back; or a command line comes in with
+//! its standard streams, and its exit status goes back.
 //!
 //! ```text
 //!   client                                   daemon
+//!   Request: verb and its request,   ----->  checks who asks, carries it out
+//!            cwd, environment
+//!            + standard input (SCM_RIGHTS)
+//!                                    <-----  notes, progress; the answer or a failure; the exit status
+//!
 //!   Request: argv, cwd, environment  ----->  checks who asks, runs the command on the streams it was given
 //!            + stdin, stdout, stderr (SCM_RIGHTS)
 //!   Cancel (Ctrl-C), or end of stream ---->  cancels it
@@ -12,7 +18,10 @@
 //! and `Broken pipe` are those of the command run alone, and nothing is copied through the socket. That is so
 //! for root and the daemon's user; of others' streams, the daemon uses standard input only.
 //!
-//! Layout of a request: length (4 bytes, little endian), then JSON; of an answer: `answers`.
+//! Verbs that are values (`cenote_control::table`) are requests; the others are command lines as yet.
+//!
+//! Layout of a request: length (4 bytes, little endian), then JSON; of an answer: `answers`. Source:
+//! `docs/protocol.md`.
 //!
 //! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`, `SO_PEERGROUPS`); what they
 //! may do is for [`Serving::run`] to decide.
@@ -25,7 +34,10 @@
 
 mod answers;
 mod attendant;
+pub mod console;
 mod groups;
+mod link;
+mod replies;
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -38,6 +50,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cenote_control::remote::Asking;
 use cenote_dataset::Credentials;
 use cenote_disk::Origin;
 use rustix::net::{
@@ -48,6 +61,8 @@ use serde::{Deserialize, Serialize};
 
 use self::answers::Kind;
 use self::attendant::Attendant;
+pub use self::link::Link;
+pub use self::replies::Replies;
 use crate::listen::{Crowd, stranger};
 use cenote_host::cancel::Cancel;
 use cenote_host::own::is_trusted;
@@ -71,12 +86,14 @@ const NO_SEAT: &str = "too many commands are under way; try again when one has e
 /// A command runs on its thread as on a main thread; what is not used costs no memory.
 const STACK_BYTES: usize = 32 << 20;
 /// Raised when requests change.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// A command line, and where it was typed.
+/// What is asked for, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandLine {
     version: u32,
+    /// A verb and its request; none: a command line.
+    pub asking: Option<Asking>,
     /// The program's name and its arguments.
     pub argv: Vec<Vec<u8>>,
     /// The working directory.
@@ -93,7 +110,12 @@ pub type Screens = [Option<(u16, u16)>; 2];
 impl CommandLine {
     /// A command line of this version of the protocol.
     pub fn new(argv: Vec<Vec<u8>>, cwd: Vec<u8>, env: Vec<(String, Vec<u8>)>) -> CommandLine {
-        CommandLine { version: VERSION, argv, cwd, env, screens: [None; 2] }
+        CommandLine { version: VERSION, asking: None, argv, cwd, env, screens: [None; 2] }
+    }
+
+    /// The request of a verb instead.
+    pub fn asking(self, asking: Asking) -> CommandLine {
+        CommandLine { asking: Some(asking), argv: Vec::new(), ..self }
     }
 
     /// The same at terminals of these sizes.
@@ -130,6 +152,10 @@ pub struct Asked {
 pub trait Serving: Send + Sync + 'static {
     /// Runs one; answers its exit status.
     fn run(&self, asked: Asked) -> u8;
+
+    /// Carries out the request of a verb; answers its exit status. What is to be told goes by `replies`, not
+    /// to its streams.
+    fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8;
 }
 
 /// Runs a command on a thread made for it.
@@ -249,7 +275,7 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let bytes_max = if is_trusted { REQUEST_BYTES_MAX } else { STRANGERS_REQUEST_BYTES_MAX };
     stream.set_write_timeout(Some(Attendant::PATIENCE))?;
     let received = receive(stream, bytes_max, Instant::now() + REQUEST_PATIENCE);
-    let (line, mut streams) = received.inspect_err(|error| {
+    let (mut line, mut streams) = received.inspect_err(|error| {
         answers::send(stream, Kind::Refused, error.to_string().as_bytes()).ok();
     })?;
     let mut gids = groups::of_peer(stream)?;
@@ -257,7 +283,8 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let who = Credentials { uid: peer.uid.as_raw(), gids };
     let peer = Peer { who, pid: peer.pid.as_raw_nonzero().get() };
     let mut outputs = Vec::new();
-    if !is_trusted {
+    let asking = line.asking.take();
+    if !is_trusted && asking.is_none() {
         for (kind, stream) in [Kind::Output, Kind::Message].into_iter().zip(&mut streams[1..]) {
             let (reader, writer) = io::pipe()?;
             *stream = writer.into();
@@ -266,7 +293,11 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     }
     let cancel = Cancel::default();
     let attendant = Attendant::start(stream.try_clone()?, outputs, cancel.clone())?;
-    let status = serving.run(Asked { line, peer, streams, is_carried: !is_trusted, cancel });
+    let asked = Asked { line, peer, streams, is_carried: !is_trusted, cancel };
+    let status = match asking {
+        None => serving.run(asked),
+        Some(asking) => serving.carry_out(asking, asked, Replies::to(stream.try_clone()?)),
+    };
     if attendant.end() {
         answers::send(stream, Kind::Status, &[status])?;
     }
@@ -339,31 +370,9 @@ impl Forwarded {
     /// # Errors
     /// There is one, and it can't be talked to.
     pub fn send(path: &Path, line: &CommandLine) -> Result<Option<Forwarded>, SocketError> {
-        let io = |source| SocketError::Io { path: path.display().to_string(), source };
-        let stream = match UnixStream::connect(path) {
-            Ok(stream) => stream,
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
-            {
-                return Ok(None);
-            }
-            Err(error) => return Err(io(error)),
-        };
-        let json = serde_json::to_vec(line).map_err(|error| io(error.into()))?;
-        let length = (json.len() as u32).to_le_bytes();
-        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-        let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&streams));
-        let sent = sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
-        let sent = sent.map_err(io::Error::from).and_then(|_| (&stream).write_all(&json));
-        // Refused before it was read: the answer says why.
-        let is_refused = |kind| matches!(kind, io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
-        match sent {
-            Err(error) if !is_refused(error.kind()) => Err(io(error)),
-            _ => Ok(Some(Forwarded { stream })),
-        }
+        let Some(stream) = connect(path)? else { return Ok(None) };
+        send(&stream, line).map_err(|source| SocketError::Io { path: path.display().to_string(), source })?;
+        Ok(Some(Forwarded { stream }))
     }
 
     /// By which the command can be cancelled from another thread.
@@ -390,8 +399,41 @@ impl Forwarded {
                 (Kind::Refused, why) => {
                     return Err(NoStatus::Refused(String::from_utf8_lossy(&why).into_owned()));
                 }
+                // Verbs have these.
+                (Kind::Told | Kind::Answer | Kind::Failed, _) => {}
             }
         }
+    }
+}
+
+/// The daemon at `path`, if there is one.
+fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
+    match UnixStream::connect(path) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(source) => Err(SocketError::Io { path: path.display().to_string(), source }),
+    }
+}
+
+/// Sends a request with this program's streams.
+fn send(stream: &UnixStream, line: &CommandLine) -> io::Result<()> {
+    let json = serde_json::to_vec(line)?;
+    let length = (json.len() as u32).to_le_bytes();
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+    let sent = sendmsg(stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
+    let mut stream = stream;
+    match sent.map_err(io::Error::from).and_then(|_| stream.write_all(&json)) {
+        // Refused before it was read: the answer says why.
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Ok(())
+        }
+        sent => sent,
     }
 }
 
@@ -420,6 +462,11 @@ impl Canceller {
 
 #[cfg(test)]
 mod tests {
+    use cenote_control::remote::{Daemon, Failure, Told};
+    use cenote_control::{Caller, Console, Input, Note, Outcome};
+    use parking_lot::Mutex;
+    use serde_json::value::RawValue;
+
     use super::*;
 
     struct Echo;
@@ -430,6 +477,15 @@ mod tests {
             let text = asked.line.argv.concat();
             File::from(out).write_all(&text).unwrap();
             asked.line.argv.len() as u8
+        }
+
+        fn carry_out(&self, asking: Asking, _asked: Asked, replies: Replies) -> u8 {
+            replies.tell(&Told::Note(Note::Said(asking.command)));
+            match asking.verb.as_str() {
+                "echo" => replies.answer(asking.request.get().as_bytes()),
+                verb => replies.fail(&Failure { text: format!("no {verb}"), status: 2 }),
+            }
+            0
         }
     }
 
@@ -462,6 +518,60 @@ mod tests {
             assert_eq!(sent.status().unwrap(), 2);
             stop.cancel();
             // Whoever removed the file does not keep the daemon.
+            std::fs::remove_file(&path).unwrap();
+            listener.wake();
+        });
+    }
+
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Note>>);
+
+    impl Console for Kept {
+        fn note(&self, note: Note) {
+            self.0.lock().push(note);
+        }
+
+        fn progress(&self, _now: Option<cenote_control::Progress<'_>>) {}
+
+        fn input(&self) -> Input<'_> {
+            Input::None
+        }
+
+        fn prompt(&self, _text: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn requests_go_out_and_notes_answers_and_failures_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let here = CommandLine::new(Vec::new(), b"/".to_vec(), Vec::new());
+        assert!(Link::open(&path, here.clone()).unwrap().is_none(), "no daemon");
+        let (listener, stop) = (Listener::bind(&path).unwrap(), Cancel::default());
+        thread::scope(|scope| {
+            scope.spawn(|| listener.serve(Arc::new(Echo), &stop));
+            let link = Link::open(&path, here).unwrap().unwrap();
+            let kept = Arc::new(Kept::default());
+            let caller = Caller::own(kept.clone());
+            let ask = |verb: &str, value: &serde_json::Value| {
+                let request = RawValue::from_string(value.to_string()).unwrap();
+                let asking =
+                    Asking { verb: verb.into(), request, keys: Default::default(), command: "it".into() };
+                link.ask(&asking, &caller)
+            };
+            let long = serde_json::json!(vec!["x"; 100_000]);
+            let (answer, outcome) = ask("echo", &long).unwrap();
+            assert_eq!(
+                (serde_json::from_slice::<serde_json::Value>(&answer).unwrap(), outcome),
+                (long, Outcome::Done)
+            );
+            // By another connection.
+            let failed = ask("sing", &serde_json::json!({})).unwrap_err();
+            assert_eq!((failed.to_string(), failed.outcome()), ("no sing".into(), Outcome::Misused));
+            assert_eq!(*kept.0.lock(), [Note::Said("it".into()), Note::Said("it".into())]);
+            stop.cancel();
             std::fs::remove_file(&path).unwrap();
             listener.wake();
         });

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_cache::CacheOptions;
+use cenote_control::remote::Asking;
+use cenote_control::table;
 use cenote_dataset::{ImportOptions, import};
 use cenote_disk::Limits;
 use cenote_engine::Engine;
@@ -29,7 +31,7 @@ use cenote_fs::{Timestamp, replay_logs};
 use cenote_host::{Atime, Files, FilesOptions};
 use cenote_pool::discover_devices;
 use cenote_runtime::{Runtime, SimConfig};
-use cenote_serve::socket::{Asked, Serving, answer};
+use cenote_serve::socket::{Asked, Replies, Serving, answer};
 use cenote_vhost::LoneQueue;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
@@ -44,6 +46,12 @@ struct Idle;
 impl Serving for Idle {
     fn run(&self, asked: Asked) -> u8 {
         consume((&asked.line.argv, &asked.line.cwd, &asked.line.env, &asked.line.screens));
+        0
+    }
+
+    fn carry_out(&self, asking: Asking, _asked: Asked, replies: Replies) -> u8 {
+        replies.answer(asking.request.get().as_bytes());
+        consume((&asking.keys, &asking.command, table::row(&asking.verb).is_some()));
         0
     }
 }

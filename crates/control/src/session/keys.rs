@@ -14,7 +14,7 @@
 //! This module only fetches key material, never more bytes than a key can have. The engine alone decides
 //! which part of it is the key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -23,6 +23,7 @@ use std::sync::Arc;
 use cenote_dataset::keys::KeyFormat;
 use cenote_dataset::{Credentials, EncryptionInfo, KeySource, UserKey};
 use cenote_fuse::mount::hand;
+use serde::{Deserialize, Serialize};
 
 use crate::caller::{Caller, Input};
 use crate::error::ControlError;
@@ -32,14 +33,43 @@ const MAX_KEY_BYTES: u64 = 513;
 
 /// Keys by encryption root. When a root's key is changed, the first key given is its current one and the last
 /// its new one.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Carried", into = "Carried")]
 pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
+
+/// The same on the way to a daemon: for each root, keys, and what their digits stand for.
+type Carried = BTreeMap<String, Vec<(Vec<u8>, Option<Vec<u8>>)>>;
 
 #[derive(Clone)]
 struct Given {
     key: UserKey,
     /// The bytes that its digits stand for, if it was given in hex.
     of_hex: Option<UserKey>,
+}
+
+/// For which roots, not the keys.
+impl std::fmt::Debug for GivenKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl From<Carried> for GivenKeys {
+    fn from(carried: Carried) -> GivenKeys {
+        let given = |(key, of_hex): (Vec<u8>, Option<Vec<u8>>)| Given {
+            key: UserKey(key),
+            of_hex: of_hex.map(UserKey),
+        };
+        let all = carried.into_iter().map(|(root, keys)| (root, keys.into_iter().map(given).collect()));
+        GivenKeys(Arc::new(all.collect()))
+    }
+}
+
+impl From<GivenKeys> for Carried {
+    fn from(GivenKeys(all): GivenKeys) -> Carried {
+        let carried = |given: &Given| (given.key.0.clone(), given.of_hex.as_ref().map(|key| key.0.clone()));
+        all.iter().map(|(root, keys)| (root.clone(), keys.iter().map(carried).collect())).collect()
+    }
 }
 
 impl GivenKeys {

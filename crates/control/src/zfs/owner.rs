@@ -9,7 +9,7 @@ use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
 use cenote_fs::{Counted, Filesystem, OwnerSpace, SpaceBy};
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 use crate::users;
 
 /// A property of an owner.
@@ -42,7 +42,7 @@ const FIGURES: [(&str, Figure); 4] = [
 
 impl OwnerProp {
     /// Parses such a name; `None` for any other property.
-    pub fn parse(name: &str) -> Result<Option<OwnerProp>, CliError> {
+    pub fn parse(name: &str) -> Result<Option<OwnerProp>, ControlError> {
         let Some((prefix, owner)) = name.split_once('@') else { return Ok(None) };
         for (kind, by) in KINDS {
             let figure =
@@ -54,7 +54,7 @@ impl OwnerProp {
                 SpaceBy::Project => None,
             };
             let owner = owner.parse().ok().or_else(named).ok_or_else(|| {
-                CliError::Usage(format!(
+                ControlError::Usage(format!(
                     "{name}: no {kind} of this machine has that name; give its number ({prefix}@1000)"
                 ))
             })?;
@@ -74,7 +74,7 @@ impl OwnerProp {
     }
 
     /// Its value in a file system or snapshot; `None` if usage is not tracked.
-    pub async fn of(&self, dataset: &Dataset) -> Result<Option<u64>, CliError> {
+    pub async fn of(&self, dataset: &Dataset) -> Result<Option<u64>, ControlError> {
         let objset = dataset.objset().await?;
         let phys = objset.phys();
         let is_counted = match self.by {

@@ -14,13 +14,14 @@ use cenote_fuse::mount::table::Table;
 use cenote_host::pools::OpenPool;
 use cenote_object::DatasetError;
 
+use serde::{Deserialize, Serialize};
+
 use super::owner::OwnerProp;
-use crate::outcome::{CliError, Outcome, Say};
+use crate::error::{ControlError, Outcome};
 use crate::session::{Session, dataset};
-use crate::streams::{is_admin, local};
 
 /// The types selected by `-t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Types {
     filesystems: bool,
     volumes: bool,
@@ -36,7 +37,7 @@ impl Types {
     const NONE: Types = Types { filesystems: false, volumes: false, snapshots: false, bookmarks: false };
 
     /// Parses the argument of `-t`.
-    pub fn parse(text: &str) -> Result<Types, CliError> {
+    pub fn parse(text: &str) -> Result<Types, ControlError> {
         let mut types = Types::NONE;
         for word in text.split(',') {
             match word {
@@ -46,7 +47,7 @@ impl Types {
                 "bookmark" => types.bookmarks = true,
                 "all" => types = Types::ALL,
                 other => {
-                    return Err(CliError::Usage(format!(
+                    return Err(ControlError::Usage(format!(
                         "-t {other}: no such type; use filesystem, volume, snapshot, bookmark or all"
                     )));
                 }
@@ -71,7 +72,8 @@ impl Types {
 }
 
 /// The type of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A live file system.
     Filesystem,
@@ -81,18 +83,6 @@ pub enum Kind {
     Snapshot,
     /// A bookmark.
     Bookmark,
-}
-
-impl Kind {
-    /// Its name in JSON output.
-    pub fn json_name(self) -> &'static str {
-        match self {
-            Kind::Filesystem => "FILESYSTEM",
-            Kind::Volume => "VOLUME",
-            Kind::Snapshot => "SNAPSHOT",
-            Kind::Bookmark => "BOOKMARK",
-        }
-    }
 }
 
 /// A dataset, snapshot or bookmark.
@@ -134,7 +124,7 @@ fn as_mounted(property: &mut Property, dataset: &Dataset, pool: &OpenPool) {
 }
 
 impl Item {
-    async fn of_dataset(dataset: Dataset, session: &Session) -> Result<Item, CliError> {
+    async fn of_dataset(dataset: Dataset, session: &Session) -> Result<Item, ControlError> {
         let kind = match dataset.kind().await? {
             DatasetKind::Filesystem => Kind::Filesystem,
             DatasetKind::Volume => Kind::Volume,
@@ -172,7 +162,7 @@ impl Item {
     }
 
     /// All its properties, in the order of `zfs get all`.
-    pub async fn properties(&self) -> Result<Vec<Property>, CliError> {
+    pub async fn properties(&self) -> Result<Vec<Property>, ControlError> {
         self.properties_of(&|_| true).await
     }
 
@@ -180,7 +170,7 @@ impl Item {
     pub async fn properties_of(
         &self,
         is_wanted: &(dyn Fn(&str) -> bool + Sync),
-    ) -> Result<Vec<Property>, CliError> {
+    ) -> Result<Vec<Property>, ControlError> {
         match &self.content {
             Content::Dataset(dataset) => {
                 let mut all = dataset.properties_of(is_wanted).await?;
@@ -200,7 +190,7 @@ impl Item {
     /// Bytes written since an earlier version, which is named as after `written`: `@SNAPSHOT`, `#BOOKMARK`,
     /// or `@` and a full name, which may be of the origin. `None`: there is no such version, or it is not
     /// earlier.
-    pub async fn written_since(&self, since: &str) -> Result<Option<u64>, CliError> {
+    pub async fn written_since(&self, since: &str) -> Result<Option<u64>, ControlError> {
         let Some(dataset) = self.dataset() else { return Ok(None) };
         let full = match since.get(1..) {
             Some(full) if full.contains(['@', '#']) => full.to_owned(),
@@ -226,33 +216,28 @@ impl Item {
 
     /// One owner's usage or quota. `None` for a volume or bookmark, if usage is not tracked, or if a key is
     /// missing.
-    pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, CliError> {
+    pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, ControlError> {
         let Some(dataset) = self.dataset().filter(|_| self.kind != Kind::Volume) else { return Ok(None) };
         match wanted.of(dataset).await {
             Err(error) if error.dataset().is_some_and(DatasetError::is_locked) => Ok(None),
             other => other,
         }
     }
+}
 
-    /// The pool's name.
-    pub fn pool(&self) -> &str {
-        self.name.split(['/', '@', '#']).next().unwrap_or_default()
-    }
-
-    /// Orders by name, with a dataset before its snapshots, which are ordered by age.
-    pub fn order(&self, other: &Item) -> std::cmp::Ordering {
-        fn key(item: &Item) -> (&str, Option<(Txg, &str)>) {
-            match item.name.split_once('@') {
-                Some((dataset, snapshot)) => (dataset, Some((item.createtxg, snapshot))),
-                None => (&item.name, None),
-            }
+/// Orders datasets by name, each before its snapshots, which are ordered by age.
+pub fn by_name(a: (&str, Txg), b: (&str, Txg)) -> std::cmp::Ordering {
+    fn key((name, createtxg): (&str, Txg)) -> (&str, Option<(Txg, &str)>) {
+        match name.split_once('@') {
+            Some((dataset, snapshot)) => (dataset, Some((createtxg, snapshot))),
+            None => (name, None),
         }
-        key(self).cmp(&key(other))
     }
+    key(a).cmp(&key(b))
 }
 
 /// How far to descend.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Which types to keep.
     pub types: Types,
@@ -269,7 +254,7 @@ pub struct Selected {
 }
 
 /// Finds the named datasets, or all datasets of all pools, and what is below them.
-pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, CliError> {
+pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, ControlError> {
     let mut walk = Walk { session, scope, items: Vec::new(), outcome: Outcome::Done };
     if names.is_empty() {
         for found in session.find_pools(&[]).await? {
@@ -310,7 +295,7 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
             Err(error) => walk.complain(name, &error),
         }
     }
-    walk.items.sort_by(Item::order);
+    walk.items.sort_by(|a, b| by_name((&a.name, a.createtxg), (&b.name, b.createtxg)));
     // Several pools may have the same name.
     walk.items.dedup_by(|a, b| a.name == b.name && a.pool_guid() == b.pool_guid());
     Ok(Selected { items: walk.items, outcome: walk.outcome })
@@ -318,11 +303,11 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
 
 /// The file system of the daemon that a path leads into. The mount table and the pool tell: no directory is
 /// asked. Only administrators learn what there is below a mount point.
-async fn of_path(session: &Session, typed: &str) -> Result<String, CliError> {
-    let refused = |why: &str| CliError::NotFound(format!("cannot open '{typed}': {why}"));
+async fn of_path(session: &Session, typed: &str) -> Result<String, ControlError> {
+    let refused = |why: &str| ControlError::NotFound(format!("cannot open '{typed}': {why}"));
     let foreign = || refused("not a file system that the daemon has mounted");
-    let path = plain(&local(Path::new(typed)));
-    let table = Table::read().map_err(CliError::io("/proc/self/mountinfo"))?;
+    let path = plain(&session.caller().local(Path::new(typed)));
+    let table = Table::read().map_err(ControlError::io("/proc/self/mountinfo"))?;
     let above = table.lines().iter().filter(|line| path.starts_with(&line.dir));
     // Of several on one directory, the last one lies on top.
     let mount = above.max_by_key(|line| line.dir.components().count());
@@ -334,13 +319,13 @@ async fn of_path(session: &Session, typed: &str) -> Result<String, CliError> {
         if below.as_os_str().is_empty() {
             return Ok(name);
         }
-        if !is_admin() {
+        if !session.caller().may_do_all() {
             return Err(refused("only root may name what is below a mount point"));
         }
         let is_there = async || {
             let head = dataset(&pool.engine.mos().await?, &name).await?;
             let files = session.filesystem(&head).await?;
-            Ok::<_, CliError>(files.resolve(below.as_os_str().as_bytes(), LastLink::Keep).await.is_ok())
+            Ok::<_, ControlError>(files.resolve(below.as_os_str().as_bytes(), LastLink::Keep).await.is_ok())
         };
         // It may be in a txg that is not on disk yet.
         if !is_there().await? {
@@ -367,7 +352,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, CliError> {
+async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, ControlError> {
     let Some((marked, mark)) = name.split_once('#') else {
         return Item::of_dataset(dataset(mos, name).await?, session).await;
     };
@@ -376,7 +361,7 @@ async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, CliErro
     let bookmarks = marked.bookmarks().await?;
     let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
     bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
-        CliError::NotFound(format!(
+        ControlError::NotFound(format!(
             "cannot open '{name}': no such bookmark; `zfs list -t bookmark {}` lists them",
             marked.name()
         ))
@@ -392,8 +377,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn complain(&mut self, name: &str, error: &CliError) {
-        self.outcome = self.outcome.and(error.tell(name));
+    fn complain(&mut self, name: &str, error: &ControlError) {
+        self.outcome = self.outcome.and(self.session.caller().tell(name, error));
     }
 
     async fn below(&mut self, dataset: Dataset) {
@@ -413,7 +398,7 @@ impl Walk<'_> {
     }
 
     /// Visits a dataset and, within the depth limit, its snapshots, bookmarks and children.
-    async fn visit(&mut self, dataset: &Dataset, depth: u32) -> Result<(), CliError> {
+    async fn visit(&mut self, dataset: &Dataset, depth: u32) -> Result<(), ControlError> {
         let types = self.scope.types;
         let item = Item::of_dataset(dataset.clone(), self.session).await?;
         if types.has(item.kind) {

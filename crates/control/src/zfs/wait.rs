@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 use crate::session::{Session, dataset, pool_of};
-use crate::verb::{Needs, Verb};
+use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// How often it is looked whether the work is done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -48,11 +48,12 @@ pub struct Wait {
 impl Verb for Wait {
     const NAME: &'static str = "zfs wait";
     const NEEDS: Needs = Needs::Nothing;
+    const LOOKS: Looks = Looks::Always;
     type Answer = ();
 
     /// # Errors
     /// There is no such file system, or no daemon has its pool open: then nothing is done in the background.
-    async fn carry_out(self, session: &Session) -> Result<(), ControlError> {
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let name = &self.filesystem;
         let refused = |why: &str| ControlError::Refused(format!("cannot wait for '{name}': {why}"));
         let Some(pool) = session.held_by_name(pool_of(name)) else {
@@ -73,7 +74,7 @@ impl Verb for Wait {
                 };
             }
             if is_done {
-                return Ok(());
+                return Ok(().into());
             }
             session.runtime().sleep(LOOK_INTERVAL).await;
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 /// The longest content.
-const CONTENT_BYTES_MAX: usize = 64 << 10;
+pub(super) const CONTENT_BYTES_MAX: usize = 64 << 10;
 
 /// What an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +17,17 @@ pub(super) enum Kind {
     Message = 2,
     /// The command does not run; why not.
     Refused = 3,
+    /// A note, or how far a verb is: a `Told` as JSON.
+    Told = 4,
+    /// The next part of a verb's answer, which is JSON.
+    Answer = 5,
+    /// The verb failed: a `Failure` as JSON.
+    Failed = 6,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Status, Kind::Output, Kind::Message, Kind::Refused];
+    const ALL: [Kind; 7] =
+        [Kind::Status, Kind::Output, Kind::Message, Kind::Refused, Kind::Told, Kind::Answer, Kind::Failed];
 }
 
 /// Sends an answer with at most [`CONTENT_BYTES_MAX`].

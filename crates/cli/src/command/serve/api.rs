@@ -1,70 +1,29 @@
 //! What the daemon offers over HTTP: the commands that it runs for others, as the command line describes
 //! them.
 
+use cenote_control::table;
+use cenote_control::verb::{self as control, Runs};
 use cenote_http::{Catalogue, Input, Kind, Looks, Verb};
 use clap::{Arg, ArgAction, Command};
 
+use crate::args::Cli;
 use crate::args::common::{HEADING, HERE};
-use crate::args::{self, Cli, Deferred};
-use crate::command::zfs::Zfs;
-use crate::command::zpool::Zpool;
 
-/// Commands that are about open pools. Those of `zpool`, `zfs` and `volume` are all offered.
-const OFFERED: [&str; 18] = [
-    "arcstat", "cat", "cp", "du", "find", "inject", "kstat", "lab", "ls", "mkdir", "rm", "scan", "stat",
-    "tunable", "verify", "volume", "zfs", "zpool",
-];
-/// Commands of those that are about disks, or only for shells.
-const APART: [&str; 1] = ["zpool labelclear"];
-/// The one of the lab that is about open pools.
-const OF_LAB: &str = "lab advise";
-/// Commands that change nothing and show no content of files, whatever their options are.
-const ONLY_LOOK: [&str; 20] = [
-    "arcstat",
-    "kstat",
-    "lab advise",
-    "volume clients",
-    "zfs diff",
-    "zfs get",
-    "zfs groupspace",
-    "zfs holds",
-    "zfs list",
-    "zfs projectspace",
-    "zfs userspace",
-    "zfs version",
-    "zfs wait",
-    "zpool get",
-    "zpool history",
-    "zpool iostat",
-    "zpool list",
-    "zpool status",
-    "zpool version",
-    "zpool wait",
-];
-/// Commands whose options and operands decide it ([`only_looks`]).
-const MAY_LOOK: [&str; 5] = ["tunable", "zfs allow", "zfs mount", "zpool events", "zpool upgrade"];
-
-/// Whether a command of [`MAY_LOOK`] with these words only looks.
+/// Whether a command of which words decide it only looks, with these.
 fn only_looks(words: &[String]) -> bool {
     let argv = std::iter::once("cenote").chain(words.iter().map(String::as_str)).map(Into::into).collect();
     // Words that are no command are refused when it runs.
-    Cli::read(argv).is_ok_and(|cli| match cli.command {
-        args::Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
-        args::Command::Zfs(Deferred(Zfs::Allow(allow))) => allow.only_looks(),
-        args::Command::Zfs(Deferred(Zfs::Mount(mount))) => mount.only_looks(),
-        args::Command::Zpool(Deferred(Zpool::Events(events))) => !events.clear,
-        args::Command::Zpool(Deferred(Zpool::Upgrade(upgrade))) => upgrade.only_looks(),
-        _ => false,
-    })
+    Cli::read(argv).is_ok_and(|cli| cli.command.only_looks())
 }
 
-/// Whether a command may be run by GET, and with a token that may only look.
-fn looks(name: &str) -> Looks {
-    match () {
-        () if ONLY_LOOK.contains(&name) => Looks::Always,
-        () if MAY_LOOK.contains(&name) => Looks::Sometimes,
-        () => Looks::Never,
-    }
+/// Whether a command may be run by GET, and with a token that may only look. None: it is not offered.
+fn looks(name: &str) -> Option<Looks> {
+    let row = table::row(name).filter(|row| row.runs != Runs::AtTerminal)?;
+    Some(match row.looks {
+        control::Looks::Always => Looks::Always,
+        control::Looks::Sometimes(_) => Looks::Sometimes,
+        control::Looks::Never => Looks::Never,
+    })
 }
 
 /// The commands that are offered, of all that there are.
@@ -72,7 +31,7 @@ pub fn catalogue(all: Command) -> Catalogue {
     let mut all = all.disable_help_subcommand(true);
     all.build();
     let mut verbs = Vec::new();
-    for command in all.get_subcommands().filter(|command| OFFERED.contains(&command.get_name())) {
+    for command in all.get_subcommands() {
         add(&mut verbs, Vec::new(), command);
     }
     Catalogue::new(verbs, only_looks)
@@ -87,9 +46,7 @@ fn add(verbs: &mut Vec<Verb>, above: Vec<String>, command: &Command) {
         return;
     }
     let name = words.join(" ");
-    if APART.contains(&&*name) || words[0] == "lab" && name != OF_LAB {
-        return;
-    }
+    let Some(looks) = looks(&name) else { return };
     let is_own = |arg: &&Arg| ![Some(HEADING), Some(HERE)].contains(&arg.get_help_heading());
     let own = command.get_arguments().filter(is_own);
     let own = own.filter(|arg| {
@@ -98,7 +55,7 @@ fn add(verbs: &mut Vec<Verb>, above: Vec<String>, command: &Command) {
     let (operands, options): (Vec<&Arg>, Vec<&Arg>) = own.partition(|arg| arg.is_positional());
     let inputs = options.into_iter().chain(operands).map(input).collect();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    verbs.push(Verb { looks: looks(&name), words, about, inputs });
+    verbs.push(Verb { looks, words, about, inputs });
 }
 
 fn input(arg: &Arg) -> Input {
@@ -128,6 +85,7 @@ fn input(arg: &Arg) -> Input {
 mod tests {
     use std::collections::BTreeSet;
 
+    use cenote_control::table::VERBS;
     use clap::CommandFactory;
 
     use super::*;
@@ -152,11 +110,13 @@ mod tests {
     #[test]
     fn those_that_only_look_are_there() {
         let catalogue = catalogue(Cli::command());
-        for name in ONLY_LOOK.iter().chain(&MAY_LOOK).chain(&["zfs destroy", "zpool create", "cat"]) {
-            let verb = catalogue.get(name.split(' ')).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(verb.looks, looks(name), "{name}");
+        for row in VERBS.iter().filter(|row| row.runs != Runs::AtTerminal) {
+            let verb = catalogue.get(row.name.split(' ')).unwrap_or_else(|| panic!("{}", row.name));
+            assert_eq!(Some(verb.looks), looks(row.name), "{}", row.name);
         }
-        assert!(catalogue.get(["serve"].into_iter()).is_none());
+        for name in ["serve", "top", "zpool labelclear", "lab run", "rescue"] {
+            assert!(catalogue.get(name.split(' ')).is_none(), "{name}");
+        }
     }
 
     /// The page must not ask for anything by GET that is answered 405, not even once at its sign-in.

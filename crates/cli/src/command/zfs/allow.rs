@@ -10,6 +10,7 @@
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`), including the layout.
 
+use cenote_control::users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -24,7 +25,6 @@ use super::refusal::cannot;
 use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset, print, print_json};
-use crate::users;
 
 /// The width of a heading.
 const HEADING: usize = 70;

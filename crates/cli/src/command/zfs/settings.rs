@@ -11,8 +11,8 @@ use cenote_fs::write::NewFilesystem;
 use cenote_fs::{CaseSensitivity, Counted, Normalization, SpaceBy};
 use cenote_tasks::Settings;
 
-use super::owner::OwnerProp;
 use crate::render::parse_bytes;
+use cenote_control::zfs::owner::OwnerProp;
 
 /// Limits for which `none` is stored as the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];

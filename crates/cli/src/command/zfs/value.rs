@@ -2,89 +2,30 @@
 //!
 //! Source: OpenZFS `zfs_prop_get`, `zfs_prop.c` (columns, alignment).
 
+use cenote_control::zfs::wanted::Wanted;
 use cenote_dataset::{Property, Value};
-use cenote_format::props::{Prop, PropType, ZFS_PROPS};
+use cenote_format::props::{Prop, PropType};
 
-use super::owner::OwnerProp;
-use crate::outcome::CliError;
 use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
 
-/// A property that was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// A native property.
-    Native(&'static Prop),
-    /// A user property.
-    User(String),
-    /// `written@SNAPSHOT` or `written#BOOKMARK`, without `written`.
-    WrittenSince(String),
-    /// `userused@NUMBER` and similar.
-    OfOwner(OwnerProp),
+/// How a property that was asked for is a column.
+pub trait Column {
+    /// Its heading and alignment.
+    fn column(&self) -> (String, Align);
+
+    /// The minimum width that `zfs` uses: any size fits, and any name of an index property.
+    fn least_width(&self) -> usize;
 }
 
-/// What `space` stands for.
-const SPACE: [&str; 7] = [
-    "name",
-    "available",
-    "used",
-    "usedbysnapshots",
-    "usedbydataset",
-    "usedbyrefreservation",
-    "usedbychildren",
-];
-
-impl Wanted {
-    /// Parses names with commas between them; `space` stands for several.
-    pub fn parse_list(names: &str) -> Result<Vec<Wanted>, CliError> {
-        let mut all = Vec::new();
-        for name in names.split(',') {
-            let own = [name];
-            let meant = if name == "space" { &SPACE[..] } else { &own };
-            for name in meant {
-                all.push(Wanted::parse(name)?);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Parses a property's name or column heading.
-    pub fn parse(name: &str) -> Result<Wanted, CliError> {
-        if let Some(since) = name.strip_prefix("written").filter(|since| since.starts_with(['@', '#'])) {
-            return Ok(Wanted::WrittenSince(since.into()));
-        }
-        if name.contains(':') {
-            return Ok(Wanted::User(name.into()));
-        }
-        if let Some(owner_prop) = OwnerProp::parse(name)? {
-            return Ok(Wanted::OfOwner(owner_prop));
-        }
-        ZFS_PROPS.iter().find(|prop| prop.is_named(name)).map(Wanted::Native).ok_or_else(|| {
-            CliError::Usage(format!(
-                "bad property list: invalid property '{name}'; `zfs get all DATASET` lists them"
-            ))
-        })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> String {
-        match self {
-            Wanted::Native(prop) => prop.name.into(),
-            Wanted::User(name) => name.clone(),
-            Wanted::WrittenSince(since) => format!("written{since}"),
-            Wanted::OfOwner(owner_prop) => owner_prop.name.clone(),
-        }
-    }
-
-    /// Its column heading and alignment.
-    pub fn column(&self) -> (String, Align) {
+impl Column for Wanted {
+    fn column(&self) -> (String, Align) {
         match self {
             Wanted::Native(prop) => (prop.column.into(), align(prop)),
             other => (other.name().to_uppercase(), Align::Left),
         }
     }
 
-    /// The minimum column width that `zfs` uses: any size fits, and any name of an index property.
-    pub fn least_width(&self) -> usize {
+    fn least_width(&self) -> usize {
         match self {
             Wanted::Native(Prop { value: PropType::Number { .. }, .. }) => 5,
             Wanted::Native(Prop { value: PropType::Index { values, .. }, .. }) => {
@@ -181,10 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_go_by_name_or_column() {
-        assert_eq!(Wanted::parse("avail").unwrap().name(), "available");
-        assert_eq!(Wanted::parse("refer").unwrap().name(), "referenced");
+    fn columns_of_other_properties_are_their_names() {
         assert_eq!(Wanted::parse("com.example:x").unwrap().column().0, "COM.EXAMPLE:X");
-        assert!(Wanted::parse("colour").is_err());
     }
 }

@@ -28,6 +28,7 @@ impl Wait {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let Wait { activities, filesystem } = self;
-        session.control().run(Request { filesystem, activities }).await.map(Outcome::from)
+        let answered = session.control().run(Request { filesystem, activities }).await?;
+        Ok(answered.outcome)
     }
 }

@@ -1,0 +1,103 @@
+//! Datasets and their properties, as `zfs list` and `zfs get` answer them.
+
+use std::collections::HashSet;
+
+use cenote_dataset::{Property, Source, Value};
+use cenote_format::units::Txg;
+use serde::{Deserialize, Serialize};
+
+use super::select::{Item, Kind, Scope, select};
+use super::wanted::Wanted;
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::Answered;
+
+/// A dataset, snapshot or bookmark, and what was asked for of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Its full name.
+    pub name: String,
+    /// Its type.
+    pub kind: Kind,
+    /// Its creation txg.
+    pub createtxg: u64,
+    /// Its properties, in the order in which they were asked for; those that it lacks are not there.
+    pub properties: Vec<Property>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datasets {
+    /// By name, each before its snapshots, which are ordered by age.
+    pub datasets: Vec<Shown>,
+    /// The daemon that was asked has no pool at all.
+    pub is_without_pools: bool,
+}
+
+impl Shown {
+    /// A property by its name.
+    pub fn property(&self, name: &str) -> Option<&Property> {
+        self.properties.iter().find(|property| property.name == name)
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        crate::session::pool_of(&self.name)
+    }
+
+    /// For [`super::select::by_name`].
+    pub fn order(&self) -> (&str, Txg) {
+        (&self.name, Txg(self.createtxg))
+    }
+}
+
+/// The named datasets and those below; with these properties, or all. What can't be read is told of and left
+/// out.
+pub(super) async fn show(
+    session: &Session,
+    names: &[String],
+    scope: Scope,
+    wanted: Option<&[Wanted]>,
+) -> Result<Answered<Datasets>, ControlError> {
+    let selected = select(session, names, scope).await?;
+    let is_without_pools = session.pools().is_some_and(|pools| pools.all().is_empty());
+    let (mut datasets, mut outcome) = (Vec::with_capacity(selected.items.len()), selected.outcome);
+    for item in selected.items {
+        let properties = match wanted {
+            None => item.properties().await,
+            Some(wanted) => properties_of(&item, wanted).await,
+        };
+        match properties {
+            Ok(properties) => {
+                let Item { name, kind, createtxg: Txg(createtxg), .. } = item;
+                datasets.push(Shown { name, kind, createtxg, properties });
+            }
+            Err(error) => outcome = outcome.and(session.caller().tell(&item.name, &error)),
+        }
+    }
+    Ok(Answered { answer: Datasets { datasets, is_without_pools }, outcome })
+}
+
+/// The properties that were asked for. Of thousands of datasets, those that nobody asks for take most of the
+/// time.
+async fn properties_of(item: &Item, wanted: &[Wanted]) -> Result<Vec<Property>, ControlError> {
+    let names: HashSet<String> = wanted.iter().map(Wanted::name).collect();
+    let is_name_alone = names.iter().all(|name| name == "name");
+    let known = match is_name_alone {
+        true => Vec::new(),
+        false => item.properties_of(&|name| names.contains(name)).await?,
+    };
+    let mut properties = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
+        let name = wanted.name();
+        let own = |value, source| Property { name: name.clone(), value, source, received: None };
+        let number = |number: Option<u64>| number.map(|number| own(Value::Number(number), Source::Local));
+        properties.extend(match wanted {
+            Wanted::WrittenSince(since) => number(item.written_since(since).await?),
+            Wanted::OfOwner(of_owner) => number(item.of_owner(of_owner).await?),
+            _ if name == "name" => Some(own(Value::Text(item.name.clone()), Source::None)),
+            _ => known.iter().find(|property| property.name == name).cloned(),
+        });
+    }
+    Ok(properties)
+}

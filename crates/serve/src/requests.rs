@@ -1,0 +1,52 @@
+//! Requests of verbs that come through the socket, carried out on the pools that the daemon holds.
+//!
+//! Idea: nothing here knows a verb: the table does (`cenote_control::table`). The daemon opens no path that a
+//! client names: what a client was given keys or files for, it has read with its own rights.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use cenote_control::remote::{Asking, Failure};
+use cenote_control::{Caller, ControlError, Options, Rights, Session, table};
+use cenote_host::own::is_trusted;
+use cenote_host::pools::Pools;
+use cenote_runtime::Runtime;
+
+use crate::socket::console::ClientConsole;
+use crate::socket::{Asked, Replies};
+
+/// Carries out a request; answers the exit status of its verb.
+pub fn carry_out(
+    runtime: &Runtime,
+    pools: &Arc<Pools>,
+    asking: Asking,
+    asked: Asked,
+    replies: Replies,
+) -> u8 {
+    let replies = Arc::new(replies);
+    let Asked { line, peer, streams: [stdin, ..], cancel, .. } = asked;
+    let rights = if is_trusted(peer.who.uid) { Rights::All } else { Rights::Delegated };
+    let console = ClientConsole::new(&replies, stdin, line.screens[1].is_some());
+    let cwd = Path::new(OsStr::from_bytes(&line.cwd)).to_owned();
+    let caller = Caller::client(peer.who, rights, Arc::new(console), cwd, line.env, cancel);
+    let Asking { verb, request, keys, command } = asking;
+    let unknown =
+        || ControlError::Usage(format!("this daemon has no verb '{verb}'; it is of another version"));
+    let done = table::row(&verb).ok_or_else(unknown).and_then(|verb| {
+        let options = Options::in_daemon(keys, command, verb.sees_all);
+        let session = Session::in_daemon(runtime, caller, options, pools);
+        runtime.block_on(verb.run(&session, request.get().as_bytes()))
+    });
+    match done {
+        Ok((answer, outcome)) => {
+            replies.answer(&answer);
+            outcome.status()
+        }
+        Err(error) => {
+            replies.fail(&Failure::from(&error));
+            error.outcome().status()
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A client's end of the socket, for verbs: hands requests to the daemon and takes what it answers.
+//!
+//! Locking: one mutex, for the connection that [`Link::cancel`] writes to; held for a clone or a byte.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use cenote_control::remote::{Asking, Daemon, Failure, Told};
+use cenote_control::table::Json;
+use cenote_control::{Caller, ControlError, Outcome, Progress};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+
+use super::answers::{self, Kind};
+use super::replies::ANSWER_BYTES_MAX;
+use super::{CommandLine, SocketError, connect, send};
+
+/// A daemon that answers at a socket.
+pub struct Link {
+    path: PathBuf,
+    /// Where this program is; without a command line.
+    here: CommandLine,
+    /// The connection that nothing was asked by yet.
+    first: Mutex<Option<UnixStream>>,
+    /// That of the verb under way.
+    current: Mutex<Option<UnixStream>>,
+}
+
+impl Link {
+    /// The daemon at `path`. `Ok(None)`: there is none.
+    ///
+    /// # Errors
+    /// There is one, and it can't be talked to.
+    pub fn open(path: &Path, here: CommandLine) -> Result<Option<Link>, SocketError> {
+        let Some(stream) = connect(path)? else { return Ok(None) };
+        let (first, current) = (Mutex::new(Some(stream)), Mutex::default());
+        Ok(Some(Link { path: path.to_owned(), here, first, current }))
+    }
+
+    fn exchange(&self, stream: &UnixStream, asking: &Asking, caller: &Caller) -> Result<Json, ControlError> {
+        send(stream, &self.here.clone().asking(asking.clone())).map_err(|error| refused(&error))?;
+        let (mut answer, mut failed) = (Vec::new(), None);
+        loop {
+            let (kind, content) = answers::receive(stream).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                    ControlError::Refused("the daemon ended before the command was done".into())
+                }
+                _ => refused(&error),
+            })?;
+            match kind {
+                Kind::Answer if answer.len() + content.len() > ANSWER_BYTES_MAX => {
+                    return Err(refused(&"its answer is longer than 1 GiB"));
+                }
+                Kind::Answer => answer.extend(content),
+                Kind::Told => tell(caller, parse(&content)?),
+                Kind::Failed => failed = Some(parse(&content)?),
+                // The question for a secret.
+                Kind::Message => io::stderr().write_all(&content).unwrap_or_default(),
+                Kind::Output => {}
+                Kind::Refused => return Err(refused(&String::from_utf8_lossy(&content))),
+                Kind::Status => {
+                    let status = content.first().copied().unwrap_or(1);
+                    return match failed {
+                        Some(Failure { text, status }) => {
+                            Err(ControlError::Told { text, outcome: Outcome::of_status(status) })
+                        }
+                        None => Ok((answer, Outcome::of_status(status))),
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Daemon for Link {
+    fn ask(&self, asking: &Asking, caller: &Caller) -> Result<Json, ControlError> {
+        let first = self.first.lock().take();
+        let stream = match first {
+            Some(stream) => stream,
+            None => match connect(&self.path).map_err(|error| refused(&error))? {
+                Some(stream) => stream,
+                None => return Err(refused(&"it has ended")),
+            },
+        };
+        *self.current.lock() = stream.try_clone().ok();
+        let done = self.exchange(&stream, asking, caller);
+        *self.current.lock() = None;
+        done
+    }
+
+    fn cancel(&self) {
+        if let Some(mut stream) = self.current.lock().as_ref() {
+            stream.write_all(&[1]).ok();
+        }
+    }
+}
+
+fn tell(caller: &Caller, told: Told) {
+    match told {
+        Told::Note(note) => caller.console.note(note),
+        Told::Progress(None) => caller.console.progress(None),
+        Told::Progress(Some(share)) => caller.console.progress(Some(Progress {
+            what: &share.what,
+            done_bytes: share.done_bytes,
+            total_bytes: share.total_bytes,
+        })),
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ControlError> {
+    serde_json::from_slice(json).map_err(|error| refused(&format!("it is of another version: {error}")))
+}
+
+fn refused(why: &dyn std::fmt::Display) -> ControlError {
+    ControlError::Refused(format!("the daemon: {why}"))
+}

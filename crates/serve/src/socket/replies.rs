@@ -1,0 +1,63 @@
+//! What a client is told of its verb, and what comes of it.
+//!
+//! Locking: a mutex on the stream, held while one of them is written, so that they don't mix. A client that
+//! takes nothing for the patience of its attendant is as good as gone: what it is told is lost.
+
+use std::os::unix::net::UnixStream;
+
+use cenote_control::remote::{Failure, Told};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::answers::{self, CONTENT_BYTES_MAX, Kind};
+
+/// The longest answer.
+pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// The longest text that is told as it is.
+const TEXT_BYTES_MAX: usize = CONTENT_BYTES_MAX / 8;
+
+/// A client, to be told.
+#[derive(Debug)]
+pub struct Replies(Mutex<UnixStream>);
+
+impl Replies {
+    pub(super) fn to(stream: UnixStream) -> Replies {
+        Replies(Mutex::new(stream))
+    }
+
+    /// Tells it something while the verb runs.
+    pub fn tell(&self, told: &Told) {
+        self.send_json(Kind::Told, told);
+    }
+
+    /// Shows it a text as it is: the question for a secret.
+    pub fn show(&self, text: &str) {
+        let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+        self.send(Kind::Message, &text.as_bytes()[..end.unwrap_or(0)]);
+    }
+
+    /// Gives the answer.
+    pub fn answer(&self, json: &[u8]) {
+        if json.len() > ANSWER_BYTES_MAX {
+            let text = "the answer is longer than 1 GiB; ask for less at a time".to_owned();
+            return self.fail(&Failure { text, status: 1 });
+        }
+        json.chunks(CONTENT_BYTES_MAX).for_each(|part| self.send(Kind::Answer, part));
+    }
+
+    /// Says why there is none.
+    pub fn fail(&self, failure: &Failure) {
+        self.send_json(Kind::Failed, failure);
+    }
+
+    fn send_json(&self, kind: Kind, value: &impl Serialize) {
+        match serde_json::to_vec(value) {
+            Ok(json) if json.len() <= CONTENT_BYTES_MAX => self.send(kind, &json),
+            _ => self.show("a message of the daemon is too long\n"),
+        }
+    }
+
+    fn send(&self, kind: Kind, content: &[u8]) {
+        answers::send(&*self.0.lock(), kind, content).ok();
+    }
+}
