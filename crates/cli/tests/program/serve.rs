@@ -28,6 +28,7 @@ mod names;
 mod nbd;
 mod passes;
 mod properties;
+mod protocol;
 mod record;
 mod removal;
 mod replace;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Retained {
     /// What has an address and is not written yet.
-    pub(in crate::write) later: Later,
+    pub(crate) later: Later,
     pub(super) blocks: Mutex<Blocks>,
     pub(super) flushing: tokio::sync::Mutex<()>,
 }

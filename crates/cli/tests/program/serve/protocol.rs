@@ -1,0 +1,159 @@
+//! The daemon's socket, spoken to directly: `docs/protocol.md`.
+
+use std::fs;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::fs::inotify;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::thread::set_thread_uid;
+use serde_json::{Value, json};
+
+use crate::serve::bench::{Bench, can_mount};
+
+const NOBODY: u32 = 65534;
+const STATUS: u8 = 0;
+const REFUSED: u8 = 3;
+const TOLD: u8 = 4;
+const ANSWER: u8 = 5;
+const FAILED: u8 = 6;
+
+/// Answers by kind; contents of one kind in a row are one.
+type Answers = Vec<(u8, Vec<u8>)>;
+
+/// Sends a request as a user, with three descriptors of /dev/null.
+fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
+    let said = || {
+        set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
+        let mut stream = UnixStream::connect(socket).unwrap();
+        let null = fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let streams = [null.as_fd(); 3];
+        ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+        let body = request.to_string();
+        let length = (body.len() as u32).to_le_bytes();
+        sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        answers
+    };
+    // Only this thread becomes that user, and ends.
+    let bytes = std::thread::scope(|scope| scope.spawn(said).join().unwrap());
+    let (mut rest, mut answers): (_, Answers) = (&bytes[..], Vec::new());
+    while let [kind, a, b, c, d, more @ ..] = rest {
+        let (content, after) = more.split_at(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+        match answers.last_mut() {
+            Some((last, all)) if last == kind => all.extend(content),
+            _ => answers.push((*kind, content.to_vec())),
+        }
+        rest = after;
+    }
+    answers
+}
+
+fn asking(verb: &str, request: &Value) -> Value {
+    let asking = json!({"verb": verb, "request": request, "command": "a test", "keys": {}});
+    json!({"version": 3, "asking": asking, "argv": [], "cwd": [47], "env": [], "screens": [null, null]})
+}
+
+/// `zfs list` or `zfs get` of some names.
+fn shown(names: &Value) -> Value {
+    let types = json!({"filesystems": true, "volumes": true, "snapshots": true, "bookmarks": true});
+    json!({"names": names, "properties": ["name", "used"], "scope": {"types": types, "depth": null}})
+}
+
+fn content(answers: &Answers, kind: u8) -> Option<Value> {
+    let (_, content) = answers.iter().find(|(other, _)| *other == kind)?;
+    Some(serde_json::from_slice(content).unwrap())
+}
+
+fn bench() -> Bench {
+    let bench = Bench::new(&["a"]);
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    bench.done("zpool create -m none tank a");
+    bench.done("zfs create tank/home");
+    bench
+}
+
+#[test]
+fn answers_are_values_and_failures_say_why() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench();
+    let socket = bench.path("sock");
+    let answers = speak(&socket, NOBODY, &asking("zfs list", &shown(&json!(["tank"]))));
+    let listed = content(&answers, ANSWER).unwrap();
+    let names: Vec<&Value> = listed["datasets"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["tank", "tank/home"]);
+    assert!(listed["datasets"][0]["properties"][1]["value"]["number"].as_u64().unwrap() > 0, "{listed}");
+    assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]));
+
+    // One of two is not there: the other is answered.
+    let answers = speak(&socket, 0, &asking("zfs get", &shown(&json!(["tank/home", "tank/none"]))));
+    let note = content(&answers, TOLD).unwrap();
+    assert!(note["Note"]["Failed"]["text"].as_str().unwrap().contains("tank/none"), "{note}");
+    assert_eq!(content(&answers, ANSWER).unwrap()["datasets"][0]["name"], "tank/home");
+    assert_eq!(answers.last().unwrap(), &(STATUS, vec![1]));
+
+    let failures = [
+        (asking("zfs list", &shown(&json!(["none"]))), "no such pool", 1),
+        (asking("zfs list", &json!({"nothing": "of it"})), "this is not its request", 2),
+        (asking("zfs explode", &json!({})), "no verb 'zfs explode'", 2),
+        (asking("zpool destroy", &json!({"pool": "tank"})), "takes no request", 2),
+    ];
+    for (request, why, status) in failures {
+        let answers = speak(&socket, 0, &request);
+        let failed = content(&answers, FAILED).unwrap();
+        assert!(failed["text"].as_str().unwrap().contains(why), "{failed}");
+        assert_eq!((failed["status"].as_u64(), content(&answers, ANSWER)), (Some(status), None));
+        assert_eq!(answers.last().unwrap(), &(STATUS, vec![status as u8]));
+    }
+    let mut old = asking("zfs list", &shown(&json!([])));
+    old["version"] = json!(2);
+    let answers = speak(&socket, 0, &old);
+    assert_eq!(answers, [(REFUSED, b"the client is of another version".to_vec())]);
+}
+
+#[test]
+fn the_daemon_opens_no_file_that_a_user_names_in_a_request() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench();
+    let (socket, bait) = (bench.path("sock"), bench.path("bait"));
+    fs::create_dir(&bait).unwrap();
+    fs::write(bait.join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    let events = inotify::WatchFlags::OPEN | inotify::WatchFlags::CREATE | inotify::WatchFlags::MODIFY;
+    inotify::add_watch(&watch, &bait, events).unwrap();
+    let is_seen = || rustix::io::read(&watch, &mut [0; 4096][..]).is_ok();
+    let names = [bait.join("secret"), bait.join("new"), bait.clone()];
+    for name in names.iter().flat_map(|path| {
+        let path = path.to_str().unwrap();
+        ["", ".", "file://", "tank", "tank/home/../../..", "tank:"].map(|before| format!("{before}{path}"))
+    }) {
+        for verb in ["zfs list", "zfs get"] {
+            speak(&socket, NOBODY, &asking(verb, &shown(&json!([name]))));
+            let mut request = shown(&json!([]));
+            request["properties"] = json!([name]);
+            speak(&socket, NOBODY, &asking(verb, &request));
+        }
+        speak(&socket, NOBODY, &asking("zfs wait", &json!({"filesystem": name})));
+        let mut request = asking(&name, &json!(name));
+        request["asking"]["command"] = json!(name);
+        request["asking"]["keys"] = json!({ &name: [[name.as_bytes(), null]] });
+        request["cwd"] = json!(bait.to_str().unwrap().as_bytes());
+        request["env"] = json!([[name, name.as_bytes()]]);
+        speak(&socket, NOBODY, &request);
+        assert!(!is_seen(), "{name}");
+    }
+    drop(fs::File::open(bait.join("secret")).unwrap());
+    assert!(is_seen(), "the watch works");
+}
