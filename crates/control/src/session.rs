@@ -379,14 +379,19 @@ impl Session {
             return Ok(pool.engine.mos().await?);
         }
         let options = ImportOptions { keys, ..self.import_options() };
-        import(&self.runtime, found, &options).await.map_err(|error| match found.status().state() {
+        self.import(found, &options).await
+    }
+
+    /// Opens a pool, to look at it or to change it; errors say what the pool lacks.
+    async fn import(&self, found: &FoundPool, options: &ImportOptions) -> Result<Mos, ControlError> {
+        import(&self.runtime, found, options).await.map_err(|error| match found.status().state() {
             // Unreadable does not mean damaged here: devices that hold the data are missing.
             VdevState::Unavailable => ControlError::DevicesMissing {
                 pool: found.name().into(),
                 source: error,
                 notes: listed(&found.notes),
             },
-            _ if error.is_damage() && self.rewind() == Rewind::Newest => {
+            _ if error.is_damage() && options.rewind == Rewind::Newest => {
                 ControlError::Corrupted { pool: found.name().into(), source: error }
             }
             _ => error.into(),

@@ -45,6 +45,10 @@ const CACHE_BYTES: usize = 128 << 20;
 /// Bytes that a packed configuration may have: real ones have some thousands.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 
+/// As errors call them.
+const DIRECTORY: &str = "object directory";
+const CONFIGURATION: &str = "configuration";
+
 /// Which state of the pool to open.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Rewind {
@@ -236,37 +240,43 @@ async fn open_by_tables(
     uberblock: &Uberblock,
     options: &ImportOptions,
 ) -> Result<Mos> {
-    let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await?;
-    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
+    let without = DatasetError::stops_opening;
+    let open = async |pool: &Pool| {
+        let objset = Objset::open(pool, cache, DatasetId(0), uberblock.rootbp, None).await;
+        objset.map_err(without("meta object set"))
+    };
+    let open_directory = async |objset: &Objset| {
+        let directory = Zap::open_id(objset, DMU_POOL_DIRECTORY_OBJECT).await;
+        directory.map_err(without(DIRECTORY))
+    };
+    let objset = open(pool).await?;
+    let directory = open_directory(&objset).await?;
 
     // Of these two no block lies on a vdev that was removed; anything else may.
-    let packed = required(&objset, &directory, names::CONFIG).await?;
-    let config = packed_nvlist(&objset, packed).await?;
-    let mut trusted_config = PoolConfig::from_mos(&config).map_err(|source| DatasetError::Format {
-        dataset: DatasetId(0),
-        object: packed,
-        source,
-    })?;
+    let packed = required(&objset, &directory, names::CONFIG).await.map_err(without(DIRECTORY))?;
+    let config = packed_nvlist(&objset, packed).await.map_err(without(CONFIGURATION))?;
+    let trusted_config = PoolConfig::from_mos(&config).map_err(|source| objset.format(packed, source));
+    let mut trusted_config = trusted_config.map_err(without(CONFIGURATION))?;
     trusted_config.vdevs.iter_mut().for_each(VdevConfig::forget_diagnoses);
     let trusted = Trusted {
         config: trusted_config,
         indirect: Default::default(),
         noted: Default::default(),
         behind: Default::default(),
-        checksum_salt: checksum_salt(&directory).await?,
+        checksum_salt: checksum_salt(&directory).await.map_err(without(DIRECTORY))?,
     };
-    let mut trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await?;
-    let open = async |trusted: &Trusted| {
-        let pool = pool.with_trusted(trusted.clone()).await?;
-        Objset::open(&pool, cache, DatasetId(0), uberblock.rootbp, None).await
-    };
-    let mut objset = if trusted.indirect.is_empty() { objset } else { open(&trusted).await? };
-    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
-    features::check(pool, &objset, &directory).await?;
-    classes(&objset, &mut trusted.config).await?;
-    trusted.config.spares = auxiliary(&objset, &directory, names::SPARES).await?;
-    trusted.config.l2cache = auxiliary(&objset, &directory, names::L2CACHE).await?;
-    objset = open(&trusted).await?;
+    let trusted = indirect::load(pool, cache, uberblock, &directory, trusted).await;
+    let mut trusted = trusted.map_err(without("list of what lay on removed devices"))?;
+    let open_by = async |trusted: &Trusted| open(&pool.with_trusted(trusted.clone()).await?).await;
+    let mut objset = if trusted.indirect.is_empty() { objset } else { open_by(&trusted).await? };
+    let directory = open_directory(&objset).await?;
+    features::check(pool, &objset, &directory).await.map_err(without("list of features in use"))?;
+    classes(&objset, &mut trusted.config).await.map_err(without("table of a device"))?;
+    trusted.config.spares =
+        auxiliary(&objset, &directory, names::SPARES).await.map_err(without("list of spares"))?;
+    trusted.config.l2cache =
+        auxiliary(&objset, &directory, names::L2CACHE).await.map_err(without("list of cache devices"))?;
+    objset = open_by(&trusted).await?;
     let times = dirty_times::load(&objset).await;
     (trusted.noted, trusted.behind) = (times.noted, times.behind);
     for leaf in times.lost {
@@ -279,10 +289,10 @@ async fn open_by_tables(
             .for_each(|leaf| leaf.dtl = ObjectId(0));
     }
     if !trusted.behind.is_empty() {
-        objset = open(&trusted).await?;
+        objset = open_by(&trusted).await?;
     }
-    let directory = Zap::open_id(&objset, DMU_POOL_DIRECTORY_OBJECT).await?;
-    let root_dir = required(&objset, &directory, names::ROOT_DATASET).await?;
+    let directory = open_directory(&objset).await?;
+    let root_dir = required(&objset, &directory, names::ROOT_DATASET).await.map_err(without(DIRECTORY))?;
     Ok(Mos::new(objset, Ok(directory), config, root_dir, Arc::new(Keyring::new(options.keys.clone()))))
 }
 

@@ -15,7 +15,7 @@ use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::units::{DatasetId, ObjectId, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
-use cenote_object::{LiveObjset, Objset, Result};
+use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevConfig, VdevState, Waits};
 
@@ -35,15 +35,17 @@ use crate::throttle::Throttle;
 use crate::txgs::Txgs;
 use crate::writable;
 
+/// Parts of the metadata, as errors call them.
+const FEATURES: &str = "list of features in use";
+const SPACE_MAPS: &str = "list of space maps";
+
 impl Engine {
     /// Takes over a pool whose devices are open for writing and which nobody else has. Logs that it was left
     /// with are claimed, and to be replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
     ///
     /// # Errors
-    /// Space maps contradict themselves or can't be found; the pool uses what this version can't write; or
-    /// [`DatasetError::LogUnreadable`].
-    ///
-    /// [`DatasetError::LogUnreadable`]: cenote_object::DatasetError::LogUnreadable
+    /// [`DatasetError::Unchangeable`]: what changes depend on is lost; the pool uses what this version can't
+    /// write; or [`DatasetError::LogUnreadable`]. Nothing was written.
     #[boxed]
     pub async fn start(mos: &Mos) -> Result<Engine> {
         let engine = Engine::load(mos).await?;
@@ -77,32 +79,34 @@ impl Engine {
 
     /// All but the logs: nothing is written yet.
     pub(crate) async fn load(mos: &Mos) -> Result<Engine> {
-        writable::check(mos).await?;
+        let without = |part| DatasetError::stops_changes(mos.pool().name(), part);
+        writable::check(mos).await.map_err(without(FEATURES))?;
         let pool = mos.pool().clone();
         let config = pool_config(mos)?;
-        let log = mos.log_spacemaps().await?;
-        let (allocator, lost) = mos.allocator_despite_losses(&log).await?;
+        let log = mos.log_spacemaps().await.map_err(without("log of space maps"))?;
+        let loaded = mos.allocator_despite_losses(&log).await;
+        let (allocator, lost) = loaded.map_err(without(SPACE_MAPS))?;
         for LostMap { vdev: VdevId(vdev), place, why } in &lost {
             let which = format!("the space map of vdev {vdev} metaslab {}", place.index);
             pool.note_aside(format!("{which} can't be read ({why}): what was free there stays allocated"));
         }
-        checkpoint::keep(mos, &allocator).await?;
-        removed::follow(mos, &allocator).await?;
+        checkpoint::keep(mos, &allocator).await.map_err(without("map of what the checkpoint holds"))?;
+        removed::follow(mos, &allocator).await.map_err(without("list of what lay on removed devices"))?;
         for log in pool.status().root.children.iter().filter(|top| top.state < VdevState::Degraded) {
             allocator.set_allocates(VdevId(log.id), false);
         }
-        let space_maps = SpaceMaps::of(mos, &log, lost).await?;
+        let space_maps = SpaceMaps::of(mos, &log, lost).await.map_err(without(SPACE_MAPS))?;
         Ok(Engine::begin(Beginning {
             pool,
             cache: mos.objset().cache().clone(),
             allocator,
             keys: mos.keyring().clone(),
             mos: mos.objset().clone(),
-            freeing: Freeing::of(mos).await?,
-            features: Features::of(mos).await?,
+            freeing: Freeing::of(mos).await.map_err(without("list of what is to be freed"))?,
+            features: Features::of(mos).await.map_err(without(FEATURES))?,
             config,
             space_maps,
-            shared: SharedBlocks::load(mos).await?,
+            shared: SharedBlocks::load(mos).await.map_err(without("table of shared blocks"))?,
         }))
     }
 

@@ -129,6 +129,28 @@ pub enum DatasetError {
         /// Why it could not be opened.
         why: Arc<str>,
     },
+    /// A part of the metadata is lost that a pool can't be opened without.
+    #[error("the {part} can't be read: {source}")]
+    Unopenable {
+        /// The part.
+        part: &'static str,
+        /// Why it can't be read.
+        source: Arc<DatasetError>,
+    },
+    /// A part of the metadata is lost that a pool can't be changed without. Nothing was written.
+    #[error(
+        "pool '{pool}' can be read but not changed: its {part} can't be read: {source}; look at it with \
+         `zpool import -o readonly=on {pool}` and copy its files with `cenote cp`, or go back to a state that \
+         is whole with `zpool import -F {pool}`"
+    )]
+    Unchangeable {
+        /// The pool's name.
+        pool: Arc<str>,
+        /// The part.
+        part: &'static str,
+        /// Why it can't be read.
+        source: Arc<DatasetError>,
+    },
     /// An intent log can't be read to its end: what was committed last would be lost if the pool were changed
     /// now.
     #[error(
@@ -267,6 +289,22 @@ impl DatasetError {
         DatasetError::Unsuitable { name: name.into(), why: why.into() }
     }
 
+    /// What reading a part of the metadata that a pool can't be opened without has met, if it is damage.
+    pub fn stops_opening(part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
+        move |error| match error.is_damage() {
+            true => DatasetError::Unopenable { part, source: error.into() },
+            false => error,
+        }
+    }
+
+    /// The same of a part that a pool can't be changed without.
+    pub fn stops_changes(pool: &str, part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
+        move |error| match error.is_damage() {
+            true => DatasetError::Unchangeable { pool: pool.into(), part, source: error.into() },
+            false => error,
+        }
+    }
+
     /// The data are encrypted and the right key was not given.
     pub fn is_locked(&self) -> bool {
         matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })
@@ -297,7 +335,9 @@ impl DatasetError {
         match self {
             DatasetError::Pool(error) => error.is_damage(),
             DatasetError::Format { .. } | DatasetError::Damaged { .. } => true,
-            DatasetError::LogUnreadable { source, .. } => source.is_damage(),
+            DatasetError::LogUnreadable { source, .. }
+            | DatasetError::Unopenable { source, .. }
+            | DatasetError::Unchangeable { source, .. } => source.is_damage(),
             _ => false,
         }
     }

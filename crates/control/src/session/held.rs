@@ -386,7 +386,7 @@ impl Session {
         let gate = Gate::default();
         let taps = Arc::new(Taps::new(self.runtime()));
         let found = found.open_for_writing(self.runtime()).await?.tapped(taps).behind(&gate);
-        let mos = cenote_dataset::import::import(self.runtime(), &found, &self.newest(&found)).await?;
+        let mos = self.import(&found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
         engine.set_state(PoolState::Active, this_host()).await?;

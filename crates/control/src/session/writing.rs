@@ -8,7 +8,7 @@
 use std::fmt::Display;
 
 use cenote_cache::CacheOptions;
-use cenote_dataset::{KeySource, import};
+use cenote_dataset::KeySource;
 use cenote_device::Gate;
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
@@ -120,7 +120,7 @@ impl Session {
 
     async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
-        let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
+        let mos = self.import(&found, &self.newest(&found)).await?;
         self.take(Engine::start(&mos).await?, &gate).await
     }
 
@@ -136,7 +136,7 @@ impl Session {
     /// be taken.
     pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
-        let mos = import(self.runtime(), &found, &self.newest(&found)).await?;
+        let mos = self.import(&found, &self.newest(&found)).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
         for LostLog { dataset, kept, why } in lost {
             self.caller()

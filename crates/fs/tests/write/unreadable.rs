@@ -362,14 +362,33 @@ enum Fate {
     GoesOn,
 }
 
-/// Writes, snapshots and destroys what it can. Panics if the pool takes no more txgs.
+/// Writes, snapshots and destroys what it can. Panics if the pool takes no more txgs, if a pool that does not
+/// open for writing was written to, or does not say what it lacks.
 async fn use_pool(rt: &Runtime, memory: Arc<MemoryDevice>, what: &str) -> Fate {
     let goes_on = async |engine: &Engine, after: &str| {
         engine.sync_all().await.unwrap_or_else(|error| panic!("{what}: stopped after {after}: {error}"));
     };
+    let image = memory.durable_image();
     for round in 0..2 {
-        let Ok(mos) = imported(rt, &memory).await else { return Fate::DoesNotOpen };
-        let Ok(engine) = Engine::start(&mos).await else { return Fate::IsRead };
+        let mos = match imported(rt, &memory).await {
+            Ok(mos) => mos,
+            Err(error) => {
+                assert!(matches!(error, DatasetError::Unopenable { .. }), "{what}: {error:?}");
+                return Fate::DoesNotOpen;
+            }
+        };
+        let engine = match Engine::start(&mos).await {
+            Ok(engine) => engine,
+            Err(error) => {
+                assert!(matches!(error, DatasetError::Unchangeable { .. }), "{what}: {error:?}");
+                assert_eq!(round, 0, "{what}: could be changed before");
+                assert!(memory.durable_image() == image, "{what}: was written to");
+                let child = mos.dataset(CHILD).await.unwrap().objset().await.unwrap();
+                let fs = cenote_fs::Filesystem::open(child).await.unwrap();
+                assert!(!fs.list(fs.root()).await.unwrap().is_empty(), "{what}: can't be read");
+                return Fate::IsRead;
+            }
+        };
         drop(mos);
         for name in [POOL, CHILD] {
             if let Ok(fs) = open(&engine, name).await {
@@ -431,5 +450,6 @@ fn a_lost_block_of_the_mos_stops_no_pool_that_has_opened() {
             *fates.entry(fate).or_default() += 1;
         }
         assert!(fates[&Fate::GoesOn] >= 6 && of_space > 0, "{fates:?}, {of_space} space maps");
+        assert!(fates[&Fate::IsRead] >= 3 && fates[&Fate::DoesNotOpen] >= 5, "{fates:?}");
     });
 }
