@@ -30,6 +30,8 @@ use crate::keys::Keyring;
 
 /// The directory below the root that is charged for what is being freed, `FREE_DIR_NAME`.
 pub const FREE_DIR_NAME: &str = "$FREE";
+/// The directory below the root that is charged for what could not be freed, `LEAK_DIR_NAME`.
+pub const LEAK_DIR_NAME: &str = "$LEAK";
 /// The directory that all others are cloned from, `ORIGIN_DIR_NAME`.
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// The directory of what the MOS takes, `MOS_DIR_NAME`.

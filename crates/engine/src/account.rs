@@ -142,7 +142,9 @@ impl SyncContext {
         }
         match self.append_to_deadlist(head.deadlist, dead).await {
             // Snapshots have these blocks. With the last one their space is lost, nothing else.
-            Err(error) if error.is_damage() => self.syncing.pool.note_leak(space.used.unsigned_abs(), &error),
+            Err(error) if error.is_damage() => {
+                self.syncing.pool.note_unlisted(space.used.unsigned_abs(), &error);
+            }
             done => done?,
         }
         self.transfer(head.dir, of_this_dir, Account::Head, Account::Snapshots).await?;

@@ -7,7 +7,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::{Credentials, Mos};
 use cenote_format::blkptr::Blkptr;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
+use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::features::Since;
 use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
@@ -102,15 +102,6 @@ impl SyncContext {
     pub async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
         let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
         Ok(directory.get_u64(name).await?.map(ObjectId))
-    }
-
-    /// One of the directories that OpenZFS keeps for itself below the root.
-    #[boxed]
-    pub async fn special_dir(&self, name: &str) -> Result<ObjectId> {
-        let root = self.directory_object(names::ROOT_DATASET).await?;
-        let children = self.dir_phys(root).await?.child_dirs_zap;
-        let found = Zap::open_id(&self.edit().view(), children).await?.get_u64(name).await?;
-        found.map(ObjectId).ok_or_else(|| self.damaged(&format!("there is no directory '{name}'")))
     }
 
     /// Gives a head that has no content yet an empty object set, which is written in this txg.
@@ -331,7 +322,7 @@ impl SyncContext {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
                     // Somebody else may have it: a leak is less than a loss.
-                    Err(error) if error.is_damage() => pool.note_leak(bp.psize().0, &error),
+                    Err(error) if error.is_damage() => pool.note_leak(pool.vdevs().dsize(bp), &error),
                     Err(error) => return Err(error),
                 }
             }

@@ -118,7 +118,13 @@ impl SyncContext {
         for list in opened.lists_from(from).await? {
             let (mut entries, mut left_bytes) = (list.entries(), list.phys().bytes);
             while let Some(batch) = entries.next_batch().await {
-                let Some(batch) = lists.or_leak(left_bytes, batch)? else { break };
+                let batch = match batch {
+                    Err(error) if error.is_damage() => {
+                        self.syncing.pool.note_leak(left_bytes, &error);
+                        break;
+                    }
+                    batch => batch?,
+                };
                 let blocks: Vec<_> = batch.into_iter().map(|entry| entry.bp).collect();
                 left_bytes = left_bytes.saturating_sub(blocks.iter().map(&dsize).sum());
                 self.free_all(&blocks).await?;

@@ -10,7 +10,7 @@
 //! Txgs are written for it as long as there is something to free.
 //!
 //! A tree that can't be read further stays as it is, and so do those after it: until the pool is opened again
-//! nothing more is tried.
+//! nothing more is tried. The same goes for a list.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_process_async_destroys`), `bptree.c`, `dsl_destroy.c`
 //! (`dsl_async_dataset_destroy`).
@@ -28,6 +28,7 @@ use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_format::words::Words;
 use cenote_object::dead_tree::DeadTree;
+use cenote_object::deadlist::Bpobj;
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{NewObject, Result, ZapEdit};
 
@@ -122,7 +123,13 @@ pub(crate) async fn free_pending(context: &mut SyncContext) -> Result<()> {
 }
 
 async fn free_list(context: &mut SyncContext, list: ObjectId) -> Result<()> {
-    let blocks = context.take_list(list).await?;
+    let blocks = match context.take_list(list).await {
+        Err(error) if error.is_damage() => {
+            context.syncing.pool.note_aside(format!("what waits to be freed can't be read: {error}"));
+            return Ok(());
+        }
+        blocks => blocks?,
+    };
     let freed = blocks.iter().fold(SpaceDelta::default(), |sum, bp| sum + context.space_of(bp));
     context.free_all(&blocks).await?;
     leave_free_dir(context, freed).await
@@ -161,7 +168,16 @@ async fn free_trees(context: &mut SyncContext, list: ObjectId) -> Result<()> {
     }
     edit.destroy(list).await?;
     ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).remove(names::BPTREE_OBJ).await?;
-    context.use_feature(FEATURE, -1).await
+    context.use_feature(FEATURE, -1).await?;
+    match context.find_directory_object(names::FREE_BPOBJ).await? {
+        Some(list) if holds_blocks(context, list).await? => Ok(()),
+        _ => context.leak_rest().await,
+    }
+}
+
+async fn holds_blocks(context: &SyncContext, list: ObjectId) -> Result<bool> {
+    let list = Bpobj::open(&context.edit().view(), list).await?;
+    Ok(list.phys().blkptr_count + list.phys().subobj_count != 0)
 }
 
 /// Frees what is left of a tree, as far as the budget goes; answers where to go on.

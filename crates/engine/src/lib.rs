@@ -19,7 +19,7 @@
 //! ```text
 //!   txgs, run, sync            which txg is open; tasks; how one is written
 //!   context, features, history,  what a sync task sees and may do ([`SyncContext`])
-//!     account, deadlists
+//!     account, deadlists, dirs
 //!   store, sharing, space        where blocks go: policy, deduplication, space maps
 //!   in_use                     heads and snapshots that a task may take away
 //!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
@@ -40,6 +40,7 @@ pub mod account;
 pub mod bookmarks;
 mod context;
 mod deadlists;
+mod dirs;
 mod engine;
 pub mod features;
 pub mod freeing;

@@ -252,6 +252,7 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
     free_deferred(context).await?;
     free_pending(context).await?;
     loop {
+        context.charge_leaks().await?;
         if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
             // What devices miss of these blocks, the txg has to say.
             context.syncing.pool.write_kept(context.syncing.txg).await?;

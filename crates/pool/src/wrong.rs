@@ -7,6 +7,8 @@
 //! was read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
 //!
 //! What a txg had to leave as it was, because it could not be read, is told in words ([`Pool::take_aside`]).
+//! Space that stays allocated so is of two kinds: a *leak* is in nobody's account any more, and the txg charges
+//! `$LEAK` for it ([`Pool::take_leaked_bytes`]); what is in no list any more is still in its dataset's account.
 //!
 //! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
 //!
@@ -78,9 +80,15 @@ impl Pool {
         }
     }
 
-    /// Space of a block that nobody has any more stays allocated. `bytes` are without parity.
+    /// Space that nobody has any more, and nobody is charged for, stays allocated. `bytes` are as datasets
+    /// count them, without parity.
     pub fn note_leak(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.wrong().leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.note_unlisted(bytes, why);
+    }
+
+    /// Space that will not be freed when nobody has it any more. Until its dataset goes, that is charged.
+    pub fn note_unlisted(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.note_aside(format!("{bytes} bytes of a block that was to be freed stay allocated: {why}"));
     }
 
@@ -89,9 +97,9 @@ impl Pool {
         std::mem::take(&mut *self.wrong().aside.lock())
     }
 
-    /// Bytes that stay allocated so, since the pool was opened.
-    pub fn leaked_bytes(&self) -> u64 {
-        self.wrong().leaked_bytes.load(Ordering::Relaxed)
+    /// Bytes that have leaked since the last call.
+    pub fn take_leaked_bytes(&self) -> u64 {
+        self.wrong().leaked_bytes.swap(0, Ordering::Relaxed)
     }
 
     /// Whether reads have met anything that nobody has seen to yet.

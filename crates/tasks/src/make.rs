@@ -10,11 +10,8 @@ use cenote_engine::store::space_delta::SpaceDelta;
 use cenote_format::Phys;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
-use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, dir_field, pool as names};
-use cenote_format::dsl::{
-    DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
-    DslDatasetPhys, DslDirPhys,
-};
+use cenote_format::dsl::names::dir_field;
+use cenote_format::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE, DslDatasetPhys};
 use cenote_format::features::{Feature, Since};
 use cenote_format::units::{Guid, ObjectId, TXG_INITIAL, Txg};
 use cenote_object::zap::fold;
@@ -26,34 +23,16 @@ use crate::remapped::hand_down_remapped;
 /// The txg in which that was made, by the books: before any other.
 const ORIGIN_TXG: Txg = Txg(1);
 
-/// Makes a directory called `name` below `parent`; the root of the tree if there is none.
+/// Makes a directory called `name` below `parent`, which counts it; the root of the tree if there is none.
 pub(crate) async fn make_dir(
     context: &mut SyncContext,
     parent: Option<ObjectId>,
     name: &str,
 ) -> Result<ObjectId> {
-    let edit = context.edit();
-    let mut phys = DslDirPhys::zeroed();
-    phys.creation_time_s = context.now_s();
-    phys.parent = parent.unwrap_or_default();
-    if context.has(Since::UsedBreakdown) {
-        phys.flags = DD_FLAG_USED_BREAKDOWN;
+    let id = context.make_dir(parent, name).await?;
+    if let Some(parent) = parent {
+        count(context, parent, dir_field::FILESYSTEM_COUNT, 1).await?;
     }
-    let new = NewObject::of(ObjectType::DSL_DIR);
-    let id = edit.create(&new.bonus(ObjectType::DSL_DIR, phys.encode(Endian::NATIVE))).await?;
-    match parent {
-        Some(parent) => {
-            let children = context.dir_phys(parent).await?.child_dirs_zap;
-            ZapEdit::new(&edit, children).add(name, id.0).await?;
-            count(context, parent, dir_field::FILESYSTEM_COUNT, 1).await?;
-        }
-        None => {
-            ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::ROOT_DATASET, id.0).await?;
-        }
-    }
-    phys.props_zap = NewZap::of(ObjectType::DSL_PROPS).create(&edit).await?;
-    phys.child_dirs_zap = NewZap::of(ObjectType::DSL_DIR_CHILD_MAP).create(&edit).await?;
-    context.set_dir_phys(id, &phys).await?;
     Ok(id)
 }
 

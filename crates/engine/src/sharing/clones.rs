@@ -125,7 +125,7 @@ impl Clones {
         let Some(value) = entries.get(key).await? else { return Ok(true) };
         // If nobody knows how many share it, it is lost rather than freed under one of them.
         let Some(count) = number(&value, endian) else {
-            pool.note_leak(bp.psize().0, &"nobody knows how many files share it");
+            pool.note_leak(pool.vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
         };
         let dsize = pool.vdevs().dsize(bp);

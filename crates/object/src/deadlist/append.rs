@@ -227,7 +227,7 @@ impl<'a> BlockLists<'a> {
         let space = self.space(entries);
         // The entries of a list that can't go on stay allocated; those after them find its end lost, too.
         let written = self.mos.write_words(list, phys.blkptr_count * WORDS, &stored).await;
-        if self.or_leak(space.used_bytes, written)?.is_none() {
+        if self.or_unlisted(space.used_bytes, written)?.is_none() {
             return Ok(BlockSpace::default());
         }
         phys.blkptr_count += entries.len() as u64;
@@ -288,7 +288,7 @@ impl<'a> BlockLists<'a> {
         };
         let copy_entries = (lists.is_some() || !has_lists) && self.is_one_block(added).await?;
         if let Some(lists) = lists {
-            if self.or_leak(space.used_bytes, self.append_names(&mut phys, &lists).await)?.is_none() {
+            if self.or_unlisted(space.used_bytes, self.append_names(&mut phys, &lists).await)?.is_none() {
                 return Ok(BlockSpace::default());
             }
             self.mos.destroy(sub.phys.subobjs).await?;
@@ -298,7 +298,8 @@ impl<'a> BlockLists<'a> {
         if copy_entries && self.copy_entries(list, &phys, &sub).await.is_ok() {
             phys.blkptr_count += sub.phys.blkptr_count;
             self.mos.destroy(added).await?;
-        } else if self.or_leak(space.used_bytes, self.append_names(&mut phys, &[added]).await)?.is_none() {
+        } else if self.or_unlisted(space.used_bytes, self.append_names(&mut phys, &[added]).await)?.is_none()
+        {
             return Ok(BlockSpace::default());
         }
         self.set_head(list, phys, BlockSpace::of_list(&phys).plus(space)).await?;
@@ -310,15 +311,12 @@ impl<'a> BlockLists<'a> {
         self.mos.write_words(list, phys.blkptr_count * WORDS, &words).await
     }
 
-    /// Goes on without something that can't be read: so much space stays allocated.
-    ///
-    /// # Errors
-    /// Those of `read` that are no damage.
-    pub fn or_leak<T>(&self, bytes: u64, read: Result<T>) -> Result<Option<T>> {
+    /// Goes on without something that can't be read: so much space will not be freed.
+    fn or_unlisted<T>(&self, bytes: u64, read: Result<T>) -> Result<Option<T>> {
         match read {
             Ok(read) => Ok(Some(read)),
             Err(error) if error.is_damage() => {
-                self.mos.view().pool().note_leak(bytes, &error);
+                self.mos.view().pool().note_unlisted(bytes, &error);
                 Ok(None)
             }
             Err(error) => Err(error),

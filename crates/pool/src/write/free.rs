@@ -27,7 +27,14 @@ impl Pool {
     #[boxed]
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, txg: Txg, ctx: &ReadContext) -> Result<()> {
         let leaks = |lost: PoolError, bp: &Blkptr| {
-            self.note_leak(bp.psize().0, &lost);
+            // The headers themselves are freed.
+            let vdevs = self.vdevs();
+            let headers = bp.dvas().filter_map(|dva| {
+                let asize = vdevs.psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth())?;
+                Some(vdevs.deflate(dva.vdev, asize))
+            });
+            let headers: u64 = headers.sum();
+            self.note_leak(vdevs.dsize(bp).saturating_sub(headers), &lost);
             Ok(())
         };
         self.each_address(bp, ctx, leaks, |dva, birth| space.free(dva, birth, txg)).await

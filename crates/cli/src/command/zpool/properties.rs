@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cenote_dataset::mos::LEAK_DIR_NAME;
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
 use cenote_format::dsl::names::pool::LAST_SCRUBBED_TXG;
@@ -19,9 +20,6 @@ use cenote_pool::{PoolHealth, VdevClass};
 use crate::outcome::CliError;
 use crate::render::{nice_bytes, nice_number};
 use crate::streams::is_in_daemon;
-
-/// The directory below the root dataset that holds space that could not be freed.
-const LEAK_DIR: &str = "$LEAK";
 
 /// A pool's properties.
 pub struct Properties {
@@ -146,7 +144,7 @@ async fn facts(
         ("readonly", number((!is_in_daemon()).into())),
         ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
         ("freeing", number(mos.freeing_bytes().await?)),
-        ("leaked", number(used_by(mos, LEAK_DIR).await? + pool.leaked_bytes())),
+        ("leaked", number(used_by(mos, LEAK_DIR_NAME).await?)),
         ("fragmentation", sum.fragmentation_percent.map_or_else(|| text("-"), number)),
         ("checkpoint", number(sum.checkpoint_bytes)),
         ("load_guid", text("-")),
