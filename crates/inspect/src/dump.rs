@@ -26,6 +26,7 @@ pub mod label;
 pub mod metaslabs;
 pub mod object;
 pub mod pointer;
+mod space_map;
 pub mod tables;
 pub mod zil;
 

@@ -182,13 +182,13 @@ async fn show(session: &Session, what: What, sink: &mut dyn Sink) -> Result<(), 
         }
         What::Datasets { dataset } => datasets::tree(sink, &open(session, &dataset).await?).await?,
         What::Objects { mos, dataset } => {
-            object::objects(sink, &objset(session, mos, &dataset).await?).await?;
+            object::objects(sink, &objset(session, mos, &dataset).await?.0).await?;
         }
         What::Object { mos, no_blocks, no_content, dataset, object } => {
-            let objset = objset(session, mos, &dataset).await?;
+            let (objset, mos) = objset(session, mos, &dataset).await?;
             let id = object_number(&objset, &object).await?;
             let parts = Parts { blocks: !no_blocks, content: !no_content };
-            object::object(sink, &objset, id, parts).await?;
+            object::object(sink, &objset, mos.as_ref(), id, parts).await?;
         }
         What::Block { decompress, pointers, pool, address, .. } => {
             let mos = session.open_pool_without_asking(&pool).await?;
@@ -220,12 +220,14 @@ async fn open(session: &Session, name: &str) -> Result<Dataset, CliError> {
     session.open_dataset(&name.parse().map_err(CliError::Usage)?).await
 }
 
-async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<Objset, CliError> {
+/// The object set of a dataset, or that of a pool, with its MOS.
+async fn objset(session: &Session, is_mos: bool, name: &str) -> Result<(Objset, Option<Mos>), CliError> {
     if is_mos {
-        return Ok(session.open_pool_without_asking(name).await?.objset().clone());
+        let mos = session.open_pool_without_asking(name).await?;
+        return Ok((mos.objset().clone(), Some(mos)));
     }
     // Without the key, the head and the unencrypted parts of all dnodes are still readable.
-    Ok(open(session, name).await?.readable_objset().await?)
+    Ok((open(session, name).await?.readable_objset().await?, None))
 }
 
 async fn object_number(objset: &Objset, text: &str) -> Result<ObjectId, CliError> {

@@ -204,6 +204,41 @@ fn assert_all_is_shown(pools: &[&str]) {
 }
 
 #[test]
+fn space_maps_are_shown_in_the_units_of_their_owners() {
+    let mut owners = BTreeMap::<String, u64>::new();
+    for name in ["single", "checkpoint", "degraded", "removed", "removing"] {
+        let pool = golden(name);
+        let (images, pool) = (pool.images(), pool.facts().pool);
+        let number = |value: &Value| {
+            let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+            value.as_u64().unwrap_or_else(|| hex(value.as_str().unwrap()))
+        };
+        let vdevs = json(&images, &["metaslabs", &pool])["vdevs"].clone();
+        let newest = json(&images, &["uberblock", "--used", &pool])["txg"].as_u64().unwrap();
+        let objects = json(&images, &["objects", "--mos", &pool])["objects"].clone();
+        for map in objects.as_array().unwrap().iter().filter(|row| row["type"] == "SPA space map") {
+            let shown = json(&images, &["object", "--mos", &pool, &map["object"].to_string()]);
+            let of = shown["of"].as_str().unwrap();
+            let changes = shown["changes"].as_array().unwrap();
+            assert!(!changes.is_empty() || number(&map["lsize"]) > 0, "{shown}");
+            if of.starts_with("metaslab") {
+                let is_it = |vdev: &&Value| vdev["vdev"] == shown["vdev"];
+                let vdev = vdevs.as_array().unwrap().iter().find(is_it).unwrap();
+                let ends = changes.iter().map(|change| number(&change["offset"]) + number(&change["run"]));
+                assert!(ends.max() <= Some(number(&vdev["metaslab"])), "{name}: {shown}");
+            }
+            if of.starts_with("txgs") {
+                let ends = changes.iter().map(|change| number(&change["txg"]) + number(&change["txgs"]));
+                assert!(ends.max() <= Some(newest + 3), "{name}: {shown}");
+            }
+            *owners.entry(of.split(' ').next().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    let names: Vec<&str> = owners.keys().map(String::as_str).collect();
+    assert_eq!(names, ["freed,", "log", "metaslab", "obsolete", "txgs"], "{owners:?}");
+}
+
+#[test]
 fn nonsense_is_refused() {
     let pool = golden("single");
     let (images, name) = (pool.images(), pool.facts().pool);

@@ -1,28 +1,31 @@
 //! The content of an object, by type: tables, maps, pointer lists, packed nvlists, history.
 
-use cenote_dataset::spacemaps::read_space_map;
+use cenote_dataset::Mos;
 use cenote_format::Phys;
 use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dnode::ObjectType;
 use cenote_format::history::{HistoryPhys, records};
 use cenote_format::nvlist::Nvlist;
-use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::znode::Dirent;
 use cenote_object::deadlist::Bpobj;
 use cenote_object::{DatasetError, Object, Zap, ZapEntry, ZapValue};
 
-use super::{Sink, Value, failure, nvlist};
+use super::{Sink, Value, failure, nvlist, space_map};
 
 /// The largest packed nvlist or history that is shown: more would be damage.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 /// Words of an array read at once.
 const WINDOW_WORDS: u64 = 1 << 16;
 
-/// Shows the content of an object, if its type is understood.
-pub(super) async fn show(sink: &mut dyn Sink, object: &Object) {
+/// Shows the content of an object, if its type is understood. Space maps are understood only with the MOS that
+/// they are in.
+pub(super) async fn show(sink: &mut dyn Sink, mos: Option<&Mos>, object: &Object) {
     let shown = match object.dnode().object_type {
         t if t.is_zap() => zap(sink, object).await,
-        ObjectType::SPACE_MAP => space_map(sink, object).await,
+        ObjectType::SPACE_MAP => match mos {
+            Some(mos) => space_map::show(sink, mos, object).await,
+            None => Ok(()),
+        },
         ObjectType::BPOBJ => bpobj(sink, object).await,
         ObjectType::BPOBJ_SUBOBJ | ObjectType::OBJECT_ARRAY => words(sink, object).await,
         ObjectType::PACKED_NVLIST => packed(sink, object).await,
@@ -90,36 +93,6 @@ pub(super) fn zap_value(value: &ZapValue) -> Value {
         },
         None => Value::Numbers(value.words().collect()),
     }
-}
-
-async fn space_map(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {
-    // Only the metaslab arrays say which vdev a map belongs to, and so its unit. Log space maps are in none:
-    // their unit is 512-byte sectors.
-    let mut shift = 9;
-    for top in object.objset().pool().vdevs().tops().filter(|top| top.metaslab_array.0 != 0) {
-        let array = object.objset().object(top.metaslab_array).await?;
-        let count = (array.capacity_bytes() / 8).min(WINDOW_WORDS) as usize;
-        if array.read_words(0, count).await?.contains(&object.id().0) {
-            sink.field("vdev", top.id.into());
-            shift = top.ashift;
-        }
-    }
-    sink.table("changes", &["type", "offset", "run", "vdev", "txg", "pass"]);
-    let read = read_space_map(object, shift, |entry| sink.row(space_map_row(&entry))).await;
-    sink.close();
-    read
-}
-
-/// One entry of a space map.
-pub(super) fn space_map_row(entry: &SpaceMapEntry) -> Vec<Value> {
-    vec![
-        if entry.map_type == MapType::Alloc { "alloc" } else { "free" }.into(),
-        Value::Hex(entry.offset_bytes),
-        Value::Hex(entry.run_bytes),
-        entry.vdev.map(|v| v.0).into(),
-        entry.txg.0.into(),
-        entry.sync_pass.into(),
-    ]
 }
 
 async fn bpobj(sink: &mut dyn Sink, object: &Object) -> Result<(), DatasetError> {

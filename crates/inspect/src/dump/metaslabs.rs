@@ -12,7 +12,7 @@ use cenote_dataset::spacemaps::{MetaslabPlace, SpaceMapHead, read_space_map};
 use cenote_format::units::ObjectId;
 use cenote_pool::VdevConfig;
 
-use super::{Sink, Value, content, failure};
+use super::{Sink, Value, failure, space_map};
 use crate::error::Result;
 
 /// Shows the metaslabs of all top-level vdevs; with `segments`, every entry of their maps.
@@ -85,7 +85,7 @@ async fn figures(mos: &Mos, top: &VdevConfig, place: &MetaslabPlace) -> [Value; 
 async fn changes(sink: &mut dyn Sink, mos: &Mos, top: &VdevConfig, index: u64, map: ObjectId) -> Result<()> {
     let object = mos.objset().object(map).await?;
     sink.table(&format!("metaslab_{index}"), &["type", "offset", "run", "vdev", "txg", "pass"]);
-    let read = read_space_map(&object, top.ashift, |entry| sink.row(content::space_map_row(&entry))).await;
+    let read = read_space_map(&object, top.ashift, |entry| sink.row(space_map::row(&entry))).await;
     sink.close();
     if let Err(error) = read {
         failure(sink, &error);

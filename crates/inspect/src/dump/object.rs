@@ -3,6 +3,7 @@
 //! `lsize` is the capacity of its blocks, `dsize` its size on disk, `full` the share of blocks that are not
 //! holes.
 
+use cenote_dataset::Mos;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, ObjectType};
 use cenote_format::objset::ObjsetType;
@@ -126,11 +127,18 @@ fn full(dnode: &Dnode) -> String {
     format!("{:.2}%", 100.0 * fill as f64 / all as f64)
 }
 
-/// One object: dnode, bonus, and the requested `parts`.
+/// One object: dnode, bonus, and the requested `parts`. `mos` is given if the set is that pool's meta object
+/// set.
 ///
 /// # Errors
 /// The object does not exist, or its dnode can't be read.
-pub async fn object(sink: &mut dyn Sink, objset: &Objset, id: ObjectId, parts: Parts) -> Result<()> {
+pub async fn object(
+    sink: &mut dyn Sink,
+    objset: &Objset,
+    mos: Option<&Mos>,
+    id: ObjectId,
+    parts: Parts,
+) -> Result<()> {
     let object = match (id, objset.meta()) {
         (ObjectId(0), Some(meta)) => meta,
         _ => objset.object(id).await?,
@@ -149,7 +157,7 @@ pub async fn object(sink: &mut dyn Sink, objset: &Objset, id: ObjectId, parts: P
     let registry: Option<&SaRegistry> = filesystem.as_ref().map(Filesystem::sa_registry);
     bonus::show(sink, &object, registry).await;
     if parts.content {
-        content::show(sink, &object).await;
+        content::show(sink, mos, &object).await;
     }
     if parts.blocks {
         blocks(sink, &object).await;
