@@ -205,7 +205,7 @@ impl Session {
             if discovery.pools.is_empty() {
                 return Err(self.nothing_found(&discovery));
             }
-            discovery.pools.iter().for_each(|found| self.tell_copies(found));
+            discovery.pools.iter().for_each(|found| self.tell_doubts(found));
             return Ok(discovery.pools);
         }
         each_once(names).map(|name| self.pick(&discovery, name)).collect()
@@ -285,7 +285,7 @@ impl Session {
         }
         match *matching {
             [pool] => {
-                self.tell_copies(pool);
+                self.tell_doubts(pool);
                 Ok(pool.clone())
             }
             // Pool names contain no '/': this is the operand of a verb whose own -d was meant as --disks.
@@ -309,12 +309,18 @@ impl Session {
         }
     }
 
-    /// Reports, once each, the devices of a pool that are left out because copies of them exist.
-    pub fn tell_copies(&self, found: &FoundPool) {
+    /// Reports, once each, the devices of a pool that are left out because copies of them exist, and that newer
+    /// states are lost.
+    pub fn tell_doubts(&self, found: &FoundPool) {
         for copy in &found.duplicates {
             if self.told.lock().is_ok_and(|mut told| told.insert(copy.left_out.clone())) {
                 self.caller.note(format!("pool '{}': {copy}", found.name()));
             }
+        }
+        if let Some(lost) = found.lost
+            && self.told.lock().is_ok_and(|mut told| told.insert(found.guid().to_string()))
+        {
+            self.caller.note(format!("pool '{}': {lost}", found.name()));
         }
     }
 

@@ -125,6 +125,7 @@ pub fn plan(
         devices,
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
+        lost: None,
         duplicates: Vec::new(),
         taps: None,
     };

@@ -23,6 +23,7 @@ mod copies;
 mod foreign;
 mod group;
 mod history;
+mod lost;
 mod partition;
 mod scan;
 mod seat;
@@ -48,6 +49,7 @@ use std::sync::Arc;
 use writing::Base;
 
 pub use history::History;
+pub use lost::LostStates;
 
 /// The result of a search.
 #[derive(Debug, Default)]
@@ -136,6 +138,8 @@ pub struct FoundPool {
     pub auxiliary: BTreeMap<Guid, FoundDevice>,
     /// Devices left out; labels that disagree or are damaged.
     pub notes: Vec<Problem>,
+    /// States that were newer than its newest uberblock. Commands that use the pool report that.
+    pub lost: Option<LostStates>,
     /// Copies of its devices that are left out. Commands that use the pool report them.
     pub duplicates: Vec<Duplicate>,
     /// What stands between the pool and its devices, once it is opened for good.

@@ -29,6 +29,7 @@ use cenote_format::label::{
 };
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::{UBERBLOCK_BYTES, Uberblock};
+use cenote_format::units::Txg;
 
 /// Smaller devices can't be vdevs, `SPA_MINDEVSIZE`.
 pub const SPA_MINDEVSIZE: u64 = 64 << 20;
@@ -53,8 +54,19 @@ pub struct Label {
     pub config: Option<Nvlist>,
     /// The uberblocks whose checksums match, in the ring's order.
     pub uberblocks: Vec<Uberblock>,
+    /// Places of its ring that hold neither an uberblock nor nothing.
+    pub broken_slots: Vec<BrokenSlot>,
     /// Why the label could not be read.
     pub unreadable: Option<DeviceError>,
+}
+
+/// A damaged uberblock, or what is left of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokenSlot {
+    /// Where it is in the ring, in bytes.
+    pub at: u64,
+    /// The txg that it names.
+    pub txg: Option<Txg>,
 }
 
 /// Reads all four labels. A device too small to be a vdev may be a truncated one, which still has the
@@ -110,14 +122,20 @@ pub fn decode_label(bytes: &[u8], offset: u64) -> Label {
         Checksum::Label.verify_embedded(area, verifier, Stored::Checksum).ok()?;
         decode_config_nvlist(area).ok()
     });
-    Label { config, uberblocks: uberblocks(ring, offset + RING_AT as u64), unreadable: None }
+    let (uberblocks, broken_slots) = slots(ring, offset + RING_AT as u64);
+    Label { config, uberblocks, broken_slots, unreadable: None }
 }
 
-fn uberblocks(ring: &[u8], offset: u64) -> Vec<Uberblock> {
-    let mut found = Vec::new();
+fn slots(ring: &[u8], offset: u64) -> (Vec<Uberblock>, Vec<BrokenSlot>) {
+    let (mut found, mut broken) = (Vec::new(), Vec::new());
     let smallest = 1 << SLOT_SHIFTS.start();
     for at in (0..ring.len()).step_by(smallest) {
-        let Ok(uberblock) = Uberblock::decode(&ring[at..]) else { continue };
+        let Ok(uberblock) = Uberblock::decode(&ring[at..]) else {
+            if ring[at..].iter().take(UBERBLOCK_BYTES).any(|byte| *byte != 0) {
+                broken.push(BrokenSlot { at: at as u64, txg: None });
+            }
+            continue;
+        };
         let verifies = SLOT_SHIFTS.map(|shift| 1 << shift).any(|len: usize| {
             let slot = ring.get(at..at + len).filter(|_| at.is_multiple_of(len));
             let verifier = label_verifier(offset + at as u64);
@@ -125,7 +143,9 @@ fn uberblocks(ring: &[u8], offset: u64) -> Vec<Uberblock> {
         });
         if verifies {
             found.push(uberblock);
+        } else if uberblock.txg != Txg(0) {
+            broken.push(BrokenSlot { at: at as u64, txg: Some(uberblock.txg) });
         }
     }
-    found
+    (found, broken)
 }

@@ -54,7 +54,9 @@ pub mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use crypt::DatasetKey;
-pub use discover::{Discovery, FoundDevice, FoundPool, History, Problem, discover, discover_devices};
+pub use discover::{
+    Discovery, FoundDevice, FoundPool, History, LostStates, Problem, discover, discover_devices,
+};
 pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;

@@ -153,3 +153,54 @@ fn an_answer_for_programs_says_what_is_lost() {
     assert_eq!(answer("zpool import --json -F tank", "rewound"), would);
     disks.cenote("zpool import tank", &[]);
 }
+
+/// Destroys the uberblocks of the newest txgs in all labels of a mirror, and answers their txgs.
+fn lose_newest_uberblocks(disks: &Disks, sides: &[&str], count: usize) -> Vec<u64> {
+    let dump: serde_json::Value =
+        serde_json::from_str(&disks.cenote("dump uberblock tank --json", &[])).unwrap();
+    let ring = dump["ring"].as_array().unwrap();
+    let txgs: Vec<u64> = ring[..count].iter().map(|one| one["txg"].as_u64().unwrap()).collect();
+    let mut destroyed = 0;
+    for side in sides {
+        let file = fs::OpenOptions::new().read(true).write(true).open(disks.path().join(side)).unwrap();
+        let end = file.metadata().unwrap().len() & !0x3ffff;
+        for label in [0, 256 << 10, end - (512 << 10), end - (256 << 10)] {
+            for at in (0..128 << 10).step_by(1 << 10).map(|slot| label + (128 << 10) + slot) {
+                let mut head = [0; 24];
+                file.read_exact_at(&mut head, at).unwrap();
+                let txg = u64::from_le_bytes(head[16..].try_into().unwrap());
+                if head[..8] == 0x00ba_b10c_u64.to_le_bytes() && txgs.contains(&txg) {
+                    file.write_all_at(&[0x5a; 512], at).unwrap();
+                    destroyed += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(destroyed, count * sides.len() * 4);
+    txgs
+}
+
+#[test]
+fn newest_uberblocks_that_are_gone_from_all_labels_are_missed() {
+    let disks = mirror(4);
+    let status = words(disks.cenote("zpool status tank", &[]).as_bytes());
+    assert!(!status.contains("uberblock"), "{status}");
+    let lost = lose_newest_uberblocks(&disks, &["a", "b"], 3);
+    let shown = disks.run("zpool status tank", &[]);
+    let (status, note) = (words(&shown.stdout), words(&shown.stderr));
+    assert!(shown.status.success() && status.contains("newest uberblocks are damaged"), "{status} {note}");
+    let (newest, opens) = (format!("name txg {}", lost[0]), format!("is of txg {}", lost[2] - 1));
+    for text in [&status, &note] {
+        assert!(text.contains(&newest) && text.contains(&opens), "{lost:?}: {text}");
+    }
+    let listed = disks.run("zpool import", &[]);
+    assert!(words(&listed.stdout).contains(&newest), "{}", words(&listed.stdout));
+    disks.assert_filled(1);
+    disks.assert_filled(2);
+    // The next change is the newest state, and nothing is missing any more.
+    disks.cenote("zfs set user:y=2 tank", &[]);
+    disks.cenote(&format!("zfs set user:x=2{}", " tank".repeat(4)), &[]);
+    let status = words(disks.cenote("zpool status tank", &[]).as_bytes());
+    assert!(!status.contains("uberblock"), "{status}");
+    disks.zdb_is_content();
+}

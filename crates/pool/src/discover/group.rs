@@ -2,6 +2,7 @@
 //! doubts.
 
 use super::history::History;
+use super::lost::{Signs, lost_states};
 use super::scan::Scanned;
 use super::{Discovery, FoundDevice, FoundPool, Problem, copies, problem};
 use crate::config::{PoolConfig, PoolState, VdevConfig, VdevKind, least_leaf_bytes};
@@ -19,6 +20,7 @@ pub(super) struct Member {
     config: LabelPool,
     pub(super) found: FoundDevice,
     pub(super) uberblocks: Vec<Uberblock>,
+    signs: Signs,
 }
 
 /// One device for each leaf, by guid.
@@ -117,8 +119,9 @@ fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> 
     };
     let guid = config.guid.filter(|_| config.txg != Txg(0));
     let guid = guid.ok_or("its label names no pool: it was being added or removed when written")?;
+    let signs = Signs::of(&scanned.labels, config.vdev_tree.ashift);
     let uberblocks = scanned.labels.into_iter().flat_map(|label| label.uberblocks).collect();
-    Ok(Role::Member(Box::new(Member { guid, config, found, uberblocks }), notes))
+    Ok(Role::Member(Box::new(Member { guid, config, found, uberblocks, signs }), notes))
 }
 
 fn says_active(state: Option<u64>) -> bool {
@@ -176,8 +179,11 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     if !says_count && in_effect.is_some_and(|uberblock| uberblock.guid_sum != guid_sum(&config)) {
         config.vdevs.push(VdevConfig::new(VdevKind::Missing, count, Guid(0)));
     }
+    let signs = members.values().map(|member| &member.signs);
+    let lost = uberblocks.first().and_then(|newest| lost_states(newest, signs));
     let devices = keep_named(members, &config.vdevs, &mut notes);
-    Ok(FoundPool { config, uberblocks, devices, auxiliary: BTreeMap::new(), notes, duplicates, taps: None })
+    let auxiliary = BTreeMap::new();
+    Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None })
 }
 
 /// The `ub_guid_sum` of a pool with exactly these vdevs: the sum of their guids and the pool's.

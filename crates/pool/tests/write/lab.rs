@@ -190,6 +190,7 @@ impl Lab {
                 .collect(),
             auxiliary: BTreeMap::new(),
             notes: Vec::new(),
+            lost: None,
             duplicates: Vec::new(),
             taps: None,
         };

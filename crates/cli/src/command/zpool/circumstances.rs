@@ -2,7 +2,7 @@
 
 use cenote_dataset::{FeatureState, Mos};
 use cenote_format::features::SPA_VERSION_FEATURES;
-use cenote_pool::{FoundPool, PoolState};
+use cenote_pool::{FoundPool, LostStates, PoolState};
 
 use crate::outcome::CliError;
 use crate::session::WayBack;
@@ -16,6 +16,8 @@ pub struct Circumstances {
     pub is_open: bool,
     /// Another machine used the pool last and did not export it.
     pub left_by_another: bool,
+    /// There were newer states than the one that was opened.
+    pub lost: Option<LostStates>,
     /// Number of entries in the error log.
     pub data_errors: usize,
     /// The version predates feature flags.
@@ -39,6 +41,7 @@ impl Circumstances {
         let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
         Circumstances {
             left_by_another: found.state() == PoolState::Active && !by_this,
+            lost: found.lost,
             is_legacy: found.config.version < SPA_VERSION_FEATURES,
             ..Circumstances::default()
         }

@@ -236,7 +236,7 @@ impl Import {
         };
         let mut tried = Vec::new();
         for found in discovery.pools.iter().filter(is_meant) {
-            session.tell_copies(found);
+            session.tell_doubts(found);
             let opened = match session.open_without_asking(found).await {
                 Ok(mos) => Ok(mos),
                 Err(error) => {
@@ -282,7 +282,7 @@ impl Import {
         for found in discovery.pools.iter().filter(is_shown) {
             print(if shown > 0 { "\n" } else { "" })?;
             shown += 1;
-            session.tell_copies(found);
+            session.tell_doubts(found);
             if self.all {
                 let opened = self.open(session, found).await;
                 outcome = outcome.and(opened.unwrap_or_else(|error| error.tell(found.name())));

@@ -33,6 +33,7 @@ pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason
         .or_else(|| standstill(health))
         .or_else(|| under_way(circumstances))
         .or_else(|| lost(health))
+        .or_else(|| lost_states(circumstances))
         .or_else(|| (circumstances.data_errors > 0).then_some(DATA_ERRORS))
         .or_else(|| degraded(health));
     match worst {
@@ -125,6 +126,17 @@ fn under_way(circumstances: Circumstances) -> Option<Reason> {
             "Reading needs no action. 'cenote zpool resilver' continues it, and so does OpenZFS at import.",
         ),
     }
+}
+
+/// The newest uberblocks are gone from all devices.
+fn lost_states(circumstances: Circumstances) -> Option<Reason> {
+    let lost = circumstances.lost?;
+    let action = format!(
+        "As far as can be known: {lost}. If another copy of a device is at hand, import the pool from that; \
+         the next changes write over what is left of newer states."
+    );
+    let status = "The pool's newest uberblocks are damaged on all devices: it was opened as it was before.";
+    Some(Reason { id: None, status, action: action.into(), is_advice: false })
 }
 
 const LEAVE_ALONE: &str = "make sure that no other machine has it imported.";

@@ -1,0 +1,106 @@
+//! Signs of states that are newer than the newest uberblock that can be read.
+//!
+//! Idea: if the newest uberblocks are damaged in all labels of all devices, the pool opens as it was earlier,
+//! and nothing fails. But a txg leaves more than its uberblock:
+//!
+//! ```text
+//!   labels 1 and 3   are written last (label/write): a txg that they name was complete
+//!   a slot           with an uberblock whose checksum is wrong still says its txg
+//!   slots after the newest uberblock's that hold neither an uberblock nor nothing: older ones may have been
+//!                    there, or newer ones
+//! ```
+//!
+//! A slot counts only if it is damaged in all labels of a device, since each uberblock goes to all of them: a
+//! write that was interrupted leaves some as they were. A ring begins empty, or (OpenZFS) with an uberblock of
+//! txg 0 that has no checksum.
+//!
+//! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
+
+use crate::label::Label;
+use cenote_format::label::{uberblock_count, uberblock_slot_bytes};
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::Txg;
+use std::fmt;
+
+/// Labels that are written after a txg's uberblock.
+const LAST_LABELS: [usize; 2] = [1, 3];
+
+/// States that were newer than the newest uberblock that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostStates {
+    /// The newest state that an uberblock leads to.
+    pub opens: Txg,
+    /// The newest txg that labels or damaged uberblocks name.
+    pub known: Option<Txg>,
+    /// Damaged slots that come right after the newest uberblock's.
+    pub slots: u64,
+}
+
+impl fmt::Display for LostStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LostStates { opens, known, slots } = self;
+        match known {
+            Some(known) => write!(
+                f,
+                "its devices name txg {known}, but the newest uberblock that can be read on any of them is of \
+                 txg {opens}: what was written in between is missing"
+            ),
+            None => write!(
+                f,
+                "after the newest uberblock that can be read, of txg {opens}, {slots} are damaged on all \
+                 labels of a device: what was written after that txg may be missing"
+            ),
+        }
+    }
+}
+
+/// What a device's labels have besides uberblocks that can be read.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// Of the labels that are written last.
+    label_txg: Option<Txg>,
+    /// Slots that are damaged in all labels, with what they name.
+    slots: Vec<(u64, Option<Txg>)>,
+    /// Slots of the ring.
+    count: u64,
+}
+
+impl Signs {
+    pub(super) fn of(labels: &[Label], ashift: u32) -> Signs {
+        let last = LAST_LABELS.into_iter().filter_map(|index| labels.get(index)?.config.as_ref());
+        let label_txg = last.filter_map(|config| config.get_u64("txg")).max().map(Txg);
+        let slot_bytes = uberblock_slot_bytes(ashift);
+        let readable = || labels.iter().filter(|label| label.unreadable.is_none());
+        let first = readable().next().map_or(&[][..], |label| &label.broken_slots);
+        let in_all = first.iter().filter(|slot| slot.at.is_multiple_of(slot_bytes)).filter_map(|slot| {
+            let same = readable().map(|label| label.broken_slots.iter().find(|other| other.at == slot.at));
+            let same: Vec<_> = same.collect::<Option<_>>()?;
+            Some((slot.at / slot_bytes, same.iter().filter_map(|slot| slot.txg).max()))
+        });
+        Signs { label_txg, slots: in_all.collect(), count: uberblock_count(ashift) }
+    }
+
+    fn known(&self) -> Option<Txg> {
+        self.slots.iter().filter_map(|(_, txg)| *txg).chain(self.label_txg).max()
+    }
+
+    /// Damaged slots right after that of a txg.
+    fn after(&self, newest: Txg) -> u64 {
+        let is_damaged = |turn: &u64| self.slots.iter().any(|(slot, _)| *slot == turn % self.count.max(1));
+        (1..self.count).map(|ahead| newest.0.saturating_add(ahead)).take_while(is_damaged).count() as u64
+    }
+}
+
+/// What the devices of a pool tell of states newer than its newest uberblock.
+pub(super) fn lost_states<'a>(
+    newest: &Uberblock,
+    devices: impl Iterator<Item = &'a Signs> + Clone,
+) -> Option<LostStates> {
+    let known = devices.clone().filter_map(Signs::known).max().filter(|known| *known > newest.txg);
+    // With heartbeats, the ring of txgs is shorter.
+    let slots = match newest.mmp_is_on() {
+        true => 0,
+        false => devices.map(|signs| signs.after(newest.txg)).max().unwrap_or(0),
+    };
+    (known.is_some() || slots > 0).then_some(LostStates { opens: newest.txg, known, slots })
+}
