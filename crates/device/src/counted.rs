@@ -225,6 +225,10 @@ impl Device for Counted {
         self.inner.is_there()
     }
 
+    fn size_now(&self) -> Io<u64> {
+        self.inner.size_now()
+    }
+
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         let (counters, runtime) = (self.counters.clone(), self.runtime.clone());
         let above = move |inner| Arc::new(Counted::new(inner, counters, &runtime)) as Arc<dyn Device>;

@@ -99,4 +99,8 @@ impl Device for Delayed {
     fn is_there(&self) -> Io<bool> {
         self.inner.is_there()
     }
+
+    fn size_now(&self) -> Io<u64> {
+        self.inner.size_now()
+    }
 }

@@ -556,6 +556,10 @@ impl Device for Faulty {
         }
     }
 
+    fn size_now(&self) -> Io<u64> {
+        self.inner.size_now()
+    }
+
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         let faults = self.faults.clone();
         let above = |inner| Arc::new(Faulty::by(inner, faults)) as Arc<dyn Device>;

@@ -336,10 +336,15 @@ impl Shared {
         Some(hole)
     }
 
-    async fn grown(&self) -> Option<Arc<dyn Device>> {
+    /// Its size by now; that when it was opened if it does not say.
+    async fn size_now(&self) -> u64 {
         let file = self.file.clone();
         let size = move || rustix::fs::seek(&*file, SeekFrom::End(0)).ok();
-        let size_bytes = self.runtime.blocking(size).await.filter(|size| *size > self.info.size_bytes)?;
+        self.runtime.blocking(size).await.unwrap_or(self.info.size_bytes)
+    }
+
+    async fn grown(&self) -> Option<Arc<dyn Device>> {
+        let size_bytes = Some(self.size_now().await).filter(|size| *size > self.info.size_bytes)?;
         Some(Arc::new(FileDevice(Arc::new(Shared {
             info: DeviceInfo { size_bytes, ..self.info.clone() },
             file: self.file.clone(),
@@ -443,6 +448,11 @@ impl Device for FileDevice {
             let path = of.info.path.clone();
             Ok(of.runtime.blocking(move || std::fs::exists(&*path).unwrap_or(true)).await)
         })
+    }
+
+    fn size_now(&self) -> Io<u64> {
+        let of = self.0.clone();
+        Io::pending(&self.0.runtime, async move { Ok(of.size_now().await) })
     }
 
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {

@@ -237,6 +237,10 @@ impl Device for Held {
         self.inner.is_there()
     }
 
+    fn size_now(&self) -> Io<u64> {
+        self.inner.size_now()
+    }
+
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         // Nothing is held back any more, so nothing need be.
         if self.gate.is_open() { self.inner.grown() } else { Io::done(Ok(None)) }

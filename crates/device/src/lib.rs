@@ -122,6 +122,11 @@ pub trait Device: Send + Sync {
         Io::done(Ok(true))
     }
 
+    /// Bytes that it holds by now: fewer than when it was opened if it was cut short.
+    fn size_now(&self) -> Io<u64> {
+        Io::done(Ok(self.size_bytes()))
+    }
+
     /// The same open device with the size that it has by now, if that is larger than it was.
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         Io::done(Ok(None))

@@ -2,18 +2,19 @@
 //!
 //! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
 //! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
-//! device is this leaf's, it is. One that is open, but no longer at its path, was taken away: it may come
+//! device is this leaf's, it is; unless it is cut short, and the rest of what it held is gone. One that is open, but no longer at its path, was taken away: it may come
 //! back. A device that comes back is compared with those that stayed: it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
+use crate::config::least_leaf_bytes;
 use crate::discover::{FoundDevice, History};
 use crate::health::Trouble;
 use crate::label::{Label, read_labels};
 use crate::pool::Pool;
 use cenote_boxed::boxed;
 use cenote_device::DeviceError;
-use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS};
+use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS, VDEV_LABELS_BYTES};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use futures::future::join_all;
@@ -39,10 +40,34 @@ impl Pool {
         let found = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use())?.clone();
         let is_top = vdevs.tops().any(|top| top.guid == leaf);
         drop(vdevs);
-        match judge(&found.labels().await?, |label| names(label, self.guid(), leaf, is_top))? {
+        let said = match self.is_cut_short(leaf, found.size_now().await?) {
+            true => Identity::Refuted(Trouble::TooSmall),
+            false => judge(&found.labels().await?, |label| names(label, self.guid(), leaf, is_top))?,
+        };
+        match said {
             Identity::Refuted(_) if !found.is_there().await => Some(Identity::Gone),
             said => Some(said),
         }
+    }
+
+    /// Whether a device of so many bytes lacks a part of what a leaf holds.
+    pub fn is_cut_short(&self, leaf: Guid, size_bytes: u64) -> bool {
+        let config = self.config();
+        let top = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf));
+        let least_bytes = top.map_or(0, |top| least_leaf_bytes(top, leaf).saturating_add(VDEV_LABELS_BYTES));
+        size_bytes < least_bytes
+    }
+
+    /// Leaves in use whose devices were cut short since they were opened.
+    #[boxed]
+    pub async fn cut_short_leaves(&self) -> Vec<Guid> {
+        let leaves = self.vdevs().leaves().to_vec();
+        let in_use = leaves.iter().filter(|leaf| !leaf.is_out_of_use());
+        let looks = in_use.map(async |leaf| {
+            let size_bytes = leaf.size_now().await?;
+            self.is_cut_short(leaf.guid, size_bytes).then_some(leaf.guid)
+        });
+        join_all(looks).await.into_iter().flatten().collect()
     }
 
     /// A device that comes back to a leaf while the pool is in use: compares it with those that stayed.

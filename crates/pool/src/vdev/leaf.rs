@@ -429,6 +429,11 @@ impl Leaf {
         matches!(has_hole, Some(Ok(true)))
     }
 
+    /// Bytes that its device has by now, unless that does not answer.
+    pub(crate) async fn size_now(&self) -> Option<u64> {
+        self.patience.within(self.device.size_now()).await?.ok()
+    }
+
     /// The same open device with the size that it has by now, if it has grown.
     pub(crate) async fn grown(&self) -> Option<Arc<dyn Device>> {
         self.patience.within(self.device.grown()).await?.ok()?

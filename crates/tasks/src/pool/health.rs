@@ -7,7 +7,8 @@
 //!     no answer        for 30 seconds, if the pool does without it, or for DEADMAN: FAULTED
 //!     wrong content    written again (`mend`)
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
-//!   every 5 seconds  leaves that are REMOVED, or were never there, are looked for; one that is back gets
+//!   every 5 seconds  devices that were cut short -> UNAVAIL, though nobody reads them
+//!                    leaves that are REMOVED, or were never there, are looked for; one that is back gets
 //!                    what it missed (resilver)
 //!                    hot spares step in for leaves that fail (`sparing`)
 //!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
@@ -105,6 +106,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
             mend(&engine).await.ok();
             engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
             if has_time {
+                look_for_cut_short(&engine).await.ok();
                 look_for_removed(&engine, &surroundings).await.ok();
                 step_in(&engine, &surroundings).await.ok();
                 autoexpand(&engine).await.ok();
@@ -154,6 +156,14 @@ pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
         pool.reopen(devices);
     }
     pool.resume();
+}
+
+/// A device that was cut short goes out of use, if others make up for it: reads may all be from the cache.
+async fn look_for_cut_short(engine: &Engine) -> Result<()> {
+    for leaf in engine.pool().cut_short_leaves().await {
+        validate(engine, Some(leaf)).await?;
+    }
+    Ok(())
 }
 
 /// Leaves that were pulled out, or were not there when the pool was opened, are used as soon as they are

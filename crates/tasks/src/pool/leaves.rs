@@ -22,9 +22,9 @@ use std::time::Duration;
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::label::{ERR_EXCEEDED, EXTERNAL, VdevKind};
-use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
+use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, TXG_INITIAL, Txg};
 use cenote_object::{DatasetError, Result};
-use cenote_pool::{FoundDevice, Identity};
+use cenote_pool::{FoundDevice, Identity, Trouble};
 
 use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{follow_logs, take_tree, usable_logs};
@@ -117,6 +117,8 @@ pub async fn bring_back(
     mut devices: BTreeMap<Guid, FoundDevice>,
 ) -> Result<()> {
     let bring = move |engine: Engine| async move {
+        // What was cut short would be taken out again.
+        devices.retain(|leaf, device| !engine.pool().is_cut_short(*leaf, device.device.size_bytes()));
         // It may have been used elsewhere, or be a copy.
         for (leaf, device) in &mut devices {
             *device = engine.pool().compare_with_siblings(*leaf, device.clone()).await;
@@ -179,13 +181,15 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
         Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some(EXTERNAL.into())),
         Away::Failed => (leaf.faulted, leaf.aux_state) = (true, Some(ERR_EXCEEDED.into())),
         Away::Removed => leaf.removed = true,
-        Away::Refuted => match identity {
+        Away::Refuted => match identity.clone() {
             Some(Identity::Refuted(why)) => context.pool().refuse_device(guid, why),
             _ => return Ok(()),
         },
     }
-    // What it was given by those under way is never flushed.
-    let lacking = (guid, (context.txg(), Txg(context.txg().0 + TXG_CONCURRENT_STATES)));
+    // What it was given by those under way is never flushed. Nobody knows what was cut off.
+    let is_cut_short = identity == Some(Identity::Refuted(Trouble::TooSmall));
+    let first = if is_cut_short { TXG_INITIAL } else { context.txg() };
+    let lacking = (guid, (first, Txg(context.txg().0 + TXG_CONCURRENT_STATES)));
     take_tree(context, config, BTreeMap::new(), Some(lacking)).await
 }
 

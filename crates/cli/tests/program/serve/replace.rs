@@ -62,6 +62,33 @@ fn a_replacement_is_called_off_or_ends_and_a_spare_steps_in() {
     }
 }
 
+/// Nobody reads the disk, and its first two labels are as they were.
+#[test]
+fn a_spare_steps_in_for_a_disk_that_was_cut_short_though_nobody_reads_it() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.done("zpool create -m none tank mirror a b spare c");
+    let content = bench.path("content");
+    fs::write(&content, vec![9; 3_000_000]).unwrap();
+    bench.done(&format!("cp {} tank:/content", bench.text("content")));
+    bench.done("zpool sync tank");
+    let disk = fs::OpenOptions::new().write(true).open(bench.path("d/b")).unwrap();
+    let whole_bytes = disk.metadata().unwrap().len();
+    disk.set_len(whole_bytes / 2).unwrap();
+    shows(&bench, "INUSE");
+    let status = bench.done("zpool status tank");
+    assert!(status.contains("UNAVAIL") && status.contains("smaller than when it was added"), "{status}");
+    bench.done("zpool wait -t resilver tank");
+    // It is not taken again before it is whole.
+    bench.run(&["zpool", "online", "tank", "b"]);
+    assert!(bench.done("zpool status tank").contains("UNAVAIL"));
+    disk.set_len(whole_bytes).unwrap();
+    shows(&bench, "AVAIL");
+    shows(&bench, "state: ONLINE");
+    bench.done("zpool scrub -w tank");
+    let status = bench.done("zpool status tank");
+    assert!(status.contains("with 0 errors"), "{status}");
+}
+
 #[test]
 fn a_rebuild_waits_goes_on_after_an_export_and_is_scrubbed() {
     let bench = Bench::new(&["a", "b", "c", "d"]);
