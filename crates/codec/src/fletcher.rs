@@ -41,29 +41,33 @@ pub fn fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
 
 /// fletcher4 over data in several parts, as if they were joined. All parts except the last are whole words
 /// long.
+#[must_use]
+pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
+    parts.iter().fold([0; 4], |sums, part| fletcher4_after(sums, part, byteswap))
+}
+
+/// fletcher4 over `data` and whole words before it, whose sums are given.
 ///
-/// Each part is summed alone. To continue from sums `[a, b, c, d]` over `n` more words, add to the sums of
+/// `data` is summed alone. To continue from sums `[a, b, c, d]` over `n` more words, add to the sums of
 /// those words what the old sums contribute: to `b`, `n` times `a`; to `c`, `n` times `b` and the `n`-th
 /// triangular number times `a`; and so on.
 #[must_use]
-pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
-    parts.iter().fold([0; 4], |[a, b, c, d], part| {
-        let [a2, b2, c2, d2] = fletcher4(part, byteswap);
-        let n = (part.len() / 4) as u128;
-        let triangular = (n * (n + 1) / 2) as u64;
-        let tetrahedral = (n * (n + 1) * (n + 2) / 6) as u64;
-        let n = n as u64;
-        let times = u64::wrapping_mul;
-        [
-            a.wrapping_add(a2),
-            b.wrapping_add(times(n, a)).wrapping_add(b2),
-            c.wrapping_add(times(n, b)).wrapping_add(times(triangular, a)).wrapping_add(c2),
-            d.wrapping_add(times(n, c))
-                .wrapping_add(times(triangular, b))
-                .wrapping_add(times(tetrahedral, a))
-                .wrapping_add(d2),
-        ]
-    })
+pub fn fletcher4_after([a, b, c, d]: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
+    let [a2, b2, c2, d2] = fletcher4(data, byteswap);
+    let n = (data.len() / 4) as u128;
+    let triangular = (n * (n + 1) / 2) as u64;
+    let tetrahedral = (n * (n + 1) * (n + 2) / 6) as u64;
+    let n = n as u64;
+    let times = u64::wrapping_mul;
+    [
+        a.wrapping_add(a2),
+        b.wrapping_add(times(n, a)).wrapping_add(b2),
+        c.wrapping_add(times(n, b)).wrapping_add(times(triangular, a)).wrapping_add(c2),
+        d.wrapping_add(times(n, c))
+            .wrapping_add(times(triangular, b))
+            .wrapping_add(times(tetrahedral, a))
+            .wrapping_add(d2),
+    ]
 }
 
 impl Kernel {

@@ -78,6 +78,7 @@ pub fn ddt_log_name(checksum: &str, index: u8) -> String {
 
 word_struct! {
     /// What identifies a block's content, `ddt_key_t`: the ZAP's key.
+    #[derive(Default)]
     pub struct DdtKey("DDT key", bytes: 40, required: all) {
         /// The checksum.
         pub checksum: [u64; 4],

@@ -8,7 +8,7 @@
 //! reader), `words` (structures made of 64-bit words), `blkptr`, `gang`, `dnode`, `objset`, `uberblock`,
 //! `nvlist`, `label`, `features`; then the contents of the pool's objects: `zap`, `dsl`, `props`, `bpobj`,
 //! `space_map`, `indirect`, `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then those of a file
-//! system's objects: `sa`, `znode`, `zil`.
+//! system's objects: `sa`, `znode`, `zil`; and, beside all of these, `stream`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;
@@ -34,6 +34,7 @@ pub mod props;
 pub mod sa;
 pub mod scan;
 pub mod space_map;
+pub mod stream;
 pub mod uberblock;
 pub mod units;
 pub mod unseen;

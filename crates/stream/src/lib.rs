@@ -1,0 +1,21 @@
+//! Send streams: read, written, received into a pool, made from one.
+//!
+//! Idea: a stream is records (`cenote_format::stream`) with payloads and running sums. [`StreamReader`] turns
+//! bytes into records that have been verified, [`StreamWriter`] records into bytes; both know packages
+//! (`zfs send -R`). All else here stands on the two.
+//!
+//! Memory: one record's payload, which is at most a block, or the properties at the beginning
+//! (`MAX_NVLIST_BYTES`).
+//!
+//! Source: OpenZFS `dmu_recv.c`, `dmu_send.c`, `libzfs_sendrecv.c`.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod reader;
+mod sum;
+mod writer;
+
+pub use error::{Result, StreamError};
+pub use reader::{Item, StreamReader};
+pub use writer::StreamWriter;

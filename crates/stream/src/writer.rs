@@ -1,0 +1,118 @@
+//! Writes a stream: records with running sums, as OpenZFS does.
+//!
+//! Idea: the writer knows where in the stream it is, and so which sums a record needs. A BEGIN starts a sum.
+//! The END of a package's head holds that sum and has none of its own. A package's last END is all zeros.
+//!
+//! Source: OpenZFS `dmu_send.c` (`dump_record`), `libzfs_sendrecv.c` (`send_conclusion_record`).
+
+use cenote_boxed::boxed;
+use cenote_format::FormatError;
+use cenote_format::bytes::Endian;
+use cenote_format::stream::{DRR_BYTES, DRR_CHECKSUM_AT, End, HeaderType, Record, set_checksum};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::error::{Result, StreamError};
+use crate::sum::Sum;
+
+/// Writes records.
+pub struct StreamWriter {
+    sink: Box<dyn AsyncWrite + Send + Unpin>,
+    state: State,
+    sum: Sum,
+    written_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Outside,
+    PackageHead,
+    Stream,
+}
+
+impl StreamWriter {
+    /// Writes to `sink` in this byte order.
+    pub fn new(sink: Box<dyn AsyncWrite + Send + Unpin>, endian: Endian) -> StreamWriter {
+        StreamWriter { sink, state: State::Outside, sum: Sum::new(endian), written_bytes: 0 }
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Writes a record and its payload, which is [`Record::payload_bytes`] long, or shorter by its padding.
+    /// The sums are the writer's: those of an END are ignored. An END outside of all streams ends a package.
+    ///
+    /// # Errors
+    /// The sink fails; a payload of another length; a record where none belongs.
+    #[boxed]
+    pub async fn write(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
+        let len = usize::try_from(record.payload_bytes()).unwrap_or(usize::MAX);
+        if payload.len() > len || payload.len().next_multiple_of(8) < len {
+            let why = "has another length than its record says";
+            return Err(FormatError::Corrupt { what: "payload", why }.into());
+        }
+        let endian = self.sum.endian();
+        let (raw, next) = match (record, self.state) {
+            (Record::Begin(begin), State::Outside) => {
+                let raw = record.encode(endian)?;
+                self.sum = Sum::new(endian);
+                self.sum.add(&raw);
+                let is_package = begin.header == HeaderType::Compound;
+                (raw, if is_package { State::PackageHead } else { State::Stream })
+            }
+            (Record::End(_), State::Outside) => (Record::End(End::default()).encode(endian)?, State::Outside),
+            (Record::End(_), State::PackageHead) => {
+                let end = End { checksum: self.sum.words(), ..End::default() };
+                (Record::End(end).encode(endian)?, State::Outside)
+            }
+            (Record::End(end), State::Stream) => {
+                let end = End { checksum: self.sum.words(), ..end.clone() };
+                (self.summed(&Record::End(end))?, State::Outside)
+            }
+            (Record::Begin(_), _) | (_, State::Outside | State::PackageHead) => {
+                return Err(StreamError::WrongPlace);
+            }
+            _ => (self.summed(record)?, State::Stream),
+        };
+        self.state = next;
+        self.put(&raw).await?;
+        if payload.len() == len {
+            return self.put_payload(payload).await;
+        }
+        // Only what is small has padding: bonuses, embedded blocks.
+        let mut padded = payload.to_vec();
+        padded.resize(len, 0);
+        self.put_payload(&padded).await
+    }
+
+    /// Hands on all that a sink may keep back.
+    ///
+    /// # Errors
+    /// The sink fails.
+    #[boxed]
+    pub async fn flush(&mut self) -> Result<()> {
+        self.sink.flush().await.map_err(StreamError::Write)
+    }
+
+    /// A record that ends with the sum of all bytes before that.
+    fn summed(&mut self, record: &Record) -> Result<[u8; DRR_BYTES]> {
+        let endian = self.sum.endian();
+        let mut raw = record.encode(endian)?;
+        self.sum.add(&raw[..DRR_CHECKSUM_AT]);
+        set_checksum(&mut raw, self.sum.words(), endian);
+        self.sum.add(&raw[DRR_CHECKSUM_AT..]);
+        Ok(raw)
+    }
+
+    async fn put_payload(&mut self, payload: &[u8]) -> Result<()> {
+        self.sum.add(payload);
+        self.put(payload).await
+    }
+
+    async fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.sink.write_all(bytes).await.map_err(StreamError::Write)?;
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}

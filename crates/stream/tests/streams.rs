@@ -1,0 +1,155 @@
+//! Streams of OpenZFS: read to their end with right sums, and written again as the same bytes.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use cenote_format::bytes::Endian;
+use cenote_format::stream::Record;
+use cenote_runtime::Runtime;
+use cenote_stream::{Item, StreamError, StreamReader, StreamWriter};
+use cenote_testkit::{decompress, needs, shared_path, unpack_bzip2, workspace};
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncWrite;
+
+/// Keeps all that is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl AsyncWrite for Kept {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The items of a stream, its byte order, and how reading it ended.
+fn read(stream: Vec<u8>) -> (Vec<Item>, Endian, Result<(), StreamError>) {
+    let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(stream)));
+    let mut items = Vec::new();
+    let ended = Runtime::real(Some(1)).block_on(async {
+        while let Some(item) = reader.next().await? {
+            items.push(item);
+        }
+        Ok(())
+    });
+    (items, reader.endian(), ended)
+}
+
+fn write(items: &[Item], endian: Endian) -> Vec<u8> {
+    let kept = Kept::default();
+    let mut writer = StreamWriter::new(Box::new(kept.clone()), endian);
+    Runtime::real(Some(1)).block_on(async {
+        for item in items {
+            writer.write(&item.record, &item.payload).await.unwrap();
+        }
+    });
+    assert_eq!(writer.written_bytes(), kept.0.lock().unwrap().len() as u64);
+    std::mem::take(&mut *kept.0.lock().unwrap())
+}
+
+fn unpacked(path: &Path) -> Vec<u8> {
+    decompress(&std::fs::read(path).unwrap())
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let image = workspace().join("target/fixtures/zstream").join(name);
+    if !image.exists() {
+        unpack_bzip2(&shared_path(&format!("fixtures/{name}.bz2")), &image);
+    }
+    std::fs::read(image).unwrap()
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn streams_read_to_their_end_and_are_written_as_the_same_bytes() {
+    let facts = std::fs::read(shared_path("streams/streams.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
+    let mut whole = 0;
+    for stream in facts["streams"].as_array().unwrap() {
+        let name = stream["name"].as_str().unwrap();
+        let bytes = unpacked(&shared_path(&format!("streams/{name}.zs.zst")));
+        let len = bytes.len() as u64;
+        let (items, endian, ended) = read(bytes);
+        match name {
+            "truncated-inc-I" | "resume-first-part" => {
+                assert!(matches!(ended, Err(StreamError::Incomplete)), "{name}: {ended:?}");
+                continue;
+            }
+            "corrupt-full" => {
+                assert!(matches!(ended, Err(StreamError::Checksum)), "{name}: {ended:?}");
+                continue;
+            }
+            _ => ended.unwrap_or_else(|error| panic!("{name}: {error}")),
+        }
+        assert!(matches!(items.last().unwrap().record, Record::End(_)), "{name}");
+        assert_eq!(items.last().unwrap().end_bytes, len, "{name}");
+        let again = write(&items, endian);
+        let hash: String = Sha256::digest(&again).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hash, stream["sha256"].as_str().unwrap(), "{name}");
+        whole += 1;
+    }
+    assert!(whole > 30, "{whole} streams");
+}
+
+#[needs("fixtures/zstream")]
+#[test]
+fn streams_of_both_byte_orders_read_alike() {
+    for content in ["base-NATIVE", "base-XDR", "incr-NATIVE", "incr-XDR"] {
+        let kinds = ["little", "big"].map(|order| {
+            let bytes = fixture(&format!("zstream/{order}-endian-all-drr-types-{content}.zsend"));
+            let (items, endian, ended) = read(bytes.clone());
+            ended.unwrap_or_else(|error| panic!("{order} {content}: {error}"));
+            assert_eq!(endian, if order == "big" { Endian::Big } else { Endian::Little });
+            assert!(write(&items, endian) == bytes, "{order} {content} is written otherwise");
+            items.iter().map(|item| item.record.number()).collect::<std::collections::BTreeSet<_>>()
+        });
+        assert!(kinds[0].len() >= 8, "{content}: {kinds:?}");
+        assert_eq!(kinds[0], kinds[1], "{content}");
+    }
+}
+
+#[needs("fixtures/zstream", "fixtures/rsend")]
+#[test]
+fn old_and_unusual_streams_read() {
+    let names = [
+        "zstream/little-endian-long-payloads.zsend",
+        "zstream/big-endian-long-payloads.zsend",
+        "zstream/decompress.zsend",
+        "zstream/decompress-crypt.zsend",
+        "zstream/undersized-write-lsize.zsend",
+        "rsend/dedup.zsend",
+        "rsend/dedup_encrypted_zvol.zsend",
+    ];
+    for name in names {
+        let bytes = fixture(name);
+        let len = bytes.len() as u64;
+        let (items, _, ended) = read(bytes);
+        ended.unwrap_or_else(|error| panic!("{name}: {error} after {} of {len} bytes", items.len()));
+        assert_eq!(items.last().unwrap().end_bytes, len, "{name}");
+    }
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn a_change_of_any_byte_is_noticed() {
+    let stream = unpacked(&shared_path("streams/clone-origin.zs.zst"));
+    for at in 0..stream.len() {
+        let mut changed = stream.clone();
+        changed[at] ^= 0x10;
+        assert!(read(changed).2.is_err(), "byte {at}");
+    }
+    for len in (0..stream.len()).step_by(8) {
+        let (_, _, ended) = read(stream[..len].to_vec());
+        assert!(matches!(ended, Err(StreamError::Incomplete | StreamError::Read(_))), "{len} bytes");
+    }
+}
