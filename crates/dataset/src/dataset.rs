@@ -169,6 +169,17 @@ impl Dataset {
         }
     }
 
+    /// A text among these fields.
+    ///
+    /// # Errors
+    /// The table is damaged.
+    #[boxed]
+    pub async fn text_field(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(zap) = &self.0.fields else { return Ok(None) };
+        let found = zap.lookup(name.as_bytes()).await?.and_then(|value| value.as_text());
+        Ok(found.map(String::into_bytes))
+    }
+
     /// Its objects.
     ///
     /// # Errors

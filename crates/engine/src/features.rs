@@ -178,8 +178,10 @@ impl SyncContext {
         self.activate(id, missing(&dataset).await?).await
     }
 
-    /// Makes a dataset a user of the features that blocks came with which it shares.
-    pub(crate) async fn activate_of_blocks(
+    /// Makes a dataset a user of those of these features that the pool has and the dataset does not use yet:
+    /// blocks that it shares, or receives, came with them.
+    #[boxed]
+    pub async fn activate_of_blocks(
         &mut self,
         id: DatasetId,
         features: &BTreeSet<&'static str>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
-use cenote_format::units::ObjectId;
+use cenote_format::units::{DatasetId, ObjectId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
 use cenote_pool::Waits;
 
@@ -89,7 +89,28 @@ impl Engine {
         }
     }
 
+    /// Opens the head that a stream fills.
+    ///
+    /// # Errors
+    /// There is none of that name and number, or its key is missing.
+    #[boxed]
+    pub async fn dataset_being_received(&self, name: &str, id: DatasetId) -> Result<OpenDataset> {
+        let opened = self.prepare(self.open_head(name)).await?;
+        match opened.live().dataset_id() == id {
+            true => Ok(opened),
+            false => Err(DatasetError::NextTxg { name: name.into() }),
+        }
+    }
+
     async fn open_dataset(&self, name: &str) -> Result<OpenDataset> {
+        if self.mos().await?.dataset(name).await?.phys().is_inconsistent() {
+            let why = "it is being received, or a receive broke off; `zfs receive -A` gives that up";
+            return Err(DatasetError::busy(name, why));
+        }
+        self.open_head(name).await
+    }
+
+    async fn open_head(&self, name: &str) -> Result<OpenDataset> {
         // First of all, as it may wait for a txg.
         self.activate_missing(name).await?;
         let _names = self.0.names.read().await;

@@ -174,7 +174,7 @@ pub(crate) async fn parent_of_new(context: &SyncContext, name: &str) -> Result<D
 }
 
 /// The snapshot that all datasets descend from; none in old pools.
-async fn empty_origin(context: &SyncContext) -> Result<Option<ObjectId>> {
+pub(crate) async fn empty_origin(context: &SyncContext) -> Result<Option<ObjectId>> {
     if !context.has(Since::Origin) {
         return Ok(None);
     }

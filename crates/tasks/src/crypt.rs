@@ -46,6 +46,7 @@ const FEATURE: &str = "encryption";
 pub(crate) const PROMPT: &str = "prompt";
 
 /// How a new dataset is to be encrypted.
+#[derive(Clone)]
 pub(crate) struct NewCrypt {
     cipher: Cipher,
     /// The user's key, of a new encryption root; `None`: that of its parent.

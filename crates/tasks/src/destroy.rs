@@ -28,7 +28,7 @@ use cenote_object::{DatasetError, Objset, Result, Zap, ZapEdit};
 use crate::counts::count;
 use crate::crypt::leave_key;
 use crate::destroy_snapshot::{Leaving, remove_snapshot, withdraw_if_last};
-use crate::make::remove_number;
+use crate::make::{RECV_CLONE_NAME, is_temporary, remove_number};
 use crate::mark::drop_bookmark;
 use crate::pool::errors;
 use crate::pool::scan::state as scan;
@@ -53,6 +53,25 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
 async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
     name::split_child(name)?;
     let head = readable(context.mos().await?.dataset(name).await?).await?;
+    refuse_family(&head).await?;
+    context.quiet(&head)?;
+    // What a receive into it has begun goes with it.
+    if let Some(unfinished) = unfinished(context, name).await? {
+        destroy_head(context, &unfinished).await?;
+    }
+    destroy_head(context, &head).await
+}
+
+/// The head that a receive fills in the place of one that there is, if that has begun.
+pub(crate) async fn unfinished(context: &SyncContext, name: &str) -> Result<Option<Dataset>> {
+    match context.mos().await?.dataset(&format!("{name}/{RECV_CLONE_NAME}")).await {
+        Err(DatasetError::NoDataset { .. }) => Ok(None),
+        found => readable(found?).await.map(Some),
+    }
+}
+
+async fn refuse_family(head: &Dataset) -> Result<()> {
+    let name = head.name();
     if let Some(snapshot) = head.snapshots().await?.first() {
         let why = format!("it has snapshots ('{}'); destroy them first", snapshot.name());
         return Err(DatasetError::busy(name, why));
@@ -63,7 +82,13 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
             format!("it has children ('{}'); destroy them first", child.name()),
         ));
     }
-    let quiet = context.quiet(&head)?;
+    Ok(())
+}
+
+/// Destroys a head, whatever its name, that has no snapshots and no children.
+pub(crate) async fn destroy_head(context: &mut SyncContext, head: &Dataset) -> Result<()> {
+    let name = head.name();
+    let quiet = context.quiet(head)?;
     let phys = *head.phys();
     let origin = match head.origin().await? {
         Some(origin) => {
@@ -76,7 +101,7 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
     let is_later = livelist.is_none() && !phys.bp.is_hole() && frees_in_background(context).await?;
     let how = match livelist {
         Some(livelist) => {
-            free_clone(context, &head, livelist).await?;
+            free_clone(context, head, livelist).await?;
             "livelist"
         }
         None if is_later => {
@@ -84,12 +109,12 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
             "bptree"
         }
         None => {
-            survey_blocks(context, &head, phys.prev_snapshot_txg).await?;
-            free_blocks(context, &head, phys.prev_snapshot_txg).await?;
+            survey_blocks(context, head, phys.prev_snapshot_txg).await?;
+            free_blocks(context, head, phys.prev_snapshot_txg).await?;
             "synchronous"
         }
     };
-    free_log(context, &head, &quiet).await?;
+    free_log(context, head, &quiet).await?;
     let details = format!("({how}, mintxg={})", phys.prev_snapshot_txg);
     context.log_of_dataset((name, ObjectId(head.id().0)), "destroy", &details).await?;
     context.close(&quiet);
@@ -206,7 +231,12 @@ async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     let edit = context.edit();
     set_reservation(context, id, 0).await?;
     let dir = context.dir_phys(id).await?;
-    count(context, dir.parent, dir_field::FILESYSTEM_COUNT, -1).await?;
+    let siblings = context.dir_phys(dir.parent).await?.child_dirs_zap;
+    let own = Zap::open_id(&edit.view(), siblings).await?.name_of(id.0).await?;
+    let own = own.ok_or_else(|| context.damaged("a directory is not among its parent's children"))?;
+    if !is_temporary(&own) {
+        count(context, dir.parent, dir_field::FILESYSTEM_COUNT, -1).await?;
+    }
     leave_key(context, id).await?;
     if dir.deleg_zap.0 != 0 {
         for who in Zap::open_id(&edit.view(), dir.deleg_zap).await?.to_vec().await? {
@@ -220,9 +250,6 @@ async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
             edit.destroy(zap).await?;
         }
     }
-    let siblings = context.dir_phys(dir.parent).await?.child_dirs_zap;
-    let own = Zap::open_id(&edit.view(), siblings).await?.name_of(id.0).await?;
-    let own = own.ok_or_else(|| context.damaged("a directory is not among its parent's children"))?;
     ZapEdit::new(&edit, siblings).remove(own.as_str()).await?;
     free_zapified(context, id).await
 }

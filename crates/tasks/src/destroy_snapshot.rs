@@ -289,7 +289,7 @@ impl Heads {
     }
 }
 
-async fn refuse_if_used(snapshot: &Dataset) -> Result<()> {
+pub(crate) async fn refuse_if_used(snapshot: &Dataset) -> Result<()> {
     let name = snapshot.name();
     if !snapshot.holds().await?.is_empty() {
         let why = format!("it's being held. Run 'zfs holds -r {name}' to see holders.");

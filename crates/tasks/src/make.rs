@@ -30,10 +30,18 @@ pub(crate) async fn make_dir(
     name: &str,
 ) -> Result<ObjectId> {
     let id = context.make_dir(parent, name).await?;
-    if let Some(parent) = parent {
+    if let Some(parent) = parent.filter(|_| !is_temporary(name)) {
         count(context, parent, dir_field::FILESYSTEM_COUNT, 1).await?;
     }
     Ok(id)
+}
+
+/// `recv_clone_name`: the directory whose head a receive fills, below the one that it is for.
+pub(crate) const RECV_CLONE_NAME: &str = "%recv";
+
+/// Whether a directory is there for a receive only: limits do not count it.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with('%')
 }
 
 /// Gives a directory its head: a copy of the snapshot `origin`, at first; of nothing, if there is none.

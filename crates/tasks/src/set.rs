@@ -152,7 +152,7 @@ pub(crate) async fn store_setting(
     property: &str,
     value: &Value,
 ) -> Result<()> {
-    let (head, dir) = (ObjectId(dataset.id().0), dataset.dir().id());
+    let head = ObjectId(dataset.id().0);
     let reserved_before = refreservation(context, head).await?;
     let Some(table) = settings_table(context, dataset, true).await? else { return Ok(()) };
     let edit = context.edit();
@@ -168,6 +168,18 @@ pub(crate) async fn store_setting(
     }
     let text = stored_text(value);
     context.log_of_dataset((dataset.name(), head), "set", &format!("{property}={text}")).await?;
+    follow_setting(context, dataset, property, value, reserved_before).await
+}
+
+/// Does what follows from a setting that was stored. `reserved_before` is the refreservation until then.
+pub(crate) async fn follow_setting(
+    context: &mut SyncContext,
+    dataset: &Dataset,
+    property: &str,
+    value: &Value,
+    reserved_before: u64,
+) -> Result<()> {
+    let (head, dir) = (ObjectId(dataset.id().0), dataset.dir().id());
     match (property, value) {
         ("quota", Value::Number(bytes)) => {
             let mut phys = context.dir_phys(dir).await?;
@@ -200,7 +212,7 @@ async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Resul
 }
 
 /// The table that a dataset's settings are in; a snapshot's is made when it is needed first.
-async fn settings_table(
+pub(crate) async fn settings_table(
     context: &mut SyncContext,
     dataset: &Dataset,
     make: bool,
@@ -325,7 +337,7 @@ fn stored_text(value: &Value) -> String {
     }
 }
 
-async fn remove_if_there(table: &ZapEdit<'_>, name: &str) -> Result<()> {
+pub(crate) async fn remove_if_there(table: &ZapEdit<'_>, name: &str) -> Result<()> {
     match table.remove(name).await {
         Err(DatasetError::NoEntry { .. }) => Ok(()),
         outcome => outcome,

@@ -99,7 +99,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
 }
 
 /// Snapshots of encrypted datasets say which set of IVs they belong to.
-async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapshot: ObjectId) -> Result<()> {
+pub(crate) async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapshot: ObjectId) -> Result<()> {
     if head.dir().field(dir_field::CRYPTO_KEY_OBJ).await?.is_none()
         || FeatureCounts::of(&context.edit()).count("bookmark_v2").await?.is_none()
     {

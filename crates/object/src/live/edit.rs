@@ -1,5 +1,7 @@
 //! Changing objects in the open txg.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -180,6 +182,35 @@ impl Edit {
         let free = |changed: &mut Changed| *changed = Changed { fresh: true, ..Changed::default() };
         self.layer.change(object, None, free);
         Ok(())
+    }
+
+    /// Frees objects among a range of numbers, some thousands at most; answers where to go on.
+    ///
+    /// # Errors
+    /// Dnodes can't be read, or an object's blocks can't be found.
+    #[boxed]
+    pub async fn destroy_some(&self, range: Range<ObjectId>) -> Result<Option<ObjectId>> {
+        let view = self.view();
+        let mut found = BTreeSet::new();
+        let mut next = None;
+        let mut dnodes = view.dnodes_on_disk(range.start, range.end);
+        if let Some(batch) = dnodes.next_batch().await {
+            let batch = batch?;
+            if let Some((_, error)) = batch.damaged.into_iter().next() {
+                return Err(error);
+            }
+            found.extend(batch.dnodes.into_iter().map(|(object, _)| object));
+            next = Some(dnodes.position()).filter(|next| *next < range.end);
+        }
+        // Those of this txg are few: what a stream makes, it does not free again.
+        found.extend(view.layers().touched(range.start..next.unwrap_or(range.end)));
+        for object in found {
+            match self.destroy(object).await {
+                Err(DatasetError::NoObject { .. }) => {}
+                done => done?,
+            }
+        }
+        Ok(next)
     }
 
     /// Writes bytes at an offset. One whole block is taken as it is, without a copy; parts of blocks are put

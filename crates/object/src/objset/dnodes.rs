@@ -41,6 +41,11 @@ impl Dnodes {
         Dnodes { objset, next: from.0.max(1), end }
     }
 
+    /// The number that the next batch begins with.
+    pub(crate) fn position(&self) -> ObjectId {
+        ObjectId(self.next)
+    }
+
     /// The next objects; `None` after the last. A batch may be empty.
     ///
     /// # Errors

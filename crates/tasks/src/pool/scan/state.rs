@@ -323,6 +323,32 @@ pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snaps
     Ok(())
 }
 
+/// Two heads have changed places: each is scanned as the other would have been.
+pub(crate) async fn swapped(context: &mut SyncContext, one: ObjectId, other: ObjectId) -> Result<()> {
+    let (one, other) = (DatasetId(one.0), DatasetId(other.0));
+    let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
+    // The same snapshot comes before both: what was to be scanned of either may be in the other's tree now.
+    for (now, instead) in [(one, other), (other, one)] {
+        if scan.bookmark.dataset == now {
+            let edit = context.edit();
+            ZapEdit::new(&edit, scan.queue).update(&key(now), scan.cur_min_txg.0).await?;
+            ZapEdit::new(&edit, scan.queue).update(&key(instead), scan.cur_min_txg.0).await?;
+            scan.bookmark = bookmark(NOTHING, Position::default());
+            scan.flags &= !DSF_VISIT_DS_AGAIN;
+            put(context, &scan).await?;
+            return Ok(());
+        }
+    }
+    for (now, instead) in [(one, other), (other, one)] {
+        let edit = context.edit();
+        let queue = ZapEdit::new(&edit, scan.queue);
+        if let Some(from) = queue.get(&key(now)).await?.and_then(|value| value.as_u64()) {
+            queue.update(&key(instead), from).await?;
+        }
+    }
+    Ok(())
+}
+
 /// A dataset is being destroyed. What others have of a snapshot is its next version's from now on, which is
 /// scanned anew.
 pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: ObjectId) -> Result<()> {
