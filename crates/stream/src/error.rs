@@ -54,3 +54,14 @@ pub enum StreamError {
 
 /// Result of reading or writing a stream.
 pub type Result<T, E = StreamError> = std::result::Result<T, E>;
+
+/// Refuses streams with features that nobody knows, or that are no longer received.
+pub(crate) fn check_features(features: StreamFeatures) -> Result<()> {
+    if features.without(StreamFeatures::MASK) == StreamFeatures::default() {
+        Ok(())
+    } else if features.has(StreamFeatures::DEDUP) {
+        Err(StreamError::Dedup)
+    } else {
+        Err(StreamError::Unsupported(features))
+    }
+}

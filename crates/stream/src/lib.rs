@@ -13,7 +13,9 @@
 
 mod error;
 mod reader;
+pub mod receive;
 mod sum;
+pub mod token;
 mod writer;
 
 pub use error::{Result, StreamError};

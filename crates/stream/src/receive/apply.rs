@@ -1,0 +1,366 @@
+//! Records become changes of objects.
+//!
+//! Idea: records gather until they are worth a hold, then they are done together in one txg. All that a
+//! record says is checked against the object that it is about: its sizes are those of the sender, and the
+//! object may have others here. Two kinds of record are done alone, since they wait or take long: an object
+//! that needs slots of others, and a range of numbers that is freed.
+//!
+//! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and what it calls).
+
+use bytes::{Bytes, BytesMut};
+use cenote_codec::compress::Compression;
+use cenote_engine::{Engine, Need};
+use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr, BlockIdentity};
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::ObjectType;
+use cenote_format::stream::{FreeObjects, Range, Record, RecordFlags, Spill, Write, WriteEmbedded};
+use cenote_format::units::{BlockId, Guid, Lsize, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
+use cenote_format::zap::{swap_block, swap_words};
+use cenote_object::{DatasetError, Edit, LiveObjset, Result};
+use cenote_tasks::Progress;
+
+use crate::reader::Item;
+use crate::receive::object;
+
+/// Payload that is done under one hold.
+pub(super) const BATCH_BYTES: u64 = 4 << 20;
+/// Records that are.
+const BATCH_RECORDS: usize = 1024;
+/// Memory and room for a record besides its payload.
+const RECORD_BYTES: u64 = 4096;
+/// `DN_MAX_OBJECT`: numbers of objects end below this.
+pub(super) const DN_MAX_OBJECT: u64 = 1 << 48;
+
+/// What has to be known of a stream to understand its records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// Byte order of the sender.
+    pub(super) endian: Endian,
+    /// Flags about spill blocks can be relied on (`DRR_FLAG_SPILL_BLOCK`).
+    pub(super) tells_of_spills: bool,
+    /// The stream is no increment.
+    pub(super) is_whole: bool,
+}
+
+/// A head that is being filled.
+pub(super) struct Filling {
+    engine: Engine,
+    live: LiveObjset,
+    way: Way,
+    to_guid: Guid,
+    batch: Vec<Item>,
+    batch_bytes: u64,
+    /// The last block that is there.
+    progress: Option<Progress>,
+    /// The same once the batch is done.
+    next: Option<Progress>,
+    max_object: ObjectId,
+}
+
+impl Filling {
+    pub(super) fn new(engine: &Engine, live: LiveObjset, way: Way, to_guid: Guid) -> Filling {
+        Filling {
+            engine: engine.clone(),
+            live,
+            way,
+            to_guid,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            progress: None,
+            next: None,
+            max_object: ObjectId(0),
+        }
+    }
+
+    /// How far it has come; of this stream alone.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.progress
+    }
+
+    /// Takes a record, and does it now or with others.
+    pub(super) async fn take(&mut self, item: Item) -> Result<()> {
+        self.check(&item)?;
+        match &item.record {
+            Record::FreeObjects(range) => {
+                let range = range.clone();
+                self.flush().await?;
+                return self.free_objects(range).await;
+            }
+            Record::Object(record) if object::needs_slots(record) => {
+                let record = record.clone();
+                self.flush().await?;
+                self.make_way(&record).await?;
+            }
+            _ => {}
+        }
+        self.batch_bytes += item.payload.len() as u64 + RECORD_BYTES;
+        self.batch.push(item);
+        match self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_RECORDS {
+            true => self.flush().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Does all that was taken.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let (batch, way) = (std::mem::take(&mut self.batch), self.way);
+        let need = Need::Write(std::mem::take(&mut self.batch_bytes));
+        let change = move |edit: Edit| async move {
+            for item in batch {
+                apply(&edit, way, item).await?;
+            }
+            Ok::<(), DatasetError>(())
+        };
+        self.engine.change(&self.live, need, change).await?;
+        self.progress = self.next;
+        Ok(())
+    }
+
+    /// Frees all objects that the stream has not told of, of a whole stream that is received as a clone.
+    pub(super) async fn free_beyond(&mut self) -> Result<()> {
+        let first = ObjectId(self.max_object.0 + 1);
+        self.free_range(first..ObjectId(DN_MAX_OBJECT)).await
+    }
+
+    /// Every record belongs to the snapshot that BEGIN named, and objects and offsets ascend.
+    fn check(&mut self, item: &Item) -> Result<()> {
+        let (object, offset, to_guid) = match &item.record {
+            Record::Object(record) => (record.object, Some(0), record.to_guid),
+            Record::Write(record) => (record.object, Some(record.offset), record.to_guid),
+            Record::WriteEmbedded(record) => (record.object, Some(record.offset), record.to_guid),
+            Record::Free(record) => (record.object, None, record.to_guid),
+            Record::Spill(record) => (record.object, None, record.to_guid),
+            Record::FreeObjects(record) => (ObjectId(1), None, record.to_guid),
+            _ => return Err(self.wrong(ObjectId(0), "a record of this kind can't be received")),
+        };
+        if to_guid != self.to_guid {
+            return Err(self.wrong(object, "a record is of another snapshot"));
+        }
+        if object.0 == 0 || object.0 >= DN_MAX_OBJECT {
+            return Err(self.wrong(object, "there can be no object of that number"));
+        }
+        if !matches!(item.record, Record::FreeObjects(_)) {
+            self.max_object = self.max_object.max(object);
+        }
+        let Some(offset) = offset else { return Ok(()) };
+        // Objects come some at a time, each batch before its blocks.
+        let is_block = !matches!(item.record, Record::Object(_));
+        if let Some(last) = self.next.filter(|_| is_block)
+            && (object, offset) < (last.object, last.offset)
+        {
+            return Err(self.wrong(object, "a block comes after one that should follow it"));
+        }
+        if is_block {
+            self.next = Some(Progress { object, offset, bytes: item.end_bytes });
+        }
+        Ok(())
+    }
+
+    async fn free_objects(&mut self, FreeObjects { first, count, .. }: FreeObjects) -> Result<()> {
+        let end = first.0.checked_add(count).ok_or_else(|| self.wrong(first, "a range has no end"))?;
+        self.free_range(first.max(ObjectId(1))..ObjectId(end.min(DN_MAX_OBJECT))).await
+    }
+
+    async fn free_range(&self, range: std::ops::Range<ObjectId>) -> Result<()> {
+        let mut next = Some(range.start).filter(|start| *start < range.end);
+        while let Some(start) = next {
+            let range = start..range.end;
+            let free = move |edit: Edit| async move { edit.destroy_some(range).await };
+            next = self.engine.change(&self.live, Need::Free, free).await?;
+        }
+        Ok(())
+    }
+
+    /// Objects whose slots another one takes go first, and with a txg of their own: of one txg, it would not
+    /// be known whose the slots are.
+    async fn make_way(&self, record: &cenote_format::stream::ObjectRecord) -> Result<()> {
+        let end = ObjectId(record.object.0.saturating_add(u64::from(object::slots_of(record))));
+        let range = ObjectId(record.object.0 + 1)..end;
+        let mut is_taken = false;
+        for object in (range.start.0..range.end.0).map(ObjectId) {
+            is_taken |= match self.live.view().dnode(object).await {
+                Ok(_) => true,
+                Err(DatasetError::NoObject { .. }) => false,
+                Err(error) => return Err(error),
+            };
+        }
+        if is_taken {
+            self.free_range(range).await?;
+        }
+        // Objects that were freed a moment ago count as well, until that is on disk.
+        if is_taken || self.live.dirty_bytes() > 0 && self.live.is_dirty() {
+            self.engine.sync_all().await?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, object: ObjectId, why: &str) -> DatasetError {
+        self.live.view().damaged(object, why)
+    }
+}
+
+/// Does what a record says.
+async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Result<()> {
+    match record {
+        Record::Object(record) => object::receive(edit, way, &record, payload).await,
+        Record::Write(record) => write(edit, way, &record, payload).await,
+        Record::WriteEmbedded(record) => write_embedded(edit, way, &record, payload).await,
+        Record::Free(range) => free(edit, &range).await,
+        Record::Spill(record) => spill(edit, way, &record, payload).await,
+        _ => Ok(()),
+    }
+}
+
+fn wrong(edit: &Edit, object: ObjectId, why: &str) -> DatasetError {
+    edit.view().damaged(object, why)
+}
+
+async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<()> {
+    let object = record.object;
+    let len = record.logical_bytes;
+    if len == 0
+        || len > SPA_MAXBLOCKSIZE
+        || !len.is_multiple_of(SPA_MINBLOCKSIZE)
+        || record.offset.checked_add(len).is_none_or(|end| end > 1 << 63)
+    {
+        return Err(wrong(edit, object, "a block has no such size or place"));
+    }
+    let data = match record.compression_id {
+        0 => in_native_order(edit, way, object, record.object_type, payload)?,
+        id => decompressed(edit, object, id, &payload, len)?,
+    };
+    write_data(edit, object, record.offset, data).await
+}
+
+async fn write_data(edit: &Edit, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
+    let block_bytes = u64::from(edit.view().head(object).await?.data_block_bytes);
+    if data.len() as u64 == block_bytes && offset.is_multiple_of(block_bytes) {
+        return edit.write_block(object, BlockId(offset / block_bytes), data).await;
+    }
+    edit.write(object, offset, data).await
+}
+
+fn decompressed(edit: &Edit, object: ObjectId, id: u8, payload: &[u8], len: u64) -> Result<Bytes> {
+    let compression = Compression::try_from(id).map_err(|error| wrong(edit, object, &error.to_string()))?;
+    let data = compression.decompress(payload, len as usize);
+    data.map(Bytes::from).map_err(|error| wrong(edit, object, &error.to_string()))
+}
+
+/// A block of tables that came from a machine of the other byte order.
+pub(super) fn in_native_order(
+    edit: &Edit,
+    way: Way,
+    object: ObjectId,
+    object_type: ObjectType,
+    payload: Bytes,
+) -> Result<Bytes> {
+    if way.endian == Endian::NATIVE {
+        return Ok(payload);
+    }
+    let mut block = BytesMut::from(&payload[..]);
+    match object_type {
+        _ if object_type.is_zap() => swap_block(&mut block),
+        // Bytes, or structures that tell their byte order themselves.
+        ObjectType::PLAIN_FILE_CONTENTS
+        | ObjectType::ZVOL
+        | ObjectType::PLAIN_OTHER
+        | ObjectType::SA
+        | ObjectType::SYSACL
+        | ObjectType::FUID
+        | ObjectType::PACKED_NVLIST => {}
+        ObjectType::UINT64_OTHER | ObjectType::FUID_SIZE => swap_words(&mut block),
+        _ => return Err(wrong(edit, object, "its blocks are of the other byte order")),
+    }
+    Ok(block.freeze())
+}
+
+async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: Bytes) -> Result<()> {
+    let (object, len) = (record.object, record.length);
+    let bytes = payload.get(..record.physical_bytes as usize).unwrap_or_default();
+    if record.embedded_type != 0 || bytes.is_empty() || bytes.len() > BPE_PAYLOAD_BYTES {
+        return Err(wrong(edit, object, "an embedded block is not what one can be"));
+    }
+    let logical = u64::from(record.logical_bytes);
+    let has_end = record.offset.checked_add(len).is_some_and(|end| end <= 1 << 63);
+    if logical == 0 || logical > SPA_MAXBLOCKSIZE || !has_end {
+        return Err(wrong(edit, object, "an embedded block has no such size or place"));
+    }
+    // It must be right now: later, nobody could tell whose fault it was.
+    let data = match Compression::try_from(record.compression_id) {
+        Ok(Compression::Off) if logical <= bytes.len() as u64 => {
+            Bytes::copy_from_slice(&bytes[..logical as usize])
+        }
+        _ => decompressed(edit, object, record.compression_id, bytes, logical)?,
+    };
+    let head = edit.view().head(object).await?;
+    let block_bytes = u64::from(head.data_block_bytes);
+    let is_as_here = way.endian == Endian::NATIVE && block_bytes == logical && edit.view().key().is_none();
+    if !is_as_here || !record.offset.is_multiple_of(block_bytes) {
+        let data = in_native_order(edit, way, object, head.object_type, data)?;
+        return write_data(edit, object, record.offset, data).await;
+    }
+    let identity =
+        BlockIdentity { lsize: Lsize(logical), object_type: head.object_type, level: 0, birth: Txg(0) };
+    let bp = Blkptr::embedded(&identity, record.compression_id, bytes);
+    let bp = bp.ok_or_else(|| wrong(edit, object, "an embedded block is not what one can be"))?;
+    edit.share_blocks(object, BlockId(record.offset / block_bytes), &[bp]).await
+}
+
+/// Frees a range; of blocks that it holds in part, the part is zeros from then on.
+async fn free(edit: &Edit, range: &Range) -> Result<()> {
+    let object = range.object;
+    let head = edit.view().head(object).await?;
+    let block_bytes = u64::from(head.data_block_bytes);
+    let content_end = head.max_block_id.0.saturating_add(1).saturating_mul(block_bytes);
+    let end = match range.length {
+        u64::MAX => u64::MAX,
+        length => {
+            range.offset.checked_add(length).ok_or_else(|| wrong(edit, object, "a range has no end"))?
+        }
+    };
+    if range.offset >= content_end || block_bytes == 0 {
+        return Ok(());
+    }
+    let (first, last) = (range.offset.div_ceil(block_bytes), end / block_bytes);
+    let is_to_end = end >= content_end;
+    if first < last || is_to_end {
+        let count = if is_to_end { u64::MAX - first } else { last - first };
+        edit.punch(object, BlockId(first), count).await?;
+    }
+    let whole = first.saturating_mul(block_bytes)..last.saturating_mul(block_bytes);
+    zero(edit, object, range.offset..whole.start.min(end).min(content_end)).await?;
+    match is_to_end || whole.end < whole.start {
+        true => Ok(()),
+        false => zero(edit, object, whole.end..end).await,
+    }
+}
+
+/// Makes a part of a block zeros, unless it is a hole.
+async fn zero(edit: &Edit, object: ObjectId, range: std::ops::Range<u64>) -> Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let opened = edit.view().object(object).await?;
+    let block = BlockId(range.start / opened.block_bytes().max(1));
+    if opened.next_data_block(block).await? != Some(block) {
+        return Ok(());
+    }
+    edit.write(object, range.start, Bytes::from(vec![0; (range.end - range.start) as usize])).await
+}
+
+async fn spill(edit: &Edit, way: Way, record: &Spill, payload: Bytes) -> Result<()> {
+    let object = record.object;
+    if way.tells_of_spills && record.flags.has(RecordFlags::SPILL_UNMODIFIED) {
+        return Ok(());
+    }
+    let len = record.length;
+    let is_block = len >= SPA_MINBLOCKSIZE && len.is_multiple_of(SPA_MINBLOCKSIZE);
+    if !is_block || payload.len() as u64 != len {
+        return Err(wrong(edit, object, "a spill block has no such size"));
+    }
+    let data = in_native_order(edit, way, object, record.object_type, payload)?;
+    edit.set_spill(object, Some(data)).await
+}

@@ -1,0 +1,201 @@
+//! OBJECT records: an object is there from now on, with these attributes.
+//!
+//! ```text
+//!   free here              made
+//!   another one has it     freed and made: another type of dnode, other blocks
+//!   the same one           attributes change, blocks stay
+//! ```
+//!
+//! Idea: whether it is the same object does not follow from its number. Where the size of its blocks differs,
+//! it is another one, unless it is a file of several blocks and of the same generation: then blocks were split
+//! when it was sent first, and stay as small.
+//!
+//! Source: OpenZFS `dmu_recv.c` (`receive_object`, `receive_handle_existing_object`).
+
+use bytes::{Bytes, BytesMut};
+use cenote_codec::compress::Compression;
+use cenote_format::blkptr::BLKPTR_BYTES;
+use cenote_format::bytes::Endian;
+use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode, DnodeHead, ObjectType};
+use cenote_format::stream::{ObjectRecord, RecordFlags};
+use cenote_format::units::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
+use cenote_format::zap::swap_words;
+use cenote_object::{DatasetError, Edit, NewObject, Result};
+
+use crate::receive::apply::Way;
+
+/// `DNODES_PER_BLOCK`: no dnode is larger than a block of them.
+const MAX_SLOTS: u8 = 32;
+/// `ZIO_CHECKSUM_FUNCTIONS`: numbers of checksums end below this.
+const ZIO_CHECKSUM_FUNCTIONS: u8 = 15;
+/// `SA_MAGIC`.
+const SA_MAGIC: u32 = 0x2f_505a;
+/// Where a file's generation is among its attributes, `SA_GEN_OFFSET`, and in old ones (`zp_gen`).
+const SA_GEN_OFFSET: usize = 16;
+const ZP_GEN_OFFSET: usize = 64;
+
+/// Slots of an object's dnode.
+pub(super) fn slots_of(record: &ObjectRecord) -> u8 {
+    record.slots.max(1)
+}
+
+/// Whether it takes slots that may be those of other objects.
+pub(super) fn needs_slots(record: &ObjectRecord) -> bool {
+    record.slots > 1
+}
+
+/// Makes or changes an object.
+pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Result<()> {
+    let object = record.object;
+    check(edit, way, record)?;
+    let bonus = bonus_of(edit, way, record, payload)?;
+    let new = NewObject {
+        object_type: record.object_type,
+        block_bytes: record.block_bytes,
+        bonus_type: record.bonus_type,
+        bonus: bonus.clone(),
+        slots: slots_of(record),
+        indirect_block_shift: NewObject::of(record.object_type).indirect_block_shift,
+    };
+    let before = match edit.view().dnode(object).await {
+        Ok(dnode) => Some(dnode.detach()),
+        Err(DatasetError::NoObject { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let has_spill = record.flags.has(RecordFlags::OBJECT_SPILL);
+    match before {
+        None => edit.create_at(object, &new).await?,
+        Some(before) if is_another(edit, way, record, &before, &bonus)? => {
+            let opened = edit.view().object(object).await?;
+            let spill = if way.tells_of_spills && has_spill { opened.read_spill().await? } else { None };
+            drop(opened);
+            edit.destroy(object).await?;
+            edit.create_at(object, &new).await?;
+            if let Some((_, spill)) = spill {
+                edit.set_spill(object, Some(spill)).await?;
+            }
+        }
+        Some(before) => {
+            let is_same = before.object_type == record.object_type
+                && before.bonus_type == record.bonus_type
+                && before.bonus().len() == bonus.len();
+            if before.object_type != record.object_type {
+                edit.set_type(object, record.object_type).await?;
+            }
+            let keeps_spill = if way.tells_of_spills { has_spill } else { is_same };
+            if !keeps_spill && before.spill().is_some() {
+                edit.set_spill(object, None).await?;
+            }
+            edit.set_bonus(object, record.bonus_type, bonus).await?;
+        }
+    }
+    edit.set_storage(object, record.checksum_id, record.compression_id).await
+}
+
+fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
+    let wrong = |why| Err(edit.view().damaged(record.object, why));
+    let block_bytes = u64::from(record.block_bytes);
+    let slots = slots_of(record);
+    if record.object_type == ObjectType::NONE {
+        return wrong("it has no type");
+    }
+    if block_bytes < SPA_MINBLOCKSIZE
+        || block_bytes > SPA_MAXBLOCKSIZE
+        || !block_bytes.is_multiple_of(SPA_MINBLOCKSIZE)
+    {
+        return wrong("its blocks have no such size");
+    }
+    let end_slot = record.object.0 % u64::from(MAX_SLOTS) + u64::from(slots);
+    if slots > MAX_SLOTS || end_slot > u64::from(MAX_SLOTS) {
+        return wrong("its dnode has no such size");
+    }
+    if record.bonus_bytes as usize > DnodeHead::bonus_room(slots, 1) {
+        return wrong("its bonus is too long");
+    }
+    if record.checksum_id >= ZIO_CHECKSUM_FUNCTIONS || Compression::try_from(record.compression_id).is_err() {
+        return wrong("its checksum or compression is unknown");
+    }
+    let allowed = if way.tells_of_spills { RecordFlags::OBJECT_SPILL } else { RecordFlags::default() };
+    let is_of_raw = record.raw_bonus_bytes != 0
+        || record.blkptr_count != 0
+        || record.indirect_block_shift != 0
+        || record.levels != 0;
+    match record.flags.without(allowed) != RecordFlags::default() || is_of_raw {
+        true => wrong("its record has what belongs to other streams"),
+        false => Ok(()),
+    }
+}
+
+/// The bonus, in this machine's byte order.
+fn bonus_of(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Result<Bytes> {
+    let bonus = payload.slice(..(record.bonus_bytes as usize).min(payload.len()));
+    if way.endian == Endian::NATIVE || bonus.is_empty() {
+        return Ok(bonus);
+    }
+    match record.bonus_type {
+        // Attributes tell their byte order themselves.
+        ObjectType::SA => Ok(bonus),
+        ObjectType::UINT64_OTHER | ObjectType::FUID_SIZE | ObjectType::PACKED_NVLIST_SIZE => {
+            let mut swapped = BytesMut::from(&bonus[..]);
+            swap_words(&mut swapped);
+            Ok(swapped.freeze())
+        }
+        _ => Err(edit.view().damaged(record.object, "its bonus is of the other byte order")),
+    }
+}
+
+/// Whether the object that has the number is not the one that the record is about.
+fn is_another(edit: &Edit, way: Way, record: &ObjectRecord, before: &Dnode, bonus: &[u8]) -> Result<bool> {
+    if before.slots != slots_of(record) || blkptr_count(record) < before.blkptr_count {
+        return Ok(true);
+    }
+    if before.data_block_bytes == record.block_bytes {
+        return Ok(false);
+    }
+    let plain = ObjectType::PLAIN_FILE_CONTENTS;
+    if way.is_whole
+        || record.object_type != plain
+        || before.object_type != plain
+        || before.max_block_id.0 == 0
+    {
+        return Ok(true);
+    }
+    let wrong = |why| edit.view().damaged(record.object, why);
+    let no_file = || wrong("it is no file, and has blocks of another size here");
+    let old = generation(before.bonus_type, before.bonus()).ok_or_else(no_file)?;
+    let new = generation(record.bonus_type, bonus).ok_or_else(no_file)?;
+    if old != new {
+        return Ok(true);
+    }
+    match record.block_bytes > before.data_block_bytes {
+        true => Ok(false),
+        false => Err(wrong("it has larger blocks here than where it was sent from")),
+    }
+}
+
+/// Pointers that a dnode would have (`deduce_nblkptr`).
+fn blkptr_count(record: &ObjectRecord) -> u8 {
+    if record.bonus_type == ObjectType::SA {
+        return 1;
+    }
+    let spare = DnodeHead::bonus_room(1, 1).saturating_sub(record.bonus_bytes as usize) / BLKPTR_BYTES;
+    (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8
+}
+
+/// The generation of a file, of its attributes.
+fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
+    let word = |at: usize| bonus.get(at..)?.first_chunk::<8>().copied();
+    match bonus_type {
+        ObjectType::SA => {
+            let endian = match bonus.first_chunk::<4>().map(|magic| u32::from_ne_bytes(*magic)) {
+                Some(SA_MAGIC) => Endian::NATIVE,
+                _ => Endian::NATIVE.swapped(),
+            };
+            let layout = endian.u16(*bonus.get(4..)?.first_chunk::<2>()?);
+            let header_bytes = usize::from(layout >> 10) << 3;
+            Some(endian.u64(word(header_bytes + SA_GEN_OFFSET)?))
+        }
+        ObjectType::ZNODE => Some(u64::from_ne_bytes(word(ZP_GEN_OFFSET)?)),
+        _ => None,
+    }
+}
