@@ -128,7 +128,10 @@ impl SyncContext {
             self.activate_missing(id).await?;
             let mos = self.mos().await?;
             let dataset = mos.dataset_by_id(id).await?;
-            let policy = Arc::new(StoragePolicy::of(&dataset).await?);
+            let raw = self.engine.datasets.lock().get(&id).is_some_and(|open| open.policy.raw);
+            let policy =
+                if raw { StoragePolicy::raw(&dataset).await? } else { StoragePolicy::of(&dataset).await? };
+            let policy = Arc::new(policy);
             if let Some(open) = self.engine.datasets.lock().get_mut(&id) {
                 open.objset.view().caching().set(policy.caching);
                 open.log.as_ref().inspect(|log| log.set_policy(policy.log));

@@ -135,6 +135,11 @@ impl Engine {
         Ok(self.log(dataset, policy, found))
     }
 
+    /// A log that never gets a record.
+    pub(crate) fn log_of_raw(&self, dataset: DatasetId, policy: &StoragePolicy) -> Log {
+        self.log(dataset, policy, FoundLog::nothing())
+    }
+
     fn log(&self, dataset: DatasetId, policy: &StoragePolicy, found: FoundLog) -> Log {
         let total = self.0.throttle.dirty().clone();
         Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)

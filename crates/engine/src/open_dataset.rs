@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_format::units::{DatasetId, ObjectId};
+use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result};
 use cenote_pool::Waits;
 
@@ -89,13 +90,21 @@ impl Engine {
         }
     }
 
-    /// Opens the head that a stream fills.
+    /// Opens the head that a stream fills; without its key if that is `raw`.
     ///
     /// # Errors
     /// There is none of that name and number, or its key is missing.
     #[boxed]
-    pub async fn dataset_being_received(&self, name: &str, id: DatasetId) -> Result<OpenDataset> {
-        let opened = self.prepare(self.open_head(name)).await?;
+    pub async fn dataset_being_received(
+        &self,
+        name: &str,
+        id: DatasetId,
+        raw: Option<Arc<RawHead>>,
+    ) -> Result<OpenDataset> {
+        let opened = match raw {
+            Some(raw) => self.prepare(self.open_raw(name, raw)).await?,
+            None => self.prepare(self.open_head(name)).await?,
+        };
         match opened.live().dataset_id() == id {
             true => Ok(opened),
             false => Err(DatasetError::NextTxg { name: name.into() }),
@@ -108,6 +117,20 @@ impl Engine {
             return Err(DatasetError::busy(name, why));
         }
         self.open_head(name).await
+    }
+
+    async fn open_raw(&self, name: &str, raw: Arc<RawHead>) -> Result<OpenDataset> {
+        let _names = self.0.names.read().await;
+        let dataset = self.mos().await?.dataset(name).await?;
+        let objset = dataset.objset_head().await?.written_raw(raw);
+        let objset = objset.in_view(&objset.pool().waiting(Waits::AsClient));
+        let policy = Arc::new(StoragePolicy::raw(&dataset).await?);
+        let log = self.log_of_raw(dataset.id(), &policy);
+        let mut datasets = self.0.datasets.lock();
+        let objset = LiveObjset::counted(objset, self.0.txgs.open(), self.0.throttle.dirty());
+        // As it was made, it was to be written with a key, and nobody has it open but this receive.
+        datasets.insert(dataset.id(), LiveDataset { objset: objset.clone(), policy, log: Some(log.clone()) });
+        Ok(OpenDataset::with_log(objset, log))
     }
 
     async fn open_head(&self, name: &str) -> Result<OpenDataset> {

@@ -34,6 +34,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode};
 use cenote_format::units::{BlockId, ObjectId};
 use cenote_pool::ReadContext;
+use cenote_pool::write::StoredBlock;
 
 use crate::error::{DatasetError, Result};
 use crate::live::layer::Shown;
@@ -260,6 +261,7 @@ impl Object {
         let bp = match self.objset.layers().block(self.id, block) {
             Shown::Data(data) => return Ok((fit(data, size), Endian::NATIVE)),
             Shown::Hole => return Ok((zeros(size), Endian::NATIVE)),
+            Shown::Arrived(block) => return Ok((fit(self.arrived(&block)?, size), block.endian)),
             Shown::Stored(bp) => bp,
             Shown::Below => self.blkptr(0, block).await?,
         };
@@ -408,6 +410,13 @@ impl Object {
         Ok(words)
     }
 
+    /// The content of a block that came as it is to be stored.
+    fn arrived(&self, block: &StoredBlock) -> Result<Bytes> {
+        block
+            .content()
+            .ok_or_else(|| self.damaged("a block has just come, and can't be read without its key"))
+    }
+
     /// Reads one block of data; `None` for a hole. Most small reads end here, so it makes no lists: what is
     /// cached costs a look-up for each level of the tree.
     async fn data_block(&self, block: BlockId) -> Result<Option<Bytes>> {
@@ -417,6 +426,7 @@ impl Object {
         let bp = match shown {
             Shown::Data(data) => return Ok(Some(fit(data, size))),
             Shown::Hole => return Ok(None),
+            Shown::Arrived(block) => return Ok(Some(fit(self.arrived(&block)?, size))),
             Shown::Stored(bp) => bp,
             Shown::Below => self.pointer_to(0, block).await?,
         };
@@ -486,6 +496,11 @@ impl Object {
                 Shown::Below => continue,
                 Shown::Hole => (Endian::NATIVE, None),
                 Shown::Data(data) => (Endian::NATIVE, Some(fit(data, size))),
+                Shown::Arrived(arrived) => {
+                    block.data = self.arrived(&arrived).map(|data| Some(fit(data, size)));
+                    (block.endian, is_below[index]) = (arrived.endian, false);
+                    continue;
+                }
                 Shown::Stored(bp) => {
                     stored.push((index, (bp, self.objset.context(self.id, 0, block.id))));
                     (bp.endian(), None)

@@ -19,13 +19,14 @@
 mod dnodes;
 mod gather;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_cache::{BlockCache, Caching, CachingCell, Scope};
 use cenote_format::FormatError;
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{Blkptr, CryptParams};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DNODE_MIN_BYTES, Dnode, DnodeHead, DnodeTree};
 use cenote_format::objset::ObjsetPhys;
@@ -33,6 +34,7 @@ use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use cenote_pool::IoClass;
 use cenote_pool::alloc::KeptSpace;
 use cenote_pool::{DatasetKey, Pool, PoolError, ReadContext, Zbookmark};
+use parking_lot::Mutex;
 
 use crate::error::{DatasetError, Result};
 use crate::live::layers::Layers;
@@ -88,6 +90,28 @@ struct ObjsetTree {
     bp: Blkptr,
     phys: ObjsetPhys,
     meta: Option<Dnode>,
+    raw: Option<Arc<RawHead>>,
+}
+
+/// What is known of an encrypted set that is written without its key, from the pool that it comes from.
+///
+/// Locking: `dnodes` for one look or change.
+#[derive(Debug)]
+pub struct RawHead {
+    /// Levels of the tree of dnodes.
+    pub levels: u8,
+    /// log2 of the bytes of its indirect blocks.
+    pub indirect_block_shift: u8,
+    /// Its last block.
+    pub max_block_id: BlockId,
+    /// Its checksum.
+    pub checksum_id: u8,
+    /// Its compression.
+    pub compression_id: u8,
+    /// MAC of the set as it will be in the end.
+    pub portable_mac: [u8; 32],
+    /// How blocks of dnodes are encrypted that have been announced and not written yet.
+    pub dnodes: Mutex<BTreeMap<BlockId, CryptParams>>,
 }
 
 impl Objset {
@@ -125,7 +149,9 @@ impl Objset {
         let meta = phys.meta_dnode.clone();
         let (pool, cache) = (pool.clone(), cache.clone());
         let (caching, prefetcher, traffic) = Default::default();
-        let tree = ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta };
+        let raw = None;
+        let tree =
+            ObjsetTree { pool, cache, caching, prefetcher, traffic, dataset, key, bp, phys, meta, raw };
         Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
@@ -153,6 +179,18 @@ impl Objset {
     pub fn in_view(&self, pool: &Pool) -> Objset {
         let tree = ObjsetTree { pool: pool.clone(), ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: self.layers.clone(), kept: None }
+    }
+
+    /// The same set, to be written without its key.
+    #[must_use]
+    pub fn written_raw(&self, raw: Arc<RawHead>) -> Objset {
+        let tree = ObjsetTree { raw: Some(raw), ..(*self.tree).clone() };
+        Objset { tree: Arc::new(tree), ..self.clone() }
+    }
+
+    /// What it is written by, if that is without its key.
+    pub fn raw(&self) -> Option<&Arc<RawHead>> {
+        self.tree.raw.as_ref()
     }
 
     /// The same set for those who hold it for long: its space is not kept for it. That of a snapshot is as
@@ -287,7 +325,8 @@ impl Objset {
     #[boxed]
     pub async fn head(&self, object: ObjectId) -> Result<DnodeHead> {
         let Some(head) = self.layers.head(object) else {
-            return Ok(self.dnode_on_disk(object).await?.head());
+            let dnode = self.dnode_on_disk(object).await?;
+            return Ok(if self.raw().is_some() { dnode.encrypted_head() } else { dnode.head() });
         };
         let mut head = head.ok_or_else(|| self.no_object(object))?;
         if let Some(spill) = self.layers.spill(object) {

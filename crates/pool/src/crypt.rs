@@ -20,7 +20,7 @@ use crate::pool::ReadContext;
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::crypto::mac::{ObjsetMacs, objset_macs};
-use cenote_codec::crypto::{BlockKey, Cipher, CryptoError, KeySalt, MasterKey, layout, mac};
+use cenote_codec::crypto::{BlockKey, Cipher, CryptoError, KeySalt, KeyVersion, MasterKey, layout, mac};
 use cenote_format::blkptr::{Blkptr, CryptParams};
 use cenote_format::dnode::ObjectType;
 use cenote_runtime::{Runtime, WorkKind};
@@ -186,6 +186,12 @@ pub(crate) fn encrypt(
         block_key.seal(&params.iv, &[], &mut block)?
     };
     Ok((bp.with_crypt(&params), block.into()))
+}
+
+/// The MAC of an indirect block that is written without its dataset's key: it covers those of the blocks below,
+/// and keys of the current version alone are received.
+pub(crate) fn indirect_mac(clear: &[u8]) -> [u8; 16] {
+    mac::indirect_mac(clear, native_endian(), KeyVersion::V1)
 }
 
 /// Encrypts a log block with the salt and IV announced in its pointer, and stores the MAC inside.

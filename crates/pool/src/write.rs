@@ -24,6 +24,7 @@
 //! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_dva_allocate`).
 
+mod as_it_came;
 mod free;
 mod gang;
 pub(crate) mod later;
@@ -42,6 +43,7 @@ use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::FlushMark;
 use crate::vdev::write::{Asked, NotWritten};
 use crate::zbookmark::Zbookmark;
+pub use as_it_came::StoredBlock;
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
@@ -81,6 +83,9 @@ pub struct WriteProps {
     pub class: AllocClass,
     /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,
+    /// The dataset is encrypted and written without its key: its blocks come encrypted, and what leads to
+    /// them needs none.
+    pub raw: bool,
     /// A small payload may be stored in the pointer (feature `embedded_data` is enabled).
     pub embed: bool,
     /// Holes remember their birth (feature `hole_birth` is active).
@@ -107,6 +112,7 @@ impl WriteProps {
             fill: 1,
             class: AllocClass::Normal,
             key: None,
+            raw: false,
             embed: false,
             hole_birth: false,
             nop_write: false,
@@ -119,7 +125,7 @@ impl WriteProps {
     /// needed without the key.
     fn must_stay_readable(&self) -> bool {
         let parsed = matches!(self.object_type, ObjectType::DNODE | ObjectType::OBJSET);
-        self.key.is_some() && self.place.level == 0 && parsed
+        (self.key.is_some() || self.raw) && self.place.level == 0 && parsed
     }
 
     /// The previous block is from this txg: the second and later sync passes write it again.
@@ -297,7 +303,9 @@ impl Pool {
         clear: &Bytes,
         props: &WriteProps,
     ) -> Result<(Blkptr, Bytes)> {
-        let Some(key) = &props.key else { return Ok((bp, stored)) };
+        let Some(key) = &props.key else {
+            return if props.raw { without_key(bp, stored, clear, props) } else { Ok((bp, stored)) };
+        };
         self.runtime().work(crypt::work(key), stored.len() as u64).await;
         crypt::encrypt(self.runtime(), bp, stored, clear, key)
             .map_err(|error| PoolError::Encrypt { place: props.place, why: error.to_string().into() })
@@ -361,6 +369,17 @@ impl Pool {
             return self.overwrite_gang(bp, stored, place).await.ok().map(|()| bp);
         }
         self.write_copies(&dvas, stored, txg, self.for_block(txg)).await.ok().map(|()| bp)
+    }
+}
+
+/// Of a dataset that is written without its key, what needs none: indirect blocks and the head.
+fn without_key(bp: Blkptr, stored: Bytes, clear: &[u8], props: &WriteProps) -> Result<(Blkptr, Bytes)> {
+    if bp.level() > 0 {
+        return Ok((bp.with_mac(Some(crypt::indirect_mac(clear))), stored));
+    }
+    match props.object_type == ObjectType::OBJSET {
+        true => Ok((bp.with_mac(None), stored)),
+        false => Err(refused(props.place, "it would need its dataset's key".to_owned())),
     }
 }
 

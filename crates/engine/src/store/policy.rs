@@ -36,6 +36,8 @@ pub(crate) struct StoragePolicy {
     /// `refreservation`: what the head is charged at least.
     pub(crate) reserved_bytes: u64,
     pub(crate) key: Option<Arc<DatasetKey>>,
+    /// It is encrypted and written without its key.
+    pub(crate) raw: bool,
     pub(crate) log: LogPolicy,
     pub(crate) caching: Caching,
     /// Blocks of files and volumes that are alike are stored once.
@@ -86,6 +88,7 @@ impl StoragePolicy {
             special_small_blocks: 0,
             reserved_bytes: 0,
             key: None,
+            raw: false,
             dedup: None,
             log: LogPolicy::default(),
             caching: Caching::default(),
@@ -97,6 +100,19 @@ impl StoragePolicy {
     /// # Errors
     /// Properties can't be read, or the key is missing.
     pub(crate) async fn of(dataset: &Dataset) -> Result<StoragePolicy> {
+        let key = dataset.key().await?;
+        StoragePolicy::with_key(dataset, key, false).await
+    }
+
+    /// That of an encrypted dataset that is written without its key.
+    ///
+    /// # Errors
+    /// Properties can't be read.
+    pub(crate) async fn raw(dataset: &Dataset) -> Result<StoragePolicy> {
+        StoragePolicy::with_key(dataset, None, true).await
+    }
+
+    async fn with_key(dataset: &Dataset, key: Option<Arc<DatasetKey>>, raw: bool) -> Result<StoragePolicy> {
         let names = [
             "checksum",
             "compression",
@@ -125,7 +141,6 @@ impl StoragePolicy {
             secondary,
             prefetch,
         ] = dataset.numbers(names).await?;
-        let key = dataset.key().await?;
         let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
         let level = (compression >> SPA_COMPRESSBITS) as u8;
         Ok(StoragePolicy {
@@ -149,8 +164,9 @@ impl StoragePolicy {
             special_small_blocks,
             reserved_bytes,
             // The same bytes are stored differently each time if they are encrypted.
-            dedup: Dedup::of(dedup).filter(|_| key.is_none()),
+            dedup: Dedup::of(dedup).filter(|_| key.is_none() && !raw),
             key,
+            raw,
             log: LogPolicy::of_numbers(sync, logbias),
             caching: Caching::of_numbers(primary, secondary, prefetch),
         })

@@ -21,7 +21,7 @@ use cenote_object::Result;
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::write::{BlockSink, NewBlock};
 use cenote_pool::alloc::BlockUse;
-use cenote_pool::write::{Prepared, WriteProps, Written};
+use cenote_pool::write::{Prepared, StoredBlock, WriteProps, Written};
 use cenote_pool::{Pool, ReadContext, Zbookmark};
 use parking_lot::Mutex;
 
@@ -177,6 +177,7 @@ impl PoolSink {
             fill: new.fill,
             class: syncing.allocator.preferred_class(&block_use),
             key: policy.key.clone(),
+            raw: policy.raw,
             embed: syncing.features.embedded_data,
             hole_birth: syncing.features.hole_birth,
             nop_write: !is_metadata,
@@ -233,6 +234,23 @@ impl BlockSink for PoolSink {
         } else if written.bp != old {
             syncing.cache.forget(&old);
         }
+        Ok(written.bp)
+    }
+
+    /// Writes a block as it came, unless blocks that are alike are to be stored once.
+    async fn write_stored(&self, new: NewBlock, block: StoredBlock) -> Result<Blkptr> {
+        if let (Some(_), Some(data)) = (self.dedup(&new), block.content()) {
+            return self.write(NewBlock { data, ..new }).await;
+        }
+        let (syncing, old) = (&self.syncing, new.old);
+        let props = self.props(&new);
+        let _room = syncing.in_flight.enter(block.bytes.len()).await;
+        let written = syncing.pool.write_as_it_came(&syncing.allocator, &block, &props, syncing.txg).await?;
+        if !new.is_metadata() {
+            self.ledger.lock().features.extend(features_of_block(&written.bp));
+        }
+        self.bear(&written.bp);
+        self.kill(&old);
         Ok(written.bp)
     }
 

@@ -106,6 +106,13 @@ impl Blkptr {
         Blkptr { words }
     }
 
+    /// Sets the byte order that the block's content is in.
+    #[must_use]
+    pub fn with_endian(mut self, endian: Endian) -> Blkptr {
+        self.words[PROP] = self.words[PROP] & !(1 << 63) | u64::from(endian == Endian::Little) << 63;
+        self
+    }
+
     /// Sets the crypt bit, for a block of an encrypted dataset. `mac` is its MAC, if its pointer has one.
     #[must_use]
     pub fn with_mac(mut self, mac: Option<[u8; 16]>) -> Blkptr {

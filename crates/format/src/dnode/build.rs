@@ -23,6 +23,8 @@ pub struct DnodeHead {
     pub bonus_type: ObjectType,
     /// The bonus, in this machine's byte order.
     pub bonus: Bytes,
+    /// Bytes behind it: of ciphertext, which fills all the room there is. Else nothing.
+    pub rest: Bytes,
     /// Checksum set for its blocks; 0 to inherit.
     pub checksum_id: u8,
     /// Compression set for its blocks; 0 to inherit.
@@ -97,7 +99,7 @@ impl DnodeHead {
         at_most("dnode slots", self.slots.into(), 32)?;
         let spill_bytes = if tree.spill.is_some() { BLKPTR_BYTES } else { 0 };
         let room = Self::bonus_room(self.slots.max(1), self.blkptr_count.max(1)) - spill_bytes;
-        at_most("dnode bonus length", self.bonus.len() as u64, room as u64)?;
+        at_most("dnode bonus length", (self.bonus.len() + self.rest.len()) as u64, room as u64)?;
         let sectors = u16::try_from(self.data_block_bytes >> SPA_MINBLOCKSHIFT);
         let sectors = sectors.map_err(|_| FormatError::Corrupt {
             what: "dnode",
@@ -124,7 +126,7 @@ impl DnodeHead {
         for index in 0..usize::from(self.blkptr_count) {
             tree.blkptrs.get(index).unwrap_or(&Blkptr::HOLE).write(&mut w);
         }
-        w.bytes(&self.bonus).pad_to(len - spill_bytes);
+        w.bytes(&self.bonus).bytes(&self.rest).pad_to(len - spill_bytes);
         if let Some(spill) = &tree.spill {
             spill.write(&mut w);
         }
@@ -141,6 +143,7 @@ impl Dnode {
             object_type: self.object_type,
             bonus_type: self.bonus_type,
             bonus: Bytes::copy_from_slice(self.bonus()),
+            rest: Bytes::new(),
             checksum_id: self.checksum_id,
             compression_id: self.compression_id,
             flags: self.flags,
@@ -150,6 +153,12 @@ impl Dnode {
             data_block_bytes: self.data_block_bytes,
             max_block_id: self.max_block_id,
         }
+    }
+
+    /// The owner's part of a dnode whose bonus is ciphertext: that is longer than the bonus.
+    pub fn encrypted_head(&self) -> DnodeHead {
+        let rest = self.bonus_space().get(self.bonus().len()..).unwrap_or_default();
+        DnodeHead { rest: Bytes::copy_from_slice(rest), ..self.head() }
     }
 
     /// Where its blocks are.
@@ -173,6 +182,7 @@ mod tests {
             object_type: ObjectType::PLAIN_FILE_CONTENTS,
             bonus_type: ObjectType::SA,
             bonus: Bytes::from_static(&[7; 168]),
+            rest: Bytes::new(),
             checksum_id: 0,
             compression_id: 2,
             flags: 0,

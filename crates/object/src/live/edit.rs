@@ -9,11 +9,13 @@ use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::{DN_MAX_NBLKPTR, DnodeHead, ObjectType};
 use cenote_format::units::{BlockId, DatasetId, ObjectId, Txg};
+use cenote_pool::write::StoredBlock;
 
 use crate::error::{DatasetError, Result};
 use crate::live::in_place::Blocks;
 use crate::live::layer::{Changed, Layer};
 use crate::live::{LiveObjset, slots};
+use crate::object::SPILL_BLOCK;
 use crate::objset::Objset;
 
 /// `zfs_default_ibs`: indirect blocks of 128 KiB.
@@ -75,6 +77,7 @@ impl NewObject {
             object_type: self.object_type,
             bonus_type: self.bonus_type,
             bonus: self.bonus.clone(),
+            rest: Bytes::new(),
             checksum_id: 0,
             compression_id: 0,
             flags: 0,
@@ -308,6 +311,57 @@ impl Edit {
             }
         });
         Ok(())
+    }
+
+    /// Writes one whole block as it came: compressed or encrypted.
+    ///
+    /// # Errors
+    /// There is no such object, its blocks are of another size, or what leads to the block can't be read.
+    #[boxed]
+    pub async fn write_stored(&self, object: ObjectId, block: BlockId, stored: StoredBlock) -> Result<()> {
+        let head = self.view().head(object).await?;
+        if stored.lsize.0 != u64::from(head.data_block_bytes) {
+            return Err(self.view().damaged(object, "has blocks of another size than what is written"));
+        }
+        self.reach(object, &head, block, block).await?;
+        self.layer.change(object, Some(head), |changed| changed.arrive(block, stored));
+        Ok(())
+    }
+
+    /// Sets the spill block as it came.
+    ///
+    /// # Errors
+    /// There is no such object.
+    #[boxed]
+    pub async fn set_stored_spill(&self, object: ObjectId, stored: StoredBlock) -> Result<()> {
+        self.change_head(object, |changed| {
+            changed.spill = Some(Some(stored.bytes.clone()));
+            changed.arrive(SPILL_BLOCK, stored);
+        })
+        .await
+    }
+
+    /// Makes an object what another pool has it as, in a set that is written without its key: its head, and
+    /// the levels of its tree. `is_new`: nothing of an object of that number belongs to it.
+    ///
+    /// # Errors
+    /// There is no such object that is not new.
+    #[boxed]
+    pub async fn put_head(&self, object: ObjectId, head: DnodeHead, levels: u8, is_new: bool) -> Result<()> {
+        if is_new {
+            self.live.0.slots.lock().is_taken(object, head.slots);
+            let make = |changed: &mut Changed| {
+                let head = Some(head);
+                *changed = Changed { head, fresh: true, least_levels: levels, ..Changed::default() };
+            };
+            self.layer.change(object, None, make);
+            return Ok(());
+        }
+        self.change_head(object, |changed| {
+            changed.head = Some(head);
+            changed.least_levels = levels;
+        })
+        .await
     }
 
     /// Frees `count` whole blocks from `first` on: they read as zeros.

@@ -22,9 +22,11 @@ use bytes::Bytes;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_format::dnode::DnodeHead;
 use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_pool::write::StoredBlock;
 use parking_lot::Mutex;
 
 use crate::live::dirty::{Dirty, DirtyTotal};
+use crate::object::SPILL_BLOCK;
 use crate::zap::micro_index::MicroIndex;
 
 /// What a txg changes in an object set.
@@ -49,10 +51,13 @@ pub struct Changed {
     pub(crate) fresh: bool,
     /// Blocks written.
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
-    /// Blocks that it shares from now on: where they lie on disk. None of them is in `blocks`.
-    pub(crate) clones: BTreeMap<BlockId, Blkptr>,
-    /// Bytes of `clones` that a disk may lack: syncing the txg costs as much as if they were written.
+    /// Blocks that others made. None of them is in `blocks`.
+    pub(crate) clones: BTreeMap<BlockId, Foreign>,
+    /// Bytes of `clones` that are in memory, or that a disk may lack: syncing the txg costs as much as if they
+    /// were written.
     pub(crate) lacking_bytes: u64,
+    /// Levels that its tree has at least.
+    pub(crate) least_levels: u8,
     /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` and `clones` came after
     /// that.
     pub(crate) punched: BTreeMap<u64, u64>,
@@ -63,6 +68,15 @@ pub struct Changed {
     pub(crate) index: Option<Arc<MicroIndex>>,
     /// The last parts of blocks that were written.
     pub(crate) run: WriteRun,
+}
+
+/// A block that others made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// It is shared from now on: where it lies on disk.
+    Shared(Blkptr),
+    /// It came compressed or encrypted, and is stored like that.
+    Arrived(StoredBlock),
 }
 
 /// A part of a block that was written piece by piece, each behind the one before.
@@ -89,6 +103,8 @@ pub enum Shown {
     Data(Bytes),
     /// Where it lies on disk, although not in this object's tree yet.
     Stored(Blkptr),
+    /// What it is stored as, once it is written.
+    Arrived(StoredBlock),
     /// Zeros.
     Hole,
     /// What lies below.
@@ -213,7 +229,8 @@ impl Changed {
     pub(crate) fn block(&self, block: BlockId) -> Shown {
         match (self.blocks.get(&block), self.clones.get(&block)) {
             (Some(data), _) => Shown::Data(data.clone()),
-            (None, Some(bp)) => Shown::Stored(*bp),
+            (None, Some(Foreign::Shared(bp))) => Shown::Stored(*bp),
+            (None, Some(Foreign::Arrived(block))) => Shown::Arrived(block.clone()),
             (None, None) if self.fresh || self.is_punched(block) => Shown::Hole,
             (None, None) => Shown::Below,
         }
@@ -230,8 +247,19 @@ impl Changed {
     /// Shares a block.
     pub(crate) fn share(&mut self, block: BlockId, bp: Blkptr) {
         self.blocks.remove(&block);
-        self.clones.insert(block, bp);
+        self.clones.insert(block, Foreign::Shared(bp));
         self.reach(block);
+    }
+
+    /// Takes a block as it came.
+    pub(crate) fn arrive(&mut self, block: BlockId, stored: StoredBlock) {
+        self.index = None;
+        self.lacking_bytes += stored.bytes.len() as u64;
+        self.blocks.remove(&block);
+        self.clones.insert(block, Foreign::Arrived(stored));
+        if block != SPILL_BLOCK {
+            self.reach(block);
+        }
     }
 
     fn reach(&mut self, block: BlockId) {

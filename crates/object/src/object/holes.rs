@@ -117,7 +117,9 @@ impl Object {
         let layers = self.objset().layers();
         let next = block.saturating_add(1);
         match layers.block(self.id(), BlockId(block)) {
-            Shown::Data(_) | Shown::Stored(_) => Region { start: block, end: next, kind: RegionKind::Data },
+            Shown::Data(_) | Shown::Stored(_) | Shown::Arrived(_) => {
+                Region { start: block, end: next, kind: RegionKind::Data }
+            }
             Shown::Hole => {
                 let end = layers.hole_end(self.id(), BlockId(block));
                 Region { start: block, end: end.max(next), kind: RegionKind::Hole }

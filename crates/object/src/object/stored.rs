@@ -29,7 +29,7 @@ impl Object {
                 Shown::Below => {}
                 Shown::Hole => *place = Blkptr::HOLE,
                 Shown::Stored(bp) => *place = bp,
-                Shown::Data(_) => return Ok(None),
+                Shown::Data(_) | Shown::Arrived(_) => return Ok(None),
             }
         }
         Ok(Some(blocks))

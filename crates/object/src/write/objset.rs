@@ -20,19 +20,25 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
+use cenote_codec::compress::Compression;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{
     DN_MAX_NBLKPTR, DNODE_BLOCK_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead, ObjectType,
 };
 use cenote_format::features::Since;
-use cenote_format::objset::{OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader};
-use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::objset::{
+    OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_PHYS_SIZE_V1, OBJSET_PHYS_SIZE_V3, ObjsetPhys, ZilHeader,
+};
+use cenote_format::units::{BlockId, Lsize, ObjectId};
+use cenote_pool::write::StoredBlock;
 use futures::TryStreamExt;
 
 use crate::error::{DatasetError, Result};
 use crate::live::layer::Changed;
 use crate::object::Object;
-use crate::objset::{GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
+use crate::objset::{
+    GROUPUSED_OBJECT, META_DNODE_OBJECT, Objset, PROJECTUSED_OBJECT, RawHead, USERUSED_OBJECT, used_dnodes,
+};
 use crate::write::batches::in_batches;
 use crate::write::owners::{self, Owners};
 use crate::write::sink::{BlockSink, NewBlock};
@@ -80,7 +86,10 @@ pub async fn write_objset(
                 }
             };
             damaged.extend(written.lost.take().map(|why| (written.object, why)));
-            owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
+            // Nobody can tell whose an object is that came encrypted.
+            if old.raw().is_none() {
+                owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
+            }
             match accounting_slot(written.object, &mut phys) {
                 Some(slot) => *slot = written.after,
                 None => put_dnode(old, &mut blocks, written).await?,
@@ -103,6 +112,10 @@ pub async fn write_objset(
     let meta = write_meta_dnode(sink, old, blocks).await?;
     let fill = meta.blkptrs().map(|bp| bp.fill()).sum();
     phys.meta_dnode = Some(meta);
+    if let Some(raw) = old.raw() {
+        (phys.portable_mac, phys.local_mac) = (raw.portable_mac, [0; 32]);
+        phys.flags &= !OBJSET_FLAG_USERACCOUNTING_COMPLETE;
+    }
     let on_disk = write_head(sink, old, &phys, fill).await?;
     Ok(WrittenObjset { on_disk, damaged })
 }
@@ -170,7 +183,8 @@ async fn write_or_fail(
     if object < PROJECTUSED_OBJECT {
         head.flags |= owners::dnode_flags(old.phys());
     }
-    let tree = write_tree(sink, object, &head, before.as_ref(), changed, 1).await?;
+    let least_levels = changed.least_levels.max(1);
+    let tree = write_tree(sink, object, &head, before.as_ref(), changed, least_levels).await?;
     let after = head.build(&tree).map_err(|e| old.format(object, e))?;
     Ok(WrittenObject { object, before: dnode_before, after: Some(after), lost })
 }
@@ -220,13 +234,44 @@ async fn write_meta_dnode(
     if let Some((&last, _)) = blocks.last_key_value() {
         head.max_block_id = head.max_block_id.max(last);
     }
-    let changed = Changed { head: Some(head.clone()), blocks, ..Changed::default() };
+    let mut changed = Changed { blocks, ..Changed::default() };
     // The kernel module wants no tree of dnodes that grows in height, but for the MOS.
-    let least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
+    let mut least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
+    if let Some(raw) = old.raw() {
+        least_levels = raw.levels;
+        head.indirect_block_shift = raw.indirect_block_shift;
+        head.max_block_id = head.max_block_id.max(raw.max_block_id);
+        (head.checksum_id, head.compression_id) = (raw.checksum_id, raw.compression_id);
+        encrypted_dnodes(old, raw, &mut changed).await?;
+    }
+    changed.head = Some(head.clone());
     let sink = sink.for_object();
     let tree = write_tree(&sink, META_DNODE_OBJECT, &head, before.as_ref(), changed, least_levels).await?;
     sink.object_is_written().await?;
     head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
+}
+
+/// Blocks of dnodes that hold any are stored with the salt, IV and MAC that they came with.
+async fn encrypted_dnodes(old: &Objset, raw: &RawHead, changed: &mut Changed) -> Result<()> {
+    for (block, bytes) in std::mem::take(&mut changed.blocks) {
+        if used_dnodes(&bytes) == 0 {
+            changed.blocks.insert(block, bytes);
+            continue;
+        }
+        let announced = raw.dnodes.lock().remove(&block);
+        let crypt = match (announced, old.meta()) {
+            (Some(crypt), _) => Some(crypt),
+            (None, Some(meta)) => {
+                Some(meta.blkptr(0, block).await?).filter(|bp| bp.is_encrypted()).map(|bp| bp.crypt_params())
+            }
+            (None, None) => None,
+        };
+        let why = "has dnodes of which nobody said how they are encrypted";
+        let crypt = Some(crypt.ok_or_else(|| old.damaged(META_DNODE_OBJECT, why))?);
+        let (lsize, compression, endian) = (Lsize(bytes.len() as u64), Compression::Off, Endian::NATIVE);
+        changed.arrive(block, StoredBlock { bytes, lsize, compression, endian, crypt });
+    }
+    Ok(())
 }
 
 /// The object of dnodes of a new set.
@@ -235,6 +280,7 @@ fn new_meta_head() -> DnodeHead {
         object_type: ObjectType::DNODE,
         bonus_type: ObjectType::NONE,
         bonus: Bytes::new(),
+        rest: Bytes::new(),
         checksum_id: 0,
         compression_id: 0,
         flags: 0,

@@ -5,6 +5,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_pool::Pool;
+use cenote_pool::write::StoredBlock;
 
 use crate::error::Result;
 use crate::object::SPILL_BLOCK;
@@ -60,6 +61,9 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
 
     /// Writes a block; what it replaces is dead.
     fn write(&self, new: NewBlock) -> impl Future<Output = Result<Blkptr>> + Send;
+
+    /// Writes a block as it came; what it replaces is dead.
+    fn write_stored(&self, new: NewBlock, block: StoredBlock) -> impl Future<Output = Result<Blkptr>> + Send;
 
     /// A block that is on disk gets one more owner, a data block of an object; what it replaces is dead.
     fn share(

@@ -29,7 +29,7 @@ use cenote_format::dnode::{DnodeHead, DnodeTree, ObjectType};
 use cenote_format::units::{BlockId, Lsize, ObjectId};
 
 use crate::error::Result;
-use crate::live::layer::{Changed, Shown};
+use crate::live::layer::{Changed, Foreign, Shown};
 use crate::object::{Object, SPILL_BLOCK};
 use crate::objset::used_dnodes;
 use crate::write::batches::{all, in_batches};
@@ -47,13 +47,14 @@ pub(super) async fn write_tree(
     object: ObjectId,
     head: &DnodeHead,
     old: Option<&Object>,
-    changed: Changed,
+    mut changed: Changed,
     least_levels: u8,
 ) -> Result<DnodeTree> {
     let old_tree = old.map(|old| old.dnode().tree()).unwrap_or_default();
     let (sink, head, old) = (sink.clone(), head.clone(), old.cloned());
     let writer = Arc::new(TreeWriter { sink, object, head, old, old_tree });
     let mut updates = Updates::new();
+    let stored_spill = changed.clones.remove(&SPILL_BLOCK);
     for (&start, &end) in &changed.punched {
         writer.free_range(start, end, &changed, &mut updates).await?;
     }
@@ -67,7 +68,7 @@ pub(super) async fn write_tree(
     let blkptrs = writer.top(levels, updates);
     let spill = match changed.spill {
         None => old_tree.spill,
-        Some(spill) => writer.write_spill(spill).await?,
+        Some(spill) => writer.write_spill(spill, stored_spill).await?,
     };
     let used_bytes = old_tree.used_bytes.saturating_add_signed(sink.used_bytes());
     Ok(DnodeTree { levels, blkptrs, spill, used_bytes })
@@ -129,13 +130,27 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(())
     }
 
-    /// Puts pointers in place to blocks that the object shares from now on.
-    async fn share(self: &Arc<Self>, clones: BTreeMap<BlockId, Blkptr>, updates: &mut Updates) -> Result<()> {
-        let share = |(BlockId(block), bp): (BlockId, Blkptr)| {
+    /// Puts pointers in place to blocks that the object shares from now on, or that came as they are stored.
+    async fn share(
+        self: &Arc<Self>,
+        clones: BTreeMap<BlockId, Foreign>,
+        updates: &mut Updates,
+    ) -> Result<()> {
+        let share = |(BlockId(block), foreign): (BlockId, Foreign)| {
             let writer = self.clone();
             async move {
                 let old = writer.old_pointer(0, block).await?;
-                Ok((block, writer.sink.share(&bp, (writer.object, BlockId(block)), &old).await?))
+                let bp = match foreign {
+                    Foreign::Shared(bp) => {
+                        writer.sink.share(&bp, (writer.object, BlockId(block)), &old).await?
+                    }
+                    Foreign::Arrived(stored) => {
+                        let fill = data_fill(writer.head.object_type, &stored.bytes);
+                        let new = writer.block(0, block, stored.bytes.clone(), old, fill);
+                        writer.sink.write_stored(new, stored).await?
+                    }
+                };
+                Ok((block, bp))
             }
         };
         let shared = in_batches(self.sink.pool().runtime(), clones, BLOCKS_PER_TASK, share);
@@ -262,7 +277,7 @@ impl<S: BlockSink> TreeWriter<S> {
         blkptrs
     }
 
-    async fn write_spill(&self, spill: Option<Bytes>) -> Result<Option<Blkptr>> {
+    async fn write_spill(&self, spill: Option<Bytes>, stored: Option<Foreign>) -> Result<Option<Blkptr>> {
         let old = self.old_tree.spill.unwrap_or_default();
         let Some(data) = spill else {
             self.sink.kill(&old);
@@ -270,7 +285,10 @@ impl<S: BlockSink> TreeWriter<S> {
         };
         let order =
             NewBlock { object_type: self.head.bonus_type, ..self.block(0, SPILL_BLOCK.0, data, old, 1) };
-        Ok(Some(self.sink.write(order).await?))
+        Ok(Some(match stored {
+            Some(Foreign::Arrived(stored)) => self.sink.write_stored(order, stored).await?,
+            _ => self.sink.write(order).await?,
+        }))
     }
 }
 
@@ -335,6 +353,7 @@ mod tests {
             object_type: ObjectType::PLAIN_FILE_CONTENTS,
             bonus_type: ObjectType::NONE,
             bonus: Bytes::new(),
+            rest: Bytes::new(),
             checksum_id: 0,
             compression_id: 0,
             flags: 0,
