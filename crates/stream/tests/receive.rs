@@ -6,7 +6,7 @@ mod pool;
 
 use std::collections::BTreeMap;
 
-use cenote_dataset::{Dataset, Mos};
+use cenote_dataset::{Dataset, KeySource, Mos, UserKey};
 use cenote_engine::Engine;
 use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
 use cenote_fs::{Filesystem, Volume};
@@ -17,9 +17,6 @@ use cenote_testkit::{decompress, needs, shared_path};
 use serde_json::Value;
 
 use pool::{POOL, Scratch, assert_zdb_is_content};
-
-/// Results whose streams are raw.
-const RAW: [&str; 3] = ["encw", "encRw", "raw1"];
 
 fn facts() -> Value {
     serde_json::from_slice(&std::fs::read(shared_path("streams/streams.json")).unwrap()).unwrap()
@@ -64,6 +61,12 @@ async fn receive_result(engine: &Engine, result: &Value) {
             (_, Err(error)) => panic!("{name}: {stream}: {error}"),
         }
     }
+}
+
+/// The key of what was sent encrypted.
+fn keys(facts: &Value) -> KeySource {
+    let key = text(&facts["keys"]["enc"], "key").as_bytes().to_vec();
+    KeySource::new(move |info| info.root.contains("/enc").then(|| UserKey(key.clone())))
 }
 
 /// What differs between a dataset and its description.
@@ -132,22 +135,140 @@ async fn volume_differs(dataset: &Dataset, sha256: &str) -> Vec<String> {
 fn streams_of_the_module_give_what_they_gave_there() {
     let (rt, scratch, facts) = (Runtime::real(None), Scratch::new(), facts());
     let results = facts["results"].as_array().unwrap();
-    let results: Vec<_> = results.iter().filter(|result| !RAW.contains(&text(result, "name"))).collect();
     let only = std::env::var("CENOTE_STREAM").ok();
     rt.block_on(async {
         let engine = scratch.create(&rt).await;
-        let wanted = |result: &&&Value| only.as_ref().is_none_or(|only| text(result, "name") == only);
+        let wanted = |result: &&Value| only.as_ref().is_none_or(|only| text(result, "name") == only);
         for result in results.iter().filter(wanted) {
             receive_result(&engine, result).await;
             println!("{}: received", text(result, "name"));
         }
         scratch.close(engine).await;
-        let mos = scratch.reopen(&rt).await;
+        let mos = scratch.reopen_with(&rt, keys(&facts)).await;
         let mut found = Vec::new();
         for dataset in results.iter().filter(wanted).flat_map(|r| r["datasets"].as_array().unwrap()) {
             found.extend(differences(&mos, dataset).await);
         }
         assert!(found.is_empty(), "{}", found.join("\n"));
+    });
+    assert_zdb_is_content(scratch.path());
+}
+
+/// What `zfs list -t all` shows below the pool's root.
+async fn names(engine: &Engine) -> Vec<String> {
+    let mut names = Vec::new();
+    for dataset in engine.mos().await.unwrap().all_datasets().await.unwrap() {
+        names.push(dataset.name().to_owned());
+    }
+    names
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn what_is_wrong_is_refused_and_leaves_what_was_there() {
+    let (rt, scratch) = (Runtime::real(None), Scratch::new());
+    rt.block_on(async {
+        let engine = scratch.create(&rt).await;
+        let refused = async |name: &str, order: &Order, wanted: &str| {
+            let error = receive_named(&engine, name, order).await.expect_err(name).to_string();
+            assert_eq!(error, wanted, "{name}");
+        };
+        let forced = |name| Order { is_forced: true, ..order(name) };
+        refused("corrupt-full", &order("a"), "cannot receive new filesystem stream: checksum mismatch").await;
+        refused(
+            "inc-i",
+            &order("a"),
+            "cannot receive incremental stream: destination 'taken/a' does not exist",
+        )
+        .await;
+        assert_eq!(names(&engine).await, ["taken"]);
+
+        receive_named(&engine, "full", &order("a")).await.unwrap();
+        let exists = "cannot receive new filesystem stream: destination 'taken/a' exists\n\
+                      must specify -F to overwrite it";
+        refused("full", &order("a"), exists).await;
+        let snapshots = "cannot receive new filesystem stream: destination has snapshots (eg. taken/a@1)\n\
+                         must destroy them to overwrite it";
+        refused("full", &forced("a"), snapshots).await;
+        let other = "cannot receive incremental stream: most recent snapshot of taken/a does not\n\
+                     match incremental source";
+        refused("inc-bookmark", &order("a"), other).await;
+        refused("inc-bookmark", &forced("a"), other).await;
+        let named = Order { destination: "taken/b@x".into(), ..Order::default() };
+        let several = "cannot receive: cannot specify snapshot name for multi-snapshot stream";
+        refused("rep-R", &named, several).await;
+        receive_named(&engine, "xa", &named).await.unwrap();
+        let clone = "cannot receive new filesystem stream: local origin for clone taken/c@c1 does not exist";
+        refused("clone-origin", &order("c"), clone).await;
+        let broken = "cannot receive incremental stream: incomplete stream";
+        refused("truncated-inc-I", &order("a"), broken).await;
+        let left = names(&engine).await;
+        assert!(left.contains(&"taken/a@1".to_owned()) && left.contains(&"taken/b@x".to_owned()), "{left:?}");
+        assert!(!left.iter().any(|name| name.contains('%')), "{left:?}");
+        // A snapshot in the way goes if it must.
+        cenote_tasks::snapshot(&engine, &["taken/b@y".to_owned()]).await.unwrap();
+        receive_named(&engine, "xa-i", &forced("b")).await.unwrap();
+        let left = names(&engine).await;
+        assert!(
+            left.contains(&"taken/b@2".to_owned()) && !left.contains(&"taken/b@y".to_owned()),
+            "{left:?}"
+        );
+        scratch.close(engine).await;
+    });
+    assert_zdb_is_content(scratch.path());
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn packages_bring_properties_holds_and_clones() {
+    let (rt, scratch) = (Runtime::real(None), Scratch::new());
+    rt.block_on(async {
+        let engine = scratch.create(&rt).await;
+        receive_named(&engine, "holds-h", &order("held")).await.unwrap();
+        receive_named(&engine, "rep-R", &order("r")).await.unwrap();
+        let clone = Order { origin: Some("taken/r/kid@2".into()), ..order("cl") };
+        receive_named(&engine, "clone-origin", &clone).await.unwrap();
+        receive_named(&engine, "clone-origin", &order("r/cl")).await.unwrap();
+        let mos = engine.mos().await.unwrap();
+        let held = mos.dataset("taken/held@1").await.unwrap();
+        assert!(!held.holds().await.unwrap().is_empty());
+        for name in ["taken/cl", "taken/r/cl"] {
+            let origin = mos.dataset(name).await.unwrap().origin().await.unwrap();
+            assert_eq!(origin.map(|origin| origin.name().to_owned()).as_deref(), Some("taken/r/kid@2"));
+        }
+        let top = mos.dataset("taken/r").await.unwrap();
+        let property = top.property("org.x:y").await.unwrap().unwrap();
+        assert_eq!(property.literal(), "z");
+        assert_eq!(property.source, cenote_dataset::Source::Received);
+        let volume = mos.dataset("taken/r/vol").await.unwrap();
+        assert_eq!(volume.setting("refreservation").await.unwrap(), 4 << 20);
+        scratch.close(engine).await;
+    });
+    assert_zdb_is_content(scratch.path());
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn a_receive_goes_on_from_wherever_it_broke_off() {
+    let (rt, scratch) = (Runtime::real(None), Scratch::new());
+    let (whole, base) = (stream("xa-i"), stream("xa"));
+    rt.block_on(async {
+        let engine = scratch.create(&rt).await;
+        for (index, cut) in [whole.len() / 5, whole.len() / 2, whole.len() - 400].into_iter().enumerate() {
+            let name = format!("x{index}");
+            let order = Order { is_resumable: true, ..order(&name) };
+            receive_bytes(&engine, base.clone(), &order).await.unwrap();
+            let broken = receive_bytes(&engine, whole[..cut].to_vec(), &order).await.unwrap_err();
+            let ReceiveError::Saved { token, .. } = broken else { panic!("{broken}") };
+            let state = cenote_stream::token::state_of(&token).unwrap();
+            assert_eq!(state.to_name, b"gsrc/xa@2");
+            // Another stream is not let in, and the old state is what it was.
+            let busy = receive_bytes(&engine, whole.clone(), &order).await.unwrap_err().to_string();
+            assert!(busy.contains("contains partially-complete state"), "{busy}");
+            cenote_tasks::abort_receive(&engine, &format!("{POOL}/{name}")).await.unwrap();
+            receive_bytes(&engine, whole.clone(), &order).await.unwrap();
+        }
+        scratch.close(engine).await;
     });
     assert_zdb_is_content(scratch.path());
 }

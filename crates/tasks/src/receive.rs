@@ -15,6 +15,7 @@
 
 pub(crate) mod finish;
 pub(crate) mod properties;
+pub(crate) mod raw;
 pub(crate) mod resume;
 mod swap;
 
@@ -39,6 +40,7 @@ use crate::crypt::{NewCrypt, check_encryption, encrypt, plan_encryption, share_k
 use crate::destroy::{destroy_head, unfinished};
 use crate::make::{RECV_CLONE_NAME, make_dir, make_head};
 use crate::new_dataset::Settings;
+use crate::receive::raw::{RawKeys, check_base, store_new};
 use crate::receive::resume::{begin_resumable, check_resumed, has_state};
 use crate::whole::readable;
 
@@ -72,6 +74,8 @@ pub struct NewReceive {
     pub is_resumable: bool,
     /// Properties of a new dataset.
     pub settings: Settings,
+    /// Of a raw stream.
+    pub raw: Option<RawKeys>,
 }
 
 /// A head that a stream fills.
@@ -99,9 +103,8 @@ impl Receiving {
 #[boxed]
 pub async fn begin_receive(engine: &Engine, mut new: NewReceive) -> Result<Receiving> {
     name::split_at(&format!("{}@{}", new.target, new.snapshot), '@')?;
-    let is_raw = new.begin.features.has(StreamFeatures::RAW);
     let is_whole = new.begin.from_guid.0 == 0 && new.origin.is_none();
-    let crypt = match is_whole && !is_raw && !new.begin.features.has(StreamFeatures::RESUMING) {
+    let crypt = match is_whole && new.raw.is_none() && !new.begin.features.has(StreamFeatures::RESUMING) {
         true => plan_encryption(engine, &new.target, &mut new.settings).await?,
         false => None,
     };
@@ -264,7 +267,7 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
     };
     let id = make_head(context, dir, origin, flags_of(&new.begin)).await?;
     match base {
-        Some(base) => begin_as(context, dir, id, &base).await?,
+        Some(base) => begin_as(context, new, dir, id, &base).await?,
         None => _ = context.make_objset(DatasetId(id.0), kind_of(new)?).await?,
     }
     Ok(id)
@@ -303,6 +306,9 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
         return Err(DatasetError::unsuitable(name, why));
     }
     refuse_split_blocks(new, base).await?;
+    if let Some(keys) = &new.raw {
+        check_base(keys, target, base).await?;
+    }
     if base.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: base.name().into() });
     }
@@ -373,9 +379,14 @@ async fn begin_new(context: &mut SyncContext, new: &NewReceive, crypt: Option<Ne
     match origin {
         Some(origin) => {
             make_livelist(context, dir).await?;
-            begin_as(context, dir, id, &origin).await?;
+            begin_as(context, new, dir, id, &origin).await?;
         }
-        None => _ = context.make_objset(DatasetId(id.0), kind).await?,
+        None => {
+            context.make_objset(DatasetId(id.0), kind).await?;
+            if let Some(keys) = &new.raw {
+                store_new(context, dir, id, keys).await?;
+            }
+        }
     }
     Ok(id)
 }
@@ -399,14 +410,27 @@ async fn origin_of(context: &SyncContext, new: &NewReceive, origin: &str) -> Res
     if found.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: origin.into() });
     }
-    found.key().await?;
+    match &new.raw {
+        Some(keys) => check_base(keys, &found, &found).await?,
+        None => _ = found.key().await?,
+    }
     Ok(found)
 }
 
 /// A new head begins as a snapshot is.
-async fn begin_as(context: &mut SyncContext, dir: ObjectId, id: ObjectId, base: &Dataset) -> Result<()> {
+async fn begin_as(
+    context: &mut SyncContext,
+    new: &NewReceive,
+    dir: ObjectId,
+    id: ObjectId,
+    base: &Dataset,
+) -> Result<()> {
     share_key(context, base.dir(), dir).await?;
-    without_log(context, DatasetId(id.0)).await
+    match new.raw {
+        // Its head is written anew without its key.
+        Some(_) => Ok(()),
+        None => without_log(context, DatasetId(id.0)).await,
+    }
 }
 
 fn flags_of(begin: &Begin) -> u64 {

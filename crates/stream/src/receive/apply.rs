@@ -7,16 +7,22 @@
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and what it calls).
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use cenote_codec::compress::Compression;
 use cenote_engine::{Engine, Need};
-use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr, BlockIdentity};
+use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr, BlockIdentity, CryptParams};
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::ObjectType;
-use cenote_format::stream::{FreeObjects, Range, Record, RecordFlags, Spill, Write, WriteEmbedded};
+use cenote_format::dnode::{DNODES_PER_BLOCK, ObjectType};
+use cenote_format::stream::{
+    CryptFields, FreeObjects, ObjectRange, Range, Record, RecordFlags, Spill, Write, WriteEmbedded,
+};
 use cenote_format::units::{BlockId, Guid, Lsize, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
 use cenote_format::zap::{swap_block, swap_words};
+use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, Edit, LiveObjset, Result};
+use cenote_pool::write::StoredBlock;
 use cenote_tasks::Progress;
 
 use crate::reader::Item;
@@ -40,6 +46,8 @@ pub(super) struct Way {
     pub(super) tells_of_spills: bool,
     /// The stream is no increment.
     pub(super) is_whole: bool,
+    /// Blocks come encrypted.
+    pub(super) is_raw: bool,
 }
 
 /// A head that is being filled.
@@ -48,6 +56,10 @@ pub(super) struct Filling {
     live: LiveObjset,
     way: Way,
     to_guid: Guid,
+    /// Of a raw stream.
+    raw: Option<Arc<RawHead>>,
+    /// The objects whose dnodes it tells of.
+    announced: std::ops::Range<u64>,
     batch: Vec<Item>,
     batch_bytes: u64,
     /// The last block that is there.
@@ -58,12 +70,20 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    pub(super) fn new(engine: &Engine, live: LiveObjset, way: Way, to_guid: Guid) -> Filling {
+    pub(super) fn new(
+        engine: &Engine,
+        live: LiveObjset,
+        way: Way,
+        to_guid: Guid,
+        raw: Option<Arc<RawHead>>,
+    ) -> Filling {
         Filling {
             engine: engine.clone(),
             live,
             way,
             to_guid,
+            raw,
+            announced: 0..0,
             batch: Vec::new(),
             batch_bytes: 0,
             progress: None,
@@ -85,6 +105,10 @@ impl Filling {
                 let range = range.clone();
                 self.flush().await?;
                 return self.free_objects(range).await;
+            }
+            Record::ObjectRange(range) => return self.announce(&range.clone()),
+            Record::Object(record) if self.raw.is_some() && !self.announced.contains(&record.object.0) => {
+                return Err(self.wrong(record.object, "nobody said how its dnode is encrypted"));
             }
             Record::Object(record) if object::needs_slots(record) => {
                 let record = record.clone();
@@ -134,6 +158,7 @@ impl Filling {
             Record::Free(record) => (record.object, None, record.to_guid),
             Record::Spill(record) => (record.object, None, record.to_guid),
             Record::FreeObjects(record) => (ObjectId(1), None, record.to_guid),
+            Record::ObjectRange(record) if self.raw.is_some() => (ObjectId(1), None, record.to_guid),
             _ => return Err(self.wrong(ObjectId(0), "a record of this kind can't be received")),
         };
         if to_guid != self.to_guid {
@@ -142,7 +167,7 @@ impl Filling {
         if object.0 == 0 || object.0 >= DN_MAX_OBJECT {
             return Err(self.wrong(object, "there can be no object of that number"));
         }
-        if !matches!(item.record, Record::FreeObjects(_)) {
+        if !matches!(item.record, Record::FreeObjects(_) | Record::ObjectRange(_)) {
             self.max_object = self.max_object.max(object);
         }
         let Some(offset) = offset else { return Ok(()) };
@@ -156,6 +181,21 @@ impl Filling {
         if is_block {
             self.next = Some(Progress { object, offset, bytes: item.end_bytes });
         }
+        Ok(())
+    }
+
+    /// How the dnodes of the objects that follow are encrypted, a block of them.
+    fn announce(&mut self, range: &ObjectRange) -> Result<()> {
+        let is_block = range.slots == DNODES_PER_BLOCK && range.first.0.is_multiple_of(DNODES_PER_BLOCK);
+        let is_swapped = range.flags.has(RecordFlags::RAW_BYTESWAP);
+        let Some(raw) =
+            self.raw.as_ref().filter(|_| is_block && !is_swapped && range.first.0 < DN_MAX_OBJECT)
+        else {
+            return Err(self.wrong(range.first, "its dnodes can't be received as they are"));
+        };
+        let CryptFields { salt, iv, mac } = range.crypt;
+        raw.dnodes.lock().insert(BlockId(range.first.0 / DNODES_PER_BLOCK), CryptParams { salt, iv, mac });
+        self.announced = range.first.0..range.first.0 + DNODES_PER_BLOCK;
         Ok(())
     }
 
@@ -228,11 +268,58 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
     {
         return Err(wrong(edit, object, "a block has no such size or place"));
     }
+    if way.is_raw {
+        return write_raw(edit, record, payload).await;
+    }
     let data = match record.compression_id {
         0 => in_native_order(edit, way, object, record.object_type, payload)?,
-        id => decompressed(edit, object, id, &payload, len)?,
+        // A block that is wrong must be refused now: later, nobody could tell where it came from.
+        id => {
+            let data = decompressed(edit, object, id, &payload, len)?;
+            let head = edit.view().head(object).await?;
+            let is_block = u64::from(head.data_block_bytes) == len && record.offset.is_multiple_of(len);
+            if is_block && edit.view().key().is_none() && id != Compression::Off as u8 {
+                let stored = stored_block(edit, object, id, (payload, len), None)?;
+                return edit.write_stored(object, BlockId(record.offset / len), stored).await;
+            }
+            data
+        }
     };
     write_data(edit, object, record.offset, data).await
+}
+
+/// A block in the form in which it is stored.
+fn stored_block(
+    edit: &Edit,
+    object: ObjectId,
+    compression_id: u8,
+    (bytes, len): (Bytes, u64),
+    crypt: Option<CryptParams>,
+) -> Result<StoredBlock> {
+    let compression = Compression::try_from(compression_id).ok().filter(|compression| {
+        !matches!(compression, Compression::Inherit | Compression::On | Compression::Empty)
+    });
+    let compression = compression.ok_or_else(|| wrong(edit, object, "no block is compressed like that"))?;
+    let is_whole = compression == Compression::Off && bytes.len() as u64 != len;
+    let is_size = !crypt.is_some() || (bytes.len() as u64).is_multiple_of(SPA_MINBLOCKSIZE);
+    if is_whole || !is_size || bytes.is_empty() || bytes.len() as u64 > len {
+        return Err(wrong(edit, object, "a block has another size than it says"));
+    }
+    Ok(StoredBlock { bytes, lsize: Lsize(len), compression, endian: Endian::NATIVE, crypt })
+}
+
+fn params(fields: CryptFields) -> Option<CryptParams> {
+    Some(CryptParams { salt: fields.salt, iv: fields.iv, mac: fields.mac })
+}
+
+/// A block that stays encrypted.
+async fn write_raw(edit: &Edit, record: &Write, payload: Bytes) -> Result<()> {
+    let (object, len) = (record.object, record.logical_bytes);
+    if record.flags.has(RecordFlags::RAW_BYTESWAP) || !record.offset.is_multiple_of(len) {
+        return Err(wrong(edit, object, "a block can't be received as it is"));
+    }
+    let stored = stored_block(edit, object, record.compression_id, (payload, len), params(record.crypt))?;
+    edit.write_stored(object, BlockId(record.offset / len), stored).await
 }
 
 async fn write_data(edit: &Edit, object: ObjectId, offset: u64, data: Bytes) -> Result<()> {
@@ -280,7 +367,7 @@ pub(super) fn in_native_order(
 async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: Bytes) -> Result<()> {
     let (object, len) = (record.object, record.length);
     let bytes = payload.get(..record.physical_bytes as usize).unwrap_or_default();
-    if record.embedded_type != 0 || bytes.is_empty() || bytes.len() > BPE_PAYLOAD_BYTES {
+    if way.is_raw || record.embedded_type != 0 || bytes.is_empty() || bytes.len() > BPE_PAYLOAD_BYTES {
         return Err(wrong(edit, object, "an embedded block is not what one can be"));
     }
     let logical = u64::from(record.logical_bytes);
@@ -353,11 +440,16 @@ async fn zero(edit: &Edit, object: ObjectId, range: std::ops::Range<u64>) -> Res
 
 async fn spill(edit: &Edit, way: Way, record: &Spill, payload: Bytes) -> Result<()> {
     let object = record.object;
-    if way.tells_of_spills && record.flags.has(RecordFlags::SPILL_UNMODIFIED) {
+    let is_known = edit.view().dnode(object).await?.spill().is_some();
+    if way.tells_of_spills && record.flags.has(RecordFlags::SPILL_UNMODIFIED) && is_known {
         return Ok(());
     }
     let len = record.length;
     let is_block = len >= SPA_MINBLOCKSIZE && len.is_multiple_of(SPA_MINBLOCKSIZE);
+    if way.is_raw && is_block && len <= SPA_MAXBLOCKSIZE && !record.flags.has(RecordFlags::RAW_BYTESWAP) {
+        let stored = stored_block(edit, object, record.compression_id, (payload, len), params(record.crypt))?;
+        return edit.set_stored_spill(object, stored).await;
+    }
     if !is_block || payload.len() as u64 != len {
         return Err(wrong(edit, object, "a spill block has no such size"));
     }

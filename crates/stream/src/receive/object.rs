@@ -16,9 +16,11 @@ use bytes::{Bytes, BytesMut};
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
-use cenote_format::dnode::{DN_MAX_NBLKPTR, Dnode, DnodeHead, ObjectType};
+use cenote_format::dnode::{
+    DN_MAX_LEVELS, DN_MAX_NBLKPTR, DNODE_CORE_BYTES, DNODE_MIN_BYTES, Dnode, DnodeHead, ObjectType,
+};
 use cenote_format::stream::{ObjectRecord, RecordFlags};
-use cenote_format::units::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
+use cenote_format::units::{BlockId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
 use cenote_format::zap::swap_words;
 use cenote_object::{DatasetError, Edit, NewObject, Result};
 
@@ -48,6 +50,9 @@ pub(super) fn needs_slots(record: &ObjectRecord) -> bool {
 pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Result<()> {
     let object = record.object;
     check(edit, way, record)?;
+    if way.is_raw {
+        return receive_raw(edit, record, payload).await;
+    }
     let bonus = bonus_of(edit, way, record, payload)?;
     let new = NewObject {
         object_type: record.object_type,
@@ -116,6 +121,9 @@ fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
         return wrong("its checksum or compression is unknown");
     }
     let allowed = if way.tells_of_spills { RecordFlags::OBJECT_SPILL } else { RecordFlags::default() };
+    if way.is_raw {
+        return check_raw(edit, record);
+    }
     let is_of_raw = record.raw_bonus_bytes != 0
         || record.blkptr_count != 0
         || record.indirect_block_shift != 0
@@ -124,6 +132,72 @@ fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
         true => wrong("its record has what belongs to other streams"),
         false => Ok(()),
     }
+}
+
+fn check_raw(edit: &Edit, record: &ObjectRecord) -> Result<()> {
+    let wrong = |why| Err(edit.view().damaged(record.object, why));
+    let has_spill = record.flags.has(RecordFlags::OBJECT_SPILL);
+    if record.flags.has(RecordFlags::RAW_BYTESWAP) {
+        return wrong("its dnode is of the other byte order");
+    }
+    if !(1..=DN_MAX_NBLKPTR).contains(&record.blkptr_count)
+        || !(12..=17).contains(&record.indirect_block_shift)
+        || !(1..=DN_MAX_LEVELS).contains(&record.levels)
+        || record.max_block_id.0 >= 1 << 54
+    {
+        return wrong("its dnode has no such tree");
+    }
+    let spill_bytes = if has_spill { BLKPTR_BYTES } else { 0 };
+    let pointers = usize::from(record.blkptr_count) * BLKPTR_BYTES;
+    let room = usize::from(slots_of(record)) * DNODE_MIN_BYTES - DNODE_CORE_BYTES;
+    let bonus_bytes = record.raw_bonus_bytes as usize;
+    match bonus_bytes + pointers + spill_bytes > room || record.raw_bonus_bytes < record.bonus_bytes {
+        true => wrong("its bonus is too long"),
+        false => Ok(()),
+    }
+}
+
+/// Makes an object as it is where it was sent from, to the last bit: its dnode's MAC covers it.
+async fn receive_raw(edit: &Edit, record: &ObjectRecord, payload: Bytes) -> Result<()> {
+    let object = record.object;
+    let bonus_bytes = (record.bonus_bytes as usize).min(payload.len());
+    let mut head = DnodeHead {
+        object_type: record.object_type,
+        bonus_type: record.bonus_type,
+        bonus: payload.slice(..bonus_bytes),
+        rest: payload.slice(bonus_bytes..),
+        checksum_id: record.checksum_id,
+        compression_id: record.compression_id,
+        flags: 0,
+        indirect_block_shift: record.indirect_block_shift,
+        blkptr_count: record.blkptr_count,
+        slots: slots_of(record),
+        data_block_bytes: record.block_bytes,
+        max_block_id: record.max_block_id,
+    };
+    let before = match edit.view().dnode(object).await {
+        Ok(dnode) => Some(dnode.detach()),
+        Err(DatasetError::NoObject { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let Some(before) = before else { return edit.put_head(object, head, record.levels, true).await };
+    let is_another = before.slots != head.slots
+        || before.data_block_bytes != head.data_block_bytes
+        || before.indirect_block_shift != head.indirect_block_shift
+        || before.blkptr_count != head.blkptr_count
+        || before.levels > record.levels;
+    if is_another {
+        edit.destroy(object).await?;
+        return edit.put_head(object, head, record.levels, true).await;
+    }
+    let has_spill = record.flags.has(RecordFlags::OBJECT_SPILL);
+    if !has_spill && before.spill().is_some() {
+        edit.set_spill(object, None).await?;
+    }
+    edit.punch(object, BlockId(record.max_block_id.0 + 1), u64::MAX).await?;
+    head.flags = before.flags;
+    head.set_spill(has_spill && before.spill().is_some());
+    edit.put_head(object, head, record.levels, false).await
 }
 
 /// The bonus, in this machine's byte order.

@@ -3,15 +3,18 @@
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_stream`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c`
 //! (`zfs_receive_one`).
 
+use std::sync::Arc;
+
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
+use cenote_format::bytes::Endian;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
 use cenote_tasks::{
-    Finish, NewReceive, Progress, Receiving, abort_receive, begin_receive, end_receive, note_progress,
-    resume_state,
+    Finish, NewReceive, Progress, RawKeys, Receiving, abort_receive, begin_receive, end_receive,
+    note_progress, resume_state,
 };
 
 use crate::error::{StreamError, check_features};
@@ -45,9 +48,10 @@ pub(super) async fn receive_one(
         true => Nvlist::new(),
         false => Nvlist::decode(&item.payload).map_err(|error| in_stream(StreamError::Nvlist(error)))?,
     };
-    if begin.features.has(StreamFeatures::RAW) {
-        return Err(ReceiveError::refused(what, "raw streams can't be received yet"));
-    }
+    let raw = match begin.features.has(StreamFeatures::RAW) {
+        true => Some(keys_of(&list, reader.endian()).map_err(|why| ReceiveError::refused(what, why))?),
+        false => None,
+    };
     let origin = match &order.origin {
         None if begin.flags.has(BeginFlags::CLONE) => Some(origin_of(engine, begin.from_guid, place).await?),
         given => given.clone(),
@@ -61,9 +65,10 @@ pub(super) async fn receive_one(
         is_forced: order.is_forced,
         is_resumable: order.is_resumable,
         settings: Vec::new(),
+        raw: raw.clone(),
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
-    let ended = match fill(engine, reader, &begin, &list, &receiving, is_clone).await {
+    let ended = match fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), is_clone).await {
         Ok(()) => {
             let finish = Finish {
                 receiving: receiving.clone(),
@@ -71,6 +76,7 @@ pub(super) async fn receive_one(
                 to_guid: begin.to_guid,
                 creation_time_s: begin.creation_time,
                 is_forced: order.is_forced,
+                raw,
             };
             end_receive(engine, finish).await.map_err(Broken::Pool)
         }
@@ -81,6 +87,14 @@ pub(super) async fn receive_one(
     }
     received.snapshots.push(place.full());
     Ok(())
+}
+
+/// What a raw stream says of its keys.
+fn keys_of(list: &Nvlist, endian: Endian) -> Result<RawKeys, &'static str> {
+    if endian != Endian::NATIVE {
+        return Err("raw streams of machines of the other byte order can't be received");
+    }
+    RawKeys::of(list.get_nvlist("crypt_keydata").ok_or("stream has no encryption keys")?)
 }
 
 /// Why a receive was broken off.
@@ -108,6 +122,7 @@ async fn fill(
     begin: &Begin,
     list: &Nvlist,
     receiving: &Receiving,
+    keys: Option<&RawKeys>,
     is_clone: bool,
 ) -> Result<(), Broken> {
     let is_resumable = {
@@ -123,13 +138,15 @@ async fn fill(
         state
     };
     let before_bytes = is_resumable.as_ref().map_or(0, |state| state.progress.bytes);
-    let opened = engine.dataset_being_received(&receiving.head, receiving.id).await?;
+    let raw = keys.map(|keys| Arc::new(keys.head()));
+    let opened = engine.dataset_being_received(&receiving.head, receiving.id, raw.clone()).await?;
     let way = Way {
         endian: reader.endian(),
         tells_of_spills: begin.flags.has(BeginFlags::SPILL_BLOCK),
         is_whole: begin.from_guid == Guid(0),
+        is_raw: raw.is_some(),
     };
-    let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid);
+    let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid, raw);
     let mut noted = 0;
     let ended = loop {
         let item = match reader.next().await {

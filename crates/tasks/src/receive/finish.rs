@@ -17,6 +17,7 @@ use crate::destroy_snapshot::{refuse_if_used, remove_snapshot};
 use crate::make::make_snapshot;
 use crate::pool::scan::state::snapshotted;
 use crate::receive::Receiving;
+use crate::receive::raw::{self, RawKeys, store_again};
 use crate::receive::resume::drop_state;
 use crate::receive::swap::swap;
 use crate::remapped::drop_remapped;
@@ -37,6 +38,8 @@ pub struct Finish {
     pub creation_time_s: u64,
     /// Snapshots that came after the one that the stream builds on go (`-F`).
     pub is_forced: bool,
+    /// Of a raw stream.
+    pub raw: Option<RawKeys>,
 }
 
 /// Takes what was received for whole. Nobody has the target or the filled head open.
@@ -68,12 +71,22 @@ async fn end_sync(context: &mut SyncContext, finish: &Finish) -> Result<()> {
     if !finish.receiving.is_new() {
         let filled = readable(context.mos().await?.dataset(head).await?).await?;
         take_place(context, finish, &dataset, &filled).await?;
+        if let Some(keys) = &finish.raw {
+            store_again(context, &dataset, keys).await?;
+        }
+    } else if finish.raw.is_some() {
+        // Whoever opens it from now on needs its key.
+        let quiet = context.quiet(&dataset)?;
+        context.close(&quiet);
     }
     context.log_of_dataset((head, ObjectId(id.0)), "finish receiving", &details).await?;
     let id = ObjectId(dataset.id().0);
     let snapshot = make_snapshot(context, id, &finish.snapshot, refreservation(context, id).await?).await?;
     snapshotted(context, id, snapshot).await?;
     note_ivset(context, &dataset, snapshot).await?;
+    if let Some(keys) = &finish.raw {
+        raw::note_ivset(context, snapshot, keys).await?;
+    }
     note_snapshots_changed(context, dataset.dir().id()).await?;
     let mut phys = context.dataset_phys(snapshot).await?;
     phys.creation_time_s = finish.creation_time_s;

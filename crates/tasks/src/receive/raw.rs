@@ -1,0 +1,189 @@
+//! Raw streams: the keys of an encrypted dataset, wrapped by a user's key that need not be known here.
+//!
+//! Idea: a raw stream brings the wrapped keys, and a MAC of the whole object set. A new dataset gets the keys
+//! at once and becomes an encryption root; one that is there must have the same keys, which may be wrapped by
+//! another user's key since, and gets the wrapping at the end.
+//!
+//! Source: OpenZFS `dsl_crypt.c` (`dsl_crypto_recv_raw_key_check`, `dsl_crypto_recv_raw_key_sync`,
+//! `dsl_crypto_recv_raw_objset_check`).
+
+use cenote_codec::crypto::Cipher;
+use cenote_dataset::Dataset;
+use cenote_dataset::keys::KeyFormat;
+use cenote_engine::SyncContext;
+use cenote_format::dnode::ObjectType;
+use cenote_format::dsl::names::{crypto_key, dataset_field, dir_field};
+use cenote_format::features::Feature;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::units::{BlockId, ObjectId};
+use cenote_object::objset::RawHead;
+use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+
+use crate::crypt::PROMPT;
+
+/// `ZIO_CRYPT_KEY_CURRENT_VERSION`: what came before did not travel well.
+const KEY_VERSION: u64 = 1;
+/// Of bytes of a key, those that each part has.
+const PARTS: [(&str, usize); 4] =
+    [(crypto_key::MASTER_KEY, 32), (crypto_key::HMAC_KEY, 64), (crypto_key::IV, 12), (crypto_key::MAC, 16)];
+/// Numbers that a key's object has.
+const NUMBERS: [&str; 5] = [
+    crypto_key::CRYPTO_SUITE,
+    crypto_key::GUID,
+    crypto_key::KEYFORMAT,
+    crypto_key::PBKDF2_SALT,
+    crypto_key::PBKDF2_ITERS,
+];
+
+/// What a raw stream says of its dataset's keys and of its tree.
+#[derive(Debug, Clone)]
+pub struct RawKeys {
+    numbers: [u64; NUMBERS.len()],
+    parts: [Vec<u8>; PARTS.len()],
+    to_ivset: u64,
+    from_ivset: u64,
+    levels: u8,
+    indirect_block_shift: u8,
+    max_block_id: BlockId,
+    checksum_id: u8,
+    compression_id: u8,
+    portable_mac: [u8; 32],
+}
+
+impl RawKeys {
+    /// Reads `crypt_keydata` of a BEGIN.
+    ///
+    /// # Errors
+    /// Something is missing, or not as this version knows it: why.
+    pub fn of(list: &Nvlist) -> Result<RawKeys, &'static str> {
+        const BAD: &str = "stream uses crypto parameters not compatible with this pool";
+        let number = |name: &str| list.get_u64(name).ok_or(BAD);
+        let byte = |name: &str| u8::try_from(number(name)?).map_err(|_| BAD);
+        let bytes = |name: &str, len: usize| match list.get(name) {
+            Some(NvValue::Uint8Array(bytes)) if bytes.len() == len => Ok(bytes.clone()),
+            _ => Err(BAD),
+        };
+        let mut numbers = [0; NUMBERS.len()];
+        for (slot, name) in numbers.iter_mut().zip(NUMBERS) {
+            *slot = number(name)?;
+        }
+        let [suite, _, format, salt, iterations] = numbers;
+        let is_stretched = match KeyFormat::from_number(format) {
+            Some(format) => format == KeyFormat::Passphrase,
+            None => return Err(BAD),
+        };
+        let is_odd = is_stretched == (salt == 0) || is_stretched == (iterations == 0);
+        if Cipher::try_from(suite).is_err() || number(crypto_key::VERSION)? != KEY_VERSION || is_odd {
+            return Err(BAD);
+        }
+        let is_usual = number("mdn_blksz")? == 16384 && number("mdn_nblkptr")? == 3;
+        let (levels, indirect_block_shift) = (byte("mdn_nlevels")?, byte("mdn_indblkshift")?);
+        if !is_usual || !(1..=32).contains(&levels) || !(12..=17).contains(&indirect_block_shift) {
+            return Err(BAD);
+        }
+        let [master, hmac, iv, mac] = PARTS.map(|(name, len)| bytes(name, len));
+        Ok(RawKeys {
+            numbers,
+            parts: [master?, hmac?, iv?, mac?],
+            to_ivset: list.get_u64("to_ivset_guid").unwrap_or(0),
+            from_ivset: list.get_u64("from_ivset_guid").unwrap_or(0),
+            levels,
+            indirect_block_shift,
+            max_block_id: BlockId(number("mdn_maxblkid")?.min(1 << 43)),
+            checksum_id: byte("mdn_checksum")?,
+            compression_id: byte("mdn_compress")?,
+            portable_mac: bytes("portable_mac", 32)?.try_into().map_err(|_| BAD)?,
+        })
+    }
+
+    /// How the object set is written.
+    pub fn head(&self) -> RawHead {
+        RawHead {
+            levels: self.levels,
+            indirect_block_shift: self.indirect_block_shift,
+            max_block_id: self.max_block_id,
+            checksum_id: self.checksum_id,
+            compression_id: self.compression_id,
+            portable_mac: self.portable_mac,
+            dnodes: Default::default(),
+        }
+    }
+}
+
+/// A raw increment must build on the very ciphertext that it was made from.
+pub(super) async fn check_base(keys: &RawKeys, target: &Dataset, base: &Dataset) -> Result<()> {
+    let refuse = |why: &str| Err(DatasetError::unsuitable(target.name(), why));
+    let here = base.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
+    match here.unwrap_or(0) {
+        0 => {
+            return refuse(
+                "IV set guid missing. See errata 4 at https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-ER.",
+            );
+        }
+        here if keys.from_ivset != here => {
+            return refuse(
+                "IV set guid mismatch. See the 'zfs receive' man page section\n discussing the limitations of \
+                 raw encrypted send streams.",
+            );
+        }
+        _ => {}
+    }
+    let [_, guid, ..] = keys.numbers;
+    let info = target.dir().encryption().await?;
+    match info.is_some_and(|info| info.key_guid.0 == guid) {
+        true => Ok(()),
+        false => refuse("encryption key does not match existing key"),
+    }
+}
+
+/// Gives a new directory the keys of the stream.
+pub(super) async fn store_new(
+    context: &mut SyncContext,
+    dir: ObjectId,
+    head: ObjectId,
+    keys: &RawKeys,
+) -> Result<()> {
+    let edit = context.edit();
+    let object = NewZap::of(ObjectType::ZAP_METADATA).create(&edit).await?;
+    let fields = ZapEdit::new(&edit, object);
+    fields.add(crypto_key::REFCOUNT, 1).await?;
+    fields.add(crypto_key::VERSION, KEY_VERSION).await?;
+    fields.add(crypto_key::ROOT_DDOBJ, dir.0).await?;
+    context.zapify(dir).await?;
+    ZapEdit::new(&edit, dir).add(dir_field::CRYPTO_KEY_OBJ, object.0).await?;
+    if let Some(feature) = Feature::by_name("encryption") {
+        context.activate_feature(head, feature, ZapValue::from(0)).await?;
+    }
+    let props = context.dir_phys(dir).await?.props_zap;
+    ZapEdit::new(&edit, props).update("keylocation", &ZapValue::from_text(PROMPT)).await?;
+    store(context, object, keys).await
+}
+
+/// Gives a directory that has these keys the wrapping of the stream, if it is an encryption root.
+pub(super) async fn store_again(context: &SyncContext, target: &Dataset, keys: &RawKeys) -> Result<()> {
+    match target.dir().encryption().await? {
+        Some(info) => store(context, info.key_object, keys).await,
+        None => Ok(()),
+    }
+}
+
+async fn store(context: &SyncContext, object: ObjectId, keys: &RawKeys) -> Result<()> {
+    let edit = context.edit();
+    let fields = ZapEdit::new(&edit, object);
+    for (name, number) in NUMBERS.iter().zip(keys.numbers) {
+        fields.update(*name, number).await?;
+    }
+    for ((name, _), bytes) in PARTS.iter().zip(&keys.parts) {
+        fields.update(*name, &ZapValue::new(1, bytes.clone().into())).await?;
+    }
+    Ok(())
+}
+
+/// A snapshot says which set of IVs it belongs to: that of the sent one.
+pub(super) async fn note_ivset(context: &mut SyncContext, snapshot: ObjectId, keys: &RawKeys) -> Result<()> {
+    if keys.to_ivset == 0 {
+        return Ok(());
+    }
+    context.zapify(snapshot).await?;
+    ZapEdit::new(&context.edit(), snapshot).update(dataset_field::IVSET_GUID, keys.to_ivset).await
+}
