@@ -62,7 +62,7 @@ pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use mismatch::InLog;
-pub use pool::{LeavesInUse, Pool, ReadContext, Trusted};
+pub use pool::{Form, LeavesInUse, Pool, ReadContext, Trusted};
 pub use recorder::{Recorder, Recording};
 pub use reflow::{reachable, reflow_end, reflow_info};
 pub use second::{Offer, SecondLevel, Secondary};

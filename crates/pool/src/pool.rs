@@ -115,6 +115,20 @@ pub struct ReadContext {
     pub kept: Option<KeptSpace>,
     /// An intent log leads to it.
     pub in_log: Option<InLog>,
+    /// What is wanted of it.
+    pub form: Form,
+}
+
+/// How far a block goes through the pipeline that reads it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The owner's bytes.
+    #[default]
+    Clear,
+    /// Decrypted, and compressed as it is stored.
+    Compressed,
+    /// As it is stored.
+    Stored,
 }
 
 impl ReadContext {

@@ -26,7 +26,7 @@ use crate::config::VdevClass;
 use crate::crypt;
 use crate::error::{PoolError, Result};
 use crate::mismatch::Mismatch;
-use crate::pool::{Pool, ReadContext};
+use crate::pool::{Form, Pool, ReadContext};
 use crate::recover::{CopyError, Recovered, Version, recover, recover_simply};
 use crate::second::{Offer, SecondLevel, Secondary};
 use crate::vdev::map::{BlockMap, Column, Row};
@@ -44,7 +44,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 impl Pool {
-    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes. A hole reads as zeros.
+    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes, unless the context wants another
+    /// [`Form`]. A hole reads as zeros.
     #[boxed]
     pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
@@ -123,8 +124,14 @@ impl Pool {
         if bp.is_embedded() && bp.embedded_type() != 0 {
             return Err(bad_pointer(place, format!("unknown embedded type {}", bp.embedded_type())));
         }
+        if ctx.form == Form::Stored {
+            return Ok(stored);
+        }
         let crypt = !bp.is_embedded() && bp.uses_crypt();
         let clear = if crypt { crypt::decrypt(bp, stored, ctx)? } else { stored };
+        if ctx.form == Form::Compressed {
+            return Ok(clear);
+        }
         let data = self.decompress(bp, clear, lsize as usize, place).await?;
         if crypt {
             crypt::check_clear(bp, &data, ctx)?;
