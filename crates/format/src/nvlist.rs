@@ -5,7 +5,8 @@
 //! pair and for one of another type; `get` tells them apart.
 //!
 //! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1
-//! little; two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR.
+//! little; two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR,
+//! `encode_native` the other.
 //!
 //! Invariants: nesting is at most `MAX_DEPTH`; a decoded list takes at most a small multiple of its packed
 //! bytes, because no count is trusted before the bytes it promises have been seen.
@@ -15,6 +16,7 @@
 mod decode;
 mod display;
 mod encode;
+mod native;
 #[cfg(test)]
 mod tests;
 
@@ -115,6 +117,11 @@ impl Nvlist {
     /// Packs the list as XDR, header included.
     pub fn encode(&self) -> Vec<u8> {
         encode::encode(self)
+    }
+
+    /// Packs the list as memory of this machine, header included.
+    pub fn encode_native(&self) -> Vec<u8> {
+        native::encode(self)
     }
 
     /// Appends a pair, or replaces the value of an existing pair in place.

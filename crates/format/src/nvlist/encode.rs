@@ -98,7 +98,7 @@ fn write_value(w: &mut Writer, value: &NvValue) {
     }
 }
 
-fn type_and_count(value: &NvValue) -> (u32, usize) {
+pub(super) fn type_and_count(value: &NvValue) -> (u32, usize) {
     match value {
         NvValue::Boolean => (dt::BOOLEAN, 0),
         NvValue::Byte(_) => (dt::BYTE, 1),
@@ -131,7 +131,7 @@ fn type_and_count(value: &NvValue) -> (u32, usize) {
 }
 
 /// Bytes of the value in OpenZFS's memory, before rounding up to 8.
-fn memory_bytes(value: &NvValue) -> usize {
+pub(super) fn memory_bytes(value: &NvValue) -> usize {
     match value {
         NvValue::Boolean => 0,
         NvValue::Byte(_) | NvValue::Int8(_) | NvValue::Uint8(_) => 1,
