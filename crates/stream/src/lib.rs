@@ -14,6 +14,7 @@
 mod error;
 mod reader;
 pub mod receive;
+pub mod send;
 mod sum;
 pub mod token;
 mod writer;

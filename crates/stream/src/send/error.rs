@@ -1,0 +1,103 @@
+//! Why a stream can't be made.
+
+use cenote_format::units::ObjectId;
+use cenote_object::DatasetError;
+use cenote_pool::PoolError;
+
+use crate::StreamError;
+
+/// A stream can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// Something of the dataset can't be read.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// Metadata of the dataset can't be read.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A block can't be read.
+    #[error(
+        "cannot send '{name}': object {object} at offset {offset}: {source}; `cenote verify` names the file"
+    )]
+    Block {
+        /// The snapshot.
+        name: String,
+        /// The object.
+        object: ObjectId,
+        /// Where in the object.
+        offset: u64,
+        /// Why not.
+        source: PoolError,
+    },
+    /// Nobody takes the stream.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The program is about to end.
+    #[error("the send was stopped")]
+    Stopped,
+    /// The source of an increment does not precede the snapshot.
+    #[error("cannot send '{name}': '{from}' is not an earlier snapshot from the same fs")]
+    NotEarlier {
+        /// The snapshot.
+        name: String,
+        /// The source.
+        from: String,
+    },
+    /// A snapshot that is to be sent or to be sent from is missing.
+    #[error("cannot send '{name}': snapshot {missing} does not exist")]
+    Missing {
+        /// The snapshot that was asked for.
+        name: String,
+        /// The one that is missing.
+        missing: String,
+    },
+    /// Blocks of large directories can't be split.
+    #[error("cannot send '{name}': it has directories in blocks of more than 128 KiB; send it with -L")]
+    LargeMicrozap {
+        /// The snapshot.
+        name: String,
+    },
+    /// An encrypted dataset in a format that no receiver takes raw.
+    #[error("cannot send '{name}' raw: its keys are of an old format; send it without -w")]
+    OldKeys {
+        /// The snapshot.
+        name: String,
+    },
+    /// Properties of an encrypted dataset go only with its content as it is stored.
+    #[error(
+        "cannot send {name}: encrypted dataset {encrypted} may not be sent with properties without the raw \
+         flag"
+    )]
+    NeedsRaw {
+        /// The snapshot that was asked for.
+        name: String,
+        /// The dataset.
+        encrypted: String,
+    },
+    /// Metadata of a machine of the other byte order would have to be converted.
+    #[error("cannot send '{name}': object {object} was written by a machine of the other byte order")]
+    ForeignByteOrder {
+        /// The snapshot.
+        name: String,
+        /// The object.
+        object: ObjectId,
+    },
+    /// No receive was interrupted.
+    #[error("cannot send '{name}': it has no partially received state")]
+    NothingSaved {
+        /// The dataset.
+        name: String,
+    },
+    /// More snapshots and properties than a receiver takes.
+    #[error(
+        "cannot send '{name}': the size of the list of snapshots and properties is too large to be received \
+         successfully; select a smaller number of snapshots to send"
+    )]
+    TooManyProperties {
+        /// The snapshot that was asked for.
+        name: String,
+    },
+}
+
+/// Result of making a stream.
+pub(super) type Result<T, E = SendError> = std::result::Result<T, E>;

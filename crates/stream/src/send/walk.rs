@@ -1,0 +1,339 @@
+//! What a snapshot holds, in the order of its stream.
+//!
+//! Idea: a stream tells of a snapshot as a walk over its tree meets it: a block of dnodes, then each dnode
+//! and all blocks below it, then the next block of dnodes. Only what is born after a txg is visited; holes
+//! that do not know their birth always are. The walk itself is a stack whose top comes next. It holds parts that
+//! are ready, and blocks that still have to be opened. When such a block comes to the top, all that lie near
+//! the top are read at once, in disk order.
+//!
+//! ```text
+//!   top  object 7 | data | data | indirect block | object 8 | indirect block | block of dnodes ...
+//!                                 '---------------------------'---------------'  read together
+//! ```
+//!
+//! Memory: [`BATCH_BYTES`] of opened blocks for each level of the two trees that lie above each other, and
+//! what the top ones of them hold; 12 bytes for each opened block, so that none is opened twice.
+//!
+//! Source: OpenZFS `dmu_traverse.c` (`traverse_visitbp`), `dmu_send.c` (`send_cb`), `zio.c`
+//! (`zbookmark_subtree_completed`).
+
+use bytes::Bytes;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
+use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, ObjectType};
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_object::Objset;
+use cenote_object::dead_tree::leaves_before;
+use cenote_object::object::SPILL_BLOCK;
+use cenote_object::objset::META_DNODE_OBJECT;
+use cenote_object::trail::OpenedBlocks;
+use cenote_pool::{Form, PoolError, ReadContext};
+
+use super::error::{Result, SendError};
+
+/// Bytes of metadata that are read at once, as they are in memory.
+const BATCH_BYTES: u64 = 2 << 20;
+/// How far below the top blocks are looked for that are read with the first.
+const LOOK_ITEMS: usize = 8_192;
+
+/// Where a walk begins: the first block of an object that is visited, and what comes after it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) object: ObjectId,
+    pub(super) block: u64,
+}
+
+/// Blocks of an object, from the first to one before the end; an end of 0 is that of all numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) object: ObjectId,
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) block_bytes: u32,
+}
+
+/// A block with content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) object: ObjectId,
+    /// Its object's type.
+    pub(super) object_type: ObjectType,
+    pub(super) id: BlockId,
+    pub(super) bp: Blkptr,
+}
+
+/// A part of a snapshot.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    /// A block of dnodes, whose dnodes and holes follow.
+    Dnodes { first: ObjectId, slots: u64, bp: Blkptr },
+    /// An object.
+    Object { object: ObjectId, dnode: Dnode },
+    /// The number of an object that there is not.
+    Free(ObjectId),
+    /// A hole.
+    Hole(Span),
+    /// Blocks that were redacted.
+    Redacted(Span),
+    /// A block, with content.
+    Block(Block),
+}
+
+/// The object that a block belongs to.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    object: ObjectId,
+    object_type: ObjectType,
+    block_bytes: u32,
+    max_block_id: u64,
+    fanout_shift: u8,
+}
+
+impl Owner {
+    fn of(object: ObjectId, dnode: &Dnode) -> Owner {
+        Owner {
+            object,
+            object_type: dnode.object_type,
+            block_bytes: dnode.data_block_bytes,
+            max_block_id: dnode.max_block_id.0,
+            fanout_shift: dnode.fanout_shift() as u8,
+        }
+    }
+
+    fn is_meta(&self) -> bool {
+        self.object == META_DNODE_OBJECT
+    }
+
+    /// The blocks below one; nothing if there can't be any.
+    fn span(&self, level: u8, block: u64) -> Option<Span> {
+        let shift = u32::from(level) * u32::from(self.fanout_shift);
+        let blocks = 1u64.checked_shl(shift)?;
+        let first = blocks.checked_mul(block)?;
+        if !self.object_type.is_metadata() && first > self.max_block_id {
+            return None;
+        }
+        let end = first.checked_add(blocks).unwrap_or(0);
+        Some(Span { object: self.object, first, end, block_bytes: self.block_bytes })
+    }
+}
+
+/// A block to be opened.
+struct Node {
+    owner: Owner,
+    level: u8,
+    block: u64,
+    bp: Blkptr,
+}
+
+enum Item {
+    Part(Part),
+    Closed(Node),
+    Opened(Node, Result<Bytes, PoolError>),
+}
+
+/// A walk over an object set.
+pub(super) struct Walk {
+    objset: Objset,
+    born_after: Txg,
+    start: Start,
+    /// Dnodes are wanted as they are stored: with encrypted bonuses.
+    is_raw: bool,
+    /// All blocks must have been encrypted.
+    is_encrypted: bool,
+    /// What comes next is last.
+    stack: Vec<Item>,
+    opened: OpenedBlocks,
+}
+
+impl Walk {
+    /// A walk over what was born after a txg. `is_encrypted`: the object set is.
+    pub(super) fn new(
+        objset: &Objset,
+        born_after: Txg,
+        start: Start,
+        is_encrypted: bool,
+        is_raw: bool,
+    ) -> Result<Walk> {
+        let (objset, opened) = (objset.clone(), OpenedBlocks::default());
+        let mut walk = Walk { objset, born_after, start, is_raw, is_encrypted, stack: Vec::new(), opened };
+        if let Some(meta) = walk.objset.meta().filter(|_| walk.objset.bp().logical_birth() > born_after) {
+            let mut items = Vec::new();
+            walk.enter(META_DNODE_OBJECT, meta.dnode(), &mut items)?;
+            walk.push(items);
+        }
+        Ok(walk)
+    }
+
+    /// The next part; nothing after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<Part>> {
+        loop {
+            match self.stack.pop() {
+                None => return Ok(None),
+                Some(Item::Part(part)) => return Ok(Some(part)),
+                Some(Item::Opened(node, block)) => {
+                    let mut items = Vec::new();
+                    match node.level {
+                        0 => self.expand_dnodes(&node, &block?, &mut items)?,
+                        _ => self.expand_pointers(&node, &block?, &mut items)?,
+                    }
+                    self.push(items);
+                }
+                Some(closed @ Item::Closed(_)) => {
+                    self.stack.push(closed);
+                    self.open().await;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, items: Vec<Item>) {
+        self.stack.extend(items.into_iter().rev());
+    }
+
+    /// Reads the blocks near the top.
+    async fn open(&mut self) {
+        let (mut places, mut requests, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let lowest = self.stack.len().saturating_sub(LOOK_ITEMS);
+        for (at, item) in self.stack.iter().enumerate().skip(lowest).rev() {
+            let Item::Closed(node) = item else { continue };
+            if bytes >= BATCH_BYTES {
+                break;
+            }
+            bytes += node.bp.lsize().0;
+            places.push(at);
+            requests.push((node.bp, self.context(node)));
+        }
+        let blocks = self.objset.pool().read_many(requests).await;
+        for (at, block) in places.into_iter().zip(blocks) {
+            let Some(item) = self.stack.get_mut(at) else { continue };
+            let closed = std::mem::replace(item, Item::Part(Part::Free(ObjectId(0))));
+            *item = match closed {
+                Item::Closed(node) => Item::Opened(node, block),
+                other => other,
+            };
+        }
+    }
+
+    fn context(&self, node: &Node) -> ReadContext {
+        let context = self.objset.context(node.owner.object, node.level, BlockId(node.block));
+        let form = if self.is_raw && node.bp.is_encrypted() { Form::Stored } else { Form::Clear };
+        ReadContext { form, ..context }
+    }
+
+    /// The pointers of a dnode, and that to its spill block.
+    fn enter(&mut self, object: ObjectId, dnode: &Dnode, items: &mut Vec<Item>) -> Result<()> {
+        let owner = Owner::of(object, dnode);
+        let spill = dnode.spill().filter(|bp| !bp.is_hole());
+        if let Some(bp) = &spill {
+            self.check_crypt(&owner, bp)?;
+        }
+        let spill_block = |bp: Blkptr| {
+            let object_type = dnode.object_type;
+            Item::Part(Part::Block(Block { object, object_type, id: SPILL_BLOCK, bp }))
+        };
+        // One that did not change comes at once, for receivers of older versions that may have lost it.
+        let (old, new): (Vec<_>, Vec<_>) =
+            spill.into_iter().partition(|bp| bp.logical_birth() <= self.born_after);
+        items.extend(old.into_iter().map(spill_block));
+        for (block, bp) in dnode.blkptrs().enumerate() {
+            self.visit(&owner, dnode.levels - 1, block as u64, bp, items)?;
+        }
+        items.extend(new.into_iter().map(spill_block));
+        Ok(())
+    }
+
+    fn visit(
+        &mut self,
+        owner: &Owner,
+        level: u8,
+        block: u64,
+        bp: Blkptr,
+        items: &mut Vec<Item>,
+    ) -> Result<()> {
+        // A hole without a birth may be as old as its object, or as new.
+        let is_old = bp.logical_birth().0 != 0 && bp.logical_birth() <= self.born_after;
+        if is_old || self.is_before_start(owner, level, block) {
+            return Ok(());
+        }
+        let span = owner.span(level, block);
+        match (bp.kind(), span) {
+            (BlkptrKind::Hole, span) => {
+                items.extend(span.map(|span| Item::Part(Part::Hole(span))));
+                return Ok(());
+            }
+            (_, None) => return Err(self.damaged(owner, "has a block beyond its end")),
+            (BlkptrKind::Redacted, Some(span)) => {
+                items.push(Item::Part(Part::Redacted(span)));
+                return Ok(());
+            }
+            (BlkptrKind::Normal | BlkptrKind::Embedded, Some(_)) => {}
+        }
+        self.check_crypt(owner, &bp)?;
+        if bp.level() != level {
+            return Err(self.damaged(owner, "has a pointer to a block of another level"));
+        }
+        if level == 0 && !owner.is_meta() {
+            let (object, object_type) = (owner.object, owner.object_type);
+            items.push(Item::Part(Part::Block(Block { object, object_type, id: BlockId(block), bp })));
+            return Ok(());
+        }
+        if !self.opened.first(&bp) {
+            return Err(self.damaged(owner, "has two pointers to one block of metadata"));
+        }
+        items.push(Item::Closed(Node { owner: *owner, level, block, bp }));
+        Ok(())
+    }
+
+    /// All that lies below a block was sent before.
+    fn is_before_start(&self, owner: &Owner, level: u8, block: u64) -> bool {
+        let end = leaves_before(block.saturating_add(1), level, owner.fanout_shift);
+        match owner.object {
+            META_DNODE_OBJECT => end.saturating_mul(DNODES_PER_BLOCK) <= self.start.object.0,
+            object => object == self.start.object && end <= self.start.block,
+        }
+    }
+
+    fn expand_pointers(&mut self, node: &Node, bytes: &[u8], items: &mut Vec<Item>) -> Result<()> {
+        let first = node.block.checked_shl(node.owner.fanout_shift.into()).unwrap_or(u64::MAX);
+        for (i, raw) in bytes.chunks_exact(BLKPTR_BYTES).enumerate() {
+            let bp = Blkptr::decode(raw, node.bp.endian())
+                .map_err(|source| self.objset.format(node.owner.object, source))?;
+            self.visit(&node.owner, node.level - 1, first.saturating_add(i as u64), bp, items)?;
+        }
+        Ok(())
+    }
+
+    fn expand_dnodes(&mut self, node: &Node, bytes: &Bytes, items: &mut Vec<Item>) -> Result<()> {
+        let slots = (bytes.len() / DNODE_MIN_BYTES) as u64;
+        let first = node.block.saturating_mul(slots);
+        items.push(Item::Part(Part::Dnodes { first: ObjectId(first), slots, bp: node.bp }));
+        let mut slot = 0;
+        while slot < slots {
+            let object = ObjectId(first.saturating_add(slot));
+            let raw = bytes.slice(slot as usize * DNODE_MIN_BYTES..);
+            let dnode =
+                Dnode::decode(raw, node.bp.endian()).map_err(|source| self.objset.format(object, source))?;
+            slot += dnode.as_ref().map_or(1, |dnode| u64::from(dnode.slots));
+            match dnode {
+                _ if object < self.start.object => {}
+                None => items.push(Item::Part(Part::Free(object))),
+                Some(dnode) => {
+                    items.push(Item::Part(Part::Object { object, dnode: dnode.clone() }));
+                    self.enter(object, &dnode, items)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// In an encrypted object set a block in clear is not the owner's.
+    fn check_crypt(&self, owner: &Owner, bp: &Blkptr) -> Result<()> {
+        match self.is_encrypted && !bp.uses_crypt() {
+            true => Err(self.damaged(owner, "has a block that is not encrypted as its dataset is")),
+            false => Ok(()),
+        }
+    }
+
+    fn damaged(&self, owner: &Owner, why: &'static str) -> SendError {
+        self.objset.damaged(owner.object, why).into()
+    }
+}

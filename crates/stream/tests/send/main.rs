@@ -1,0 +1,69 @@
+//! Streams made of golden pools: what they hold, how long they are, and that they are the module's.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+mod lengths;
+mod module;
+mod words;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_format::bytes::Endian;
+use cenote_pool::discover;
+use cenote_runtime::Runtime;
+use cenote_stream::StreamWriter;
+use cenote_stream::send::{Plan, Progress, SendError};
+use cenote_testkit::Golden;
+use tokio::io::AsyncWrite;
+
+/// Keeps all that is written.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl AsyncWrite for Kept {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Opens a golden pool with all its keys.
+async fn open(rt: &Runtime, golden: &Golden) -> Mos {
+    let facts = golden.facts();
+    let discovery = discover(rt, &[golden.images()]).await;
+    let found = discovery.pools.into_iter().find(|pool| pool.guid().0 == facts.guid).unwrap();
+    let keys = KeySource::new(move |info| Some(UserKey(facts.key_of(&info.root)?)));
+    let options = ImportOptions { keys, ..ImportOptions::default() };
+    import(rt, &found, &options).await.unwrap_or_else(|error| panic!("{}: {error}", golden.name()))
+}
+
+/// All bytes of a plan's streams.
+async fn stream_of(plan: &Plan) -> Result<Vec<u8>, SendError> {
+    let (kept, progress) = (Kept::default(), Progress::default());
+    let mut writer = StreamWriter::new(Box::new(kept.clone()), Endian::NATIVE);
+    plan.send(&mut writer, &progress).await?;
+    assert_eq!(progress.bytes() + plan.head_bytes(), writer.written_bytes());
+    let bytes = std::mem::take(&mut *kept.0.lock().unwrap());
+    Ok(bytes)
+}
+
+/// The bytes that a plan's streams should have.
+async fn estimate_of(plan: &Plan) -> Result<u64, SendError> {
+    let mut bytes = plan.head_bytes();
+    for step in plan.steps() {
+        bytes += plan.estimate(step).await?;
+    }
+    Ok(bytes)
+}
