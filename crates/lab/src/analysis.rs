@@ -58,9 +58,9 @@ pub use shared::shared_devices;
 pub use standing::Standing;
 
 use crate::Result;
-use crate::measurement::{Latency, Stream};
-use crate::result::{FigureSummary, Figures, Run};
-use crate::suite::Plan;
+use crate::load::measurement::{Latency, Stream};
+use crate::load::result::{FigureSummary, Figures, Run};
+use crate::load::suite::Plan;
 
 /// The findings of a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,47 +1,26 @@
 //! The lab: measures storage, keeps the evidence, compares, advises and reports.
 //!
 //! ```text
-//! suite ──> plan ──> run ──┬─> engine (jobs), tree, walk, recovery, real fio / bonnie++
-//!                          ├─> sample (beside it)
-//!                          └─> result folder: Measurement, Samples
-//! result ──> analysis ──> report (document, plots) ──> Markdown, HTML, terminal
-//! facts  ──> advice
+//! load        suites, jobs, workloads, trees ──> measurement, samples ──> result folder
+//! advice      facts about pools, from results or from pools in use ──> what should be done
+//! analysis    results ──> findings, plots, advice ──> report: Markdown, HTML, terminal
 //! ```
 //!
-//! The shared types are here: a [`Job`](job::Job) says what to do, a
-//! [`Measurement`](measurement::Measurement) holds the result, and [`Samples`](samples::Samples)
-//! hold what the machine did meanwhile. The same three will serve simulated hardware: only the
-//! engine and the sampler touch the real world. This crate has no command line and prints nothing.
+//! Three rooms, each of which knows only those above it. Below all of them lie [`unit`] and statistics for
+//! few repeats, which also say how often a load has to be run. This crate has no command line and prints
+//! nothing.
 
 pub mod advice;
 pub mod analysis;
-pub mod bonnie;
-pub mod caches;
-mod content;
-pub mod control;
-mod crew;
-pub mod engine;
 pub mod error;
-mod eta;
-pub mod fio;
-pub mod job;
-pub mod machine;
-pub mod measurement;
+mod load;
 pub mod plot;
-pub mod preflight;
-pub mod program;
-pub mod recovery;
 pub mod report;
-pub mod result;
-pub mod run;
-pub mod sample;
-pub mod samples;
-pub mod stats;
-pub mod suite;
-pub mod target;
-pub mod tree;
+mod stats;
 pub mod unit;
-pub mod walk;
-pub mod workload;
 
 pub use error::{LabError, Result};
+pub use load::{
+    control, engine, fio, job, machine, measurement, preflight, program, recovery, result, run, sample,
+    samples, suite, target, tree, walk, workload,
+};

@@ -31,7 +31,7 @@ use std::path::Path;
 
 use crate::advice::{Advice, Facts, review};
 use crate::analysis::{Analysis, Setting, analyse_runs};
-use crate::result::{ResultFolder, Run, Summary};
+use crate::load::result::{ResultFolder, Run, Summary};
 use crate::{LabError, Result};
 
 /// Name of the Markdown report in its folder.

@@ -22,4 +22,4 @@ pub use bootstrap::Interval;
 pub use effect::{Difference, Support};
 pub use holm::{holm, repeats_for};
 pub use modes::{Mode, modes};
-pub use spread::{Spread, UNSTABLE_ABOVE, median, quantile};
+pub use spread::{Spread, UNSTABLE_ABOVE, median};

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 pub use gather::Look;
 pub use workers::{Bears, Workers, WorkersPoint, sweeps};
 
-use crate::machine::Disk;
-use crate::machine::zpool::{Class, Counters, Pool, Vdev};
-use crate::sample::smart::{Smart, Trend};
-use crate::samples::Missing;
+use crate::load::machine::Disk;
+use crate::load::machine::zpool::{Class, Counters, Pool, Vdev};
+use crate::load::sample::smart::{Smart, Trend};
+use crate::load::samples::Missing;
 
 /// Known facts about a machine and its pools.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::facts::Facts;
 use super::item::{Advice, Gauge};
 use super::rules::rule::{Finding, Rule, Verdict};
-use crate::samples::Missing;
+use crate::load::samples::Missing;
 
 /// A rule that found nothing wrong with a subject.
 #[derive(Debug, Clone, PartialEq, Serialize)]

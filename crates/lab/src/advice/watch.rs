@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Advice, Evidence, Facts, Fine, Remedy, Review, Risk, Severity, review};
-use crate::control::Control;
+use crate::load::control::Control;
 use crate::{LabError, Result};
 
 /// The user's settings.

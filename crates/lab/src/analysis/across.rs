@@ -4,8 +4,8 @@
 use super::compare::{judge, pairs, words};
 use super::fill::{FillPoint, NoCliff, cliff};
 use super::{Cliff, Comparison, Finding, Setting, Severity, Side, Standing, is_headline};
-use crate::measurement::words_of_figure;
-use crate::result::FigureSummary;
+use crate::load::measurement::words_of_figure;
+use crate::load::result::FigureSummary;
 use crate::unit::{Better, Unit, digits};
 
 /// A target slower than every other by this factor is faulty or of another kind.

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::Jobs;
-use crate::samples::Samples;
-use crate::suite::Work;
+use crate::load::job::Jobs;
+use crate::load::samples::Samples;
+use crate::load::suite::Work;
 
 /// The cache that counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

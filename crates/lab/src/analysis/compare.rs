@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::is_headline;
-use crate::measurement::words_of_figure;
-use crate::result::FigureSummary;
+use crate::load::measurement::words_of_figure;
+use crate::load::result::FigureSummary;
 use crate::stats::{Difference, Spread, Support, holm};
 use crate::unit::{Better, Unit};
 

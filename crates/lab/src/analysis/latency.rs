@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::{Cache, HitRate};
 use super::{Finding, Severity};
-use crate::measurement::Latency;
+use crate::load::measurement::Latency;
 use crate::stats::{Mode, modes};
 use crate::unit::Unit;
 

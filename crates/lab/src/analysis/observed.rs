@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::processors::{self, Processors, per_time, share};
 use super::{Setting, is_of};
-use crate::job::{Job, Jobs, Method, SyncMode};
-use crate::result::Run;
-use crate::samples::{Samples, Series};
-use crate::suite::Work;
+use crate::load::job::{Job, Jobs, Method, SyncMode};
+use crate::load::result::Run;
+use crate::load::samples::{Samples, Series};
+use crate::load::suite::Work;
 
 /// A block device during a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ fn depth(job: &Job) -> f64 {
 }
 
 fn is_throttled(job: &Job) -> bool {
-    let any = |rate: crate::job::ReadWrite<Option<u64>>| rate.read.is_some() || rate.write.is_some();
+    let any = |rate: crate::load::job::ReadWrite<Option<u64>>| rate.read.is_some() || rate.write.is_some();
     job.think_ns > 0 || any(job.rate_bytes) || any(job.rate_iops)
 }
 

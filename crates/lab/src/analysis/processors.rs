@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measurement::CpuTime;
-use crate::samples::{Samples, Series};
+use crate::load::measurement::CpuTime;
+use crate::load::samples::{Samples, Series};
 
 /// Other processes above this share of all processors make a machine not quiet.
 const OTHERS: f64 = 0.10;

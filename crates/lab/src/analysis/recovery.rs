@@ -5,9 +5,9 @@
 //! claims no more: comparisons with intervals are elsewhere.
 
 use super::{Finding, Severity};
-use crate::recovery::{Recovery, UNREADABLE_PERCENT};
-use crate::result::FigureSummary;
-use crate::suite::{Plan, Work};
+use crate::load::recovery::{Recovery, UNREADABLE_PERCENT};
+use crate::load::result::FigureSummary;
+use crate::load::suite::{Plan, Work};
 use crate::unit::{Unit, digits};
 
 const RESILVER: &str = "wiped.resilver.time";
@@ -219,9 +219,9 @@ fn span(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recovery::Engine;
+    use crate::load::recovery::Engine;
+    use crate::load::suite::{Options, recovery as suite};
     use crate::stats::Spread;
-    use crate::suite::{Options, recovery as suite};
     use crate::unit::Better;
 
     fn summary(test: &str, figure: &str, unit: Unit, value: f64) -> FigureSummary {

@@ -6,8 +6,8 @@
 use super::across::{compare_targets, fill_against_speed, is_worse};
 use super::compare::judge;
 use super::{Comparison, Finding, Setting, Severity, Verdict, is_headline};
-use crate::result::FigureSummary;
-use crate::suite::{Plan, Test, Work};
+use crate::load::result::FigureSummary;
+use crate::load::suite::{Plan, Test, Work};
 use crate::unit::Unit;
 use crate::{LabError, Result};
 
@@ -174,8 +174,9 @@ fn how(one: &Work, other: &Work) -> String {
     let time = |work: &Work| work.measured_ns().map(|ns| Unit::Nanoseconds.show(ns as f64));
     differ("time", time(one), time(other));
     if let (Work::Io(a), Work::Io(b)) = (one, other) {
-        let each =
-            |of: fn(&crate::job::Job) -> String| [a, b].map(|jobs| Some(jobs.0.iter().map(of).collect()));
+        let each = |of: fn(&crate::load::job::Job) -> String| {
+            [a, b].map(|jobs| Some(jobs.0.iter().map(of).collect()))
+        };
         let [x, y] = each(|job| format!("{} x {} ", job.workers, job.queue_depth));
         differ("workers x depth", x, y);
     }

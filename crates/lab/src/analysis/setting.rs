@@ -47,7 +47,7 @@ impl Setting {
         self.rotates.get(disk).or_else(|| self.rotates.get(whole)).copied()
     }
 
-    /// Reads `machine.json` (a [`Machine`](crate::machine::Machine), possibly written by another
+    /// Reads `machine.json` (a [`Machine`](crate::load::machine::Machine), possibly written by another
     /// version). Missing facts stay unknown.
     pub fn from_machine(machine: &Value) -> Setting {
         let disks: Vec<Disk> = list(machine, "disks").filter_map(Disk::of).collect();

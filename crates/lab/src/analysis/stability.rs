@@ -1,8 +1,8 @@
 //! Stability: whether repeats agree, and whether a run was steady.
 
 use super::{Finding, Severity, is_headline};
-use crate::measurement::{Second, Stream, words_of_figure};
-use crate::result::{FigureSummary, Run};
+use crate::load::measurement::{Second, Stream, words_of_figure};
+use crate::load::result::{FigureSummary, Run};
 use crate::stats::{UNSTABLE_ABOVE, median};
 use crate::unit::Unit;
 

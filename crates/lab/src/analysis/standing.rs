@@ -4,7 +4,7 @@
 //! every other target is worse.
 
 use super::{Comparison, Verdict};
-use crate::result::FigureSummary;
+use crate::load::result::FigureSummary;
 use crate::unit::Better;
 
 /// The targets of one figure of one test.

@@ -9,10 +9,10 @@ mod pools_004;
 mod vm_002;
 
 use super::*;
-use crate::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
-use crate::measurement::{Measurement, Outcome, Stream, Tool};
-use crate::samples::{Kind, Samples, Series};
-use crate::suite::{Options, Plan, Test, Work};
+use crate::load::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
+use crate::load::measurement::{Measurement, Outcome, Stream, Tool};
+use crate::load::samples::{Kind, Samples, Series};
+use crate::load::suite::{Options, Plan, Test, Work};
 
 /// A plan with one test for each job.
 fn plan(jobs: Vec<Job>) -> Plan {

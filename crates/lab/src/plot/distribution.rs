@@ -4,7 +4,7 @@
 use super::axis::Axis;
 use super::frame::Frame;
 use super::svg::{Svg, colour};
-use crate::measurement::Latency;
+use crate::load::measurement::Latency;
 use crate::unit::{Unit, digits};
 
 /// A distribution, as counts of values in ranges.

@@ -5,6 +5,7 @@
 
 use super::bootstrap::{Random, bootstrap};
 use super::effect::{SIGNIFICANT, permutation};
+use super::spread::quantile;
 use super::*;
 
 const A: [f64; 5] = [12.1, 11.8, 12.6, 12.0, 11.9];
@@ -122,7 +123,7 @@ fn normal(random: &mut Random) -> f64 {
 /// A histogram of random draws around some centers: (center in ns, width as a factor's logarithm,
 /// count).
 fn histogram(groups: &[(f64, f64, usize)]) -> Vec<(u64, u64, u64)> {
-    let mut latency = crate::measurement::Latency::default();
+    let mut latency = crate::load::measurement::Latency::default();
     let mut random = Random(9);
     for &(center, width, count) in groups {
         for _ in 0..count {

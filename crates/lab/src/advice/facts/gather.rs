@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Facts, Health};
-use crate::machine::zpool::{Counters, Engine, Latencies, Pool, Zpool, named};
-use crate::machine::{Machine, Root, disks_under};
-use crate::sample::smart::{History, Smart};
-use crate::samples::Missing;
+use crate::load::machine::zpool::{Counters, Engine, Latencies, Pool, Zpool, named};
+use crate::load::machine::{Machine, Root, disks_under};
+use crate::load::sample::smart::{History, Smart};
+use crate::load::samples::Missing;
 use crate::{LabError, Result};
 
 /// How to look at this machine.
@@ -132,8 +132,9 @@ impl Facts {
 
     /// Asks the disks under the pools, and files the answers with earlier ones.
     fn ask_disks(&mut self, history: &History) {
-        let under =
-            |disk: &&crate::machine::Disk| self.under.values().any(|names| names.last() == Some(&disk.name));
+        let under = |disk: &&crate::load::machine::Disk| {
+            self.under.values().any(|names| names.last() == Some(&disk.name))
+        };
         let names: Vec<String> = self.disks.iter().filter(under).map(|disk| disk.name.clone()).collect();
         for disk in names {
             let health = Smart::read(&disk).and_then(|now| {

@@ -3,10 +3,10 @@
 use std::borrow::Borrow;
 
 use super::{Facts, workers};
-use crate::machine::Machine;
-use crate::machine::zpool::Counters;
-use crate::result::{ResultFolder, Run};
-use crate::samples::{Kind, Missing, Samples};
+use crate::load::machine::Machine;
+use crate::load::machine::zpool::Counters;
+use crate::load::result::{ResultFolder, Run};
+use crate::load::samples::{Kind, Missing, Samples};
 use crate::{LabError, Result};
 
 impl Facts {

@@ -1,10 +1,10 @@
 //! Sweeps: the same work measured at different numbers of operations in flight, with nothing else
 //! changed.
 
-use crate::job::{Job, Jobs, Method};
-use crate::measurement::Measurement;
+use crate::load::job::{Job, Jobs, Method};
+use crate::load::measurement::Measurement;
+use crate::load::suite::{Plan, Work};
 use crate::stats::median;
-use crate::suite::{Plan, Work};
 use crate::unit::Unit;
 
 /// Throughput and latency of one kind of work on one target, at several numbers of operations in

@@ -3,7 +3,7 @@
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Counters};
+use crate::load::machine::zpool::{Class, Counters};
 use crate::unit::Unit;
 
 const NO_ARCSTATS: &str = "no /proc/spl/kstat/zfs/arcstats: the ZFS module is not loaded here";

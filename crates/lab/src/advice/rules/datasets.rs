@@ -2,7 +2,7 @@
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::item::{Evidence, Risk, Severity};
-use crate::machine::zpool::{Dataset, DatasetKind};
+use crate::load::machine::zpool::{Dataset, DatasetKind};
 use crate::unit::Unit;
 
 pub(super) const RECORDSIZE_IO_SIZE: Rule = Rule {

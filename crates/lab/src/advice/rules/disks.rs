@@ -2,7 +2,7 @@
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Pool, Vdev};
+use crate::load::machine::zpool::{Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const SLOW_DISK: Rule = Rule {

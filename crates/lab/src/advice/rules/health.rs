@@ -3,7 +3,7 @@
 use super::rule::{Finding, Problem, Rule, Verdict, remedy};
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Gauge, Remedy, Risk, Severity};
-use crate::machine::zpool::{Class, Pool, Vdev, VdevKind};
+use crate::load::machine::zpool::{Class, Pool, Vdev, VdevKind};
 use crate::unit::Unit;
 
 pub(super) const DEGRADED: Rule = Rule {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Risk, Severity};
-use crate::machine::zpool::{Class, Pool, Vdev};
+use crate::load::machine::zpool::{Class, Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const ASHIFT: Rule = Rule {

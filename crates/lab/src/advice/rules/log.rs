@@ -3,7 +3,7 @@
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Pool};
+use crate::load::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const SLOG_UNMIRRORED: Rule = Rule {
@@ -27,7 +27,7 @@ fn with_log(facts: &Facts) -> impl Iterator<Item = &Pool> {
 }
 
 fn unmirrored(pool: &Pool) -> Vec<Finding> {
-    let of = |log: &crate::machine::zpool::Vdev| {
+    let of = |log: &crate::load::machine::zpool::Vdev| {
         let subject = format!("{}/{}", pool.name, log.name);
         if log.may_lose() > 0 {
             return Finding::fine(subject);

@@ -10,7 +10,7 @@
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Dataset, DatasetKind, Pool, Vdev, VdevKind};
+use crate::load::machine::zpool::{Class, Dataset, DatasetKind, Pool, Vdev, VdevKind};
 use crate::unit::Unit;
 
 pub(super) const RAIDZ_PADDING: Rule = Rule {

@@ -3,7 +3,7 @@
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Pool};
+use crate::load::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const FILL_80: Rule = Rule {

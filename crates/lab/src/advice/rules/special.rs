@@ -2,7 +2,7 @@
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Pool, Vdev};
+use crate::load::machine::zpool::{Class, Pool, Vdev};
 use crate::unit::Unit;
 
 pub(super) const SPECIAL_FULL: Rule = Rule {

@@ -8,7 +8,7 @@
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::{Bears, Facts, Workers};
 use crate::advice::item::{Evidence, Gauge, Risk, Severity};
-use crate::machine::zpool::{Class, Pool};
+use crate::load::machine::zpool::{Class, Pool};
 use crate::unit::Unit;
 
 pub(super) const PARALLEL_WORKERS: Rule = Rule {
@@ -126,7 +126,7 @@ mod tests {
         Workers {
             target: "tank".into(),
             work: "randread".into(),
-            job: crate::job::Job::default(),
+            job: crate::load::job::Job::default(),
             points: points.iter().map(point).collect(),
         }
     }

@@ -30,7 +30,7 @@ struct OfAlert {
 type Float = Gauge<f64, std::sync::atomic::AtomicU64>;
 
 /// Metrics of pools: name, help, value.
-type PoolNumber = (&'static str, &'static str, fn(&crate::machine::zpool::Pool) -> Option<f64>);
+type PoolNumber = (&'static str, &'static str, fn(&crate::load::machine::zpool::Pool) -> Option<f64>);
 
 const POOL_NUMBERS: [PoolNumber; 5] = [
     ("pool_online", "1 if the pool's state is ONLINE", |pool| {

@@ -14,7 +14,12 @@ fn around(iops: f64) -> [f64; 5] {
 }
 
 fn source(name: &str, runs: &[Run], plan: Plan) -> Source {
-    Source { name: name.into(), figures: crate::result::summarise(runs), setting: Setting::default(), plan }
+    Source {
+        name: name.into(),
+        figures: crate::load::result::summarise(runs),
+        setting: Setting::default(),
+        plan,
+    }
 }
 
 #[test]
@@ -79,8 +84,9 @@ fn results_without_a_common_test_are_not_compared() {
 
 #[test]
 fn a_difference_that_may_be_chance_names_no_winner() {
-    let of =
-        |b: [f64; 5]| crate::result::summarise(&[five("t", "a", around(1000.0)), five("t", "b", b)].concat());
+    let of = |b: [f64; 5]| {
+        crate::load::result::summarise(&[five("t", "a", around(1000.0)), five("t", "b", b)].concat())
+    };
     let noisy = of([1200.0, 800.0, 1100.0, 950.0, 1050.0]);
     let (_, findings) = compare_targets(&noisy);
     let ranking = &find(&findings, "compare.ranking", "t")[0].sentence;
@@ -96,7 +102,7 @@ fn a_difference_that_may_be_chance_names_no_winner() {
             run("t", target, 1, vec![stream("read", iops, iops * 4096.0, 1e6)], Samples::default())
         })
         .collect();
-    let (comparisons, findings) = compare_targets(&crate::result::summarise(&single));
+    let (comparisons, findings) = compare_targets(&crate::load::result::summarise(&single));
     assert!(findings.iter().all(|f| !f.sentence.contains("is best")), "{findings:#?}");
     assert!(comparisons.iter().all(|c| c.verdict != Verdict::Supported));
 }
@@ -112,7 +118,7 @@ fn many_comparisons_are_corrected_for_their_number() {
                 runs.extend(five(test, name, around(1000.0 * (at + 1) as f64)));
             }
         }
-        compare_targets(&crate::result::summarise(&runs)).0
+        compare_targets(&crate::load::result::summarise(&runs)).0
     };
     let headline = |comparisons: Vec<Comparison>| -> Vec<Comparison> {
         comparisons.into_iter().filter(|c| c.kind == FigureKind::Headline).collect()

@@ -1,8 +1,8 @@
 //! Runs made for one question each.
 
 use super::*;
-use crate::measurement::Second;
-use crate::samples::Kind::Gauge;
+use crate::load::measurement::Second;
+use crate::load::samples::Kind::Gauge;
 
 /// 97.5 % of the reads at 130 us, the rest at 400 ms, as pool data1 of report 004.
 fn bimodal(samples: Samples) -> Run {
@@ -193,7 +193,7 @@ fn time_in_fsync_is_the_limit_where_it_is_most_of_the_time() {
 fn writes_durable_one_by_one_are_limited_by_durability() {
     let write = Job {
         pattern: Pattern { random: true, read_percent: 0 },
-        sync: crate::job::SyncMode::Dsync,
+        sync: crate::load::job::SyncMode::Dsync,
         ..job("t", 4096, 1, 1)
     };
     let run = run("t", "x", 1, vec![stream("write", 125.0, 512_000.0, 8e6)], Samples::default());
@@ -269,7 +269,9 @@ fn five_clear_repeats_support_a_difference_and_five_noisy_ones_do_not() {
         };
         Side {
             name: name.into(),
-            figures: crate::result::summarise(&values.into_iter().enumerate().map(run).collect::<Vec<_>>()),
+            figures: crate::load::result::summarise(
+                &values.into_iter().enumerate().map(run).collect::<Vec<_>>(),
+            ),
         }
     };
     let before = side("before", [1000.0, 1020.0, 980.0, 1010.0, 990.0]);

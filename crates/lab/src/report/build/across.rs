@@ -2,7 +2,7 @@
 
 use super::material::Material;
 use super::{plots, system, words};
-use crate::measurement::words_of_figure;
+use crate::load::measurement::words_of_figure;
 use crate::plot::{Bar, Bars, Group, Plot, Point, Scatter, Shape};
 use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::{Better, Unit};
@@ -33,7 +33,7 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
 
 /// Tests without a measurement.
 fn failures(material: &Material<'_>, document: &mut Document) {
-    let row = |f: &crate::result::Failure| {
+    let row = |f: &crate::load::result::Failure| {
         vec![
             Text::new().code(&f.test),
             Text::new().code(&f.target),

@@ -4,7 +4,7 @@
 use super::material::Material;
 use super::words;
 use crate::analysis::Comparison;
-use crate::measurement::words_of_figure;
+use crate::load::measurement::words_of_figure;
 use crate::report::document::{Column, Document, Table, Text};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {

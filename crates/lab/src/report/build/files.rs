@@ -1,7 +1,7 @@
 //! The evidence in a result folder, as listed in a report.
 
 use super::material::File;
-use crate::result::ResultFolder;
+use crate::load::result::ResultFolder;
 
 /// Possible files and their content.
 const KNOWN: [(&str, &str); 8] = [

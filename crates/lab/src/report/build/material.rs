@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::advice::Advice;
 use crate::analysis::{Analysis, Finding, Standing, is_headline};
-use crate::result::{FigureSummary, Run, Summary};
-use crate::suite::Plan;
+use crate::load::result::{FigureSummary, Run, Summary};
+use crate::load::suite::Plan;
 use crate::unit::Better;
 
 /// A file beside the report.

@@ -2,9 +2,9 @@
 
 use super::material::Material;
 use super::words;
-use crate::job::Job;
+use crate::load::job::Job;
+use crate::load::suite::{Test, Work};
 use crate::report::document::{Block, Column, Document, Table, Text};
-use crate::suite::{Test, Work};
 use crate::unit::Unit;
 
 pub fn write(material: &Material<'_>, document: &mut Document) {
@@ -60,7 +60,7 @@ fn row(test: &Test) -> Vec<Text> {
 /// `random read 4 KiB, direct`.
 fn operations(job: &Job) -> String {
     let order = if job.pattern.random { "random" } else { "sequential" };
-    let size = |sizes: &crate::job::BlockSizes| Unit::Bytes.show(f64::from(sizes.largest()));
+    let size = |sizes: &crate::load::job::BlockSizes| Unit::Bytes.show(f64::from(sizes.largest()));
     let kind = match job.pattern.read_percent {
         100 => format!("read {}", size(&job.block_sizes.read)),
         0 => format!("write {}", size(&job.block_sizes.write)),
@@ -101,7 +101,7 @@ fn sampling(material: &Material<'_>, document: &mut Document) {
         text.0.extend(names.0);
         document.paragraph(text.plain("."));
     }
-    let row = |m: &crate::samples::Missing| vec![Text::new().code(&m.source), m.why.as_str().into()];
+    let row = |m: &crate::load::samples::Missing| vec![Text::new().code(&m.source), m.why.as_str().into()];
     document.table(Table {
         caption: "Sources that could not be sampled.".into(),
         columns: vec![Column::words("Source"), Column::words("Reason")],

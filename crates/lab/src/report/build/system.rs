@@ -2,10 +2,10 @@
 
 use super::material::Material;
 use super::words;
-use crate::machine::zpool::{Class, Dataset, Pool, Vdev};
-use crate::machine::{Disk, Machine, TargetPlace};
+use crate::load::machine::zpool::{Class, Dataset, Pool, Vdev};
+use crate::load::machine::{Disk, Machine, TargetPlace};
+use crate::load::target::TargetKind;
 use crate::report::document::{Column, Document, Table, Text};
-use crate::target::TargetKind;
 use crate::unit::Unit;
 
 pub fn write(material: &Material<'_>, document: &mut Document) {
@@ -42,7 +42,7 @@ pub fn rotates(machine: &Machine, target: &str) -> Option<bool> {
 
 /// Known facts about targets, without the machine.
 fn bare_targets(material: &Material<'_>) -> Table {
-    let row = |t: &crate::target::Target| {
+    let row = |t: &crate::load::target::Target| {
         vec![Text::new().code(&t.name), Text::new().code(t.path.to_string_lossy()), kind(t.kind).into()]
     };
     Table {

@@ -2,7 +2,7 @@
 
 use super::material::Material;
 use super::{across, plots, sampled, words};
-use crate::measurement::words_of_figure;
+use crate::load::measurement::words_of_figure;
 use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::Unit;
 

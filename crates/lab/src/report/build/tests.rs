@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::*;
 use crate::advice::{Advice, Evidence, EvidenceValue, Remedy, Risk};
 use crate::analysis::{Analysis, Finding, Severity, compare_targets};
-use crate::measurement::{Figure, Latency, Measurement, Outcome, Second, Stream, Tool};
+use crate::load::measurement::{Figure, Latency, Measurement, Outcome, Second, Stream, Tool};
+use crate::load::result::{Run, SCHEMA, Summary, summarise};
+use crate::load::samples::{Missing, Samples};
+use crate::load::suite::{Options, Plan};
+use crate::load::target::{Target, TargetKind};
 use crate::report::{Style, html, markdown, text};
-use crate::result::{Run, SCHEMA, Summary, summarise};
-use crate::samples::{Missing, Samples};
-use crate::suite::{Options, Plan};
-use crate::target::{Target, TargetKind};
 use crate::unit::Unit;
 
 /// A run of a test with `iops` 4 KiB reads per second.
@@ -96,7 +96,7 @@ fn made(targets: &[(&str, &[u64])], quick: bool) -> Made {
         planned: runs.len(),
         options,
         targets: targets.iter().map(target).collect(),
-        tests: vec![crate::result::TestSummary { name: "rand-read".into(), about: "Reads.".into() }],
+        tests: vec![crate::load::result::TestSummary { name: "rand-read".into(), about: "Reads.".into() }],
         tools: Vec::new(),
         machine: Value::Null,
         sampled: Vec::new(),

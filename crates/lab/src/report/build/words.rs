@@ -2,8 +2,8 @@
 
 use chrono::DateTime;
 
+use crate::load::result::FigureSummary;
 use crate::report::document::Text;
-use crate::result::FigureSummary;
 use crate::stats::Interval;
 use crate::unit::{Unit, digits};
 

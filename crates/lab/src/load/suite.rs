@@ -1,0 +1,108 @@
+//! Suites: sets of tests that answer a common question.
+//!
+//! A suite makes a [`Plan`] from options: tests, each with one piece of [`Work`], and text for the
+//! report. The runner does each test on each target as often as the plan says. A plan is stored
+//! with its result, so that an interrupted run can be resumed.
+
+pub mod bonnie;
+pub mod depth;
+pub mod io;
+pub mod metadata;
+pub mod pools;
+pub mod recovery;
+pub mod scan;
+pub mod vm;
+mod work;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::bonnie::Bonnie;
+use crate::load::job::Jobs;
+use crate::load::recovery::{Engine, Recovery};
+use crate::load::tree::TreeWork;
+use crate::load::walk::Scan;
+use crate::unit::times;
+
+/// The user's choices for a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Everything in under four minutes: smaller, shorter, fewer; the report says so.
+    pub quick: bool,
+    /// Number of repeats of each test; None for the suite's default.
+    pub repeats: Option<u32>,
+    /// Size of the data set; None for the suite's default.
+    pub size_bytes: Option<u64>,
+    /// Duration of each timed test; None for the suite's default.
+    pub seconds: Option<u64>,
+    /// All targets at once instead of in turn.
+    pub together: bool,
+    /// The real programs (`fio`, `bonnie++`) do the work.
+    pub real: bool,
+    /// Recovery: who holds the pools.
+    #[serde(default)]
+    pub engine: Engine,
+    /// The machine's memory in bytes, which scales data sets.
+    pub memory_bytes: u64,
+    /// The command line, for the report.
+    pub command: String,
+}
+
+/// One kind of work on a target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// I/O on one file or device.
+    Io(Jobs),
+    /// Steps on a tree of files.
+    Tree(TreeWork),
+    /// A full metadata scan.
+    Scan(Scan),
+    /// bonnie's tests.
+    Bonnie(Bonnie),
+    /// Damage and repair of test pools.
+    Recovery(Recovery),
+}
+
+/// One test of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    /// Its short name: `randread-4k`.
+    pub name: String,
+    /// A one-sentence description for the report's method.
+    pub about: String,
+    /// Its work.
+    pub work: Work,
+}
+
+/// Everything to do on each target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The suite's name.
+    pub suite: String,
+    /// The report's title.
+    pub title: String,
+    /// The question it answers, and how: a paragraph for the report's method.
+    pub method: String,
+    /// The options.
+    pub options: Options,
+    /// How often each test runs on each target.
+    pub repeats: u32,
+    /// The tests, in order.
+    pub tests: Vec<Test>,
+}
+
+/// The plan of a job file: one test.
+pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
+    Plan {
+        suite: "job".into(),
+        title: format!("Job {name}"),
+        method: format!("The job file {name} runs on each target, {}.", times(options.repeats.unwrap_or(1))),
+        options: options.clone(),
+        repeats: options.repeats.unwrap_or(1).max(1),
+        tests: vec![Test {
+            name: name.to_owned(),
+            about: "The jobs of the file".into(),
+            work: Work::Io(jobs),
+        }],
+    }
+}
