@@ -314,7 +314,8 @@ impl Walk {
                 Dnode::decode(raw, node.bp.endian()).map_err(|source| self.objset.format(object, source))?;
             slot += dnode.as_ref().map_or(1, |dnode| u64::from(dnode.slots));
             match dnode {
-                _ if object < self.start.object => {}
+                // The first slot is that of the object of dnodes, which has its dnode elsewhere.
+                _ if object == META_DNODE_OBJECT || object < self.start.object => {}
                 None => items.push(Item::Part(Part::Free(object))),
                 Some(dnode) => {
                     items.push(Item::Part(Part::Object { object, dnode: dnode.clone() }));

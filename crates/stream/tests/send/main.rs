@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod lengths;
+mod lists;
 mod module;
+mod reads;
+mod rest;
 mod words;
 
 use std::io;
