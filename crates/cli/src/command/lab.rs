@@ -6,11 +6,11 @@ pub mod cache;
 pub mod compare;
 pub mod job;
 mod live;
-mod model;
 pub mod report;
 pub mod resume;
 pub mod run;
 pub mod show;
+mod study;
 
 use std::path::{Path, PathBuf};
 

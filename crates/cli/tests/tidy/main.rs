@@ -4,6 +4,7 @@
 
 mod circles;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,11 @@ const MAY_USE_PATHS: [&str; 14] = [
 
 /// The maximum number of files of a crate that import each other in a circle.
 const MOST_IN_CIRCLE: usize = 5;
+
+/// Crates without any such circle, and with small folders.
+const IN_ROOMS: [&str; 1] = ["study"];
+/// The maximum number of files of a folder there.
+const MOST_IN_FOLDER: usize = 20;
 
 /// This test, which names what it forbids.
 fn is_this(path: &str) -> bool {
@@ -208,6 +214,30 @@ fn every_module_says_what_it_is() {
 fn no_circle_of_imports_is_large() {
     let broken = circles::larger_than(MOST_IN_CIRCLE, &all_sources());
     assert_none("at most 5 files of a crate import each other in a circle", broken);
+}
+
+/// The sources of crates that are divided into rooms.
+fn sources_in_rooms() -> Vec<(String, String)> {
+    let is_in = |path: &str| IN_ROOMS.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
+    all_sources().into_iter().filter(|(path, _)| is_in(path)).collect()
+}
+
+#[test]
+fn no_circle_of_imports_is_within_a_room() {
+    let broken = circles::larger_than(1, &sources_in_rooms());
+    assert_none("files of crates in rooms never import each other in a circle", broken);
+}
+
+#[test]
+fn no_folder_of_a_room_is_crowded() {
+    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, _) in sources_in_rooms() {
+        let folder = Path::new(&path).parent().map(|folder| folder.display().to_string());
+        *folders.entry(folder.unwrap_or_default()).or_default() += 1;
+    }
+    let crowded = folders.into_iter().filter(|(_, files)| *files > MOST_IN_FOLDER);
+    let broken = crowded.map(|(folder, files)| format!("{folder}: {files} files")).collect();
+    assert_none("folders of at most 20 files in crates in rooms", broken);
 }
 
 #[test]

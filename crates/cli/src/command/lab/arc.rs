@@ -1,30 +1,14 @@
-//! `cenote lab arc`: which cache policy serves metadata, by the tests of the ARC patches of 2014.
-//!
-//! Idea: Cenote's own engine works on a pool of its own in the simulator, on a modelled disk, with a cache
-//! far smaller than the metadata; once with each policy, from the same seed. So a run takes no disk, and
-//! what differs between two policies is the policy's doing. Reads of the disk decide; what the cache held
-//! says why.
-//!
-//! Source: pull request 2110 of ZFS on Linux, "Improve ARC hit rate with metadata heavy workloads".
-
-mod pool;
-mod report;
-mod work;
+//! `cenote lab arc`: see [`cenote_study::arc`].
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_policy::PolicyName;
-use cenote_policy::policies::Patch;
+use cenote_study::arc::{Request, Scale, Test, policies};
 use clap::Args;
 
-use crate::message::say;
+use super::study;
 use crate::outcome::{CliError, Outcome};
-use crate::render::duration;
-use crate::session::{Progress, Session, print, print_json, unless_interrupted, watch};
-use crate::streams::local;
-use report::Study;
-use work::{Scale, Test};
+use crate::session::Session;
 
 /// `cenote lab arc`
 #[derive(Debug, Args)]
@@ -57,22 +41,6 @@ pub struct Arc {
 const INODES: u64 = 40_000;
 const CACHE_BYTES: u64 = 8 << 20;
 
-/// What is compared unless said otherwise: the policy before the patches comes first.
-fn policies() -> Vec<PolicyName> {
-    let patched = Patch::ALL.map(PolicyName::Patched);
-    let others = [
-        PolicyName::Zol063,
-        PolicyName::OpenZfs,
-        PolicyName::Lru,
-        PolicyName::Arc,
-        PolicyName::S3Fifo,
-        PolicyName::Sieve,
-        PolicyName::WTinyLfu,
-        PolicyName::Lirs,
-    ];
-    [PolicyName::Zol062].into_iter().chain(patched).chain(others).collect()
-}
-
 impl Arc {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -81,75 +49,9 @@ impl Arc {
             inodes: self.inodes.unwrap_or(INODES / part),
             cache_bytes: self.cache_size.unwrap_or(CACHE_BYTES / part),
         };
-        let policies = if self.policy.is_empty() { policies() } else { self.policy.clone() };
-        let tests: Vec<Test> = Test::ALL
-            .into_iter()
-            .filter(|t| self.test.is_empty() || self.test.contains(&t.number()))
-            .collect();
-        if let Some(out) = &self.out {
-            std::fs::create_dir(local(out)).map_err(CliError::io(out.display().to_string()))?;
-        }
-        let interrupted = || "nothing was written".into();
-        let study = unless_interrupted(self.study(session, scale, &tests, &policies), interrupted).await?;
-        if let Some(out) = &self.out {
-            study.write(&local(out)).map_err(CliError::io(out.display().to_string()))?;
-        }
-        match session.json() {
-            true => print_json(&study.json())?,
-            false => print(study.text())?,
-        }
-        Ok(Outcome::Done)
-    }
-
-    async fn study(
-        &self,
-        session: &Session,
-        scale: Scale,
-        tests: &[Test],
-        policies: &[PolicyName],
-    ) -> Result<Study, CliError> {
-        let mut study = Study::new(scale);
-        let total: u64 = tests.iter().map(|test| scale.total_of(*test)).sum::<u64>() * policies.len() as u64;
-        let (runs, start) = (tests.len() * policies.len(), session.runtime().now());
-        let (line, mut before) = (Progress::text(), 0);
-        let pairs = tests.iter().flat_map(|test| policies.iter().map(move |policy| (*test, *policy)));
-        for (index, (test, policy)) in pairs.enumerate() {
-            let made = Made::default();
-            let counter = made.clone();
-            // The simulator has a thread to itself.
-            let run = session.runtime().blocking(move || pool::run(test, policy, scale, counter));
-            let show = |_| {
-                let elapsed = session.runtime().now() - start;
-                let done = ((before + made.get()) as f64 / total.max(1) as f64).min(1.0);
-                let left = elapsed.mul_f64((1.0 - done) / done.max(1e-9));
-                let left = if done > 0.01 { format!(", {} left", duration(left)) } else { String::new() };
-                line.message(format!(
-                    "run {} of {runs}: test {}, {policy}; {:.0} %{left}",
-                    index + 1,
-                    test.number(),
-                    done * 100.0
-                ));
-            };
-            let run = watch(session.runtime(), run, show).await.map_err(CliError::Refused)?;
-            line.hide(|| say!("test {}, {policy}: {} reads", test.number(), run.reads));
-            before += scale.total_of(test);
-            study.add(run);
-        }
-        line.finish();
-        Ok(study)
-    }
-}
-
-/// How much a run has made so far.
-#[derive(Debug, Clone, Default)]
-pub struct Made(std::sync::Arc<AtomicU64>);
-
-impl Made {
-    pub fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        let policies = if self.policy.is_empty() { policies() } else { self.policy };
+        let is_wanted = |test: &Test| self.test.is_empty() || self.test.contains(&test.number());
+        let tests = Test::ALL.into_iter().filter(is_wanted).collect();
+        study::run(session, Request { scale, tests, policies }, self.out).await
     }
 }

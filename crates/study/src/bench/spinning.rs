@@ -21,7 +21,7 @@ const STROKE: f64 = 0.1;
 
 /// Such a disk, over a device that takes no time. Clones are the same.
 #[derive(Clone)]
-pub struct Spinning {
+pub(crate) struct Spinning {
     inner: Arc<dyn Device>,
     runtime: Runtime,
     /// Where the last operation ended. It serves those who wait in the order in which they came.
@@ -30,7 +30,7 @@ pub struct Spinning {
 
 impl Spinning {
     /// Its content is that of `inner`.
-    pub fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Spinning {
+    pub(crate) fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Spinning {
         Spinning { inner, runtime: runtime.clone(), head: Arc::default() }
     }
 

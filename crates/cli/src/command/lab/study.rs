@@ -1,0 +1,77 @@
+//! What the studies have in common: the folder for the report, the progress line, Ctrl-C, the output.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cenote_study::{Answer, Part, Progress, Report, Study};
+
+use crate::message::say;
+use crate::outcome::{CliError, Outcome};
+use crate::render::{Align, Table, duration};
+use crate::session::{Progress as Line, Session, print, print_json, unless_interrupted};
+use crate::streams::local;
+
+/// Runs a study, and writes its report into the new folder `out`, if there is one.
+pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) -> Result<Outcome, CliError> {
+    let failed = |out: &Path| CliError::io(out.display().to_string());
+    if let Some(out) = &out {
+        std::fs::create_dir(local(out)).map_err(failed(out))?;
+    }
+    let answer = unless_interrupted(answer(session, study), || "nothing was written".into()).await?;
+    if let Some(out) = &out {
+        write(&answer, &local(out)).map_err(failed(out))?;
+    }
+    match session.json() {
+        // In the order of the names, as other documents of the lab.
+        true => {
+            print_json(&serde_json::to_value(&answer).map_err(|error| CliError::io("JSON")(error.into()))?)?
+        }
+        false => print(text(&answer.report()))?,
+    }
+    Ok(Outcome::Done)
+}
+
+async fn answer<S: Study>(session: &Session, study: S) -> Result<S::Answer, CliError> {
+    let (line, rt) = (Line::text(), session.runtime());
+    let start = rt.now();
+    let answer = study.run(rt, &mut |progress| show(&line, rt.now() - start, progress)).await;
+    let answer = answer.map_err(|error| CliError::Refused(error.to_string()))?;
+    line.finish();
+    Ok(answer)
+}
+
+/// Shows how far a study is, so long after it began.
+fn show(line: &Line, elapsed: Duration, progress: Progress<'_>) {
+    match progress {
+        Progress::Running { run, runs, load, part: None } => {
+            line.message(format!("run {run} of {runs}: {load}; {} s", elapsed.as_secs()));
+        }
+        Progress::Running { run, runs, load, part: Some(part) } => {
+            let left = elapsed.mul_f64((1.0 - part) / part.max(1e-9));
+            let left = if part > 0.01 { format!(", {} left", duration(left)) } else { String::new() };
+            line.message(format!("run {run} of {runs}: {load}; {:.0} %{left}", part * 100.0));
+        }
+        Progress::Ended { load, result } => line.hide(|| say!("{load}: {result}")),
+    }
+}
+
+/// A report in Markdown; columns of its tables line up.
+fn text(report: &Report) -> String {
+    let part = |part: &Part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Table(table) => {
+            let align = |at: usize| if at < table.words { Align::Left } else { Align::Right };
+            let heads = table.heads.iter().enumerate().map(|(at, head)| (*head, align(at)));
+            let mut shown = Table::new(heads);
+            table.rows.iter().for_each(|row| shown.row(row.iter().map(String::as_str)));
+            format!("```\n{}```\n", shown.aligned())
+        }
+    };
+    report.0.iter().map(part).collect()
+}
+
+/// The report, and the tables that go with it, in a folder.
+fn write(answer: &impl Answer, out: &Path) -> std::io::Result<()> {
+    std::fs::write(out.join("report.md"), text(&answer.report()))?;
+    answer.attachments().into_iter().try_for_each(|table| std::fs::write(out.join(table.name), table.text))
+}

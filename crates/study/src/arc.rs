@@ -1,0 +1,74 @@
+//! Which cache policy serves metadata, by the tests of the ARC patches of 2014.
+//!
+//! Idea: Cenote's own engine works on a pool of its own in the simulator, on a modelled disk, with a cache
+//! far smaller than the metadata; once with each policy, from the same seed. So a run takes no disk, and
+//! what differs between two policies is the policy's doing. Reads of the disk decide; what the cache held
+//! says why.
+//!
+//! Source: pull request 2110 of ZFS on Linux, "Improve ARC hit rate with metadata heavy workloads".
+
+mod report;
+mod run;
+mod test;
+mod work;
+
+use cenote_policy::PolicyName;
+use cenote_policy::policies::Patch;
+use cenote_runtime::Runtime;
+use serde::Serialize;
+
+use crate::Study;
+use crate::bench::{Progress, run_each};
+use crate::error::Result;
+use run::Loaded;
+
+pub use run::{Held, Panel, Run};
+pub use test::{Leaf, Scale, Test};
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// How much is made, and how large the cache is.
+    pub scale: Scale,
+    /// The tests.
+    pub tests: Vec<Test>,
+    /// The policies; the others are compared with the first.
+    pub policies: Vec<PolicyName>,
+}
+
+/// What the tests showed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer {
+    /// As it was asked for.
+    #[serde(flatten)]
+    pub scale: Scale,
+    /// By test, then in the order of the policies.
+    pub runs: Vec<Run>,
+}
+
+/// What is compared unless asked otherwise: the policy before the patches comes first.
+pub fn policies() -> Vec<PolicyName> {
+    let patched = Patch::ALL.map(PolicyName::Patched);
+    let others = [
+        PolicyName::Zol063,
+        PolicyName::OpenZfs,
+        PolicyName::Lru,
+        PolicyName::Arc,
+        PolicyName::S3Fifo,
+        PolicyName::Sieve,
+        PolicyName::WTinyLfu,
+        PolicyName::Lirs,
+    ];
+    [PolicyName::Zol062].into_iter().chain(patched).chain(others).collect()
+}
+
+impl Study for Request {
+    type Answer = Answer;
+
+    async fn run(self, rt: &Runtime, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Answer> {
+        let Request { scale, tests, policies } = self;
+        let pairs = tests.iter().flat_map(|test| policies.iter().map(move |policy| (*test, *policy)));
+        let loads: Vec<Loaded> = pairs.map(|(test, policy)| Loaded { test, policy, scale }).collect();
+        Ok(Answer { scale, runs: run_each(rt, &loads, progress).await? })
+    }
+}

@@ -1,0 +1,169 @@
+//! A run: one test with one policy, on one slow disk; and what came of it.
+
+use std::sync::Arc;
+
+use cenote_cache::{CacheOptions, CacheStats};
+use cenote_device::{Counted, Counters, Delayed, Device, MemoryDevice};
+use cenote_policy::PolicyName;
+use cenote_pool::VdevClass;
+use cenote_runtime::Runtime;
+use serde::{Serialize, Serializer};
+
+use super::test::{Scale, Test};
+use super::work;
+use crate::bench::{Bench, DISK, Load, Meter, Seen, Steps, open};
+use crate::error::Result;
+
+const DISK_BYTES: usize = 256 << 20;
+/// Looks at the cache while a test runs.
+const PANELS: u64 = 40;
+
+/// What came of a test with a policy.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// The test.
+    pub test: Test,
+    /// The policy.
+    #[serde(serialize_with = "by_name")]
+    pub policy: PolicyName,
+    /// Reads of the disk.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Inodes made.
+    pub inodes: u64,
+    /// Time of the machine that is modelled.
+    pub seconds: f64,
+    /// Look-ups of metadata that the cache did not answer.
+    pub metadata_misses: u64,
+    /// Look-ups of data that it did not answer.
+    pub data_misses: u64,
+    /// What the cache held at the end.
+    #[serde(skip)]
+    pub held: Held,
+    /// Looks at it meanwhile.
+    #[serde(skip)]
+    pub panels: Vec<Panel>,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// Bytes of metadata.
+    pub metadata_bytes: u64,
+    /// Bytes of data.
+    pub data_bytes: u64,
+    /// `arc_p`, of a policy that has one.
+    pub p_bytes: Option<u64>,
+}
+
+/// A look at the cache while a test runs.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// Seconds since the test began.
+    pub seconds: f64,
+    /// Inodes made.
+    pub inodes: u64,
+    /// Reads of the disk.
+    pub reads: u64,
+    /// The cache.
+    pub stats: CacheStats,
+}
+
+/// A test with a policy, to be run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loaded {
+    pub(super) test: Test,
+    pub(super) policy: PolicyName,
+    pub(super) scale: Scale,
+}
+
+impl Load for Loaded {
+    type Run = Run;
+    const SEED: u64 = 2110;
+
+    fn name(&self) -> String {
+        format!("test {}, {}", self.test.number(), self.policy)
+    }
+
+    fn steps(&self) -> u64 {
+        self.scale.total_of(self.test)
+    }
+
+    fn result(run: &Run) -> String {
+        format!("{} reads", run.reads)
+    }
+
+    async fn run(self, rt: Runtime, steps: Steps) -> Result<Run> {
+        let Loaded { test, policy, scale } = self;
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", DISK_BYTES));
+        let bench = Bench::make(&rt, vec![(memory.clone(), VdevClass::Normal)], Vec::new()).await?;
+        work::prepare(&bench, test, scale, &steps).await?;
+        bench.engine.sync_all().await?;
+        bench.close().await?;
+
+        let slow = Arc::new(Delayed::new(memory, DISK, &rt));
+        let counters = Arc::<Counters>::default();
+        let counted = Counted::new(slow, counters.clone(), &rt);
+        let cache = CacheOptions { budget_bytes: scale.cache_bytes as usize, policy, data: true };
+        let engine = open(&rt, vec![Arc::new(counted)], cache).await?;
+        let background = engine.sync_in_background();
+        let bench = Bench::of(&rt, engine).await?;
+        let meter = Meter::begin(&bench, &counters);
+        let mut watched =
+            Watched { inodes: 0, panels: Vec::new(), every: (scale.inodes_of(test) / PANELS).max(1), steps };
+        work::run(&bench, test, scale, |inodes| watched.made(inodes, || meter.look(&bench))).await?;
+        bench.engine.sync_all().await?;
+        drop(background);
+        let Seen { at, disk, stats } = meter.look(&bench);
+        Ok(Run {
+            test,
+            policy,
+            reads: disk.reads,
+            read_bytes: disk.read_bytes,
+            inodes: watched.inodes,
+            seconds: at.as_secs_f64(),
+            metadata_misses: stats.metadata.misses,
+            data_misses: stats.data.misses,
+            held: Held::of(&stats),
+            panels: watched.panels,
+        })
+    }
+}
+
+impl Held {
+    fn of(stats: &CacheStats) -> Held {
+        Held {
+            metadata_bytes: stats.metadata.content_bytes,
+            data_bytes: stats.data.content_bytes,
+            p_bytes: stats.gauges.iter().find(|(name, _)| *name == "p").map(|(_, value)| *value),
+        }
+    }
+}
+
+/// A test under way.
+struct Watched {
+    inodes: u64,
+    panels: Vec<Panel>,
+    /// Inodes between two looks.
+    every: u64,
+    steps: Steps,
+}
+
+impl Watched {
+    /// So many more were made.
+    fn made(&mut self, inodes: u64, look: impl FnOnce() -> Seen) {
+        let before = self.inodes / self.every;
+        self.inodes += inodes;
+        self.steps.add(inodes);
+        if self.inodes / self.every > before {
+            let Seen { at, disk, stats } = look();
+            let (seconds, inodes, reads) = (at.as_secs_f64(), self.inodes, disk.reads);
+            self.panels.push(Panel { seconds, inodes, reads, stats });
+        }
+    }
+}
+
+fn by_name<S: Serializer>(policy: &PolicyName, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(policy.name())
+}
