@@ -18,7 +18,7 @@ use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::bytes::Endian;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_format::words::Phys;
-use cenote_object::{Result, Zap};
+use cenote_object::{Result, Zap, ZapEntry, ZapValue};
 
 use crate::mos::Mos;
 
@@ -99,6 +99,21 @@ impl Brt {
     }
 }
 
+/// The count in an entry's value: eight bytes of the table's order or, with feature `block_cloning_endian`, a
+/// number. A damaged one has neither.
+pub fn brt_count(value: &ZapValue, endian: Endian) -> Option<u64> {
+    match value.as_bytes() {
+        Some(raw) => <[u8; 8]>::try_from(&raw[..]).ok().map(|raw| endian.u64(raw)),
+        None => value.as_u64(),
+    }
+}
+
+/// What an entry of a table with this byte order says.
+pub fn brt_entry(entry: &ZapEntry, endian: Endian) -> Option<BrtEntry> {
+    let &[offset_bytes] = &entry.name_words()[..] else { return None };
+    Some(BrtEntry { offset_bytes, count: brt_count(&entry.value, endian)? })
+}
+
 /// An iteration over the cloned blocks of a vdev.
 #[derive(Debug)]
 pub struct BrtEntries {
@@ -111,16 +126,6 @@ impl BrtEntries {
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BrtEntry>>> {
         let batch = self.entries.as_mut()?.next_batch().await?;
-        // Written as one 8-byte integer or as eight bytes of the writer's order: both are read.
-        Some(batch.map(|batch| {
-            let number = |entry: &cenote_object::ZapEntry| match entry.value.as_bytes() {
-                Some(raw) => raw.first_chunk::<8>().map(|b| self.endian.u64(*b)),
-                None => entry.value.as_u64(),
-            };
-            let item = |entry: &cenote_object::ZapEntry| {
-                Some(BrtEntry { offset_bytes: *entry.name_words().first()?, count: number(entry)? })
-            };
-            batch.iter().filter_map(item).collect()
-        }))
+        Some(batch.map(|batch| batch.iter().filter_map(|entry| brt_entry(entry, self.endian)).collect()))
     }
 }

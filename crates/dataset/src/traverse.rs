@@ -302,7 +302,7 @@ impl Tree {
     fn enter(&mut self, bp: Blkptr, place: Zbookmark, born_after: Txg, head: bool, met: &mut Vec<Met>) {
         let holds = Holds::Objset { head };
         // A head's log counts even if nothing else has changed since its snapshot.
-        if head && bp.logical_birth() <= born_after && bp.kind() == BlkptrKind::Normal {
+        if head && bp.allocation_birth() <= born_after && bp.kind() == BlkptrKind::Normal {
             return self.pending.push(Node { bp, place, born_after, holds, fanout_shift: 0 });
         }
         self.visit(bp, place, born_after, Some(holds), met);
@@ -316,7 +316,7 @@ impl Tree {
         holds: Option<Holds>,
         met: &mut Vec<Met>,
     ) {
-        if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.logical_birth() <= born_after {
+        if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.allocation_birth() <= born_after {
             return;
         }
         let fanout_shift = match holds {

@@ -82,7 +82,7 @@ impl SyncContext {
         }
         note_in_bookmarks(self, id, head.prev_snapshot_txg, &ledger.dead).await?;
         for dead in ledger.dead {
-            if dead.logical_birth() > head.prev_snapshot_txg {
+            if dead.allocation_birth() > head.prev_snapshot_txg {
                 gone = gone + self.space_of(&dead);
                 self.free(dead);
             } else {
@@ -127,10 +127,10 @@ impl SyncContext {
         for bp in dead {
             let one = self.space_of(bp);
             space = space + one;
-            if bp.logical_birth() > previous.prev_snapshot_txg {
+            if bp.allocation_birth() > previous.prev_snapshot_txg {
                 only_previous += one.used;
             }
-            if bp.logical_birth() > origin_txg {
+            if bp.allocation_birth() > origin_txg {
                 of_this_dir += one.used;
             }
         }

@@ -27,7 +27,7 @@ pub(crate) async fn note_in_bookmarks(
         if !has_sizes(&mark) || mark.creation_txg < since {
             continue;
         }
-        let was_there = |bp: &&Blkptr| bp.logical_birth() <= mark.creation_txg;
+        let was_there = |bp: &&Blkptr| bp.allocation_birth() <= mark.creation_txg;
         let freed =
             dead.iter().filter(was_there).fold(SpaceDelta::default(), |sum, bp| sum + context.space_of(bp));
         if freed != SpaceDelta::default() {

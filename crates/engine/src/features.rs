@@ -120,6 +120,18 @@ impl SyncContext {
         self.config_changed = true;
     }
 
+    /// Gang headers become larger if one of the last txg could have done with more pieces, and the pool has the
+    /// feature (`zio_write_gang_block`).
+    pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
+        const NAME: &str = "dynamic_gang_header";
+        let is_wanted = self.pool().take_cramped() && !self.syncing.features.large_gang_headers;
+        if !is_wanted || FeatureCounts::of(&self.edit()).count(NAME).await? != Some(0) {
+            return Ok(());
+        }
+        self.begin_writing().await?;
+        self.use_feature(NAME, 1).await
+    }
+
     /// A file system's intent log begins, or is gone: while there is one, records of attributes may be in it
     /// (`zilsaxattr`).
     pub(crate) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {

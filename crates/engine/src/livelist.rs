@@ -66,7 +66,7 @@ pub(crate) async fn note_in_livelist(
     dead: &[Blkptr],
 ) -> Result<()> {
     let origin_txg = context.origin_txg(dir).await?;
-    let own = |bp: &&Blkptr| bp.logical_birth() > origin_txg && !bp.is_hole() && !bp.is_embedded();
+    let own = |bp: &&Blkptr| bp.allocation_birth() > origin_txg && !bp.is_hole() && !bp.is_embedded();
     let entry = |freed| move |bp: &Blkptr| BpobjEntry { bp: *bp, freed };
     let born = born.iter().filter(own).map(entry(false));
     let entries: Vec<BpobjEntry> = born.chain(dead.iter().filter(own).map(entry(true))).collect();

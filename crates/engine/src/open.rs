@@ -127,6 +127,7 @@ impl Engine {
             features: Features {
                 hole_birth: has("hole_birth"),
                 embedded_data: has("embedded_data"),
+                large_gang_headers: false,
                 compression,
             },
             config,

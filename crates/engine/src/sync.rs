@@ -162,6 +162,8 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
     for task in frozen.first_tasks {
         run(context, task).await?;
     }
+    context.activate_gang_headers().await?;
+    follow_features(context).await?;
     if !frozen.datasets.is_empty() {
         context.begin_writing().await?;
     }

@@ -13,12 +13,25 @@
 //!         6  |B|D|X| lvl | type | cksum |E| comp | psize | lsize           |
 //!            63 62 61 56    48     40   39  32     16      0
 //!            B little-endian, D dedup, X encrypted, E embedded; psize, lsize in 512 B, minus one
-//!       7,8  padding
+//!         7  |R| zero                                                     |   63: rewritten
+//!         8  padding
 //!         9  physical birth txg (0: same as the logical)
 //!        10  logical birth txg
 //!        11  fill count (encrypted: IV in the upper 32 bits)
 //!     12-15  checksum (encrypted: the last two words are the MAC)
 //! ```
+//!
+//! A block has three births. Its *logical* one is that of its content: sends and diffs go by it. Its *physical*
+//! one is that of its bytes on disk: reads and resilvers go by it. Its *allocation* is what snapshots,
+//! deadlists and space go by. It is the logical birth, unless the block was rewritten (`zfs rewrite -P`,
+//! feature `physical_rewrite`): then it is the physical one, which no snapshot from before can have.
+//!
+//! | block | logical | physical | allocation |
+//! |---|---|---|---|
+//! | new | txg | txg | txg |
+//! | shared by dedup or clone | txg | older | logical |
+//! | moved from a removed vdev | old | txg | logical |
+//! | rewritten, R set | old | txg | physical |
 //!
 //! Embedded blocks keep up to 112 bytes of payload in all words but 6 and 10, with
 //! `psize` in bits 25..32 and `lsize` in bits 0..25 of the property word, both in bytes, minus one.
@@ -42,10 +55,13 @@ pub const SPA_DVAS_PER_BP: usize = 3;
 pub const BPE_PAYLOAD_BYTES: usize = 112;
 
 const PROP: usize = 6;
+const PROP2: usize = 7;
 const PHYSICAL_BIRTH: usize = 9;
 const LOGICAL_BIRTH: usize = 10;
 const FILL: usize = 11;
 const CHECKSUM: usize = 12;
+/// `BP_GET_REWRITE`.
+const REWRITE_BIT: u64 = 1 << 63;
 
 const _: () = {
     assert!(size_of::<Blkptr>() == BLKPTR_BYTES);
@@ -266,8 +282,7 @@ impl Blkptr {
         Asize(self.dvas().map(|d| d.asize.0).sum())
     }
 
-    /// The txg in which the pointer was made. It decides which snapshots see the block, and nothing about
-    /// the bytes: see [`Blkptr::physical_birth`].
+    /// The txg in which the block's content was made: it decides what an incremental send or a diff has.
     pub fn logical_birth(&self) -> Txg {
         Txg(self.words[LOGICAL_BIRTH])
     }
@@ -279,6 +294,17 @@ impl Blkptr {
             txg if txg != 0 && !self.is_embedded() => PhysicalBirth(txg),
             _ => PhysicalBirth::in_txg(self.logical_birth()),
         }
+    }
+
+    /// The block was written anew with the content that it had: it keeps its logical birth.
+    pub fn is_rewritten(&self) -> bool {
+        !self.is_embedded() && self.words[PROP2] & REWRITE_BIT != 0
+    }
+
+    /// The txg in which the block was allocated, `BP_GET_BIRTH`. It decides which snapshots have the block,
+    /// on which deadlist it goes, and what a walk may leave out; that of a parent is never earlier.
+    pub fn allocation_birth(&self) -> Txg {
+        if self.is_rewritten() { self.physical_birth().txg() } else { self.logical_birth() }
     }
 
     /// Number of level-0 blocks below this one that are not holes; for a dnode block, of its used dnodes.

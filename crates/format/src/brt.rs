@@ -4,12 +4,13 @@
 //! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit counts,
 //! one for each range (16 MiB) of the vdev: the number of entries there, so that most frees need no
 //! look-up. The entries are a ZAP. Its key is one 64-bit word, the block's offset in bytes. Its value is
-//! the number of references beyond the first: 8 bytes, in the byte order of the machine that wrote them.
+//! the number of references beyond the first: 8 bytes in the byte order of the machine that wrote them or,
+//! while feature `block_cloning_endian` is active, one number, which has the ZAP's order. All tables of a pool
+//! have the same form.
 //!
 //! Source: OpenZFS `brt_impl.h`, `brt.c`.
 
 use crate::bytes::Endian;
-use crate::error::{FormatError, Result};
 use crate::units::ObjectId;
 use crate::words::word_struct;
 
@@ -68,30 +69,10 @@ pub struct BrtEntry {
     pub count: u64,
 }
 
-impl BrtEntry {
-    /// From a ZAP entry: its one key word and its value as bytes.
-    pub fn from_zap(key: &[u64], value: &[u8], endian: Endian) -> Result<Self> {
-        match (key, <[u8; 8]>::try_from(value)) {
-            (&[offset_bytes], Ok(value)) => Ok(BrtEntry { offset_bytes, count: endian.u64(value) }),
-            _ => Err(FormatError::Corrupt { what: "BRT entry", why: "is not one key word and eight bytes" }),
-        }
-    }
-
-    /// The ZAP entry's key and value.
-    pub fn to_zap(&self, endian: Endian) -> (u64, [u8; 8]) {
-        let value = match endian {
-            Endian::Little => self.count.to_le_bytes(),
-            Endian::Big => self.count.to_be_bytes(),
-        };
-        (self.offset_bytes, value)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::words::{Phys, check_phys};
-    use proptest::prelude::*;
 
     #[test]
     fn sizes_are_those_of_the_disk_and_words_come_back() {
@@ -105,22 +86,5 @@ mod tests {
         assert_eq!(head.range_of(2 << 24), None);
         assert_eq!(BrtVdevPhys { range_bytes: 0, ..head }.range_of(0), None);
         assert_eq!(decode_entry_counts(&[0, 1, 2, 0, 9], head.endian()).collect::<Vec<_>>(), [1, 512]);
-    }
-
-    proptest! {
-        #[test]
-        fn entries_round_trip(offset_bytes in any::<u64>(), count in any::<u64>()) {
-            let entry = BrtEntry { offset_bytes, count };
-            for endian in [Endian::Little, Endian::Big] {
-                let (key, value) = entry.to_zap(endian);
-                prop_assert_eq!(BrtEntry::from_zap(&[key], &value, endian).unwrap(), entry);
-            }
-        }
-    }
-
-    #[test]
-    fn other_shapes_are_refused() {
-        assert!(BrtEntry::from_zap(&[1, 2], &[0; 8], Endian::Little).is_err());
-        assert!(BrtEntry::from_zap(&[1], &[0; 7], Endian::Little).is_err());
     }
 }

@@ -95,22 +95,28 @@ pub struct Feature {
     pub value_type: FeatureType,
     /// Names of the features that it depends on.
     pub depends: &'static [&'static str],
+    /// What makes it active: "active from the first ... on".
+    pub first_use: &'static str,
+    /// `zpool upgrade` enables it only if the pool's compatibility set lists it.
+    pub no_upgrade: bool,
 }
 
 const RO: u8 = 1 << 0;
 const MOS: u8 = 1 << 1;
 const ACTIVATE: u8 = 1 << 2;
 const DATASET: u8 = 1 << 3;
+const NO_UPGRADE: u8 = 1 << 4;
 
 const EXT: &str = "extensible_dataset";
 
-/// A row of the table: organization, name, flags, dependencies, description.
+/// A row of the table: organization, name, flags, dependencies, description, first use.
 const fn feature(
     guid: &'static str,
     name: &'static str,
     flags: u8,
     depends: &'static [&'static str],
     description: &'static str,
+    first_use: &'static str,
 ) -> Feature {
     Feature {
         guid,
@@ -122,85 +128,181 @@ const fn feature(
         per_dataset: flags & DATASET != 0,
         value_type: FeatureType::Boolean,
         depends,
+        first_use,
+        no_upgrade: flags & NO_UPGRADE != 0,
     }
 }
 
-/// All features of OpenZFS 2.3, in its order (that of `zpool get all`).
+/// All features of OpenZFS 2.4, in its order (that of `zpool get all`). Cenote reads, writes and creates pools
+/// with all of them.
 #[rustfmt::skip]
-pub static SPA_FEATURES: [Feature; 44] = [
+pub static SPA_FEATURES: [Feature; 47] = [
     feature("com.delphix:async_destroy", "async_destroy", RO, &[],
-        "datasets are destroyed in the background"),
-    feature("com.delphix:empty_bpobj", "empty_bpobj", RO, &[], "all empty block lists share one object"),
-    feature("org.illumos:lz4_compress", "lz4_compress", ACTIVATE, &[], "LZ4 compression"),
+        "datasets are destroyed in the background",
+        "destroyed dataset, until its blocks are freed"),
+    feature("com.delphix:empty_bpobj", "empty_bpobj", RO, &[],
+        "all empty block lists share one object",
+        "list of blocks that is empty"),
+    feature("org.illumos:lz4_compress", "lz4_compress", ACTIVATE, &[],
+        "LZ4 compression",
+        "txg after it is enabled"),
     feature("com.joyent:multi_vdev_crash_dump", "multi_vdev_crash_dump", 0, &[],
-        "crash dumps to volumes on several vdevs"),
+        "crash dumps to volumes on several vdevs",
+        "crash dump volume"),
     feature("com.delphix:spacemap_histogram", "spacemap_histogram", RO, &[],
-        "space maps count free ranges by size"),
+        "space maps count free ranges by size",
+        "space map"),
     feature("com.delphix:enabled_txg", "enabled_txg", RO, &[],
-        "records the txg in which a feature was enabled"),
+        "records the txg in which a feature was enabled",
+        "feature that is enabled after it"),
     feature("com.delphix:hole_birth", "hole_birth", MOS | ACTIVATE, &["enabled_txg"],
-        "holes record the txg in which they were made"),
-    feature("com.delphix:extensible_dataset", EXT, 0, &[], "datasets and directories may have more fields"),
+        "holes record the txg in which they were made",
+        "txg after it is enabled"),
+    feature("com.delphix:extensible_dataset", EXT, 0, &[],
+        "datasets and directories may have more fields",
+        "dataset or directory with a field"),
     feature("com.delphix:embedded_data", "embedded_data", MOS | ACTIVATE, &[],
-        "tiny blocks are stored in their block pointer"),
-    feature("com.delphix:bookmarks", "bookmarks", RO, &[EXT], "bookmarks of snapshots"),
+        "tiny blocks are stored in their block pointer",
+        "txg after it is enabled"),
+    feature("com.delphix:bookmarks", "bookmarks", RO, &[EXT],
+        "bookmarks of snapshots",
+        "bookmark"),
     feature("com.joyent:filesystem_limits", "filesystem_limits", RO, &[EXT],
-        "limits on the number of file systems and snapshots"),
-    feature("org.open-zfs:large_blocks", "large_blocks", DATASET, &[EXT], "blocks of more than 128 KiB"),
-    feature("org.zfsonlinux:large_dnode", "large_dnode", DATASET, &[EXT], "dnodes of more than 512 bytes"),
-    feature("org.illumos:sha512", "sha512", DATASET, &[EXT], "SHA-512/256 checksums"),
-    feature("org.illumos:skein", "skein", DATASET, &[EXT], "Skein checksums"),
-    feature("org.illumos:edonr", "edonr", DATASET, &[EXT], "Edon-R checksums"),
+        "limits on the number of file systems and snapshots",
+        "limit that is set"),
+    feature("org.open-zfs:large_blocks", "large_blocks", DATASET, &[EXT],
+        "blocks of more than 128 KiB",
+        "dataset with such blocks"),
+    feature("org.zfsonlinux:large_dnode", "large_dnode", DATASET, &[EXT],
+        "dnodes of more than 512 bytes",
+        "dataset with such dnodes"),
+    feature("org.illumos:sha512", "sha512", DATASET, &[EXT],
+        "SHA-512/256 checksums",
+        "dataset with such checksums"),
+    feature("org.illumos:skein", "skein", DATASET, &[EXT],
+        "Skein checksums",
+        "dataset with such checksums"),
+    feature("org.illumos:edonr", "edonr", DATASET, &[EXT],
+        "Edon-R checksums",
+        "dataset with such checksums"),
     feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DATASET, &[EXT],
-        "objects are counted by user and group"),
-    feature("com.datto:encryption", "encryption", DATASET, &[EXT, "bookmark_v2"], "encrypted datasets"),
+        "objects are counted by user and group",
+        "file system"),
+    feature("com.datto:encryption", "encryption", DATASET, &[EXT, "bookmark_v2"],
+        "encrypted datasets",
+        "encrypted dataset"),
     feature("org.zfsonlinux:project_quota", "project_quota", RO | DATASET, &[EXT],
-        "space and objects are counted by project"),
-    feature("com.delphix:device_removal", "device_removal", MOS, &[], "top-level vdevs can be removed"),
+        "space and objects are counted by project",
+        "file system"),
+    feature("com.delphix:device_removal", "device_removal", MOS, &[],
+        "top-level vdevs can be removed",
+        "removal of a vdev"),
     feature("com.delphix:obsolete_counts", "obsolete_counts", RO, &[EXT, "device_removal"],
-        "mappings of removed vdevs shrink as blocks are freed"),
+        "mappings of removed vdevs shrink as blocks are freed",
+        "removal of a vdev"),
     feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[],
-        "the pool's state can be kept, to rewind to it"),
+        "the pool's state can be kept, to rewind to it",
+        "checkpoint, until it is discarded"),
     feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ACTIVATE, &[],
-        "space map entries for long ranges"),
-    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], "special and dedup vdevs"),
+        "space map entries for long ranges",
+        "txg after it is enabled"),
+    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[],
+        "special and dedup vdevs",
+        "special or dedup vdev"),
     feature("com.datto:resilver_defer", "resilver_defer", RO, &[],
-        "new resilvers wait for the one in progress"),
-    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &[EXT, "bookmarks"], "bookmarks with more fields"),
+        "new resilvers wait for the one in progress",
+        "resilver that waits, until it is done"),
+    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &[EXT, "bookmarks"],
+        "bookmarks with more fields",
+        "bookmark of an encrypted dataset"),
     feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0, &["bookmark_v2", EXT, "bookmarks"],
-        "bookmarks that list what a redacted send leaves out"),
+        "bookmarks that list what a redacted send leaves out",
+        "redaction bookmark"),
     Feature {
         value_type: FeatureType::U64Array,
         ..feature("com.delphix:redacted_datasets", "redacted_datasets", DATASET, &[EXT],
-            "datasets received from a redacted send")
+        "datasets received from a redacted send",
+        "redacted dataset")
     },
     feature("com.delphix:bookmark_written", "bookmark_written", 0, &["bookmark_v2", EXT, "bookmarks"],
-        "reports the space written since a bookmark"),
+        "reports the space written since a bookmark",
+        "bookmark"),
     feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"],
-        "one log of space changes for all metaslabs"),
+        "one log of space changes for all metaslabs",
+        "txg after it is enabled"),
     feature("com.delphix:livelist", "livelist", RO, &[EXT],
-        "clones list their own blocks, for faster deletion"),
+        "clones list their own blocks, for faster deletion",
+        "clone"),
     feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[],
-        "sequential rebuild of mirrors and dRAID"),
-    feature("org.freebsd:zstd_compress", "zstd_compress", DATASET, &[EXT], "Zstandard compression"),
-    feature("org.openzfs:draid", "draid", MOS, &[], "RAID with distributed spares"),
+        "sequential rebuild of mirrors and dRAID",
+        "sequential rebuild, until it is done"),
+    feature("org.freebsd:zstd_compress", "zstd_compress", DATASET, &[EXT],
+        "Zstandard compression",
+        "dataset with compression=zstd"),
+    feature("org.openzfs:draid", "draid", MOS, &[],
+        "RAID with distributed spares",
+        "dRAID vdev"),
     feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DATASET, &[EXT],
-        "extended attributes in system attributes are logged"),
-    feature("com.delphix:head_errlog", "head_errlog", ACTIVATE, &[], "error logs by head dataset"),
-    feature("org.openzfs:blake3", "blake3", DATASET, &[EXT], "BLAKE3 checksums"),
+        "extended attributes in system attributes are logged",
+        "intent log of a file system with xattr=sa"),
+    feature("com.delphix:head_errlog", "head_errlog", ACTIVATE, &[],
+        "error logs by head dataset",
+        "txg after it is enabled"),
+    feature("org.openzfs:blake3", "blake3", DATASET, &[EXT],
+        "BLAKE3 checksums",
+        "dataset with such checksums"),
     feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[],
-        "files may share blocks, counted in a table"),
-    feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], "the root vdev has a ZAP of its own"),
+        "files may share blocks, counted in a table",
+        "cloned block, until none is left"),
+    feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[],
+        "the root vdev has a ZAP of its own",
+        "import after it is enabled"),
     feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0, &["redaction_bookmarks"],
-        "redaction lists for more snapshots"),
-    feature("org.openzfs:raidz_expansion", "raidz_expansion", MOS, &[], "disks can be added to RAID-Z"),
-    feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[], "flat dedup tables with a log"),
-    feature("org.zfsonlinux:longname", "longname", DATASET, &[EXT], "file names of up to 1023 bytes"),
+        "redaction lists for more snapshots",
+        "redaction list of many snapshots"),
+    feature("org.openzfs:raidz_expansion", "raidz_expansion", MOS, &[],
+        "disks can be added to RAID-Z",
+        "expansion of a RAID-Z"),
+    feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[],
+        "flat dedup tables with a log",
+        "deduplication table"),
+    feature("org.zfsonlinux:longname", "longname", DATASET, &[EXT],
+        "file names of up to 1023 bytes",
+        "file system with longname=on"),
     feature("com.klarasystems:large_microzap", "large_microzap", RO | DATASET, &[EXT, "large_blocks"],
-        "micro ZAPs of more than 128 KiB"),
+        "micro ZAPs of more than 128 KiB",
+        "micro ZAP of that size"),
+    feature("com.klarasystems:dynamic_gang_header", "dynamic_gang_header", MOS | NO_UPGRADE, &[],
+        "headers of gang blocks fill a sector",
+        "gang block that has more pieces than an old header"),
+    feature("com.truenas:block_cloning_endian", "block_cloning_endian", RO, &[],
+        "counts of cloned blocks do not depend on the machine",
+        "cloned block, if none was cloned before"),
+    feature("com.truenas:physical_rewrite", "physical_rewrite", RO | DATASET, &[EXT],
+        "rewritten blocks keep the birth of their content",
+        "dataset with blocks of zfs rewrite -P"),
+];
+
+/// How many of these OpenZFS 2.3 has; those of 2.4 follow.
+pub const FEATURES_OF_2_3: usize = 44;
+
+/// Features of later versions: pools that use them are refused, with what it is that they use.
+#[rustfmt::skip]
+static LATER_FEATURES: [Feature; 2] = [
+    feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
+        "dRAID that survives the loss of an enclosure, of OpenZFS after 2.4",
+        "dRAID vdev with failure domains"),
+    feature("com.klarasystems:anyraid", "anyraid", MOS, &[],
+        "AnyRAID, vdevs of disks of different sizes, of OpenZFS after 2.4",
+        "AnyRAID vdev"),
 ];
 
 impl Feature {
+    /// How messages call the feature with this guid, if it is one of a later version.
+    pub fn of_later_version(guid: &str) -> Option<&'static Feature> {
+        LATER_FEATURES.iter().find(|f| f.guid == guid)
+    }
+
     /// The feature with this guid.
     pub fn by_guid(guid: &str) -> Option<&'static Feature> {
         SPA_FEATURES.iter().find(|f| f.guid == guid)
@@ -276,8 +378,12 @@ mod tests {
         assert!(!encryption.readonly_compatible && encryption.per_dataset && !encryption.mos);
         let hole_birth = Feature::by_guid("com.delphix:hole_birth").unwrap();
         assert!(hole_birth.mos && hole_birth.activate_on_enable);
-        assert_eq!(SPA_FEATURES.iter().filter(|f| f.readonly_compatible).count(), 20);
-        assert_eq!(SPA_FEATURES.iter().filter(|f| f.mos).count(), 6);
+        assert_eq!(SPA_FEATURES.iter().filter(|f| f.readonly_compatible).count(), 22);
+        assert_eq!(SPA_FEATURES.iter().filter(|f| f.mos).count(), 7);
+        let not_upgraded: Vec<&str> = SPA_FEATURES.iter().filter(|f| f.no_upgrade).map(|f| f.name).collect();
+        assert_eq!(not_upgraded, ["dynamic_gang_header"]);
+        assert_eq!(SPA_FEATURES[FEATURES_OF_2_3].name, "dynamic_gang_header", "the first of 2.4");
+        assert!(SPA_FEATURES.iter().all(|f| Feature::of_later_version(f.guid).is_none()));
     }
 
     #[test]

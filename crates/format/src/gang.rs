@@ -1,34 +1,41 @@
 //! Gang block header: says where the pieces of a block lie when no single free range was long enough.
 //!
-//! Idea: a DVA with the gang bit points to a header of 512 bytes. Its block pointers are read in order and
-//! their logical bytes concatenated; a piece may be a gang itself. Of the result, only the gang's own
-//! physical size counts. The header's checksum is salted with the block's address and birth; the layer that
-//! knows these verifies it.
+//! Idea: a DVA with the gang bit points to a header. Its block pointers are read in order and their logical
+//! bytes concatenated; a piece may be a gang itself. Of the result, only the gang's own physical size counts.
+//! The header's checksum is salted with the block's address and birth; the layer that knows these verifies it.
 //!
-//! Layout:
+//! A header has 512 bytes or, since feature `dynamic_gang_header`, as many as a block takes at least on the
+//! vdevs of its copies. Nothing on disk says which: the checksum is at the end of either.
+//!
+//! Layout of a header of S bytes:
 //!
 //! ```text
-//!     0 three block pointers (384)   384 filler (88)   472 zio_eck: magic (8), checksum (32)
+//!     0 n = (S - 40) / 128 block pointers   128 n zeros   S - 40 zio_eck: magic (8), checksum (32)
+//!
+//!     S    512   4096   8192   16384
+//!     n      3     31     63     127
 //! ```
 //!
-//! Source: OpenZFS `zio.h` (`zio_gbh_phys_t`, `zio_eck_t`).
+//! Source: OpenZFS `zio.h` (`gbh_nblkptrs`, `gbh_eck`, `zio_eck_t`).
 
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
 
-/// Bytes of a gang header, `SPA_GANGBLOCKSIZE`.
-pub const SPA_GANGBLOCKSIZE: usize = 512;
-/// Block pointers in it, `SPA_GBH_NBLKPTRS`.
-pub const SPA_GBH_NBLKPTRS: usize = 3;
+/// Bytes of a gang header without the feature, `SPA_OLD_GANGBLOCKSIZE`. Its address takes the space of as many
+/// with it, too.
+pub const SPA_OLD_GANGBLOCKSIZE: usize = 512;
 /// `ZEC_MAGIC`, in front of every embedded checksum; tells the byte order.
 pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// Bytes of a `zio_eck_t`.
 pub const ZIO_ECK_BYTES: usize = 40;
-/// Unused bytes between the pointers and the checksum.
-const FILLER_BYTES: usize = 88;
 
-const _: () = assert!(SPA_GBH_NBLKPTRS * BLKPTR_BYTES + FILLER_BYTES + ZIO_ECK_BYTES == SPA_GANGBLOCKSIZE);
+/// Block pointers in a header of so many bytes, `gbh_nblkptrs`.
+pub const fn gbh_nblkptrs(header_bytes: usize) -> usize {
+    header_bytes.saturating_sub(ZIO_ECK_BYTES) / BLKPTR_BYTES
+}
+
+const _: () = assert!(gbh_nblkptrs(SPA_OLD_GANGBLOCKSIZE) == 3 && gbh_nblkptrs(4096) == 31);
 
 /// A checksum stored inside the block that it covers, `zio_eck_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,31 +66,48 @@ impl EmbeddedChecksum {
 /// A gang header, `zio_gbh_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GangHeader {
-    /// The pieces; unused ones are holes.
-    pub pieces: [Blkptr; SPA_GBH_NBLKPTRS],
+    /// All pointers that it has room for; unused ones are holes.
+    slots: Vec<Blkptr>,
+    /// Its size, which may be more than its pointers and checksum take.
+    header_bytes: usize,
     /// The header's own checksum.
     pub tail: EmbeddedChecksum,
 }
 
 impl GangHeader {
-    /// Decodes a header of 512 bytes in the order that its magic number shows.
+    /// A header of `header_bytes` with these pieces, as many as it has room for.
+    pub fn new(pieces: &[Blkptr], header_bytes: usize, tail: EmbeddedChecksum) -> GangHeader {
+        let mut slots = vec![Blkptr::HOLE; gbh_nblkptrs(header_bytes)];
+        slots.iter_mut().zip(pieces).for_each(|(slot, piece)| *slot = *piece);
+        GangHeader { slots, header_bytes, tail }
+    }
+
+    /// Decodes a header that fills `block`, in the order that its magic number shows.
     pub fn decode(block: &[u8]) -> Result<Self> {
         let truncated =
-            FormatError::Truncated { what: "gang header", need: SPA_GANGBLOCKSIZE, have: block.len() };
-        let tail_bytes = block.get(SPA_GANGBLOCKSIZE - ZIO_ECK_BYTES..SPA_GANGBLOCKSIZE).ok_or(truncated)?;
-        let tail = EmbeddedChecksum::decode(tail_bytes)?;
-        let mut r = Reader::new("gang header", block, tail.endian);
-        let mut pieces = [Blkptr::HOLE; SPA_GBH_NBLKPTRS];
-        for piece in &mut pieces {
-            *piece = Blkptr::read(&mut r)?;
+            FormatError::Truncated { what: "gang header", need: SPA_OLD_GANGBLOCKSIZE, have: block.len() };
+        if block.len() < SPA_OLD_GANGBLOCKSIZE {
+            return Err(truncated);
         }
-        debug_assert_eq!(r.position() + FILLER_BYTES, SPA_GANGBLOCKSIZE - ZIO_ECK_BYTES);
-        Ok(GangHeader { pieces, tail })
+        let tail = EmbeddedChecksum::decode(block.get(block.len() - ZIO_ECK_BYTES..).ok_or(truncated)?)?;
+        let mut r = Reader::new("gang header", block, tail.endian);
+        let slots = (0..gbh_nblkptrs(block.len())).map(|_| Blkptr::read(&mut r)).collect::<Result<_>>()?;
+        Ok(GangHeader { slots, header_bytes: block.len(), tail })
+    }
+
+    /// Its size in bytes.
+    pub fn header_bytes(&self) -> usize {
+        self.header_bytes
     }
 
     /// The pieces in use.
     pub fn pieces(&self) -> impl Iterator<Item = &Blkptr> {
-        self.pieces.iter().filter(|piece| !piece.is_hole())
+        self.slots.iter().filter(|piece| !piece.is_hole())
+    }
+
+    /// The pieces in use, to be changed.
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Blkptr> {
+        self.slots.iter_mut().filter(|piece| !piece.is_hole())
     }
 
     /// Whether its pieces are non-empty and add up to the block's size. This bounds pieces of pieces,
@@ -93,15 +117,16 @@ impl GangHeader {
         self.pieces().all(|piece| bytes(piece) > 0) && self.pieces().map(bytes).sum::<u64>() == block_bytes
     }
 
-    /// The 512 bytes.
+    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(self.tail.endian);
-        for piece in &self.pieces {
+        for piece in &self.slots {
             piece.write(&mut w);
         }
-        w.bytes(&[0; FILLER_BYTES]);
+        let filler_bytes = self.header_bytes.saturating_sub(ZIO_ECK_BYTES + w.position());
+        w.bytes(&vec![0; filler_bytes]);
         self.tail.write(&mut w);
-        assert_eq!(w.position(), SPA_GANGBLOCKSIZE);
+        assert_eq!(w.position(), self.header_bytes);
         w.finish()
     }
 }
@@ -121,24 +146,26 @@ mod tests {
     #[test]
     fn pieces_must_add_up_to_the_block() {
         let tail = EmbeddedChecksum { endian: Endian::Little, checksum: [0; 4] };
-        let header = GangHeader { pieces: [piece(3), piece(1), Blkptr::HOLE], tail };
+        let header = GangHeader::new(&[piece(3), piece(1)], SPA_OLD_GANGBLOCKSIZE, tail);
         assert!(header.fits(4 * 512));
         // A header that leads back to itself three times never fits.
-        let circle = GangHeader { pieces: [piece(4); 3], tail };
+        let circle = GangHeader::new(&[piece(4); 3], SPA_OLD_GANGBLOCKSIZE, tail);
         assert!(!circle.fits(4 * 512));
     }
 
     proptest! {
         #[test]
         fn headers_round_trip_in_both_orders(
-            words in any::<[[u64; 16]; 3]>(),
+            words in prop::collection::vec(any::<[u64; 16]>(), 1..40),
             checksum in any::<[u64; 4]>(),
+            header_bytes in prop::sample::select(vec![512, 1024, 4096, 3 << 12, 16 << 10]),
         ) {
             for endian in [Endian::Little, Endian::Big] {
                 let tail = EmbeddedChecksum { endian, checksum };
-                let header = GangHeader { pieces: words.map(Blkptr::from_words), tail };
+                let pieces: Vec<Blkptr> = words.iter().map(|words| Blkptr::from_words(*words)).collect();
+                let header = GangHeader::new(&pieces, header_bytes, tail);
                 let raw = header.encode();
-                prop_assert_eq!(raw.len(), SPA_GANGBLOCKSIZE);
+                prop_assert_eq!(raw.len(), header_bytes);
                 prop_assert_eq!(GangHeader::decode(&raw).unwrap(), header);
             }
         }

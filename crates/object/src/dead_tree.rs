@@ -192,7 +192,7 @@ impl DeadTree {
     }
 
     fn is_gone(&self, node: &Node) -> bool {
-        node.bp.logical_birth() <= self.born_after
+        node.bp.allocation_birth() <= self.born_after
             || matches!(node.bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted)
             || (node.holds != Holds::Objset
                 && self.mark.is_some_and(|mark| mark.is_past(&node.place, node.fanout_shift)))

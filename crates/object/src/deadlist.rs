@@ -107,7 +107,7 @@ struct LiveBlocks(BTreeMap<(Option<Dva>, Txg), (i64, Blkptr)>);
 
 impl LiveBlocks {
     fn note(&mut self, BpobjEntry { bp, freed }: BpobjEntry) {
-        let key = (bp.dvas().next(), bp.logical_birth());
+        let key = (bp.dvas().next(), bp.allocation_birth());
         let (count, _) = self.0.entry(key).or_insert((0, bp));
         *count += if freed { -1 } else { 1 };
         if *count == 0 {
@@ -255,7 +255,7 @@ impl Deadlist {
             Deadlist::Flat(Some(list)) => {
                 let mut entries = list.entries();
                 while let Some(batch) = entries.next_batch().await {
-                    let counted = batch?.into_iter().filter(|e| is_birth(e.bp.logical_birth()));
+                    let counted = batch?.into_iter().filter(|e| is_birth(e.bp.allocation_birth()));
                     bytes = counted.fold(bytes, |sum, e| sum.saturating_add(e.bp.asize().0));
                 }
             }

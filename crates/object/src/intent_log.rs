@@ -90,7 +90,7 @@ impl Objset {
                         return log;
                     }
                 };
-                if let Some(data) = content_of(&record).filter(|bp| bp.logical_birth() >= first_txg) {
+                if let Some(data) = content_of(&record).filter(|bp| bp.allocation_birth() >= first_txg) {
                     // One that did not get to the disk was promised to nobody.
                     if !claimed && let Err(error) = self.read_stored(&data).await {
                         log.damaged = (!is_torn(&error)).then_some(error);

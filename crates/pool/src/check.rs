@@ -8,6 +8,7 @@ use cenote_codec::fletcher::fletcher4_of_parts;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
+use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_runtime::WorkKind;
 
 /// The same byte order as the codec's type.
@@ -36,6 +37,8 @@ pub(crate) enum Check<'a> {
     },
     /// A checksum inside the block, bound to `verifier`.
     Embedded { checksum: Checksum, verifier: [u64; 4], holds: Stored },
+    /// The checksum of a gang header, at the end of all that a header has room for, or of an old one.
+    GangHeader { verifier: [u64; 4], holds: Stored },
 }
 
 impl<'a> Check<'a> {
@@ -54,7 +57,7 @@ impl<'a> Check<'a> {
     pub(crate) fn gang_header(bp: &Blkptr) -> Option<Check<'a>> {
         let first = bp.dvas().next()?;
         let verifier = gang_verifier(first.vdev.0, first.offset_bytes, bp.physical_birth().0);
-        Some(Check::Embedded { checksum: Checksum::GangHeader, verifier, holds: held(bp) })
+        Some(Check::GangHeader { verifier, holds: held(bp) })
     }
 
     pub(crate) fn verify(&self, data: &[u8]) -> Result<(), ChecksumError> {
@@ -65,6 +68,18 @@ impl<'a> Check<'a> {
             Check::Embedded { checksum, verifier, holds } => {
                 checksum.verify_embedded(data, verifier, holds).map(|_| ())
             }
+            Check::GangHeader { .. } => self.gang_header_bytes(data).map(|_| ()),
+        }
+    }
+
+    /// How many of these bytes are the gang header that this is the checksum of.
+    pub(crate) fn gang_header_bytes(&self, data: &[u8]) -> Result<usize, ChecksumError> {
+        let Check::GangHeader { verifier, holds } = *self else { return Err(ChecksumError::NotEmbedded) };
+        let verify = |bytes: &[u8]| Checksum::GangHeader.verify_embedded(bytes, verifier, holds);
+        let old = data.get(..SPA_OLD_GANGBLOCKSIZE).ok_or(ChecksumError::NotEmbedded)?;
+        match verify(data) {
+            Ok(_) => Ok(data.len()),
+            Err(error) => verify(old).map(|_| old.len()).map_err(|_| error),
         }
     }
 
@@ -98,6 +113,7 @@ impl<'a> Check<'a> {
     pub(crate) fn algorithm(&self) -> Checksum {
         match *self {
             Check::Pointer { checksum, .. } | Check::Embedded { checksum, .. } => checksum,
+            Check::GangHeader { .. } => Checksum::GangHeader,
         }
     }
 

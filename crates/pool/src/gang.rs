@@ -1,7 +1,8 @@
 //! Gang blocks: a block in pieces, because no single free range was long enough.
 //!
-//! The pointer leads to a header with up to three pointers to pieces, each with its own checksum; a piece
-//! may be a gang in turn. The concatenated pieces are the block as stored. Since the pieces' checksums
+//! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may be a gang
+//! in turn. A header is read with all the space that it may fill, and its checksum tells whether it does, so
+//! that headers of any size are found in any pool, whatever its features say. The concatenated pieces are the block as stored. Since the pieces' checksums
 //! cover every byte, no checksum over the whole is needed, and OpenZFS rewrites headers without renewing
 //! it.
 //!
@@ -15,7 +16,7 @@ use crate::read::{bad_pointer, checked_psize};
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
-use cenote_format::gang::{GangHeader, SPA_GANGBLOCKSIZE};
+use cenote_format::gang::GangHeader;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -60,8 +61,10 @@ impl Pool {
         let place = ctx.place;
         let check = Check::gang_header(bp)
             .ok_or_else(|| bad_pointer(place, "a gang block without an address".into()))?;
-        let bytes = self.read_copies(bp, SPA_GANGBLOCKSIZE, &check, ctx).await?;
+        let room_bytes = self.vdevs().gang_header_bytes(bp.dvas());
+        let bytes = self.read_copies(bp, room_bytes, &check, ctx).await?;
         let what = || format!("{place}: gang header").into();
-        GangHeader::decode(&bytes).map_err(|source| PoolError::Format { what: what(), source })
+        let header_bytes = check.gang_header_bytes(&bytes).unwrap_or(bytes.len());
+        GangHeader::decode(&bytes[..header_bytes.min(bytes.len())]).map_err(|source| PoolError::Format { what: what(), source })
     }
 }

@@ -45,6 +45,7 @@ use cenote_runtime::Runtime;
 use futures::future::join_all;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -80,6 +81,8 @@ struct Live {
     settings: Arc<QueueSettings>,
     suspension: Suspension,
     retained: Retained,
+    /// A gang could have done with a larger header.
+    cramped: AtomicBool,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
     /// Who keeps the states of a pool that changes.
     keeper: OnceLock<Arc<Keeper>>,
@@ -207,6 +210,7 @@ impl Pool {
             settings,
             suspension: Suspension::default(),
             retained: Retained::default(),
+            cramped: AtomicBool::new(false),
             second: RwLock::default(),
             keeper: OnceLock::new(),
             current: current.into(),
@@ -372,6 +376,7 @@ impl Pool {
             settings: self.live.settings.clone(),
             suspension: Suspension::default(),
             retained: Retained::default(),
+            cramped: AtomicBool::new(false),
             second: RwLock::default(),
             keeper: OnceLock::new(),
             current: Current {
@@ -753,6 +758,10 @@ impl Pool {
 
     pub(crate) fn reflow_here(&self) -> &Arc<Reflow> {
         &self.live.reflow
+    }
+
+    pub(crate) fn cramped(&self) -> &AtomicBool {
+        &self.live.cramped
     }
 
     pub(crate) fn wrong(&self) -> &Wrong {

@@ -36,7 +36,7 @@ pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::units::{Guid, PhysicalBirth, SPA_MINBLOCKSIZE, VdevId};
+use cenote_format::units::{Guid, PhysicalBirth, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use map::{Column, Row};
@@ -158,6 +158,18 @@ impl VdevTree {
             Layout::Draid(draid, _) => draid.asize(psize_bytes),
             _ => psize_bytes.next_multiple_of(1 << top.config.ashift),
         })
+    }
+
+    /// Bytes that a gang header with copies at these addresses may fill: those that no block takes less than,
+    /// on any of their vdevs (`vdev_gang_header_psize`).
+    pub fn gang_header_bytes(&self, dvas: impl IntoIterator<Item = Dva>) -> usize {
+        let room = |dva: Dva| match self.layout_of(dva.vdev) {
+            Some(Top { layout: Layout::Draid(draid, _), .. }) => draid.row_data_bytes(),
+            Some(top) => 1 << top.config.ashift,
+            None => SPA_MINBLOCKSIZE,
+        };
+        let room_bytes = dvas.into_iter().map(room).min().unwrap_or(SPA_MINBLOCKSIZE);
+        room_bytes.clamp(SPA_MINBLOCKSIZE, SPA_MAXBLOCKSIZE) as usize
     }
 
     /// The allocation sizes of blocks: no block takes less than the first (`spa_min_alloc`), longer ones

@@ -90,6 +90,8 @@ pub struct WriteProps {
     pub embed: bool,
     /// Holes remember their birth (feature `hole_birth` is active).
     pub hole_birth: bool,
+    /// A gang's header fills the space that it takes (feature `dynamic_gang_header` is active).
+    pub large_gang_headers: bool,
     /// The previous block stays if its checksum and properties are the same.
     pub nop_write: bool,
     /// The pointer that the new one replaces; [`Blkptr::HOLE`] if there is none.
@@ -115,6 +117,7 @@ impl WriteProps {
             raw: false,
             embed: false,
             hole_birth: false,
+            large_gang_headers: false,
             nop_write: false,
             previous: Blkptr::HOLE,
             sync_pass: 1,
@@ -327,7 +330,7 @@ impl Pool {
         let dvas: Vec<Dva> = previous.dvas().collect();
         let at_its_place = bp
             .with_dvas(&dvas)
-            .with_births(previous.logical_birth(), previous.physical_birth())
+            .with_births_of(previous)
             .with_fill(previous.fill());
         let is_removed = |dva: &Dva| {
             self.vdevs().layout_of(dva.vdev).is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))

@@ -130,7 +130,7 @@ impl Pool {
         let Some(place) = self.bookmark(bp, place) else { return };
         let mut lost = self.wrong().lost.lock();
         if lost.len() < MOST {
-            lost.insert(place, bp.logical_birth());
+            lost.insert(place, bp.allocation_birth());
         }
     }
 

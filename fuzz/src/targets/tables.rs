@@ -4,7 +4,7 @@ use cenote_codec::compress::Compression;
 use cenote_format::Phys;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bpobj::{BpobjEntry, BpobjPhys, BptreeEntry, BptreePhys};
-use cenote_format::brt::{BrtEntry, BrtVdevPhys, decode_entry_counts};
+use cenote_format::brt::{BrtVdevPhys, decode_entry_counts};
 use cenote_format::bytes::{Endian, Reader};
 use cenote_format::ddt::log::{DdtLogHeader, records};
 use cenote_format::ddt::{DdtHistogram, DdtKey, DdtStat, DdtValue, ddt_blkptr};
@@ -150,8 +150,6 @@ pub fn brt(data: &[u8]) {
             consume((phys.endian(), phys.range_of(0), phys.range_of(u64::MAX)));
         }
         consume(decode_entry_counts(data, endian).count());
-        let key: Vec<u64> = data.as_chunks::<8>().0.iter().take(2).map(|word| endian.u64(*word)).collect();
-        consume(BrtEntry::from_zap(&key, data.get(8..).unwrap_or_default(), endian));
     }
 }
 

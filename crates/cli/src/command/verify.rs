@@ -3,7 +3,7 @@
 mod damage;
 mod report;
 
-use cenote_inspect::verify::{Finding, Severity, Stop, VerifyOptions, VerifyReport, verify};
+use cenote_inspect::verify::{Stop, VerifyOptions, VerifyReport, verify};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome, Printed};
@@ -74,13 +74,13 @@ async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) ->
     }
 }
 
-/// Lost redundancy counts as damage: the next failure loses data. Leaks alone do not: they only waste space.
+/// Lost redundancy counts as damage: the next failure loses data. So does space that differs from the space
+/// maps, though a leak only wastes it: that is no state that a pool should be in.
 fn outcome(report: &VerifyReport) -> Outcome {
-    let worst = report.findings.iter().map(Finding::severity).max();
-    match worst {
-        Some(severity) if severity > Severity::Notice => Outcome::Damaged,
-        _ if report.lost_blocks + report.repairable_blocks > 0 => Outcome::Damaged,
-        _ if !report.complete => Outcome::Failed,
-        _ => Outcome::Done,
+    match () {
+        () if !report.findings.is_empty() || report.more_findings > 0 => Outcome::Damaged,
+        () if report.lost_blocks + report.repairable_blocks > 0 => Outcome::Damaged,
+        () if !report.complete => Outcome::Failed,
+        () => Outcome::Done,
     }
 }

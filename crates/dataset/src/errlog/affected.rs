@@ -67,7 +67,7 @@ impl Mos {
             return Ok(None);
         }
         let bp = there(self.pointer_at(&error.place).await)?;
-        let is_it = |bp: &Blkptr| birth.is_none_or(|birth| bp.logical_birth() == birth);
+        let is_it = |bp: &Blkptr| birth.is_none_or(|birth| is_born(bp, birth));
         Ok(bp.filter(is_it).map(|bp| (dataset, bp)))
     }
 
@@ -78,6 +78,12 @@ impl Mos {
             phys => phys.map(|_| true),
         }
     }
+}
+
+/// Whether a block is the one that was logged with this birth. OpenZFS 2.3 logs the logical one, 2.4 the
+/// physical one.
+fn is_born(bp: &Blkptr, birth: Txg) -> bool {
+    bp.logical_birth() == birth || bp.physical_birth().txg() == birth
 }
 
 /// What is at a place, unless it is a hole or the object is gone.
@@ -150,7 +156,7 @@ impl<'a> Families<'a> {
                     continue;
                 }
                 match there(pointer(&version.objset, &error.place).await) {
-                    Ok(Some(bp)) if bp.logical_birth() == birth => {
+                    Ok(Some(bp)) if is_born(&bp, birth) => {
                         owners.all.push(version.dataset.id());
                         owners.block = Some(bp);
                         pending.extend(version.clones.iter().filter(|&&clone| seen.insert(clone)));

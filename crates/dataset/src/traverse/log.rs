@@ -53,7 +53,7 @@ impl Log {
         let (mut bp, mut last_record) = (header.log, 0);
         while !bp.is_hole() {
             let number = bp.checksum()[ZIL_ZC_SEQ];
-            let unsynced = !claimed && bp.logical_birth() >= first_unsynced;
+            let unsynced = !claimed && bp.allocation_birth() >= first_unsynced;
             if unsynced || number > header.last_block() || !seen.insert(bp.dvas().next()) {
                 break;
             }
@@ -89,7 +89,7 @@ impl Log {
     /// The data block of a write record, if the log and the block were claimed.
     fn claimed_data(&self, written: &WrittenBlock) -> Option<(Blkptr, Zbookmark)> {
         let WrittenBlock { object, offset_bytes, bp } = *written;
-        let is_claimed = self.header.is_claimed() && bp.logical_birth() >= self.header.claim_txg;
+        let is_claimed = self.header.is_claimed() && bp.allocation_birth() >= self.header.claim_txg;
         if !is_claimed || bp.is_hole() || bp.is_embedded() {
             return None;
         }

@@ -3,6 +3,10 @@
 //! A block that is not in the table has one owner. Counts of entries by range of the vdev are in memory, 2
 //! bytes for each 16 MiB. A table is made with its first entry and goes with its last.
 //!
+//! While feature `block_cloning_endian` is active, all tables have numbers as counts; else all have bytes. It
+//! becomes active with the first table of a pool that has it enabled, and counts the tables from then on. A
+//! pool with older tables keeps their form until the last of them is gone.
+//!
 //! Source: OpenZFS `brt.c` (`brt_pending_apply_vdev`, `brt_vdev_addref`, `brt_entry_decref`,
 //! `brt_vdev_decref`, `brt_vdev_sync`, `brt_vdev_create`, `brt_vdev_destroy`).
 
@@ -10,10 +14,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
-use cenote_dataset::Mos;
+use cenote_dataset::sharing::brt_count;
+use cenote_dataset::{FeatureState, Mos};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::brt::{
-    BRT_OBJECT_VDEV_PREFIX, BRT_RANGE_BYTES, BrtEntry, BrtVdevPhys, decode_entry_counts,
+    BRT_OBJECT_VDEV_PREFIX, BRT_RANGE_BYTES, BrtVdevPhys, decode_entry_counts,
 };
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
@@ -26,6 +31,8 @@ use cenote_object::{Edit, NewObject, NewZap, Result, ZapEdit, ZapValue};
 use cenote_pool::{Pool, VdevConfig};
 
 const FEATURE: &str = "block_cloning";
+/// Active: counts are numbers.
+const NUMBERS_FEATURE: &str = "block_cloning_endian";
 /// `BRT_BLOCKSIZE`.
 const COUNTS_BLOCK_BYTES: u32 = 32 << 10;
 /// `brt_zap_default_bs`, `brt_zap_default_ibs`.
@@ -33,7 +40,20 @@ const ENTRIES_BLOCK_SHIFT: u8 = 12;
 
 /// The tables of cloned blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Clones(BTreeMap<VdevId, Table>);
+pub(crate) struct Clones {
+    tables: BTreeMap<VdevId, Table>,
+    form: Form,
+}
+
+/// How tables store counts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Eight integers of one byte, in the table's order.
+    #[default]
+    Bytes,
+    /// One integer of eight bytes.
+    Number,
+}
 
 /// That of a vdev.
 #[derive(Debug)]
@@ -61,12 +81,16 @@ impl Clones {
             let counts = decode_entry_counts(&raw, brt.phys.endian()).collect();
             tables.insert(brt.vdev, Table { object, phys: brt.phys, counts, is_changed: false });
         }
-        Ok(Clones(tables))
+        let features = mos.features().await?;
+        let has_numbers = features.iter().any(|(feature, state)| {
+            feature.name == NUMBERS_FEATURE && *state == FeatureState::Active
+        });
+        Ok(Clones { tables, form: if has_numbers { Form::Number } else { Form::Bytes } })
     }
 
     /// Space that further references save.
     pub(crate) fn saved_bytes(&self) -> u64 {
-        self.0.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
+        self.tables.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
     }
 
     /// One reference more to a block.
@@ -77,7 +101,11 @@ impl Clones {
                 mos.damaged(DMU_POOL_DIRECTORY_OBJECT, "would count a cloned block beyond a vdev's end")
             );
         }
-        let table = match self.0.entry(dva.vdev) {
+        if !self.tables.contains_key(&dva.vdev) {
+            self.form = self.form_of_new_table(mos).await?;
+        }
+        let form = self.form;
+        let table = match self.tables.entry(dva.vdev) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(Table::create(mos, pool, dva.vdev).await?),
         };
@@ -86,13 +114,13 @@ impl Clones {
         let key = &[dva.offset_bytes][..];
         let in_range = table.count_at(dva.offset_bytes);
         let known = if *in_range > 0 { entries.get(key).await? } else { None };
-        let count = match known.map(|value| number(&value, endian)) {
+        let count = match known.map(|value| brt_count(&value, endian)) {
             None => 0,
             Some(Some(count)) => count,
             // One more than nobody knows how many.
             Some(None) => return Ok(()),
         };
-        entries.update(key, entry(dva.offset_bytes, count + 1, endian)).await?;
+        entries.update(key, form.value(count + 1, endian)).await?;
         let phys = &mut table.phys;
         phys.saved_bytes = phys.saved_bytes.saturating_add(dsize);
         if count == 0 {
@@ -107,7 +135,7 @@ impl Clones {
     /// Where the entry of a block is, if it may have one.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         let dva = bp.dvas().next()?;
-        let table = self.0.get(&dva.vdev)?;
+        let table = self.tables.get(&dva.vdev)?;
         let count = table.counts.get(table.phys.range_of(dva.offset_bytes)? as usize)?;
         (*count > 0).then_some(Lookup { zap: table.phys.entries_zap, offset_bytes: dva.offset_bytes })
     }
@@ -115,7 +143,8 @@ impl Clones {
     /// One reference less to a block. Answers whether that was the last.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         let Some(dva) = bp.dvas().next() else { return Ok(true) };
-        let Some(table) = self.0.get_mut(&dva.vdev) else { return Ok(true) };
+        let form = self.form;
+        let Some(table) = self.tables.get_mut(&dva.vdev) else { return Ok(true) };
         let Some(range) = table.phys.range_of(dva.offset_bytes) else { return Ok(true) };
         let in_range = table.counts.get_mut(range as usize).filter(|count| **count > 0);
         let Some(in_range) = in_range else { return Ok(true) };
@@ -124,7 +153,7 @@ impl Clones {
         let endian = table.phys.endian();
         let Some(value) = entries.get(key).await? else { return Ok(true) };
         // If nobody knows how many share it, it is lost rather than freed under one of them.
-        let Some(count) = number(&value, endian) else {
+        let Some(count) = brt_count(&value, endian) else {
             pool.note_leak(pool.vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
         };
@@ -132,7 +161,7 @@ impl Clones {
         let phys = &mut table.phys;
         phys.saved_bytes = phys.saved_bytes.saturating_sub(dsize);
         if count > 1 {
-            entries.update(key, entry(dva.offset_bytes, count - 1, endian)).await?;
+            entries.update(key, form.value(count - 1, endian)).await?;
         } else {
             entries.remove(key).await?;
             *in_range -= 1;
@@ -145,7 +174,7 @@ impl Clones {
 
     /// Writes heads and counts that have changed. Tables without entries are given up.
     pub(crate) async fn write(&mut self, mos: &Edit) -> Result<()> {
-        for table in self.0.values_mut().filter(|table| table.is_changed) {
+        for table in self.tables.values_mut().filter(|table| table.is_changed) {
             table.is_changed = false;
             let endian = table.phys.endian();
             let bytes = |count: &u16| match endian {
@@ -157,16 +186,44 @@ impl Clones {
             mos.set_bonus_words(table.object, &table.phys.to_words()).await?;
         }
         let is_empty = |(_, table): &(&VdevId, &Table)| table.phys.total_count == 0;
-        let empty: Vec<VdevId> = self.0.iter().filter(is_empty).map(|(vdev, _)| *vdev).collect();
+        let empty: Vec<VdevId> = self.tables.iter().filter(is_empty).map(|(vdev, _)| *vdev).collect();
         for vdev in empty {
-            let Some(table) = self.0.remove(&vdev) else { continue };
+            let Some(table) = self.tables.remove(&vdev) else { continue };
             mos.destroy(table.phys.entries_zap).await?;
             mos.destroy(table.object).await?;
             let name = format!("{BRT_OBJECT_VDEV_PREFIX}{}", vdev.0);
             ZapEdit::new(mos, DMU_POOL_DIRECTORY_OBJECT).remove(&name).await?;
             FeatureCounts::of(mos).change(FEATURE, -1).await?;
+            if self.form == Form::Number {
+                FeatureCounts::of(mos).change(NUMBERS_FEATURE, -1).await?;
+            }
         }
         Ok(())
+    }
+
+    /// The form of all tables, of which one more is about to be made (`brt_vdev_create`).
+    async fn form_of_new_table(&self, mos: &Edit) -> Result<Form> {
+        let counts = FeatureCounts::of(mos);
+        let has_older = !self.tables.is_empty() || counts.count(FEATURE).await?.unwrap_or(0) > 0;
+        let form = match counts.count(NUMBERS_FEATURE).await? {
+            None => Form::Bytes,
+            Some(0) if has_older => Form::Bytes,
+            Some(_) => Form::Number,
+        };
+        if form == Form::Number {
+            counts.change(NUMBERS_FEATURE, 1).await?;
+        }
+        Ok(form)
+    }
+}
+
+impl Form {
+    fn value(self, count: u64, endian: Endian) -> ZapValue {
+        match (self, endian) {
+            (Form::Number, _) => ZapValue::from(count),
+            (Form::Bytes, Endian::Little) => ZapValue::new(1, count.to_le_bytes().to_vec().into()),
+            (Form::Bytes, Endian::Big) => ZapValue::new(1, count.to_be_bytes().to_vec().into()),
+        }
     }
 }
 
@@ -224,17 +281,5 @@ impl Table {
             self.phys.range_count = self.counts.len() as u64;
         }
         &mut self.counts[range]
-    }
-}
-
-fn entry(offset_bytes: u64, count: u64, endian: Endian) -> ZapValue {
-    ZapValue::new(1, Bytes::copy_from_slice(&BrtEntry { offset_bytes, count }.to_zap(endian).1))
-}
-
-/// An entry's count: eight bytes of the table's order, or one number.
-fn number(value: &ZapValue, endian: Endian) -> Option<u64> {
-    match value.as_bytes() {
-        Some(raw) => raw.first_chunk::<8>().map(|raw| endian.u64(*raw)),
-        None => value.as_u64(),
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Features {
     pub(crate) hole_birth: bool,
     /// Small blocks stay in their pointers.
     pub(crate) embedded_data: bool,
+    /// Gang headers fill the space that they take.
+    pub(crate) large_gang_headers: bool,
     /// What `compression=on` means, and metadata has.
     pub(crate) compression: Compression,
 }
@@ -25,6 +27,9 @@ impl Features {
                 "org.illumos:lz4_compress" if state == FeatureState::Active => {
                     features.compression = Compression::Lz4;
                 }
+                "com.klarasystems:dynamic_gang_header" => {
+                    features.large_gang_headers = state == FeatureState::Active;
+                }
                 "com.delphix:embedded_data" => features.embedded_data = state != FeatureState::Disabled,
                 _ => {}
             }
@@ -36,6 +41,11 @@ impl Features {
 impl Default for Features {
     /// Those of a pool without feature flags.
     fn default() -> Features {
-        Features { hole_birth: false, embedded_data: false, compression: Compression::Lzjb }
+        Features {
+            hole_birth: false,
+            embedded_data: false,
+            large_gang_headers: false,
+            compression: Compression::Lzjb,
+        }
     }
 }

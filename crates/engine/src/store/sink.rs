@@ -180,6 +180,7 @@ impl PoolSink {
             raw: policy.raw,
             embed: syncing.features.embedded_data,
             hole_birth: syncing.features.hole_birth,
+            large_gang_headers: syncing.features.large_gang_headers,
             nop_write: !is_metadata,
             previous: new.old,
             sync_pass: syncing.pass,

@@ -60,7 +60,7 @@ impl FoundLog {
     pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> FoundLog {
         let mut header = *header;
         let (needs_replay, is_cut) = (!log.records.is_empty(), log.damaged.is_some());
-        let is_unclaimed = |bp: &&Blkptr| !header.is_claimed() && bp.logical_birth() >= open;
+        let is_unclaimed = |bp: &&Blkptr| !header.is_claimed() && bp.allocation_birth() >= open;
         let unclaimed: Vec<Blkptr> =
             log.chain.iter().chain(&log.data).filter(is_unclaimed).copied().collect();
         let (mut data, mut to_share) = (log.data, Vec::new());
@@ -92,7 +92,7 @@ impl FoundLog {
     /// A log of an older state that was gone back to: what it leads to after txg `last` is of a time that
     /// is no more, and none of it is replayed (`zil_clear_log_block`).
     pub(crate) fn stale(log: IntentLog, header: &ZilHeader, last: Txg, open: Txg) -> FoundLog {
-        let blocks = log.chain.into_iter().take_while(|bp| bp.logical_birth() <= last).collect();
+        let blocks = log.chain.into_iter().take_while(|bp| bp.allocation_birth() <= last).collect();
         FoundLog { header: *header, blocks, touched: open, ..FoundLog::nothing() }
     }
 

@@ -14,8 +14,8 @@
 //! (`zio_crypt_encode_params_bp`, `zio_crypt_encode_mac_bp`).
 
 use super::{
-    BPE_PAYLOAD_BYTES, Blkptr, CHECKSUM, CryptParams, Dva, FILL, LOGICAL_BIRTH, PHYSICAL_BIRTH, PROP,
-    SPA_DVAS_PER_BP,
+    BPE_PAYLOAD_BYTES, Blkptr, CHECKSUM, CryptParams, Dva, FILL, LOGICAL_BIRTH, PHYSICAL_BIRTH, PROP, PROP2,
+    REWRITE_BIT, SPA_DVAS_PER_BP,
 };
 use crate::bytes::Endian;
 use crate::dnode::ObjectType;
@@ -190,8 +190,18 @@ impl Blkptr {
     /// Sets both births where they differ, for a block that is shared or was moved.
     #[must_use]
     pub fn with_births(mut self, logical: Txg, physical: PhysicalBirth) -> Blkptr {
+        self.words[PROP2] &= !REWRITE_BIT;
         self.words[LOGICAL_BIRTH] = logical.0;
         self.words[PHYSICAL_BIRTH] = if logical == physical.txg() { 0 } else { physical.0 };
+        self
+    }
+
+    /// Sets all births as another pointer to the same block has them.
+    #[must_use]
+    pub fn with_births_of(mut self, other: &Blkptr) -> Blkptr {
+        for index in [PROP2, PHYSICAL_BIRTH, LOGICAL_BIRTH] {
+            self.words[index] = other.words[index];
+        }
         self
     }
 }

@@ -4,7 +4,7 @@
 
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
-use cenote_dataset::sharing::Ddt;
+use cenote_dataset::sharing::{Ddt, brt_entry};
 use cenote_format::Phys;
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::ddt::{
@@ -202,10 +202,7 @@ async fn brt(sink: &mut dyn Sink, mos: &Mos, directory: &ZapEntry, entries: bool
     let all = zap.to_vec().await?;
     sink.table("blocks", &["offset", "references"]);
     for entry in all {
-        let value = entry.value.as_bytes().map(|b| &b[..]).unwrap_or_default();
-        if let Ok(BrtEntry { offset_bytes, count }) =
-            BrtEntry::from_zap(&entry.name_words(), value, phys.endian())
-        {
+        if let Some(BrtEntry { offset_bytes, count }) = brt_entry(&entry, phys.endian()) {
             sink.row(vec![Value::Hex(offset_bytes), count.into()]);
         }
     }

@@ -72,7 +72,7 @@ fn show_block(
     let seq = bp.checksum()[ZIL_ZC_SEQ];
     sink.open(&format!("block {seq}"));
     sink.field("seq", seq.into());
-    let claim = bp.logical_birth() > objset.pool().uberblock().txg;
+    let claim = bp.allocation_birth() > objset.pool().uberblock().txg;
     sink.field("would_be_claimed", claim.into());
     sink.field("pointer", (*bp).into());
     sink.field("used", Value::Size(block.records.len() as u64));

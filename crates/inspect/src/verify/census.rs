@@ -3,7 +3,7 @@
 
 use cenote_dataset::Mos;
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::gang::SPA_GANGBLOCKSIZE;
+use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_format::units::Asize;
 use cenote_object::Result;
 use cenote_pool::{MAX_GANG_DEPTH, Pool, ReadContext, VerifyItem, Zbookmark};
@@ -96,7 +96,7 @@ impl Census {
         while let Some((bp, place, depth)) = self.gangs.pop() {
             for dva in bp.dvas() {
                 let vdevs = self.pool.vdevs();
-                let header = vdevs.psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
+                let header = vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
                 self.refer(&dva, header.unwrap_or(dva.asize.0), place);
             }
             if depth == MAX_GANG_DEPTH {

@@ -122,7 +122,7 @@ impl Version {
     async fn has(&self, place: &Zbookmark, bp: &Blkptr) -> bool {
         let Some(set) = self.objset().await else { return false };
         let same = |other: &Blkptr| {
-            other.logical_birth() == bp.logical_birth() && other.dvas().next() == bp.dvas().next()
+            other.allocation_birth() == bp.allocation_birth() && other.dvas().next() == bp.dvas().next()
         };
         if bp.object_type() == ObjectType::OBJSET {
             return same(set.bp());

@@ -165,7 +165,7 @@ impl<'a> DeadlistEdit<'a> {
         }
         let mut entries = Bpobj::open(&self.lists.mos.view(), self.object).await?.entries();
         while let Some(batch) = entries.next_batch().await {
-            let born = |entry: &BpobjEntry| entry.bp.logical_birth();
+            let born = |entry: &BpobjEntry| entry.bp.allocation_birth();
             let between: Vec<BpobjEntry> =
                 batch?.into_iter().filter(|entry| born(entry) > from && born(entry) <= to).collect();
             space = space.plus(self.lists.space(&between));
@@ -224,7 +224,7 @@ impl<'a> DeadlistEdit<'a> {
             return Ok(Vec::new());
         }
         let all = self.lists.take_all(self.object).await?;
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|bp| bp.logical_birth() > from);
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|bp| bp.allocation_birth() > from);
         let kept: Vec<BpobjEntry> = kept.into_iter().map(|bp| BpobjEntry { bp, freed: false }).collect();
         self.space = BlockSpace::default();
         self.insert(&kept).await?;
@@ -243,7 +243,7 @@ impl<'a> DeadlistEdit<'a> {
         };
         let mut sorted: BTreeMap<Option<Txg>, Vec<BpobjEntry>> = BTreeMap::new();
         for entry in entries {
-            sorted.entry(keys.last_before(entry.bp.logical_birth())).or_default().push(*entry);
+            sorted.entry(keys.last_before(entry.bp.allocation_birth())).or_default().push(*entry);
         }
         for (key, entries) in sorted {
             let key = key.ok_or_else(|| self.damaged("has no list for a block as old as this"))?;

@@ -120,7 +120,7 @@ impl Walk {
         visited: &mut Vec<Visited>,
         opened: &mut Vec<(u8, BlockId, Blkptr)>,
     ) {
-        if bp.is_hole() || bp.logical_birth() <= self.born_after {
+        if bp.is_hole() || bp.allocation_birth() <= self.born_after {
             return;
         }
         if bp.level() != level || (level > 0 && !self.opened.first(&bp)) {

@@ -7,7 +7,6 @@ use crate::pool::{Pool, ReadContext};
 use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::{ChecksumError, ChecksumSalt};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::gang::SPA_GANGBLOCKSIZE;
 use cenote_format::units::SPA_MAXBLOCKSIZE;
 
 /// One copy of a block, of a gang header or of a gang's piece.
@@ -63,7 +62,11 @@ impl Pool {
         for (index, item) in items.iter().enumerate() {
             let mut pointers = vec![(item.bp, 0)];
             while let Some((bp, depth)) = pointers.pop() {
-                collected.add_copies(index, item.place, &bp);
+                let psize = match bp.is_gang() {
+                    true => self.vdevs().gang_header_bytes(bp.dvas()) as u64,
+                    false => bp.psize().0,
+                };
+                collected.add_copies(index, item.place, &bp, psize);
                 if bp.kind() == BlkptrKind::Normal && bp.is_gang() && depth < MAX_GANG_DEPTH {
                     let ctx = ReadContext::new(item.place);
                     match self.read_gang_header(&bp, &ctx).await {
@@ -87,11 +90,11 @@ impl Collected {
         self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
     }
 
-    fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr) {
+    /// `psize`: bytes that are read of each copy.
+    fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr, psize: u64) {
         if bp.kind() != BlkptrKind::Normal {
             return;
         }
-        let psize = if bp.is_gang() { SPA_GANGBLOCKSIZE as u64 } else { bp.psize().0 };
         let (block, copies) = (self.blocks, bp.dvas().count());
         self.blocks += 1;
         for dva in bp.dvas() {

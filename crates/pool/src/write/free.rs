@@ -14,7 +14,7 @@ use crate::pool::{Pool, ReadContext};
 use crate::read::bad_pointer;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::gang::SPA_GANGBLOCKSIZE;
+use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
@@ -69,14 +69,14 @@ impl Pool {
                     false => Err(bad_pointer(ctx.place, "gang headers are nested too deeply".into())),
                 };
                 match header {
-                    Ok(header) => pending.extend(header.pieces.iter().map(|piece| (*piece, depth + 1))),
+                    Ok(header) => pending.extend(header.pieces().map(|piece| (*piece, depth + 1))),
                     Err(error) => lost(error, &bp)?,
                 }
             }
             for dva in bp.dvas() {
                 // A gang's address counts the pieces as well, which are freed separately.
                 let header =
-                    self.vdevs().psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth());
+                    self.vdevs().psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
                 act(&dva, bp.physical_birth()).map_err(|error| PoolError::BadPointer {

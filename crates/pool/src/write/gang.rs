@@ -1,9 +1,14 @@
-//! Writing a gang: a header with up to three pieces, each of which may be a gang again.
+//! Writing a gang: a header with as many pieces as it has room for, each of which may be a gang again.
 //!
 //! ```text
-//!   bp --gang bit--> header, at least two copies | piece | piece | piece |
-//!                                                   thirds of the block, in whole 512 bytes
+//!   bp --gang bit--> header, at least two copies | piece | piece | ... | piece |
+//!                                     each as long as a free range, no shorter than fills the other slots
 //! ```
+//!
+//! Idea: a piece takes the longest range of half, a quarter... of what is left. If no range is as long as it
+//! must be for the pieces to suffice, it becomes a gang itself. A larger header (feature
+//! `dynamic_gang_header`) has room for shorter pieces; that a pool could use it is noted, and its engine
+//! activates the feature in the next txg ([`Pool::take_cramped`]).
 //!
 //! The pointer to a gang has the checksum of the whole block, as for any block; the header's own checksum
 //! is inside it. Pieces have neither type nor MAC: they are checked as stored. The size in a gang's address
@@ -23,12 +28,25 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlockIdentity, Dva};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
-use cenote_format::gang::{EmbeddedChecksum, GangHeader, SPA_GANGBLOCKSIZE, SPA_GBH_NBLKPTRS};
+use cenote_format::gang::{EmbeddedChecksum, GangHeader, SPA_OLD_GANGBLOCKSIZE, gbh_nblkptrs};
 use cenote_format::units::{Lsize, Psize, SPA_MINBLOCKSIZE, Txg};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use std::sync::atomic::Ordering;
+
+/// The tail of a header that is to be sealed.
+const NOT_SEALED: EmbeddedChecksum = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
 
 impl Pool {
+    /// Whether gangs since the last call could have done with larger headers than they had.
+    pub fn take_cramped(&self) -> bool {
+        self.cramped().swap(false, Ordering::Relaxed)
+    }
+
+    fn note_cramped(&self) {
+        self.cramped().store(true, Ordering::Relaxed);
+    }
+
     /// Writes a block in pieces.
     pub(super) fn place_gang<'a>(
         &'a self,
@@ -39,20 +57,35 @@ impl Pool {
         async move {
             // Without its header all pieces are lost, so the header has a second copy.
             let copies = placing.copies.max(2);
-            let mut dvas = placing.allocate(SPA_GANGBLOCKSIZE, copies)?;
+            let mut dvas = placing.allocate(SPA_OLD_GANGBLOCKSIZE, copies)?;
             placing.near = dvas.first().map(|dva| dva.vdev);
-            let mut pieces = [Blkptr::HOLE; SPA_GBH_NBLKPTRS];
-            for (slot, bytes) in pieces.iter_mut().zip(thirds(stored)) {
+            let slots = gbh_nblkptrs(self.header_bytes(placing, &dvas));
+            let mut pieces = Vec::with_capacity(slots);
+            let (mut rest, mut is_cramped) = (stored.clone(), false);
+            while !rest.is_empty() {
+                let least = self.least_piece(&rest, slots - pieces.len(), stored.len());
+                let longest = placing.longest(least, rest.len());
+                is_cramped |= longest.is_none();
+                let bytes = rest.split_to(longest.unwrap_or(least));
                 let piece = self.piece(placing, &bytes)?;
-                *slot = self.place(placing, piece, &bytes).await?;
+                pieces.push(self.place(placing, piece, &bytes).await?);
+            }
+            if is_cramped && self.vdevs().gang_header_bytes(dvas.iter().copied()) > SPA_OLD_GANGBLOCKSIZE {
+                self.note_cramped();
             }
             loop {
-                let header = seal_header(&pieces, &bp, &dvas, placing.txg)?;
+                let header_bytes = self.header_bytes(placing, &dvas);
+                if pieces.len() > gbh_nblkptrs(header_bytes) {
+                    let why = "no vdev whose gang headers have room for its pieces takes writes";
+                    return Err(refused(placing.props.place, why.to_owned()));
+                }
+                let header = GangHeader::new(&pieces, header_bytes, NOT_SEALED);
+                let header = seal_header(&header, &bp, &dvas, placing.txg)?;
                 match self.write_copies(&dvas, &header, placing.txg, self.for_block(placing.txg)).await {
                     Ok(()) => break,
                     Err(failures) => placing.give_back(&dvas, failures),
                 }
-                dvas = placing.allocate(SPA_GANGBLOCKSIZE, copies)?;
+                dvas = placing.allocate(SPA_OLD_GANGBLOCKSIZE, copies)?;
             }
             for (copy, dva) in dvas.iter_mut().enumerate() {
                 dva.gang = true;
@@ -62,6 +95,24 @@ impl Pool {
             Ok(bp.with_dvas(&dvas))
         }
         .boxed()
+    }
+
+    /// Bytes of a header with copies at these addresses.
+    fn header_bytes(&self, placing: &Placing<'_>, dvas: &[Dva]) -> usize {
+        match placing.props.large_gang_headers {
+            true => self.vdevs().gang_header_bytes(dvas.iter().copied()),
+            false => SPA_OLD_GANGBLOCKSIZE,
+        }
+    }
+
+    /// The least that the next piece must take of what is left, so that all slots suffice. It is less than the
+    /// block of `block_bytes`.
+    fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
+        let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
+        let share = rest.len().div_ceil(slots_left.max(1));
+        let in_units = share.next_multiple_of(unit_bytes as usize);
+        let least = if in_units < block_bytes { in_units } else { share };
+        least.next_multiple_of(SPA_MINBLOCKSIZE as usize).min(rest.len())
     }
 
     /// The pointer to a piece, still without an address.
@@ -83,9 +134,10 @@ impl Pool {
     ) -> BoxFuture<'a, Result<()>> {
         async move {
             let mut header = self.read_gang_header(&bp, &ReadContext::new(place)).await?;
+            header.tail = NOT_SEALED;
             let txg = bp.physical_birth().txg();
             let mut rest = stored.clone();
-            for piece in header.pieces.iter_mut().filter(|piece| !piece.is_hole()) {
+            for piece in header.pieces_mut() {
                 let len = piece.psize().0 as usize;
                 if len > rest.len() {
                     return Err(refused(place, "the gang is shorter than the block".to_owned()));
@@ -101,30 +153,15 @@ impl Pool {
                 }
             }
             let dvas: Vec<Dva> = bp.dvas().collect();
-            let sealed = seal_header(&header.pieces, &bp, &dvas, txg)?;
+            let sealed = seal_header(&header, &bp, &dvas, txg)?;
             self.overwrite_copies(&dvas, &sealed, txg, place, self.for_block(txg)).await
         }
         .boxed()
     }
 }
 
-/// The block in three nearly equal pieces of whole 512 bytes; fewer if it is too short.
-fn thirds(block: &Bytes) -> Vec<Bytes> {
-    let mut rest = block.clone();
-    let mut pieces = Vec::with_capacity(SPA_GBH_NBLKPTRS);
-    for left in (1..=SPA_GBH_NBLKPTRS).rev() {
-        let len = (rest.len() / left).next_multiple_of(SPA_MINBLOCKSIZE as usize).min(rest.len());
-        if len > 0 {
-            pieces.push(rest.split_to(len));
-        }
-    }
-    pieces
-}
-
 /// The header's bytes, with a checksum bound to its first address and its txg.
-fn seal_header(pieces: &[Blkptr; SPA_GBH_NBLKPTRS], bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
-    let tail = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
-    let header = GangHeader { pieces: *pieces, tail };
+fn seal_header(header: &GangHeader, bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
     assert!(
         header.fits(bp.with_dvas(dvas).psize().0),
         "readers refuse pieces that don't add up to the block"
@@ -138,20 +175,4 @@ fn seal_header(pieces: &[Blkptr; SPA_GBH_NBLKPTRS], bp: &Blkptr, dvas: &[Dva], t
         .seal_as(&mut bytes, verifier, native_endian(), holds)
         .map_err(|error| refused(Zbookmark::default(), error.to_string()))?;
     Ok(bytes.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_the_block() {
-        for sectors in [2, 3, 4, 5, 7, 100, 32_768] {
-            let block = Bytes::from(vec![7; sectors * 512]);
-            let pieces = thirds(&block);
-            assert_eq!(pieces.concat(), block);
-            assert!(pieces.len() <= 3 && pieces.iter().all(|piece| piece.len() < block.len()));
-            assert!(pieces.iter().all(|piece| piece.len() % 512 == 0));
-        }
-    }
 }

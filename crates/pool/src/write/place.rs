@@ -59,6 +59,23 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
+    /// The length of the next piece of a block: the longest of `most`, half of it, ... `least` that a free
+    /// range has room for. `None`: none has room for `least`.
+    pub(super) fn longest(&mut self, least: usize, most: usize) -> Option<usize> {
+        let mut len = most;
+        loop {
+            if let Ok(dvas) = self.allocate(len, self.copies) {
+                self.give_back(&dvas, Vec::new());
+                return Some(len);
+            }
+            if len <= least {
+                return None;
+            }
+            // Multiples of the least waste nothing at their ends, and their number does not grow.
+            len = (len / 2).next_multiple_of(least.max(1)).max(least);
+        }
+    }
+
     /// Some vdevs take no writes.
     pub(super) fn avoid_all(&mut self, vdevs: Vec<VdevId>) {
         self.avoid.extend(vdevs);

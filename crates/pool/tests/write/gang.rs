@@ -29,7 +29,7 @@ async fn depth(lab: &Lab, bp: &Blkptr) -> u32 {
     }
     let header = lab.pool.read_gang_header(bp, &ReadContext::default()).await.unwrap();
     let mut deepest = 0;
-    for piece in header.pieces.iter().filter(|piece| !piece.is_hole()) {
+    for piece in header.pieces() {
         deepest = deepest.max(Box::pin(depth(lab, piece)).await);
     }
     deepest + 1

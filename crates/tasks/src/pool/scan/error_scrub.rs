@@ -132,7 +132,7 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
                 let BlockBookmark { object, level, block, .. } = error.place;
                 let level = u8::try_from(level).unwrap_or(0);
                 items.push(VerifyItem { bp, place: Zbookmark { dataset, object, level, block } });
-                places.push((BlockBookmark { dataset, ..error.place }, bp.logical_birth()));
+                places.push((BlockBookmark { dataset, ..error.place }, bp.allocation_birth()));
             }
             Ok(None) => {}
             Err(_) => in_doubt.push(*error),
