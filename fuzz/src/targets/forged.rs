@@ -84,7 +84,7 @@ async fn dump(objset: &Objset) {
     while let Some(Ok(batch)) = dnodes.next_batch().await {
         for (id, _) in batch.dnodes {
             let parts = Parts { content: true, blocks: true };
-            consume(object(&mut Silent, objset, id, parts).await.is_ok());
+            consume(object(&mut Silent, objset, None, id, parts).await.is_ok());
         }
     }
 }

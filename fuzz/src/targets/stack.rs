@@ -73,6 +73,7 @@ pub fn files_of(data: &[u8]) -> usize {
         devices,
         auxiliary: BTreeMap::new(),
         notes: Vec::new(),
+        lost: None,
         duplicates: Vec::new(),
         taps: None,
     };

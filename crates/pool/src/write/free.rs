@@ -30,7 +30,7 @@ impl Pool {
             // The headers themselves are freed.
             let vdevs = self.vdevs();
             let headers = bp.dvas().filter_map(|dva| {
-                let asize = vdevs.psize_to_asize(dva.vdev, SPA_GANGBLOCKSIZE as u64, bp.physical_birth())?;
+                let asize = vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth())?;
                 Some(vdevs.deflate(dva.vdev, asize))
             });
             let headers: u64 = headers.sum();
