@@ -47,7 +47,7 @@ pub struct Session {
     runtime: Runtime,
     caller: Caller,
     options: Options,
-    /// Left-out copies of devices that were reported already.
+    /// Left-out copies of devices, and pools that are only read, that were reported already.
     told: Mutex<BTreeSet<String>>,
     /// The open pools of the daemon that runs this verb.
     pools: Option<Arc<Pools>>,
@@ -385,7 +385,9 @@ impl Session {
             return Ok(pool.engine.mos().await?);
         }
         let options = ImportOptions { keys, ..self.import_options() };
-        self.import(found, &options).await
+        let mos = self.import(found, &options).await?;
+        self.tell_features_in_the_way(&mos).await;
+        Ok(mos)
     }
 
     /// Opens a pool, to look at it or to change it; errors say what the pool lacks.
@@ -402,6 +404,21 @@ impl Session {
             }
             _ => error.into(),
         })
+    }
+
+    /// Says once of a pool that it is only read because it uses features that are not known here.
+    async fn tell_features_in_the_way(&self, mos: &Mos) {
+        // If the table can't be read, whoever needs it will say so.
+        let features = mos.features_in_the_way().await.unwrap_or_default();
+        if features.is_empty() {
+            return;
+        }
+        let (name, features) = (mos.pool().name().to_owned(), features.join(", "));
+        if self.told.lock().is_ok_and(|mut told| told.insert(format!("features of {name}"))) {
+            self.caller.note(format!(
+                "pool '{name}' is opened read-only: it uses features that are not known here: {features}"
+            ));
+        }
     }
 
     /// Import options from the common options, without prompting for keys.

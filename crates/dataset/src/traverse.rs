@@ -316,7 +316,8 @@ impl Tree {
         holds: Option<Holds>,
         met: &mut Vec<Met>,
     ) {
-        if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.allocation_birth() <= born_after {
+        if matches!(bp.kind(), BlkptrKind::Hole | BlkptrKind::Redacted) || bp.allocation_birth() <= born_after
+        {
             return;
         }
         let fanout_shift = match holds {

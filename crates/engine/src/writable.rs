@@ -5,8 +5,7 @@
 
 use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;
-use cenote_format::dsl::names::pool as names;
-use cenote_format::features::{Feature, Since};
+use cenote_format::features::Since;
 use cenote_object::{DatasetError, Result};
 
 /// Refuses a pool that this engine would damage.
@@ -30,15 +29,10 @@ pub(crate) async fn check(mos: &Mos) -> Result<()> {
     if mos.uberblock().mmp_is_on() {
         return refused("it is shared by machines (multihost=on)");
     }
-    if let Some(counts) = mos.directory_zap(names::FEATURES_FOR_WRITE).await? {
-        for entry in counts.to_vec().await? {
-            if entry.value.as_u64() != Some(0) && Feature::by_guid(&entry.name_text()).is_none() {
-                return refused(&format!(
-                    "it uses the feature {}, which is not known here",
-                    entry.name_text()
-                ));
-            }
-        }
+    let in_the_way = mos.features_in_the_way().await?;
+    match &in_the_way[..] {
+        [] => Ok(()),
+        [one] => refused(&format!("it uses the feature {one}, which is not known here")),
+        several => refused(&format!("it uses features that are not known here: {}", several.join(", "))),
     }
-    Ok(())
 }

@@ -41,7 +41,7 @@ pub use file::OpenFile;
 pub use filesystem::{CaseSensitivity, Filesystem, MasterNode, Normalization};
 pub use path::PathFinder;
 pub use replay::{ReplayReport, SetAside};
-pub use userspace::{Counted, OwnerSpace, SpaceBy};
+pub use userspace::{Counted, OwnerSpace, SpaceBy, default_limit};
 pub use volume::{Volume, VolumeSource, VolumeWriter};
 pub use write::{Change, FsOptions, FsWriter, replay_logs};
 pub use xattr::Xattr;

@@ -2,7 +2,8 @@
 //!
 //! Layout: usage is stored in three special objects of the object set, quotas in ZAPs that the master node
 //! names. Entries of both are named by the owner's number in hexadecimal (a FUID, or a project number); file
-//! counts are under `obj-` plus that number. Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`),
+//! counts are under `obj-` plus that number. The master node also has the quotas of those who have none of
+//! their own, under the names of their properties (`defaultuserquota`). Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`),
 //! `zfs_fuid.c`.
 
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ impl SpaceBy {
     }
 }
 
-/// One owner's usage and quotas; 0 means no quota.
+/// One owner's usage and quotas, its own or the default; 0 means no quota.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerSpace {
     /// Bytes used.
@@ -82,6 +83,18 @@ pub(crate) fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     }
 }
 
+/// The name of the quota of those without their own: of the property, and in the master node.
+pub fn default_limit(by: SpaceBy, counted: Counted) -> &'static str {
+    match (by, counted) {
+        (SpaceBy::User, Counted::Bytes) => "defaultuserquota",
+        (SpaceBy::User, Counted::Objects) => "defaultuserobjquota",
+        (SpaceBy::Group, Counted::Bytes) => "defaultgroupquota",
+        (SpaceBy::Group, Counted::Objects) => "defaultgroupobjquota",
+        (SpaceBy::Project, Counted::Bytes) => "defaultprojectquota",
+        (SpaceBy::Project, Counted::Objects) => "defaultprojectobjquota",
+    }
+}
+
 /// Sets a quota; 0 removes it.
 pub(crate) async fn set_quota(
     edit: &Edit,
@@ -110,6 +123,18 @@ pub(crate) async fn set_quota(
     }
 }
 
+/// Sets the quota of those without their own; 0 removes it.
+pub(crate) async fn set_default_quota(edit: &Edit, by: SpaceBy, counted: Counted, limit: u64) -> Result<()> {
+    let (master, name) = (ZapEdit::new(edit, MASTER_NODE), default_limit(by, counted));
+    match limit {
+        0 => match master.remove(name).await {
+            Err(DatasetError::NoEntry { .. }) => Ok(()),
+            removed => Ok(removed?),
+        },
+        limit => Ok(master.update(name, limit).await?),
+    }
+}
+
 impl Filesystem {
     /// Usage and quotas of one owner: a FUID, or a project number.
     ///
@@ -117,16 +142,37 @@ impl Filesystem {
     /// A table can't be read.
     #[boxed]
     pub async fn space_of(&self, by: SpaceBy, owner: u64) -> Result<OwnerSpace> {
-        let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
-        let quota = master.get_u64(limits(by, Counted::Bytes)).await?.map(ObjectId);
-        let object_quota = master.get_u64(limits(by, Counted::Objects)).await?.map(ObjectId);
-        let name = format!("{owner:x}");
+        let quota = async |counted| match self.own_quota(by, counted, owner).await? {
+            0 => self.default_quota(by, counted).await,
+            own => Ok(own),
+        };
         Ok(OwnerSpace {
             used_bytes: self.used_by(by, Counted::Bytes, owner).await?,
-            quota_bytes: self.number_in(quota, &name).await?,
+            quota_bytes: quota(Counted::Bytes).await?,
             used_objects: self.used_by(by, Counted::Objects, owner).await?,
-            quota_objects: self.number_in(object_quota, &name).await?,
+            quota_objects: quota(Counted::Objects).await?,
         })
+    }
+
+    /// The quota that was set for this one owner; 0: none.
+    ///
+    /// # Errors
+    /// A table can't be read.
+    #[boxed]
+    pub async fn own_quota(&self, by: SpaceBy, counted: Counted, owner: u64) -> Result<u64> {
+        let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
+        let table = master.get_u64(limits(by, counted)).await?.map(ObjectId);
+        self.number_in(table, &format!("{owner:x}")).await
+    }
+
+    /// The quota of owners without their own; 0: none.
+    ///
+    /// # Errors
+    /// The master node can't be read.
+    #[boxed]
+    pub async fn default_quota(&self, by: SpaceBy, counted: Counted) -> Result<u64> {
+        let master = Zap::open_id(self.objset(), MASTER_NODE).await?;
+        Ok(master.get_u64(default_limit(by, counted)).await?.unwrap_or(0))
     }
 
     /// All owners with usage or a quota, by number. Memory: some 50 bytes for each.
@@ -151,19 +197,30 @@ impl Filesystem {
                     Counted::Objects => space.quota_objects = number,
                 });
             }
+            let default = self.default_quota(by, counted).await?;
+            for space in owners.values_mut() {
+                let quota = match counted {
+                    Counted::Bytes => &mut space.quota_bytes,
+                    Counted::Objects => &mut space.quota_objects,
+                };
+                *quota = if *quota == 0 { default } else { *quota };
+            }
         }
         Ok(owners)
     }
 
-    /// Whether an owner has exhausted the quota in a table, as of the last synced txg.
+    /// Whether an owner has exhausted its quota in a table, or else the default, as of the last synced txg.
     pub(crate) async fn is_over(
         &self,
-        table: ObjectId,
-        by: SpaceBy,
-        counted: Counted,
+        limits: (Option<ObjectId>, u64),
+        (by, counted): (SpaceBy, Counted),
         owner: u64,
     ) -> Result<bool> {
-        let limit = self.number_in(Some(table), &format!("{owner:x}")).await?;
+        let (table, default) = limits;
+        let limit = match self.number_in(table, &format!("{owner:x}")).await? {
+            0 => default,
+            own => own,
+        };
         Ok(limit != 0 && self.used_by(by, counted, owner).await? >= limit)
     }
 

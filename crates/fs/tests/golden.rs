@@ -66,7 +66,7 @@ macro_rules! golden_pools {
         #[test]
         fn no_golden_pool_is_left_out() {
             // The pools with logs to replay are in `replay.rs`.
-            let known = [$($folder,)* "unclean-zil", "unclean-slog"];
+            let known = [$($folder,)* "unclean-zil", "unclean-slog", "24-unclean-special"];
             for name in golden_names() {
                 assert!(known.contains(&name.as_str()), "{name} is not compared");
             }
@@ -106,4 +106,15 @@ golden_pools! {
     tree "tree",
     unclean_unlinked "unclean-unlinked",
     zvols "zvols",
+    of_2_4_brt "24-brt",
+    of_2_4_brt_upgraded "24-brt-upgraded",
+    of_2_4_dgang_raidz1 "24-dgang-raidz1",
+    of_2_4_dgang_stripe "24-dgang-stripe",
+    of_2_4_enc_rewrite "24-enc-rewrite",
+    of_2_4_killed "24-killed",
+    of_2_4_quotas "24-quotas",
+    of_2_4_rewrite "24-rewrite",
+    of_2_4_scrub "24-scrub",
+    of_2_4_special "24-special",
+    of_2_4_special_lower "24-special-lower",
 }

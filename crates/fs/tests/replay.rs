@@ -128,6 +128,18 @@ fn a_log_on_the_pool_itself_for_good() {
     check("unclean-zil", 1_795_247_790, true);
 }
 
+#[needs("24-unclean-special")]
+#[test]
+fn a_log_on_a_special_device() {
+    check("24-unclean-special", 1_795_740_190, false);
+}
+
+#[needs("24-unclean-special")]
+#[test]
+fn a_log_on_a_special_device_for_good() {
+    check("24-unclean-special", 1_795_740_190, true);
+}
+
 #[needs("unclean-slog")]
 #[test]
 fn a_log_on_a_separate_device_for_good() {

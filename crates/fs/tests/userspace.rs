@@ -5,6 +5,7 @@ mod common;
 
 use cenote_fs::{Filesystem, OwnerSpace, SpaceBy};
 use cenote_runtime::Runtime;
+use cenote_testkit::needs;
 
 #[test]
 fn space_by_owner_is_what_zfs_prints() {
@@ -46,9 +47,49 @@ fn space_by_owner_is_what_zfs_prints() {
     });
 }
 
+/// `zfs userspace -Hp` and its kin of OpenZFS 2.4, where owners without quotas have the default.
+#[needs("24-quotas")]
+#[test]
+fn default_quotas_are_those_of_owners_without_their_own() {
+    let golden = cenote_testkit::golden("24-quotas");
+    let rt = Runtime::real(None);
+    let text = golden.text("space.txt");
+    rt.block_on(async {
+        let mos = common::open_golden(&rt, &golden).await;
+        let mut compared = 0;
+        for section in text.split("== ").skip(1) {
+            let (head, rows) = section.split_once('\n').unwrap();
+            let (by, name) = match head.split_once(' ').unwrap() {
+                ("userspace", name) => (SpaceBy::User, name),
+                ("groupspace", name) => (SpaceBy::Group, name),
+                ("projectspace", name) => (SpaceBy::Project, name),
+                // Properties follow.
+                _ => continue,
+            };
+            let name = format!("{}/{name}", golden.facts().pool);
+            let fs = mos.dataset(&name).await.unwrap().objset().await.unwrap();
+            let fs = Filesystem::open(fs).await.unwrap();
+            let of_owners =
+                rows.lines().filter(|line| line.starts_with("POSIX") || line.starts_with("Project"));
+            let theirs: std::collections::BTreeMap<u64, OwnerSpace> = of_owners.map(row).collect();
+            assert_eq!(fs.owners(by).await.unwrap(), theirs, "{head}");
+            for (owner, space) in &theirs {
+                assert_eq!(fs.space_of(by, *owner).await.unwrap(), *space, "{head}: {owner}");
+            }
+            compared += theirs.len();
+        }
+        assert!(compared > 30, "{compared}");
+    });
+}
+
 fn row(line: &str) -> (u64, OwnerSpace) {
     let fields: Vec<&str> = line.split('\t').collect();
-    let number = |i: usize| fields[i].parse().unwrap_or(0);
+    let number = |i: usize| match fields[i] {
+        "root" => 0,
+        // Of the machine that printed it.
+        "user" => 1000,
+        number => number.parse().unwrap_or(0),
+    };
     let (used_bytes, quota_bytes) = (number(2), number(3));
     (number(1), OwnerSpace { used_bytes, quota_bytes, used_objects: number(4), quota_objects: number(5) })
 }

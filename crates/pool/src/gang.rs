@@ -65,6 +65,7 @@ impl Pool {
         let bytes = self.read_copies(bp, room_bytes, &check, ctx).await?;
         let what = || format!("{place}: gang header").into();
         let header_bytes = check.gang_header_bytes(&bytes).unwrap_or(bytes.len());
-        GangHeader::decode(&bytes[..header_bytes.min(bytes.len())]).map_err(|source| PoolError::Format { what: what(), source })
+        GangHeader::decode(&bytes[..header_bytes.min(bytes.len())])
+            .map_err(|source| PoolError::Format { what: what(), source })
     }
 }

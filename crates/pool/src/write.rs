@@ -328,10 +328,7 @@ impl Pool {
     fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
         let previous = &props.previous;
         let dvas: Vec<Dva> = previous.dvas().collect();
-        let at_its_place = bp
-            .with_dvas(&dvas)
-            .with_births_of(previous)
-            .with_fill(previous.fill());
+        let at_its_place = bp.with_dvas(&dvas).with_births_of(previous).with_fill(previous.fill());
         let is_removed = |dva: &Dva| {
             self.vdevs().layout_of(dva.vdev).is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))
         };

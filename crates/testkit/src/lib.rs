@@ -90,18 +90,25 @@ pub fn fixture_images(folder: &str) -> PathBuf {
     images
 }
 
-/// The folders that hold golden pools, on this machine.
-fn pool_folders() -> impl Iterator<Item = PathBuf> {
-    let own = Some(workspace().join("golden/pools"));
-    [own, shared().map(|shared| shared.join("pools"))].into_iter().flatten()
+/// What names of pools that OpenZFS 2.4 made begin with.
+const OF_2_4: &str = "24-";
+
+/// The folders that hold golden pools, on this machine, and what the names of those in them begin with.
+fn pool_folders() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let own = Some(("", workspace().join("golden/pools")));
+    let shared = |prefix, folder| shared().map(|shared| (prefix, shared.join(folder)));
+    [own, shared("", "pools"), shared(OF_2_4, "pools24")].into_iter().flatten()
 }
 
-/// The golden pool in the folder of this name. Tests that use one from `../shared` are marked with [`needs`].
+/// The golden pool of this name: its folder's, after `24-` if OpenZFS 2.4 made it. Tests that use one from
+/// `../shared` are marked with [`needs`].
 ///
 /// # Panics
 /// If it is not there.
 pub fn golden(name: &str) -> Golden {
-    let folder = pool_folders().map(|pools| pools.join(name)).find(|pool| pool.join("pool.json").exists());
+    let folder = pool_folders()
+        .filter_map(|(prefix, pools)| Some(pools.join(name.strip_prefix(prefix)?)))
+        .find(|pool| pool.join("pool.json").exists());
     let folder = folder.unwrap_or_else(|| panic!("no golden pool {name}: it needs ../shared/pools/{name}"));
     Golden { name: name.into(), folder }
 }
@@ -111,13 +118,12 @@ pub fn golden(name: &str) -> Golden {
 /// # Panics
 /// If there are none: a test that goes through them would check nothing.
 pub fn golden_names() -> Vec<String> {
-    let mut names: Vec<String> = pool_folders()
-        .filter_map(|pools| pools.read_dir().ok())
-        .flatten()
-        .filter_map(|entry| entry.ok())
-        .filter(|entry| entry.path().join("pool.json").exists())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> = Vec::new();
+    for (prefix, pools) in pool_folders() {
+        let entries = pools.read_dir().into_iter().flatten().filter_map(|entry| entry.ok());
+        let pools = entries.filter(|entry| entry.path().join("pool.json").exists());
+        names.extend(pools.filter_map(|pool| Some(format!("{prefix}{}", pool.file_name().to_str()?))));
+    }
     names.sort();
     names.dedup();
     assert!(!names.is_empty(), "no golden pools in {}", workspace().join("golden/pools").display());
@@ -145,6 +151,11 @@ impl Golden {
     /// The folder that holds `pool.json`, the compressed images and the expectations.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// OpenZFS 2.4 made it: programs of 2.3 may be unable to open it.
+    pub fn is_of_2_4(&self) -> bool {
+        self.name.starts_with(OF_2_4)
     }
 
     /// What the pool is and holds.

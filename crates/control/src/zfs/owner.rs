@@ -7,7 +7,7 @@
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
-use cenote_fs::{Counted, Filesystem, OwnerSpace, SpaceBy};
+use cenote_fs::{Counted, Filesystem, SpaceBy};
 
 use crate::error::ControlError;
 use crate::users;
@@ -85,19 +85,13 @@ impl OwnerProp {
         if phys.objset_type != ObjsetType::Zfs || !is_counted {
             return Ok(None);
         }
-        let space = Filesystem::open(objset).await?.space_of(self.by, self.owner).await?;
-        Ok(Some(self.figure.of(space)))
-    }
-}
-
-impl Figure {
-    fn of(self, space: OwnerSpace) -> u64 {
-        match self {
-            Figure::Used => space.used_bytes,
-            Figure::Quota => space.quota_bytes,
-            Figure::ObjectsUsed => space.used_objects,
-            Figure::ObjectsQuota => space.quota_objects,
+        let fs = Filesystem::open(objset).await?;
+        // Not the default, which has properties of its own.
+        if let Some((by, counted, owner)) = self.limit() {
+            return Ok(Some(fs.own_quota(by, counted, owner).await?));
         }
+        let space = fs.space_of(self.by, self.owner).await?;
+        Ok(Some(if self.figure == Figure::Used { space.used_bytes } else { space.used_objects }))
     }
 }
 
@@ -109,8 +103,7 @@ mod tests {
     fn owners_go_by_number() {
         let parsed = OwnerProp::parse("groupobjquota@7").unwrap().unwrap();
         assert_eq!((parsed.by, parsed.owner), (SpaceBy::Group, 7));
-        let space = OwnerSpace { used_bytes: 1, quota_bytes: 2, used_objects: 3, quota_objects: 4 };
-        assert_eq!(parsed.figure.of(space), 4);
+        assert_eq!(parsed.limit(), Some((SpaceBy::Group, Counted::Objects, 7)));
         assert_eq!(OwnerProp::parse("written@x").unwrap(), None);
         assert!(OwnerProp::parse("userused@alice").unwrap_err().to_string().contains("number"));
     }

@@ -24,6 +24,15 @@ const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// What only the content tells, whose first blocks have to be read for it.
 const OF_CONTENT: [&str; 6] =
     ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
+/// Quotas of owners without their own: the content tells these, too.
+const DEFAULT_QUOTAS: [&str; 6] = [
+    "defaultuserquota",
+    "defaultgroupquota",
+    "defaultprojectquota",
+    "defaultuserobjquota",
+    "defaultgroupobjquota",
+    "defaultprojectobjquota",
+];
 const OF_ENCRYPTION: [&str; 7] =
     ["keystatus", "encryption", "keyformat", "pbkdf2iters", "pbkdf2salt", "keyguid", "encryptionroot"];
 const OF_SPACE: [&str; 12] = [
@@ -45,6 +54,7 @@ const OF_SNAPSHOT: [&str; 4] = ["userrefs", "defer_destroy", "numclones", "clone
 /// Properties that are what they are: no default stands in, and none is named as their source.
 pub(super) fn is_fact_only(name: &str) -> bool {
     matches!(name, "version" | "normalization" | "casesensitivity" | "utf8only")
+        || DEFAULT_QUOTAS.contains(&name)
 }
 
 /// Whether a property is asked for.
@@ -99,7 +109,7 @@ impl Facts {
             facts.add_encryption(dataset).await?;
         }
         // A receive that has not come to its end may have brought none of this.
-        if !dataset.phys().is_inconsistent() && any_of(&OF_CONTENT) {
+        if !dataset.phys().is_inconsistent() && (any_of(&OF_CONTENT) || any_of(&DEFAULT_QUOTAS)) {
             facts.add_content(&dataset.readable_objset().await?).await?;
         }
         Ok(facts)
@@ -217,6 +227,9 @@ impl Facts {
             ("casesensitivity", "casesensitivity"),
         ] {
             self.number(property, master.get_u64(key).await?.unwrap_or(0));
+        }
+        for property in DEFAULT_QUOTAS {
+            self.number(property, master.get_u64(property).await?.unwrap_or(0));
         }
         Ok(())
     }

@@ -17,9 +17,7 @@ use bytes::Bytes;
 use cenote_dataset::sharing::brt_count;
 use cenote_dataset::{FeatureState, Mos};
 use cenote_format::blkptr::Blkptr;
-use cenote_format::brt::{
-    BRT_OBJECT_VDEV_PREFIX, BRT_RANGE_BYTES, BrtVdevPhys, decode_entry_counts,
-};
+use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BRT_RANGE_BYTES, BrtVdevPhys, decode_entry_counts};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
@@ -82,9 +80,9 @@ impl Clones {
             tables.insert(brt.vdev, Table { object, phys: brt.phys, counts, is_changed: false });
         }
         let features = mos.features().await?;
-        let has_numbers = features.iter().any(|(feature, state)| {
-            feature.name == NUMBERS_FEATURE && *state == FeatureState::Active
-        });
+        let has_numbers = features
+            .iter()
+            .any(|(feature, state)| feature.name == NUMBERS_FEATURE && *state == FeatureState::Active);
         Ok(Clones { tables, form: if has_numbers { Form::Number } else { Form::Bytes } })
     }
 

@@ -240,6 +240,23 @@ mod tests {
     }
 
     #[test]
+    fn a_rewritten_block_is_allocated_when_it_was_written() {
+        let id = identity(512, ObjectType::PLAIN_FILE_CONTENTS, 0);
+        let new = Blkptr::block(&id, Psize(512), 2, 7, 1).with_dvas(&[dva(1)]);
+        let births = |bp: &Blkptr| (bp.logical_birth().0, bp.physical_birth().0, bp.allocation_birth().0);
+        let mut words = *new.with_births(Txg(77), PhysicalBirth(90)).words();
+        assert_eq!(births(&Blkptr::from_words(words)), (77, 90, 77), "moved");
+        words[PROP2] = REWRITE_BIT;
+        let rewritten = Blkptr::from_words(words);
+        assert_eq!(births(&rewritten), (77, 90, 90));
+        assert_eq!(births(&rewritten.shared_in(Txg(99))), (99, 90, 99), "a clone of it is not rewritten");
+        assert_eq!(new.with_births_of(&rewritten), rewritten);
+        // The word is payload if the block is embedded.
+        let embedded = Blkptr::embedded(&id, 15, &[0xff; BPE_PAYLOAD_BYTES]).unwrap();
+        assert_eq!((embedded.is_rewritten(), embedded.allocation_birth()), (false, Txg(77)));
+    }
+
+    #[test]
     fn an_encrypted_block_keeps_its_parameters_beside_addresses_fill_and_checksum() {
         let params = CryptParams { salt: [1; 8], iv: *b"initializing", mac: *b"authenticate it!" };
         let bp = Blkptr::block(&identity(512, ObjectType::PLAIN_FILE_CONTENTS, 0), Psize(512), 2, 7, 5)

@@ -4,9 +4,9 @@ use super::Prop;
 use super::index::*;
 use super::row::*;
 
-/// Every dataset property of OpenZFS 2.3, in its order.
+/// Every dataset property of OpenZFS 2.4, in its order.
 #[rustfmt::skip]
-pub static ZFS_PROPS: [Prop; 100] = [
+pub static ZFS_PROPS: [Prop; 106] = [
     string("type", "TYPE", ReadOnly, ALL | MARK, None),
     number("creation", "CREATION", ReadOnly, ALL | MARK, 0),
     number("used", "USED", ReadOnly, ALL, 0),
@@ -98,7 +98,7 @@ pub static ZFS_PROPS: [Prop; 100] = [
     hidden(number("keyguid", "KEYGUID", ReadOnly, ALL, 0)),
     index("keystatus", "KEYSTATUS", ReadOnly, ALL, 0, KEYSTATUS),
     hidden(number("remaptxg", "REMAPTXG", ReadOnly, ALL, 0)),
-    number("special_small_blocks", "SPECIAL_SMALL_BLOCKS", Inherit, FS, 0),
+    number("special_small_blocks", "SPECIAL_SMALL_BLOCKS", Inherit, FS | VOL, 0),
     hidden(number("ivsetguid", "IVSETGUID", ReadOnly, ALL | MARK, 0)),
     hidden(number("redacted", "REDACTED", ReadOnly, ALL, 0)),
     string("redact_snaps", "RSNAPS", ReadOnly, ALL | MARK, None),
@@ -107,4 +107,10 @@ pub static ZFS_PROPS: [Prop; 100] = [
     index("volthreading", "zvol threading", Default, VOL, 1, BOOLEAN),
     index("direct", "DIRECT", Inherit, FS, 1, DIRECT),
     index("longname", "LONGNAME", Inherit, FS, 0, BOOLEAN),
+    number("defaultuserquota", "DEFAULTUSERQUOTA", Default, FS | SNAP, 0),
+    number("defaultgroupquota", "DEFAULTGROUPQUOTA", Default, FS | SNAP, 0),
+    number("defaultprojectquota", "DEFAULTPROJECTQUOTA", Default, FS | SNAP, 0),
+    number("defaultuserobjquota", "DEFAULTUSEROBJQUOTA", Default, FS | SNAP, 0),
+    number("defaultgroupobjquota", "DEFAULTGROUPOBJQUOTA", Default, FS | SNAP, 0),
+    number("defaultprojectobjquota", "DEFAULTPROJECTOBJQUOTA", Default, FS | SNAP, 0),
 ];

@@ -18,9 +18,10 @@ use crate::error::{Refusal, Result};
 use crate::filesystem::{Filesystem, MASTER_NODE};
 use crate::userspace::{self, Counted, SpaceBy};
 
-/// The quota tables; each exists once its first quota is set.
+/// The quota tables, each of which exists once its first quota is set, and the quotas of those who are not in
+/// them (0: none).
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct QuotaTables([[Option<ObjectId>; 2]; 3]);
+pub(super) struct QuotaTables([[(Option<ObjectId>, u64); 2]; 3]);
 
 impl QuotaTables {
     /// The tables that the master node names.
@@ -30,14 +31,16 @@ impl QuotaTables {
         for by in SpaceBy::ALL {
             for counted in [Counted::Bytes, Counted::Objects] {
                 let table = master.get_u64(userspace::limits(by, counted)).await?;
-                tables.0[by as usize][counted as usize] = table.map(ObjectId);
+                let default = master.get_u64(userspace::default_limit(by, counted)).await?;
+                tables.0[by as usize][counted as usize] = (table.map(ObjectId), default.unwrap_or(0));
             }
         }
         Ok(tables)
     }
 
-    fn of(&self, by: SpaceBy, counted: Counted) -> Option<ObjectId> {
-        self.0[by as usize][counted as usize]
+    /// Those of a kind, if there can be any.
+    fn of(&self, by: SpaceBy, counted: Counted) -> Option<(Option<ObjectId>, u64)> {
+        Some(self.0[by as usize][counted as usize]).filter(|limits| *limits != (None, 0))
     }
 }
 
@@ -58,6 +61,25 @@ impl FsWriter {
         // One at a time: the first quota of a kind makes its table.
         let _held = self.0.locks.exclusive(&[MASTER_NODE]).await;
         userspace::set_quota(edit, by, counted, owner, limit).await?;
+        *self.0.quotas.write() = QuotaTables::read(&self.view()).await?;
+        Ok(())
+    }
+
+    /// Sets the quota of all users, groups or projects that have none of their own; 0 means none
+    /// (`zfs_set_default_quota`).
+    ///
+    /// # Errors
+    /// The master node is damaged.
+    #[boxed]
+    pub async fn set_default_quota(
+        &self,
+        edit: &Edit,
+        by: SpaceBy,
+        counted: Counted,
+        limit: u64,
+    ) -> Result<()> {
+        let _held = self.0.locks.exclusive(&[MASTER_NODE]).await;
+        userspace::set_default_quota(edit, by, counted, limit).await?;
         *self.0.quotas.write() = QuotaTables::read(&self.view()).await?;
         Ok(())
     }
@@ -98,9 +120,9 @@ impl FsWriter {
         let limited = owners.iter().filter(|owner| **owner != (SpaceBy::Project, 0));
         for &(by, owner) in limited {
             for &counted in counted {
-                if let Some(table) = tables.of(by, counted)
+                if let Some(limits) = tables.of(by, counted)
                     && !self.is_replay()
-                    && self.view().is_over(table, by, counted, owner).await?
+                    && self.view().is_over(limits, (by, counted), owner).await?
                 {
                     return Err(Refusal::Quota.of(object));
                 }

@@ -14,7 +14,7 @@ use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_engine::{Engine, Host};
-use cenote_format::features::SPA_FEATURES;
+use cenote_format::features::{FEATURES_OF_2_3, SPA_FEATURES};
 use cenote_format::units::Txg;
 use cenote_fs::write::{NewFilesystem, XattrStore, create_filesystem};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Timestamp, replay_logs};
@@ -70,7 +70,7 @@ pub async fn create_on(
     let vdevs: Vec<NewVdev> = layout.iter().enumerate().map(vdev).collect();
     let new = NewPool {
         plan: plan(rt, POOL, &vdevs, None, (1, "here"), Txg(4)).unwrap(),
-        features: SPA_FEATURES.iter().collect(),
+        features: SPA_FEATURES[..FEATURES_OF_2_3].iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),

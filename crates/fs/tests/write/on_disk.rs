@@ -12,7 +12,7 @@ use cenote_dataset::{ImportOptions, KeySource, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_engine::Engine;
 use cenote_format::dnode::ObjectType;
-use cenote_format::features::SPA_FEATURES;
+use cenote_format::features::{FEATURES_OF_2_3, SPA_FEATURES};
 use cenote_format::units::{ObjectId, Txg};
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter};
@@ -38,7 +38,7 @@ async fn create(rt: &Runtime, folder: &Path) -> Engine {
     let plan = plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
-        features: SPA_FEATURES.iter().collect(),
+        features: SPA_FEATURES[..FEATURES_OF_2_3].iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),

@@ -46,6 +46,12 @@ impl World {
             .unwrap();
     }
 
+    async fn limit_others(&self, by: SpaceBy, counted: Counted, limit: u64) {
+        self.change(async |fs, change| fs.set_default_quota(change.edit, by, counted, limit).await)
+            .await
+            .unwrap();
+    }
+
     async fn make(&self, parent: ObjectId, name: &str, new: NewFile<'_>) -> Result<ObjectId, Refusal> {
         self.change(async |fs, change| fs.create(change, parent, name.as_bytes(), &new).await).await
     }
@@ -100,6 +106,70 @@ fn owners_get_no_more_than_their_limits() {
         world.write(first, 0, 2 * MIB).await.unwrap();
         world.engine.sync_all().await.unwrap();
         world.write(first, 0, 10).await.unwrap();
+        world.engine.sync_all().await.unwrap();
+        assert_zdb_is_content(folder.path());
+    });
+}
+
+/// All combinations of a default and an own quota, of which each is none, used up, or not: the own one counts,
+/// or the default if there is none (`zfs_id_overblockquota`, `zfs_id_overobjquota`).
+#[test]
+fn defaults_bind_owners_without_their_own_quota() {
+    let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
+    rt.block_on(async {
+        let world = World::open(create(&rt, folder.path(), &[DISK], 128 << 20).await).await;
+        let root = world.fs.root();
+        let top = world.make(root, "top", dir(0o755)).await.unwrap();
+        let inherits = cenote_fs::attr::pflags::PROJINHERIT;
+        let of_project = SetAttr { project: Some(PROJECT as u32), ..SetAttr::default() };
+        world.set(top, SetAttr { set_flags: inherits, ..of_project.clone() }).await.unwrap();
+        let used = world.make(top, "used", of(USER, GROUP)).await.unwrap();
+        world.write(used, 0, 2 * MIB).await.unwrap();
+        for name in ["second", "third"] {
+            world.make(top, name, of(USER, GROUP)).await.unwrap();
+        }
+        let without_project = world.make(root, "without", of(3, 3)).await.unwrap();
+        world.write(without_project, 0, 2 * MIB).await.unwrap();
+        world.engine.sync_all().await.unwrap();
+
+        let (mut case, mut refusals) = (0, 0);
+        for by in SpaceBy::ALL {
+            for counted in [Counted::Bytes, Counted::Objects] {
+                let (owner, set) = match by {
+                    SpaceBy::User => (USER, SetAttr { uid: Some(USER), ..SetAttr::default() }),
+                    SpaceBy::Group => (GROUP, SetAttr { gid: Some(GROUP), ..SetAttr::default() }),
+                    SpaceBy::Project => (PROJECT, of_project.clone()),
+                };
+                let (used_up, ample) = if counted == Counted::Bytes { (MIB, 100 * MIB) } else { (2, 100) };
+                let both = [0, used_up, ample];
+                for (default, own) in both.into_iter().flat_map(|default| both.map(|own| (default, own))) {
+                    case += 1;
+                    let what = format!("{by:?} {counted:?}: default {default}, own {own}");
+                    // Others have used nothing yet, whatever their quota is.
+                    let (id, name) = (5000 + case, format!("given {case}"));
+                    let given = world.make(root, &name, of(id, id)).await.unwrap();
+                    world.limit_others(by, counted, default).await;
+                    world.limit(by, counted, owner, own).await;
+                    let binds = if own == 0 { default } else { own } == used_up;
+                    let mut expect = |done: Result<(), Refusal>, applies: bool, act: &str| {
+                        let expected = if binds && applies { Err(Refusal::Quota) } else { Ok(()) };
+                        assert_eq!(done, expected, "{what}: {act}");
+                        refusals += u64::from(done.is_err());
+                    };
+                    expect(world.write(used, 0, 10).await, counted == Counted::Bytes, "write");
+                    let made = world.make(top, &format!("made {case}"), of(USER, GROUP)).await;
+                    expect(made.map(|_| ()), true, "create");
+                    expect(world.set(given, set.clone()).await, true, "give away");
+                    // Project 0 is no project.
+                    if by == SpaceBy::Project {
+                        expect(world.write(without_project, 0, 10).await, false, "write without a project");
+                    }
+                    world.limit(by, counted, owner, 0).await;
+                    world.limit_others(by, counted, 0).await;
+                }
+            }
+        }
+        assert_eq!((case, refusals), (54, 60));
         world.engine.sync_all().await.unwrap();
         assert_zdb_is_content(folder.path());
     });

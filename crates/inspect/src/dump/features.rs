@@ -13,7 +13,17 @@ use crate::error::Result;
 /// The feature tables are damaged.
 pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
     let enabled = mos.directory_zap(names::FEATURE_ENABLED_TXG).await?;
-    sink.table("features", &["guid", "name", "needed_for", "references", "enabled_txg", "description"]);
+    let columns = [
+        "guid",
+        "name",
+        "needed_for",
+        "references",
+        "enabled_txg",
+        "depends_on",
+        "active_from_first",
+        "description",
+    ];
+    sink.table("features", &columns);
     for (directory, needed_for) in [(names::FEATURES_FOR_READ, "read"), (names::FEATURES_FOR_WRITE, "write")]
     {
         let Some(zap) = mos.directory_zap(directory).await? else { continue };
@@ -22,6 +32,8 @@ pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
         for entry in entries {
             let guid = entry.name_text();
             let known = Feature::by_guid(&guid);
+            let later =
+                Feature::of_later_version(&guid).map(|later| format!("not known: {}", later.description));
             let since = match &enabled {
                 Some(zap) => zap.get_u64(&guid).await?,
                 None => None,
@@ -32,7 +44,12 @@ pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
                 needed_for.into(),
                 entry.value.as_u64().into(),
                 since.into(),
-                known.map_or(Value::Text("unknown to this version".into()), |f| f.description.into()),
+                known.map(|feature| feature.depends.join(" ")).filter(|names| !names.is_empty()).into(),
+                known.map(|feature| feature.first_use).into(),
+                known.map_or_else(
+                    || Value::Text(later.unwrap_or_else(|| "unknown to this version".into())),
+                    |known| known.description.into(),
+                ),
             ]);
         }
     }

@@ -96,7 +96,8 @@ impl Census {
         while let Some((bp, place, depth)) = self.gangs.pop() {
             for dva in bp.dvas() {
                 let vdevs = self.pool.vdevs();
-                let header = vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
+                let header =
+                    vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
                 self.refer(&dva, header.unwrap_or(dva.asize.0), place);
             }
             if depth == MAX_GANG_DEPTH {

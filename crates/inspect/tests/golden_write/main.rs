@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
+use cenote_dataset::{FeatureState, ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_engine::{Engine, Host};
+use cenote_format::features::{FEATURES_OF_2_3, Feature, SPA_FEATURES};
 use cenote_fs::attr::Timestamp;
 use cenote_fs::replay_logs;
 use cenote_inspect::verify::{Finding, VerifyOptions, verify};
@@ -85,7 +86,14 @@ impl Copy {
         let wrong = report.findings.iter().filter(|f| !was_so(f));
         let wrong: Vec<String> = wrong.map(ToString::to_string).take(10).collect();
         assert!(wrong.is_empty() && report.complete && report.space.checked, "{name} {when}: {wrong:#?}");
-        if !LOST.contains(&name) {
+        let features = self.open(rt).await.features().await.unwrap();
+        let is_of_2_4 = |(feature, state): &(&Feature, FeatureState)| {
+            *state == FeatureState::Active && SPA_FEATURES[FEATURES_OF_2_3..].contains(feature)
+        };
+        // The installed `zdb` is of 2.3: it takes counts of clones as numbers for none, for example.
+        if let Some((feature, _)) = features.iter().find(|one| is_of_2_4(one)) {
+            println!("{name} {when}: {} is active: verified here alone", feature.name);
+        } else if !LOST.contains(&name) {
             assert_zdb_is_content(&self.folder, &self.golden.facts().pool, &format!("{name} {when}"));
         }
     }

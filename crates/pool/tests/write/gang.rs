@@ -38,8 +38,10 @@ async fn depth(lab: &Lab, bp: &Blkptr) -> u32 {
 #[test]
 fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
     let layouts = [Layout::Disk, Layout::Mirror(2), Layout::Raidz(1, 4), Layout::Draid(1, 2, 7, 1)];
-    for (seed, layout) in (60..).zip(layouts) {
+    let both = layouts.into_iter().flat_map(|layout| [(layout, false), (layout, true)]);
+    for (seed, (layout, large_gang_headers)) in (160..).zip(both) {
         simulate(seed, async |rt| {
+            let props = || WriteProps { large_gang_headers, ..props() };
             let lab = Lab::of(&rt, layout, 12).await;
             fragment(&lab, 32 << 10, 4);
             let mut rng = Rng::new(seed);
@@ -47,7 +49,15 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             let before = lab.allocated_bytes();
             let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
             assert!(bp.is_gang() && bp.dvas().count() == 2, "{bp:?}");
-            assert!(depth(&lab, &bp).await >= 2);
+            let header = lab.pool.read_gang_header(&bp, &ReadContext::default()).await.unwrap();
+            let sector = if matches!(layout, Layout::Draid(..)) { 8192 } else { 4096 };
+            if large_gang_headers {
+                // All pieces are in one header, which fills what it takes.
+                assert_eq!((header.header_bytes(), depth(&lab, &bp).await), (sector, 1));
+            } else {
+                assert!(header.header_bytes() == 512 && depth(&lab, &bp).await >= 2);
+            }
+            assert_eq!(lab.pool.take_cramped(), !large_gang_headers, "{layout:?}");
             check_all(&lab, &[(bp, data)], &ReadContext::default()).await;
 
             // The first address counts all headers and pieces, the second only the headers' second copies.

@@ -61,9 +61,10 @@ pub fn check_changes(name: &str, kind: DatasetKind, settings: &Settings) -> Resu
     })
 }
 
-/// Whether a setting is a quota of a user, group or project.
+/// Whether a setting is a quota of a user, group or project, or of all that have none of their own.
 pub fn is_of_owner(property: &str) -> bool {
-    property.contains('@') && !property.contains(':')
+    let is_default = property.starts_with("default") && property.ends_with("quota");
+    (property.contains('@') || is_default) && !property.contains(':')
 }
 
 fn applies_to(kind: DatasetKind) -> AppliesTo {

@@ -14,7 +14,7 @@ use cenote_dataset::{ImportOptions, KeySource, Mos, import};
 use cenote_device::{FileDevice, OpenOptions};
 use cenote_engine::Engine;
 use cenote_format::dnode::ObjectType;
-use cenote_format::features::{Feature, SPA_FEATURES};
+use cenote_format::features::{FEATURES_OF_2_3, Feature, SPA_FEATURES};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_object::{LiveObjset, NewObject, NewZap, Result};
@@ -57,7 +57,7 @@ pub(crate) async fn create_on(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
     let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
     let new = NewPool {
         plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
-        features: SPA_FEATURES.iter().collect(),
+        features: SPA_FEATURES[..FEATURES_OF_2_3].iter().collect(),
         properties: Vec::new(),
         root_properties: Vec::new(),
         keys: KeySource::default(),
@@ -67,7 +67,7 @@ pub(crate) async fn create_on(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
 }
 
 pub(crate) async fn create(rt: &Runtime, folder: &Path, layout: &Layout) -> Engine {
-    create_with(rt, folder, layout, SPA_FEATURES.iter().collect()).await
+    create_with(rt, folder, layout, SPA_FEATURES[..FEATURES_OF_2_3].iter().collect()).await
 }
 
 pub(crate) async fn create_with(

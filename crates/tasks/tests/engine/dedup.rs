@@ -5,7 +5,7 @@ use bytes::Bytes;
 use cenote_dataset::Value;
 use cenote_engine::Engine;
 use cenote_format::dnode::ObjectType;
-use cenote_format::features::SPA_FEATURES;
+use cenote_format::features::{FEATURES_OF_2_3, SPA_FEATURES};
 use cenote_format::units::ObjectId;
 use cenote_object::NewObject;
 use cenote_pool::VdevKind;
@@ -43,7 +43,9 @@ fn alike_blocks_are_stored_once_until_their_last_owner_goes() {
         let name = if is_fast { "fast" } else { "legacy" };
         let folder = tempfile::tempdir().unwrap();
         rt.block_on(async {
-            let features = SPA_FEATURES.iter().filter(|feature| is_fast || feature.name != "fast_dedup");
+            let features = SPA_FEATURES[..FEATURES_OF_2_3]
+                .iter()
+                .filter(|feature| is_fast || feature.name != "fast_dedup");
             let engine = create_with(&rt, folder.path(), &(VdevKind::Disk, 0, 1), features.collect()).await;
             cenote_tasks::set_property(&engine, POOL, "dedup", Value::Number(1)).await.unwrap();
             let first = write_object(&engine).await;

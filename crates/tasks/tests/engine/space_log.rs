@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cenote_dataset::spacemaps::Metaslab;
 use cenote_engine::Host;
-use cenote_format::features::{Feature, SPA_FEATURES};
+use cenote_format::features::{FEATURES_OF_2_3, Feature, SPA_FEATURES};
 use cenote_format::label::PoolState;
 use cenote_format::units::Txg;
 use cenote_pool::VdevKind;
@@ -49,7 +49,7 @@ fn metaslabs_take_turns_and_logs_go_that_serve_none() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     rt.block_on(async {
-        let engine = create_with(&rt, folder, &DISK, SPA_FEATURES.iter().collect()).await;
+        let engine = create_with(&rt, folder, &DISK, SPA_FEATURES[..FEATURES_OF_2_3].iter().collect()).await;
         let mut others = Vec::new();
         for first in 1..VDEVS {
             others.push(vdev(&rt, folder, first, &DISK).await);
@@ -89,7 +89,8 @@ fn a_pool_without_the_feature_keeps_every_map_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     rt.block_on(async {
-        let features: Vec<&Feature> = SPA_FEATURES.iter().filter(|f| f.name != "log_spacemap").collect();
+        let features: Vec<&Feature> =
+            SPA_FEATURES[..FEATURES_OF_2_3].iter().filter(|f| f.name != "log_spacemap").collect();
         let engine = create_with(&rt, folder, &DISK, features).await;
         let mut model = Model::new();
         for _ in 0..4 {

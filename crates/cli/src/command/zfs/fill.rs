@@ -19,8 +19,8 @@ pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool, quotas:
             let edit = live.edit();
             let made = create_filesystem(&live, Change { edit: &edit, now }, &new, options).await;
             let fs = made.map_err(of_dataset)?;
-            for OwnerQuota { by, counted, owner, limit } in quotas {
-                fs.set_quota(&edit, by, counted, owner, limit).await.map_err(of_dataset)?;
+            for quota in quotas {
+                quota.set(&fs, &edit).await.map_err(of_dataset)?;
             }
             Ok(())
         })

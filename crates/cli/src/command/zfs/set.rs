@@ -182,13 +182,9 @@ impl Sizes {
 pub(super) async fn limit_owner(engine: &Engine, name: &str, quota: OwnerQuota) -> Result<(), DatasetError> {
     let refused = |why: &str| DatasetError::Unsuitable { name: name.into(), why: why.into() };
     check_has_owners(engine.mos().await?.dataset(name).await?).await?;
-    let OwnerQuota { by, counted, owner, limit } = quota;
     let set = async {
         let fs = FsWriter::shared(engine, name).await?;
-        let limited = fs.change(engine, Need::Free, move |fs, change| {
-            fs.set_quota(change.edit, by, counted, owner, limit)
-        });
-        limited.await
+        fs.change(engine, Need::Free, move |fs, change| quota.set(fs, change.edit)).await
     };
     match set.await {
         Ok(()) => engine.sync_own().await,

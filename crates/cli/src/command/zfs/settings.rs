@@ -8,7 +8,8 @@
 use cenote_dataset::Value;
 use cenote_format::props::{IndexValue, Prop, PropType, ZFS_PROPS};
 use cenote_fs::write::NewFilesystem;
-use cenote_fs::{CaseSensitivity, Counted, Normalization, SpaceBy};
+use cenote_fs::{CaseSensitivity, Counted, FsError, FsWriter, Normalization, SpaceBy, default_limit};
+use cenote_object::Edit;
 use cenote_tasks::Settings;
 
 use crate::render::parse_bytes;
@@ -106,8 +107,8 @@ fn owner_limit(text: &str) -> Result<u64, String> {
 pub struct OwnerQuota {
     pub by: SpaceBy,
     pub counted: Counted,
-    /// A user's or group's FUID, or a project's number.
-    pub owner: u64,
+    /// A user's or group's FUID, or a project's number; `None`: of all without their own.
+    pub owner: Option<u64>,
     /// Bytes or objects; 0 is none.
     pub limit: u64,
 }
@@ -115,8 +116,24 @@ pub struct OwnerQuota {
 impl OwnerQuota {
     /// The quota that a property sets; `None` if it is another property.
     pub fn parse(property: &str, limit: u64) -> Option<OwnerQuota> {
+        for by in SpaceBy::ALL {
+            for counted in [Counted::Bytes, Counted::Objects] {
+                if property == default_limit(by, counted) {
+                    return Some(OwnerQuota { by, counted, owner: None, limit });
+                }
+            }
+        }
         let (by, counted, owner) = OwnerProp::parse(property).ok().flatten()?.limit()?;
-        Some(OwnerQuota { by, counted, owner, limit })
+        Some(OwnerQuota { by, counted, owner: Some(owner), limit })
+    }
+
+    /// Sets it in a file system.
+    pub async fn set(self, fs: &FsWriter, edit: &Edit) -> Result<(), FsError> {
+        let OwnerQuota { by, counted, owner, limit } = self;
+        match owner {
+            Some(owner) => fs.set_quota(edit, by, counted, owner, limit).await,
+            None => fs.set_default_quota(edit, by, counted, limit).await,
+        }
     }
 }
 
@@ -237,6 +254,8 @@ mod tests {
         assert_eq!(one("snapshot_limit=none"), Ok(Value::Number(u64::MAX)));
         assert_eq!(one("refreservation=auto"), Ok(Value::Number(7)));
         assert_eq!(one("userobjquota@1000=5"), Ok(Value::Number(5)));
+        assert_eq!(one("defaultuserobjquota=5"), Ok(Value::Number(5)));
+        assert_eq!(one("defaultgroupquota=none"), Ok(Value::Number(0)));
         assert_eq!(one("atime=off"), Ok(Value::Number(0)));
         assert_eq!(one("org.me:note=a=b"), Ok(Value::Text("a=b".into())));
         for (wrong, why) in [

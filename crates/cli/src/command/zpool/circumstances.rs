@@ -60,7 +60,8 @@ impl Circumstances {
         Ok(Circumstances {
             resilvering: is_resilvering || is_active("device_rebuild"),
             data_errors: mos.error_log().await?.len(),
-            lacks_features: !is_chosen && features.iter().any(|(_, state)| *state == FeatureState::Disabled),
+            lacks_features: !is_chosen
+                && features.iter().any(|(one, state)| *state == FeatureState::Disabled && !one.no_upgrade),
             ..found
         })
     }

@@ -143,7 +143,10 @@ fn list_text(all: &[Lacking]) -> String {
         } else if !features.is_empty() {
             let _ = writeln!(lacking, "{pool}");
         }
-        features.iter().for_each(|feature| _ = writeln!(lacking, "      {}", feature.name));
+        for feature in features {
+            let mark = if feature.no_upgrade { "(*)" } else { "" };
+            let _ = writeln!(lacking, "      {}{mark}", feature.name);
+        }
     }
     let formats = match older.is_empty() {
         true => "All pools are formatted using feature flags.\n\n".into(),
@@ -161,6 +164,10 @@ fn list_text(all: &[Lacking]) -> String {
                 "Some supported features are not enabled on the following pools. Once a\n\
                  feature is enabled the pool may become incompatible with software\n\
                  that does not support the feature. See zpool-features(7) for details.\n\n\
+                 Note that the pool 'compatibility' feature can be used to inhibit\n\
+                 feature upgrades.\n\n\
+                 Features marked with (*) are not applied automatically on upgrade, and\n\
+                 must be applied explicitly with zpool-set(7).\n\n\
                  POOL  FEATURE\n---------------\n{lacking}\n"
             ),
         }
@@ -194,7 +201,8 @@ impl Upgraded {
 async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, CliError> {
     let mut mos = engine.mos().await?;
     let compatibility = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
-    let wanted = compatibility::features(&compatibility).map_err(CliError::Refused)?;
+    let mut wanted = compatibility::features(&compatibility).map_err(CliError::Refused)?;
+    wanted.retain(|feature| !feature.no_upgrade);
     let version = mos.uberblock().version;
     let from = Some(version).filter(|version| *version < SPA_VERSION_FEATURES);
     if from.is_some() {
@@ -235,8 +243,14 @@ fn known() -> String {
 
 fn known_json() -> Value {
     let entry = |feature: &Feature| {
-        let about =
-            json!({"description": feature.description, "readonly_compatible": feature.readonly_compatible});
+        let about = json!({
+            "guid": feature.guid,
+            "description": feature.description,
+            "readonly_compatible": feature.readonly_compatible,
+            "depends": feature.depends,
+            "active_from": format!("the first {}", feature.first_use),
+            "upgraded": !feature.no_upgrade,
+        });
         (feature.name.to_owned(), about)
     };
     document("zpool upgrade", "features", SPA_FEATURES.iter().map(entry).collect())

@@ -17,7 +17,7 @@ struct Set {
     adds: &'static str,
 }
 
-const SETS: [Set; 20] = [
+const SETS: [Set; 21] = [
     Set { names: &["legacy"], extends: None, adds: "" },
     Set { names: &["zol-0.6.1"], extends: None, adds: "async_destroy empty_bpobj lz4_compress" },
     Set {
@@ -108,6 +108,11 @@ const SETS: [Set; 20] = [
         adds: "fast_dedup large_microzap longname raidz_expansion redaction_list_spill",
     },
     Set {
+        names: &["openzfs-2.4", "openzfs-2.4-linux", "openzfs-2.4-freebsd"],
+        extends: Some("openzfs-2.3"),
+        adds: "block_cloning_endian dynamic_gang_header physical_rewrite",
+    },
+    Set {
         names: &["grub2-2.06"],
         extends: None,
         adds: "allocation_classes async_destroy block_cloning device_rebuild embedded_data empty_bpobj \
@@ -153,8 +158,8 @@ fn of_set(name: &str) -> Option<Vec<&'static str>> {
 mod tests {
     use super::*;
 
-    /// Lines of each file of `compatibility.d` in OpenZFS 2.3.2 without comments; links are followed.
-    const COUNTS: [(&str, usize); 22] = [
+    /// Lines of each file of `compatibility.d` in OpenZFS 2.4.4 without comments; links are followed.
+    const COUNTS: [(&str, usize); 23] = [
         ("legacy", 0),
         ("zol-0.6.1", 3),
         ("zol-0.6.4", 9),
@@ -175,6 +180,7 @@ mod tests {
         ("openzfs-2.1-linux ubuntu-22.04", 34),
         ("openzfs-2.2 openzfs-2.2-linux openzfs-2.2-freebsd", 39),
         ("openzfs-2.3 openzfs-2.3-linux openzfs-2.3-freebsd", 44),
+        ("openzfs-2.4 openzfs-2.4-linux openzfs-2.4-freebsd", 47),
         ("grub2-2.06", 14),
         ("grub2-2.12 grub2", 22),
     ];
@@ -209,7 +215,7 @@ mod tests {
             let words =
                 text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().split([',', ' ']));
             let mut wanted: Vec<&str> = words.map(str::trim).filter(|word| !word.is_empty()).collect();
-            // Features of versions after 2.3 are unknown here.
+            // Features of versions after 2.4 are unknown here.
             if wanted.iter().any(|name| Feature::by_name(name).is_none()) {
                 continue;
             }
