@@ -9,8 +9,9 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use cenote_dataset::{ImportOptions, KeySource, Mos, import};
+use cenote_dataset::{FeatureState, ImportOptions, KeySource, Mos, import};
 use cenote_engine::{Engine, Host};
+use cenote_format::features::FEATURES_OF_2_3;
 use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
 use cenote_fs::{Filesystem, Timestamp, Volume, replay_logs};
 use cenote_object::IntentLog;
@@ -40,6 +41,14 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
     }
     engine.set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
     drop(engine);
+    let mos = common::open(rt, folder, KeySource::default()).await;
+    let features = mos.features().await.unwrap();
+    // The installed `zdb` is of 2.3: it aborts on counts of clones that are numbers. The tests of `inspect`
+    // verify this pool.
+    if features[FEATURES_OF_2_3..].iter().any(|(_, state)| *state == FeatureState::Active) {
+        println!("zdb of OpenZFS 2.3 does not know a feature: not compared");
+        return mos;
+    }
     let zdb = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(golden.facts().pool).output();
     match zdb {
         Ok(output) => {
@@ -51,7 +60,7 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
             println!("zdb is not installed: not compared");
         }
     }
-    common::open(rt, folder, KeySource::default()).await
+    mos
 }
 
 /// `since` is a second between the crash and the kernel's replay, taken from the manifests.
