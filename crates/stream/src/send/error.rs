@@ -43,6 +43,14 @@ pub enum SendError {
         /// The source.
         from: String,
     },
+    /// The receiver lacks what a redaction left out.
+    #[error("cannot send '{name}': '{from}' is a redaction bookmark; streams from these can't be made yet")]
+    Redacted {
+        /// The snapshot.
+        name: String,
+        /// The bookmark.
+        from: String,
+    },
     /// A snapshot that is to be sent or to be sent from is missing.
     #[error("cannot send '{name}': snapshot {missing} does not exist")]
     Missing {

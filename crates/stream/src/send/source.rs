@@ -15,6 +15,9 @@ use super::walk::Start;
 /// Field of a redacted dataset: the guids of the snapshots that it was redacted with respect to.
 pub(super) const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
+/// Where an increment is received: `RECV_CLONE_NAME` below the file system or volume.
+const BESIDE: &str = "/%recv";
+
 /// What the receiver must be able to take, as options of `zfs send`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SendFlags {
@@ -26,6 +29,19 @@ pub struct SendFlags {
     pub compressed: bool,
     /// `-w`: blocks go as they are stored, encrypted ones too. Implies the other three.
     pub raw: bool,
+}
+
+impl SendFlags {
+    /// These and others.
+    #[must_use]
+    pub fn and(self, other: SendFlags) -> SendFlags {
+        SendFlags {
+            large_blocks: self.large_blocks || other.large_blocks,
+            embedded: self.embedded || other.embedded,
+            compressed: self.compressed || other.compressed,
+            raw: self.raw || other.raw,
+        }
+    }
 }
 
 /// What the receiver has already.
@@ -134,7 +150,9 @@ impl SendSource {
 
 impl Ancestor {
     async fn find(to: &Dataset, since: &Since) -> Result<Ancestor> {
+        // What is received beside a file system is of that file system.
         let to_dir = to.dir().name();
+        let to_dir = to_dir.strip_suffix(BESIDE).unwrap_or(to_dir);
         match since {
             Since::Nothing => Ok(Ancestor::default()),
             Since::Snapshot(from) => {
@@ -154,6 +172,9 @@ impl Ancestor {
                 let (from_dir, _) = mark.name.split_once('#').unwrap_or((&mark.name, ""));
                 let dir = to.mos().dataset(from_dir).await?.dir().id();
                 let phys = &mark.phys;
+                if phys.redaction_list.0 != 0 {
+                    return Err(SendError::Redacted { name: to.name().into(), from: mark.name.clone() });
+                }
                 if !is_before(to, dir, phys.creation_txg).await? {
                     return Err(not_earlier(to, &mark.name));
                 }
