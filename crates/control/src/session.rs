@@ -309,8 +309,8 @@ impl Session {
         }
     }
 
-    /// Reports, once each, the devices of a pool that are left out because copies of them exist, and that newer
-    /// states are lost.
+    /// Reports, once each, the devices of a pool that are left out because copies of them exist, and that
+    /// newer states are lost.
     pub fn tell_doubts(&self, found: &FoundPool) {
         for copy in &found.duplicates {
             if self.told.lock().is_ok_and(|mut told| told.insert(copy.left_out.clone())) {

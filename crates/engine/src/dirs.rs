@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What has leaked would be in no account: `zfs list` would show less than space maps have. A leak is noted
-//! where it is met ([`cenote_pool::Pool::note_leak`]), and charged before the txg ends. When nothing is left to
-//! be freed, what `$FREE` still has must have leaked, too.
+//! where it is met ([`cenote_pool::Pool::note_leak`]), and charged before the txg ends. When nothing is left
+//! to be freed, what `$FREE` still has must have leaked, too.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_scan.c` (`dsl_process_async_destroys`).
 

@@ -120,8 +120,8 @@ impl SyncContext {
         self.config_changed = true;
     }
 
-    /// Gang headers become larger if one of the last txg could have done with more pieces, and the pool has the
-    /// feature (`zio_write_gang_block`).
+    /// Gang headers become larger if one of the last txg could have done with more pieces, and the pool has
+    /// the feature (`zio_write_gang_block`).
     pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
         const NAME: &str = "dynamic_gang_header";
         let is_wanted = self.pool().take_cramped() && !self.syncing.features.large_gang_headers;

@@ -21,10 +21,11 @@
 //!     12-15  checksum (encrypted: the last two words are the MAC)
 //! ```
 //!
-//! A block has three births. Its *logical* one is that of its content: sends and diffs go by it. Its *physical*
-//! one is that of its bytes on disk: reads and resilvers go by it. Its *allocation* is what snapshots,
-//! deadlists and space go by. It is the logical birth, unless the block was rewritten (`zfs rewrite -P`,
-//! feature `physical_rewrite`): then it is the physical one, which no snapshot from before can have.
+//! A block has three births. Its *logical* one is that of its content: sends and diffs go by it. Its
+//! *physical* one is that of its bytes on disk: reads and resilvers go by it. Its *allocation* is what
+//! snapshots, deadlists and space go by. It is the logical birth, unless the block was rewritten (`zfs
+//! rewrite -P`, feature `physical_rewrite`): then it is the physical one, which no snapshot from before can
+//! have.
 //!
 //! | block | logical | physical | allocation |
 //! |---|---|---|---|

@@ -5,8 +5,8 @@
 //! one for each range (16 MiB) of the vdev: the number of entries there, so that most frees need no
 //! look-up. The entries are a ZAP. Its key is one 64-bit word, the block's offset in bytes. Its value is
 //! the number of references beyond the first: 8 bytes in the byte order of the machine that wrote them or,
-//! while feature `block_cloning_endian` is active, one number, which has the ZAP's order. All tables of a pool
-//! have the same form.
+//! while feature `block_cloning_endian` is active, one number, which has the ZAP's order. All tables of a
+//! pool have the same form.
 //!
 //! Source: OpenZFS `brt_impl.h`, `brt.c`.
 

@@ -133,8 +133,8 @@ const fn feature(
     }
 }
 
-/// All features of OpenZFS 2.4, in its order (that of `zpool get all`). Cenote reads, writes and creates pools
-/// with all of them.
+/// All features of OpenZFS 2.4, in its order (that of `zpool get all`). Cenote reads, writes and creates
+/// pools with all of them.
 #[rustfmt::skip]
 pub static SPA_FEATURES: [Feature; 47] = [
     feature("com.delphix:async_destroy", "async_destroy", RO, &[],

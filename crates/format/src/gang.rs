@@ -2,7 +2,8 @@
 //!
 //! Idea: a DVA with the gang bit points to a header. Its block pointers are read in order and their logical
 //! bytes concatenated; a piece may be a gang itself. Of the result, only the gang's own physical size counts.
-//! The header's checksum is salted with the block's address and birth; the layer that knows these verifies it.
+//! The header's checksum is salted with the block's address and birth; the layer that knows these verifies
+//! it.
 //!
 //! A header has 512 bytes or, since feature `dynamic_gang_header`, as many as a block takes at least on the
 //! vdevs of its copies. Nothing on disk says which: the checksum is at the end of either.
@@ -22,8 +23,8 @@ use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
 
-/// Bytes of a gang header without the feature, `SPA_OLD_GANGBLOCKSIZE`. Its address takes the space of as many
-/// with it, too.
+/// Bytes of a gang header without the feature, `SPA_OLD_GANGBLOCKSIZE`. Its address takes the space of as
+/// many with it, too.
 pub const SPA_OLD_GANGBLOCKSIZE: usize = 512;
 /// `ZEC_MAGIC`, in front of every embedded checksum; tells the byte order.
 pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;

@@ -3,8 +3,8 @@
 //! Layout: usage is stored in three special objects of the object set, quotas in ZAPs that the master node
 //! names. Entries of both are named by the owner's number in hexadecimal (a FUID, or a project number); file
 //! counts are under `obj-` plus that number. The master node also has the quotas of those who have none of
-//! their own, under the names of their properties (`defaultuserquota`). Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`),
-//! `zfs_fuid.c`.
+//! their own, under the names of their properties (`defaultuserquota`). Source: OpenZFS `zfs_quota.c`
+//! (`zfs_userspace_many`), `zfs_fuid.c`.
 
 use std::collections::BTreeMap;
 

@@ -140,8 +140,8 @@ pub enum DatasetError {
     /// A part of the metadata is lost that a pool can't be changed without. Nothing was written.
     #[error(
         "pool '{pool}' can be read but not changed: its {part} can't be read: {source}; look at it with \
-         `zpool import -o readonly=on {pool}` and copy its files with `cenote cp`, or go back to a state that \
-         is whole with `zpool import -F {pool}`"
+         `zpool import -o readonly=on {pool}` and copy its files with `cenote cp`, or go back to a state \
+         that is whole with `zpool import -F {pool}`"
     )]
     Unchangeable {
         /// The pool's name.

@@ -15,8 +15,8 @@
 //! Source: OpenZFS `zio_decrypt`, `zio_crypt.c`.
 
 use crate::check::{codec_endian, native_endian};
+use crate::context::ReadContext;
 use crate::error::{PoolError, Result};
-use crate::pool::ReadContext;
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::crypto::mac::{ObjsetMacs, objset_macs};
@@ -188,8 +188,8 @@ pub(crate) fn encrypt(
     Ok((bp.with_crypt(&params), block.into()))
 }
 
-/// The MAC of an indirect block that is written without its dataset's key: it covers those of the blocks below,
-/// and keys of the current version alone are received.
+/// The MAC of an indirect block that is written without its dataset's key: it covers those of the blocks
+/// below, and keys of the current version alone are received.
 pub(crate) fn indirect_mac(clear: &[u8]) -> [u8; 16] {
     mac::indirect_mac(clear, native_endian(), KeyVersion::V1)
 }

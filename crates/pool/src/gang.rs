@@ -2,16 +2,17 @@
 //!
 //! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may be a gang
 //! in turn. A header is read with all the space that it may fill, and its checksum tells whether it does, so
-//! that headers of any size are found in any pool, whatever its features say. The concatenated pieces are the block as stored. Since the pieces' checksums
-//! cover every byte, no checksum over the whole is needed, and OpenZFS rewrites headers without renewing
-//! it.
+//! that headers of any size are found in any pool, whatever its features say. The concatenated pieces are the
+//! block as stored. Since the pieces' checksums cover every byte, no checksum over the whole is needed, and
+//! OpenZFS rewrites headers without renewing it.
 //!
 //! Bounds: the pieces of a header add up to the size of the block, so every level shrinks what is left, and
 //! the total read is bounded by the size of the block times the depth.
 
 use crate::check::Check;
+use crate::context::ReadContext;
 use crate::error::{PoolError, Result};
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::read::{bad_pointer, checked_psize};
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;

@@ -19,7 +19,8 @@
 //! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
 
 use crate::alloc::Allocator;
-use crate::pool::{Pool, ReadContext};
+use crate::context::ReadContext;
+use crate::pool::Pool;
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;

@@ -19,6 +19,7 @@ mod batches;
 mod buffers;
 mod check;
 pub mod config;
+mod context;
 pub mod create;
 pub mod crypt;
 pub mod discover;
@@ -53,6 +54,7 @@ mod wrong;
 pub mod zbookmark;
 
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
+pub use context::{Form, InLog, ReadContext};
 pub use crypt::DatasetKey;
 pub use discover::{
     Discovery, FoundDevice, FoundPool, History, LostStates, Problem, discover, discover_devices,
@@ -61,8 +63,7 @@ pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-pub use mismatch::InLog;
-pub use pool::{Form, LeavesInUse, Pool, ReadContext, Trusted};
+pub use pool::{LeavesInUse, Pool, Trusted};
 pub use recorder::{Recorder, Recording};
 pub use reflow::{reachable, reflow_end, reflow_info};
 pub use second::{Offer, SecondLevel, Secondary};

@@ -16,7 +16,8 @@
 //! Source: OpenZFS `ZIO_FLAG_SPECULATIVE`.
 
 use crate::check::Check;
-use crate::pool::{Pool, ReadContext};
+use crate::context::{InLog, ReadContext};
+use crate::pool::Pool;
 
 /// What bytes mean that are not the block that was read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +28,6 @@ pub(crate) enum Mismatch {
     EndOfLog,
     /// The block may have been freed, and its space be another one's.
     MayBeReused,
-}
-
-/// What a reader knows of a block that an intent log leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InLog {
-    /// It may never have been written.
-    MayEnd,
-    /// The log was claimed with it: it was there, on one device at least.
-    Claimed,
 }
 
 impl Pool {

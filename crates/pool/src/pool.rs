@@ -19,12 +19,10 @@
 
 use crate::alloc::{Allocator, Keeper, KeptSpace};
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
-use crate::crypt::DatasetKey;
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, Trouble};
-use crate::mismatch::InLog;
-use crate::second::{SecondLevel, Secondary};
+use crate::second::SecondLevel;
 use crate::suspend::state::{Suspension, Waits};
 use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
@@ -34,7 +32,6 @@ use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
 use crate::write::retained::blocks::Retained;
 use crate::wrong::Wrong;
-use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::features::Since;
@@ -103,55 +100,6 @@ struct Current {
     refused: BTreeMap<Guid, Trouble>,
     /// Trees before this one, as long as operations use them.
     earlier: Vec<Weak<VdevTree>>,
-}
-
-/// Context of a read: what the block is, and the key for it.
-#[derive(Debug, Default, Clone)]
-pub struct ReadContext {
-    /// Named in errors.
-    pub place: Zbookmark,
-    /// Opens encrypted blocks.
-    pub key: Option<Arc<DatasetKey>>,
-    /// Whether cache devices may take it.
-    pub secondary: Secondary,
-    /// The space of the tree that leads to it, if it is not that of the view that it is read through.
-    pub kept: Option<KeptSpace>,
-    /// An intent log leads to it.
-    pub in_log: Option<InLog>,
-    /// What is wanted of it.
-    pub form: Form,
-}
-
-/// How far a block goes through the pipeline that reads it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// The owner's bytes.
-    #[default]
-    Clear,
-    /// Decrypted, and compressed as it is stored.
-    Compressed,
-    /// As it is stored.
-    Stored,
-}
-
-impl ReadContext {
-    /// For a block that is not encrypted.
-    pub fn new(place: Zbookmark) -> ReadContext {
-        ReadContext { place, ..ReadContext::default() }
-    }
-
-    /// For a block of an intent log, or one that a record there names. It may never have been written, unless
-    /// the log was claimed with it.
-    pub fn of_log(place: Zbookmark, is_claimed: bool) -> ReadContext {
-        let in_log = if is_claimed { InLog::Claimed } else { InLog::MayEnd };
-        ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }
-    }
-
-    /// The same with a key, if there is one.
-    pub fn with_key(mut self, key: Option<Arc<DatasetKey>>) -> ReadContext {
-        self.key = key;
-        self
-    }
 }
 
 /// What the MOS knows about the pool and labels don't.

@@ -23,10 +23,11 @@
 use crate::buffers;
 use crate::check::{Check, decompression_work};
 use crate::config::VdevClass;
+use crate::context::{Form, ReadContext};
 use crate::crypt;
 use crate::error::{PoolError, Result};
 use crate::mismatch::Mismatch;
-use crate::pool::{Form, Pool, ReadContext};
+use crate::pool::Pool;
 use crate::recover::{CopyError, Recovered, Version, recover, recover_simply};
 use crate::second::{Offer, SecondLevel, Secondary};
 use crate::vdev::map::{BlockMap, Column, Row};

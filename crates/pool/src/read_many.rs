@@ -12,9 +12,10 @@
 
 use crate::batches::cut;
 use crate::check::Check;
+use crate::context::ReadContext;
 use crate::error::Result;
 use crate::extents::{Extents, Fetched, Ticket};
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::read::{checked_psize, preferred};
 use crate::recover::Version;
 use crate::vdev::VdevTree;

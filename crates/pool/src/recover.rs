@@ -15,8 +15,9 @@
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
 use crate::check::Check;
+use crate::context::ReadContext;
 use crate::mismatch::Mismatch;
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::read::{preferred, read_column};
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, Former, MapError, Row};

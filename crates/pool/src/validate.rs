@@ -2,8 +2,9 @@
 //!
 //! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
 //! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
-//! device is this leaf's, it is; unless it is cut short, and the rest of what it held is gone. One that is open, but no longer at its path, was taken away: it may come
-//! back. A device that comes back is compared with those that stayed: it may have been used elsewhere.
+//! device is this leaf's, it is; unless it is cut short, and the rest of what it held is gone. One that is
+//! open, but no longer at its path, was taken away: it may come back. A device that comes back is compared
+//! with those that stayed: it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 

@@ -7,8 +7,9 @@
 //! was read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
 //!
 //! What a txg had to leave as it was, because it could not be read, is told in words ([`Pool::take_aside`]).
-//! Space that stays allocated so is of two kinds: a *leak* is in nobody's account any more, and the txg charges
-//! `$LEAK` for it ([`Pool::take_leaked_bytes`]); what is in no list any more is still in its dataset's account.
+//! Space that stays allocated so is of two kinds: a *leak* is in nobody's account any more, and the txg
+//! charges `$LEAK` for it ([`Pool::take_leaked_bytes`]); what is in no list any more is still in its
+//! dataset's account.
 //!
 //! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
 //!

@@ -4,14 +4,15 @@
 //!   begin   a new file system or volume, empty or a clone: inconsistent until the end
 //!           or, for one that is there, a clone of its snapshot, `%recv` below it: the old state stays
 //!   ...     the stream's records change that head's objects (cenote-stream)
-//!   end     `%recv` and the head change places; a snapshot is taken, which gets the sent one's guid  (finish)
+//!   end     `%recv` and the head change places; a snapshot is taken, which gets the sent one's guid
+//!   (finish)
 //! ```
 //!
-//! Idea: nothing that was there is changed before the end, which is one txg. A receive that broke off is given
-//! up with what it made, unless it may be resumed: then its state is kept with the head (`resume`).
+//! Idea: nothing that was there is changed before the end, which is one txg. A receive that broke off is
+//! given up with what it made, unless it may be resumed: then its state is kept with the head (`resume`).
 //!
-//! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`, `dmu_recv_resume_begin_check`,
-//! `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` for the words.
+//! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
+//! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` for the words.
 
 pub(crate) mod finish;
 pub(crate) mod properties;
@@ -197,7 +198,8 @@ async fn check_features(context: &SyncContext, new: &NewReceive) -> Result<()> {
         check_encryption(context, &new.target).await?;
         if !flags.has(BeginFlags::SPILL_BLOCK) {
             return refuse(
-                "Spill block flag missing for raw send.\nThe zfs software on the sending system must be updated.",
+                "Spill block flag missing for raw send.\n\
+                 The zfs software on the sending system must be updated.",
             );
         }
     }

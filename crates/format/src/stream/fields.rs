@@ -130,7 +130,8 @@ impl Layout for Begin {
         let mut version = self.header.number() | self.features.0 << 2;
         f.u64(&mut version)?;
         self.header = HeaderType::of_number(version & 3)?;
-        // The uppermost bits are reserved (`DMU_GET_FEATUREFLAGS` takes 56): kept, as features that nobody has.
+        // The uppermost bits are reserved (`DMU_GET_FEATUREFLAGS` takes 56): kept, as features that nobody
+        // has.
         self.features = StreamFeatures(version >> 2);
         f.u64(&mut self.creation_time)?;
         f.u32(&mut self.objset_type)?;

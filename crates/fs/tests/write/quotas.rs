@@ -111,8 +111,8 @@ fn owners_get_no_more_than_their_limits() {
     });
 }
 
-/// All combinations of a default and an own quota, of which each is none, used up, or not: the own one counts,
-/// or the default if there is none (`zfs_id_overblockquota`, `zfs_id_overobjquota`).
+/// All combinations of a default and an own quota, of which each is none, used up, or not: the own one
+/// counts, or the default if there is none (`zfs_id_overblockquota`, `zfs_id_overobjquota`).
 #[test]
 fn defaults_bind_owners_without_their_own_quota() {
     let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());

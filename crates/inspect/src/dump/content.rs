@@ -17,8 +17,8 @@ const MAX_PACKED_BYTES: u64 = 64 << 20;
 /// Words of an array read at once.
 const WINDOW_WORDS: u64 = 1 << 16;
 
-/// Shows the content of an object, if its type is understood. Space maps are understood only with the MOS that
-/// they are in.
+/// Shows the content of an object, if its type is understood. Space maps are understood only with the MOS
+/// that they are in.
 pub(super) async fn show(sink: &mut dyn Sink, mos: Option<&Mos>, object: &Object) {
     let shown = match object.dnode().object_type {
         t if t.is_zap() => zap(sink, object).await,

@@ -1,8 +1,8 @@
 //! Space maps: changes of what is allocated, or of other sets of ranges.
 //!
 //! Idea: a map does not say in which units it counts; its owner does, as of the state that the map is of. So
-//! owners are looked for in that state's configuration ([`Mos::pool_config`]); the pool may have other vdevs by
-//! now.
+//! owners are looked for in that state's configuration ([`Mos::pool_config`]); the pool may have other vdevs
+//! by now.
 //!
 //! ```text
 //!   owner                                 unit

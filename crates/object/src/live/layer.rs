@@ -53,8 +53,8 @@ pub struct Changed {
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
     /// Blocks that others made. None of them is in `blocks`.
     pub(crate) clones: BTreeMap<BlockId, Foreign>,
-    /// Bytes of `clones` that are in memory, or that a disk may lack: syncing the txg costs as much as if they
-    /// were written.
+    /// Bytes of `clones` that are in memory, or that a disk may lack: syncing the txg costs as much as if
+    /// they were written.
     pub(crate) lacking_bytes: u64,
     /// Levels that its tree has at least.
     pub(crate) least_levels: u8,

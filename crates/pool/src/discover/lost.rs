@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A slot counts only if it is damaged in all labels of a device, since each uberblock goes to all of them: a
-//! write that was interrupted leaves some as they were. A ring begins empty, or (OpenZFS) with an uberblock of
-//! txg 0 that has no checksum.
+//! write that was interrupted leaves some as they were. A ring begins empty, or (OpenZFS) with an uberblock
+//! of txg 0 that has no checksum.
 //!
 //! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
 
@@ -42,8 +42,8 @@ impl fmt::Display for LostStates {
         match known {
             Some(known) => write!(
                 f,
-                "its devices name txg {known}, but the newest uberblock that can be read on any of them is of \
-                 txg {opens}: what was written in between is missing"
+                "its devices name txg {known}, but the newest uberblock that can be read on any of them is \
+                 of txg {opens}: what was written in between is missing"
             ),
             None => write!(
                 f,

@@ -3,8 +3,9 @@
 use super::targets::Target;
 use super::{Examined, Fault, Finding};
 use crate::check::Check;
+use crate::context::ReadContext;
 use crate::extents::{Extents, Fetched, Ticket};
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::recover::{ColumnFault, CopyError, FaultKind, Recovered, recover};
 use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};

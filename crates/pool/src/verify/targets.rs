@@ -2,8 +2,9 @@
 
 use super::{Fault, Finding, VerifyItem};
 use crate::check::Check;
+use crate::context::ReadContext;
 use crate::gang::MAX_GANG_DEPTH;
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::{ChecksumError, ChecksumSalt};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};

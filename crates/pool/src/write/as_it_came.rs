@@ -1,9 +1,10 @@
 //! Blocks that come ready to be stored: compressed, maybe encrypted, by whoever sent them.
 //!
-//! Idea: a pointer says how its block is compressed and encrypted, so a block need not be what this pool would
-//! have made of it. Only its place and its checksum are ours.
+//! Idea: a pointer says how its block is compressed and encrypted, so a block need not be what this pool
+//! would have made of it. Only its place and its checksum are ours.
 //!
-//! Source: OpenZFS `zio.c` (`zio_write_compress` for `ZIO_FLAG_RAW`), `dmu_recv.c` (`flush_write_batch_impl`).
+//! Source: OpenZFS `zio.c` (`zio_write_compress` for `ZIO_FLAG_RAW`), `dmu_recv.c`
+//! (`flush_write_batch_impl`).
 
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;

@@ -8,9 +8,10 @@
 //! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
 use crate::alloc::{AllocError, Allocator};
+use crate::context::ReadContext;
 use crate::error::{PoolError, Result};
 use crate::gang::MAX_GANG_DEPTH;
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::read::bad_pointer;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
@@ -30,7 +31,8 @@ impl Pool {
             // The headers themselves are freed.
             let vdevs = self.vdevs();
             let headers = bp.dvas().filter_map(|dva| {
-                let asize = vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth())?;
+                let asize =
+                    vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth())?;
                 Some(vdevs.deflate(dva.vdev, asize))
             });
             let headers: u64 = headers.sum();

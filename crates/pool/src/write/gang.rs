@@ -18,8 +18,9 @@
 
 use super::{Placing, refused};
 use crate::check::native_endian;
+use crate::context::ReadContext;
 use crate::error::Result;
-use crate::pool::{Pool, ReadContext};
+use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_codec::checksum::embedded::gang_verifier;
@@ -105,8 +106,8 @@ impl Pool {
         }
     }
 
-    /// The least that the next piece must take of what is left, so that all slots suffice. It is less than the
-    /// block of `block_bytes`.
+    /// The least that the next piece must take of what is left, so that all slots suffice. It is less than
+    /// the block of `block_bytes`.
     fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
         let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
         let share = rest.len().div_ceil(slots_left.max(1));

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Idea: whether it is the same object does not follow from its number. Where the size of its blocks differs,
-//! it is another one, unless it is a file of several blocks and of the same generation: then blocks were split
-//! when it was sent first, and stay as small.
+//! it is another one, unless it is a file of several blocks and of the same generation: then blocks were
+//! split when it was sent first, and stay as small.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_object`, `receive_handle_existing_object`).
 

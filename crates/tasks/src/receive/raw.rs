@@ -117,13 +117,14 @@ pub(super) async fn check_base(keys: &RawKeys, target: &Dataset, base: &Dataset)
     match here.unwrap_or(0) {
         0 => {
             return refuse(
-                "IV set guid missing. See errata 4 at https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-ER.",
+                "IV set guid missing. See errata 4 at \
+                 https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-ER.",
             );
         }
         here if keys.from_ivset != here => {
             return refuse(
-                "IV set guid mismatch. See the 'zfs receive' man page section\n discussing the limitations of \
-                 raw encrypted send streams.",
+                "IV set guid mismatch. See the 'zfs receive' man page section\n discussing the limitations \
+                 of raw encrypted send streams.",
             );
         }
         _ => {}
