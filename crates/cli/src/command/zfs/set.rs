@@ -184,7 +184,10 @@ pub(super) async fn limit_owner(engine: &Engine, name: &str, quota: OwnerQuota) 
     check_has_owners(engine.mos().await?.dataset(name).await?).await?;
     let set = async {
         let fs = FsWriter::shared(engine, name).await?;
-        fs.change(engine, Need::Free, move |fs, change| quota.set(fs, change.edit)).await
+        let limited = fs.change(engine, Need::Free, move |fs, change| {
+            Box::pin(async move { quota.set(fs, change.edit).await })
+        });
+        limited.await
     };
     match set.await {
         Ok(()) => engine.sync_own().await,
