@@ -15,6 +15,11 @@
 //! of a kind of link or disk is itself a range. So the results are ranges, often wide: one
 //! measurement allows no more.
 //!
+//! The utilisation law holds for what serves one operation at a time: links, processors, disks that
+//! rotate. Of any other disk, busy time says only that it was never idle: its demand limits nothing,
+//! and what it could do at most is not known. The upper bound leaves it out then, and the lower one
+//! does not take a new disk for a faster one.
+//!
 //! Source: Denning and Buzen 1978; Lazowska et al., Quantitative System Performance, chapter 5.
 
 use serde::{Deserialize, Serialize};
@@ -81,8 +86,11 @@ pub struct Demands {
     pub latency_ns: f64,
     /// Link time for one operation.
     pub link_ns: f64,
-    /// Time of the busiest disk for one operation.
+    /// Time of the busiest disk for one operation, if it served one at a time.
     pub disk_ns: f64,
+    /// It did: it rotates. Otherwise the disk's most is not known.
+    #[serde(default)]
+    pub disk_is_serial: bool,
     /// Disk operations per operation, on the busiest disk.
     pub disk_operations: f64,
     /// Bytes per disk operation.
@@ -108,6 +116,9 @@ pub struct Projection {
     pub bandwidth: Range,
     /// The maximum divided by the measurement.
     pub gain: f64,
+    /// The minimum divided by the measurement: from 1 on the device is no slower.
+    #[serde(default)]
+    pub least_gain: f64,
     /// The next limit, at best.
     pub next_limit: Resource,
     /// The projection in a sentence.
@@ -160,6 +171,7 @@ impl Demands {
             latency_ns,
             link_ns: each_ns(link),
             disk_ns: disk.map_or(0.0, |d| each_ns(d.busy)),
+            disk_is_serial: o.disks.iter().all(|d| d.rotates == Some(true)),
             disk_operations: disk.map_or(0.0, |d| d.iops / o.iops),
             disk_bytes: disk.map_or(0.0, |d| d.bandwidth / d.iops),
             cpu_ns: o.cpu.map_or(0.0, |cpu| each_ns(cpu.ours().unwrap_or(cpu.busy))),
@@ -168,10 +180,16 @@ impl Demands {
         })
     }
 
+    /// The operations per second that were measured.
+    pub fn measured(&self) -> f64 {
+        self.in_flight / self.latency_ns * 1e9
+    }
+
     /// Operations per second that all resources sustain, and the resource that sustains the fewest.
     fn capacity(&self) -> (f64, Resource) {
+        let disk_ns = if self.disk_is_serial { self.disk_ns } else { 0.0 };
         let parts =
-            [(Resource::Network, self.link_ns), (Resource::Disk, self.disk_ns), (Resource::Cpu, self.cpu_ns)];
+            [(Resource::Network, self.link_ns), (Resource::Disk, disk_ns), (Resource::Cpu, self.cpu_ns)];
         let (most, demand) =
             parts.into_iter().fold((Resource::Concurrency, 0.0), |a, b| if b.1 > a.1 { b } else { a });
         (if demand > 0.0 { 1e9 / demand } else { f64::INFINITY }, most)
@@ -191,7 +209,8 @@ impl Demands {
     fn replaced(&self, device: &Device, demand_ns: f64) -> Demands {
         match device.resource {
             Resource::Network => Demands { link_ns: demand_ns, ..*self },
-            _ => Demands { disk_ns: demand_ns, ..*self },
+            // What a new disk does at most is given.
+            _ => Demands { disk_ns: demand_ns, disk_is_serial: true, ..*self },
         }
     }
 
@@ -210,10 +229,14 @@ impl Demands {
         let crowded =
             self.in_flight / (self.beside(device).1 + alone + (self.in_flight - 1.0) * demand) * 1e9;
         // A device with a lower demand than the old one makes nothing slower.
-        let was = if device.resource == Resource::Network { self.link_ns } else { self.disk_ns };
-        let measured = self.in_flight / self.latency_ns * 1e9;
+        let was = match device.resource {
+            Resource::Network => Some(self.link_ns),
+            _ => Some(self.disk_ns).filter(|_| self.disk_is_serial),
+        };
+        let measured = self.measured();
         let least = crowded.min(full);
-        if demand <= was && alone <= was { least.max(measured) } else { least }
+        let is_no_slower = was.is_some_and(|was| demand <= was && alone <= was);
+        if is_no_slower { least.max(measured) } else { least }
     }
 
     fn beside(&self, device: &Device) -> Range {
@@ -250,14 +273,17 @@ fn projection(observed: &Observed, demands: &Demands, device: &Device) -> Projec
     let (most, next_limit) = demands.at_most(device);
     let iops = (demands.at_least(device).min(most), most);
     let bandwidth = (iops.0 * demands.bytes, iops.1 * demands.bytes);
-    let gain = iops.1 / observed.iops;
+    let (least_gain, gain) = (iops.0 / observed.iops, iops.1 / observed.iops);
     let show = |(low, high): Range, unit: Unit| format!("{} to {}", unit.show(low), unit.show(high));
     let sentence = format!(
-        "With {}: {} ({}), at most {}x the measured speed; next limit: {}.",
+        "With {}: {} ({}), {} to {}x the measured {}{}; next limit at best: {}.",
         device.name,
         show(bandwidth, Unit::BytesPerSecond),
         show(iops, Unit::PerSecond),
+        digits(least_gain),
         digits(gain),
+        Unit::PerSecond.show(observed.iops),
+        if least_gain < 1.0 { ", so it may be slower" } else { "" },
         match next_limit {
             Resource::Concurrency => "latency times concurrency",
             other => other.name(),
@@ -269,6 +295,7 @@ fn projection(observed: &Observed, demands: &Demands, device: &Device) -> Projec
         iops,
         bandwidth,
         gain,
+        least_gain,
         next_limit,
         sentence,
     }
@@ -291,6 +318,13 @@ fn assumptions(d: &Demands) -> Vec<String> {
             ns(d.cpu_ns),
             ns(d.latency_ns)
         ),
+        if d.disk_is_serial {
+            "Disks that rotate serve one operation at a time: their utilisation limits.".into()
+        } else {
+            "The disks do several operations at once: that they were busy does not say what they can do at \
+             most, so they are no limit in the upper end."
+                .into()
+        },
         "Writes may wait for the disks entirely (upper end) or not at all (lower end); reads that reach a \
          disk wait for it."
             .into(),

@@ -358,6 +358,38 @@ fn other_disks_are_projected_as_ranges() {
     assert!(project(&none, &DEVICES).is_none());
 }
 
+/// A virtual disk, busy 99 % with 110 operations in flight: what it could do at most, nobody saw.
+#[test]
+fn a_disk_that_does_several_operations_at_once_limits_no_projection() {
+    let shown = |rotates| {
+        let mut observed = limits(vec![disk("vda", 0.99, 110.0)], rotates, job("t", 4096, 1, 128)).observed;
+        observed.links = vec![LinkLoad {
+            name: "eth0".into(),
+            bandwidth: observed.bandwidth,
+            speed: observed.bandwidth * 1.05,
+        }];
+        (observed.iops, project(&observed, &DEVICES).unwrap())
+    };
+    let (measured, projected) = shown(None);
+    let with = |projected: &Projected, name: &str| {
+        projected.projections.iter().find(|p| p.with == name).cloned().unwrap()
+    };
+    let (link, slow) = (with(&projected, "100 GbE"), with(&projected, "HDD, 7200 rpm"));
+    assert_ne!(link.next_limit, Resource::Disk, "{link:?}");
+    assert!(link.iops.1 > measured * 1.05 && link.least_gain >= 1.0, "{link:?}");
+    assert!(
+        link.sentence.contains(&format!("x the measured {}", Unit::PerSecond.show(measured))),
+        "{link:?}"
+    );
+    // Another disk may be slower than one of which only its queue is known.
+    assert!(slow.least_gain < 1.0 && slow.sentence.contains("it may be slower"), "{slow:?}");
+    assert!(projected.assumptions.iter().any(|a| a.contains("several operations at once")));
+    // One that rotates can't do much more than what it did.
+    let (measured, projected) = shown(Some(true));
+    let link = with(&projected, "100 GbE");
+    assert!(link.next_limit == Resource::Disk && link.iops.1 < measured * 1.05, "{link:?}");
+}
+
 #[test]
 fn fill_medium_and_layout_come_from_the_machine() {
     let machine = serde_json::json!({

@@ -84,10 +84,11 @@ fn projections(material: &Material<'_>, document: &mut Document) {
     }
     document.section("Projections");
     let mut columns = ["Test", "Target", "With", "Instead of"].map(Column::words).to_vec();
-    columns.extend(["Operations", "Bandwidth", "Gain at most"].map(Column::numbers));
+    columns.extend(["Measured", "Operations", "Bandwidth", "Gain"].map(Column::numbers));
     columns.push(Column::words("Next limit"));
     let caption = "Estimated results with other links and disks, minimum to maximum, under the assumptions \
-        below. Only improvements are listed.";
+        below. Listed are those that may be faster; where the gain begins below 1x, they may as well be \
+        slower.";
     document.table(Table { caption: caption.into(), columns, rows });
     let mut assumptions: Vec<&str> =
         all.iter().flat_map(|p| p.assumptions.iter().map(String::as_str)).collect();
@@ -108,9 +109,10 @@ fn projection_row(of: &Projected, one: &Projection) -> Option<Vec<Text>> {
             Text::new().code(&of.target),
             one.with.as_str().into(),
             one.instead_of.name().into(),
+            Unit::PerSecond.show(of.demands.measured()).into(),
             range(Unit::PerSecond, one.iops).into(),
             range(Unit::BytesPerSecond, one.bandwidth).into(),
-            format!("{}x", digits(one.gain)).into(),
+            format!("{} to {}x", digits(one.least_gain), digits(one.gain)).into(),
             one.next_limit.name().into(),
         ]
     })
