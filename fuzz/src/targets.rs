@@ -74,6 +74,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state_pools", run: state::pools, spare_bytes: MIB },
     Target { name: "state_reservations", run: state::reservations, spare_bytes: MIB },
     Target { name: "state_tokens", run: state::tokens, spare_bytes: MIB },
+    Target { name: "state_config", run: state::config, spare_bytes: MIB },
+    Target { name: "state_accounts", run: state::iscsi_accounts, spare_bytes: MIB },
     Target { name: "state_rules", run: state::rules, spare_bytes: MIB },
     Target { name: "state_smart", run: state::smart, spare_bytes: MIB },
     Target { name: "state_options", run: state::options, spare_bytes: MIB },

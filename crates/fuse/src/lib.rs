@@ -23,6 +23,7 @@
 mod abi;
 mod channel;
 pub mod guard;
+pub mod kernel;
 pub mod mount;
 mod reply;
 mod request;

@@ -1,4 +1,5 @@
-//! Files that the daemon keeps for itself: its state folders, and what lies in them.
+//! Files that the daemon keeps for itself: its state folders, and what lies in them; and files with secrets,
+//! which an administrator keeps for it.
 //!
 //! Idea: the daemon believes these files, and what they say it does as root. So nobody else may have written
 //! them, or replace them: folders and files belong to the daemon's user (folders to root, too), and others
@@ -6,6 +7,9 @@
 //! which is enough. A link is not followed, and no file taken that has other names, so that none from
 //! elsewhere is taken for one of these. A file is replaced as a whole: another one is made beside it, and
 //! takes its name.
+//!
+//! A secret that others can read is none, and one that they can write is theirs: tokens, accounts and keys of
+//! certificates are read only from regular files of the daemon's user or root that nobody else can open.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,10 +21,14 @@ use rustix::io::Errno;
 
 /// Modes of users other than the owner who may write.
 const OTHERS_WRITE: u32 = 0o022;
+/// Modes of users other than the owner who may do anything.
+const OTHERS_USE: u32 = 0o077;
 /// Of a folder: nobody removes or renames files of others.
 const STICKY: u32 = 0o1000;
 /// More than any of the files has.
 const BYTES_MAX: u64 = 64 << 20;
+/// The largest file with secrets.
+const SECRET_BYTES_MAX: u64 = 1 << 20;
 
 /// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
 pub fn is_trusted(uid: u32) -> bool {
@@ -64,6 +72,45 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Reads a file with secrets.
+///
+/// # Errors
+/// It can't be read; it is a link, is too large, belongs to somebody else, or others can read or write it.
+pub fn secret(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => refused("is a link; name the file that it leads to"),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("is no regular file"));
+    }
+    if found.uid() != 0 && !is_own(&found) {
+        let why = format!("belongs to user {}, who could change it; `chown` it", found.uid());
+        return Err(refused(&why));
+    }
+    if found.mode() & OTHERS_USE != 0 {
+        let mode = found.mode() & 0o7777;
+        return Err(refused(&format!("others can read it or write it (mode {mode:o}): `chmod 600` it")));
+    }
+    if found.len() > SECRET_BYTES_MAX {
+        return Err(refused(&format!("is larger than {SECRET_BYTES_MAX} bytes")));
+    }
+    let mut content = Vec::new();
+    file.take(SECRET_BYTES_MAX).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The same of text.
+///
+/// # Errors
+/// Those of [`secret`]; it is no UTF-8.
+pub fn secret_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(secret(path)?).map_err(|_| refused("is no text"))
 }
 
 /// Replaces a file at once and for good.
@@ -152,6 +199,35 @@ mod tests {
         for (mode, is_fine) in [(0o1777, true), (0o777, false), (0o770, false), (0o755, true)] {
             set_permissions(here.path(), Permissions::from_mode(mode)).unwrap();
             assert_eq!(folder(here.path()).is_ok(), is_fine, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_read_only_from_files_that_nobody_else_can_open() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("secret");
+        write(&path, "hidden").unwrap();
+        for (mode, is_fine) in
+            [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o602, false), (0o610, false)]
+        {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let read = secret_text(&path);
+            assert_eq!(read.is_ok(), is_fine, "{mode:o}");
+            assert!(read.err().is_none_or(|error| error.to_string().contains("chmod 600")), "{mode:o}");
+        }
+        set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        symlink(&path, here.path().join("link")).unwrap();
+        assert!(secret(&here.path().join("link")).unwrap_err().to_string().contains("is a link"));
+        assert!(secret(here.path()).unwrap_err().to_string().contains("no regular file"));
+        assert_eq!(secret(&here.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+        write(&path, [0xff, 0xfe]).unwrap();
+        assert!(secret_text(&path).unwrap_err().to_string().contains("no text"));
+        write(&path, vec![0; SECRET_BYTES_MAX as usize + 1]).unwrap();
+        assert!(secret(&path).unwrap_err().to_string().contains("larger"));
+        // Only root can give a file away.
+        write(&path, "").unwrap();
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+            assert!(secret(&path).unwrap_err().to_string().contains("belongs to user 65534"));
         }
     }
 

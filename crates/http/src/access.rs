@@ -11,16 +11,15 @@
 //! (DNS rebinding) have anything to ride on. Clients of a socket in the file system, which only the daemon's
 //! user and root can open, need no token.
 
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use cenote_host::own;
 use sha2::{Digest, Sha256};
 
 /// The shortest token that is accepted.
 const TOKEN_CHARS_MIN: usize = 32;
-/// The largest file of tokens that is read.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What somebody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,15 +50,7 @@ impl Tokens {
     /// # Errors
     /// It can't be read, others can read it, or a line is not a role and a token; the text says which.
     pub fn read(path: &Path) -> Result<Tokens, String> {
-        let failed = |error: io::Error| error.to_string();
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let found = file.metadata().map_err(failed)?;
-        if found.mode() & 0o077 != 0 {
-            return Err("others can read it: `chmod 600` it".into());
-        }
-        let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-        Tokens::parse(&text)
+        Tokens::parse(&own::secret_text(path).map_err(|error| error.to_string())?)
     }
 
     /// Makes a token of a random number, which may change everything, in a file that only this user can read.

@@ -5,6 +5,7 @@
 //! where the pool goes. So is a volume's place in a target,
 //! [`LUN_PROPERTY`](cenote_host::volumes::LUN_PROPERTY).
 
+pub mod accounts;
 mod map;
 mod names;
 

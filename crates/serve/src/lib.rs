@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Read in this order: [`socket`] and [`run`] (commands), [`listen`] (who may come in, and how many),
-//! [`tls`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
+//! [`tls`], [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
 
+pub mod config;
 mod disk;
 pub mod iscsi;
 pub mod listen;

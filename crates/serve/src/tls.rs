@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   server-cert.pem  the server's certificate, and those between it and its authority
-//!   server-key.pem   its key
+//!   server-key.pem   its key, which nobody else may read
 //!   ca-cert.pem      if it is there: clients must have a certificate of this authority
 //! ```
 
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cenote_disk::Stream;
+use cenote_host::own;
 use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -53,7 +54,8 @@ impl Tls {
         const KEY: &str = "server-key.pem";
         const CA: &str = "ca-cert.pem";
         let chain = certificates(CERT)?;
-        let key = PrivateKeyDer::from_pem_file(dir.join(KEY)).map_err(|e| bad(KEY, e.to_string()))?;
+        let key = own::secret(&dir.join(KEY)).map_err(|error| bad(KEY, error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| bad(KEY, error.to_string()))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()

@@ -3,7 +3,7 @@
 //! No loop here is bounded: the target looks for walks that do not end by themselves.
 
 use cenote_cache::CacheOptions;
-use cenote_dataset::{Dataset, ImportOptions, import};
+use cenote_dataset::{Dataset, ImportOptions, Mos, import};
 use cenote_engine::Engine;
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::ObjectId;
@@ -34,7 +34,7 @@ pub fn read(data: &[u8]) {
         consume((mos.pool_properties().await, mos.history().await, mos.features().await));
         consume((mos.damaged_objects().await, mos.pending_destroys().await, mos.checkpoint().await));
         consume(verify(&mos, VerifyOptions::default(), |_| {}).await);
-        dump(mos.objset()).await;
+        dump(mos.objset(), Some(&mos)).await;
         for dataset in mos.all_datasets().await.unwrap_or_default() {
             read_dataset(&dataset).await;
             for snapshot in dataset.snapshots().await.unwrap_or_default() {
@@ -78,13 +78,13 @@ fn run(changes: &[u8], work: impl AsyncFnOnce(Runtime, FoundPool)) {
     });
 }
 
-async fn dump(objset: &Objset) {
+async fn dump(objset: &Objset, mos: Option<&Mos>) {
     consume(objects(&mut Silent, objset).await.is_ok());
     let mut dnodes = objset.dnodes(ObjectId(1), objset.last_object());
     while let Some(Ok(batch)) = dnodes.next_batch().await {
         for (id, _) in batch.dnodes {
             let parts = Parts { content: true, blocks: true };
-            consume(object(&mut Silent, objset, None, id, parts).await.is_ok());
+            consume(object(&mut Silent, objset, mos, id, parts).await.is_ok());
         }
     }
 }
@@ -97,7 +97,7 @@ async fn read_dataset(dataset: &Dataset) {
         consume(previous.reclaimable_through(&previous).await);
     }
     let Ok(objset) = dataset.objset().await else { return };
-    dump(&objset).await;
+    dump(&objset, None).await;
     consume(objset.intent_log().await);
     let Ok(filesystem) = Filesystem::open(objset).await else { return };
     consume(filesystem.unlinked().await);

@@ -9,7 +9,8 @@ use cenote_agent::{Rules, smart};
 use cenote_host::record::State;
 use cenote_http::Tokens;
 use cenote_iscsi::scsi::reservations::Reservations;
-use cenote_serve::iscsi::{LunMap, Names};
+use cenote_serve::config::{Config, MAX_THREADS};
+use cenote_serve::iscsi::{LunMap, Names, accounts};
 use cenote_serve::listen::Place;
 
 use super::consume;
@@ -44,6 +45,24 @@ pub fn tokens(data: &[u8]) {
         let words = text.split_whitespace();
         consume(words.map(|word| tokens.access(&format!("Bearer {word}"))).collect::<Vec<_>>());
         assert_eq!(tokens.access("Bearer "), None);
+    }
+}
+
+/// The configuration file.
+pub fn config(data: &[u8]) {
+    if let Ok(config) = Config::parse(&String::from_utf8_lossy(data)) {
+        assert!(config.threads.is_none_or(|threads| threads <= MAX_THREADS));
+        consume(LunMap::parse(&config.iscsi_lun.unwrap_or_default()).is_ok());
+    }
+}
+
+/// Accounts of iSCSI hosts.
+pub fn iscsi_accounts(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(accounts) = accounts::parse(&text) {
+        assert!(!accounts.initiators.is_empty());
+        let all = accounts.initiators.iter().chain(&accounts.target);
+        assert!(all.into_iter().all(|account| account.secret.len() >= 12));
     }
 }
 

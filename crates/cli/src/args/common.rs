@@ -14,8 +14,7 @@ pub const HEADING: &str = "Options of every command";
 /// What options stand under that the daemon does not take: they name files, or go on for ever.
 pub const HERE: &str = "Options without the daemon";
 
-/// Most threads that may be asked for: more than any machine has cores for.
-pub const MAX_THREADS: u16 = 1024;
+pub use cenote_serve::config::MAX_THREADS;
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]

@@ -12,7 +12,6 @@
 //! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
 //! replays their logs; stale mounts are taken away when their mount points are used again.
 
-mod accounts;
 mod agent;
 mod api;
 mod config;
@@ -34,7 +33,6 @@ use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;
 use room::{export_all, room_for_pools};
-use serde::Deserialize;
 
 use crate::args::common::Common;
 use crate::command::guard;
@@ -48,14 +46,22 @@ use crate::session::{Session, at_least_bytes, interrupted};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How the daemon's messages are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Lines.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
+}
+
+impl From<cenote_serve::config::LogFormat> for LogFormat {
+    fn from(configured: cenote_serve::config::LogFormat) -> LogFormat {
+        match configured {
+            cenote_serve::config::LogFormat::Text => LogFormat::Text,
+            cenote_serve::config::LogFormat::Json => LogFormat::Json,
+        }
+    }
 }
 
 /// Threads that answer the kernel, unless said otherwise.
@@ -165,7 +171,7 @@ impl Serve {
     /// Adds what the configuration file says, where nothing was typed.
     pub fn read_config(&mut self, common: &mut Common) -> Result<(), CliError> {
         if let Some(path) = self.config.clone() {
-            config::Config::read(&path)?.complete(self, common);
+            config::complete(config::read(&path)?, self, common);
         }
         Ok(())
     }

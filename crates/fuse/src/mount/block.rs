@@ -28,6 +28,8 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use crate::kernel;
+
 /// The first kernel that tells of `sync`.
 const FIRST_KERNEL: (u32, u32) = (6, 18);
 /// Enough for the kernel to take it for a block device.
@@ -51,13 +53,7 @@ const TRIES: usize = 16;
 
 /// Whether the kernel tells of `sync`.
 pub(super) fn is_of_use() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    version(&release).is_some_and(|version| version >= FIRST_KERNEL)
-}
-
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    kernel::is_at_least(FIRST_KERNEL)
 }
 
 /// Makes the file system of `opened` on a loop device of its own, which is shown by this name.
@@ -129,17 +125,4 @@ unsafe impl Ioctl for GetFree {
 
 fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_are_compared_by_number() {
-        assert_eq!(version("6.18.44-fc-v782\n"), Some((6, 18)));
-        assert_eq!(version("6.6.0"), Some((6, 6)));
-        assert!(version("10.0-rc1").unwrap() > FIRST_KERNEL);
-        assert_eq!(version("none"), None);
-    }
 }

@@ -1,13 +1,16 @@
 //! Flags and projects by `ioctl`: `lsattr`, `chattr`, `zfs project`.
 //!
+//! From 5.13 on Linux checks who changes them. Before, it sends what anybody asks for who has the file open;
+//! then the same rules are applied here, and the user id stands for capabilities: root has them all.
+//!
 //! Source: Linux `include/uapi/linux/fs.h`; OpenZFS `zpl_file.c`.
 
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
 use cenote_fs::write::SetAttr;
-use cenote_fs::{Attr, FileKind};
-use cenote_fuse::{Errno, Node, Result};
+use cenote_fs::{Attr, FileKind, Refusal};
+use cenote_fuse::{Caller, Errno, Node, Result, kernel};
 
 use super::Files;
 use super::attr::FIXED;
@@ -39,7 +42,13 @@ const PFLAGS: [(u32, u64); 4] = [
 ];
 
 impl Files {
-    pub(super) async fn do_ioctl(&self, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
+    pub(super) async fn do_ioctl(
+        &self,
+        caller: Caller,
+        node: Node,
+        command: u32,
+        input: &[u8],
+    ) -> Result<Vec<u8>> {
         let (_, tree, object) = self.file(node).await?;
         let attr = async || tree.view().attr(object).await.map_err(|e| errno(&e));
         match command {
@@ -47,7 +56,7 @@ impl Files {
             FS_IOC_GETVERSION => Ok((attr().await?.generation as u32).to_ne_bytes().to_vec()),
             FS_IOC_FSGETXATTR => Ok(fsxattr(&attr().await?)),
             FS_IOC_SETFLAGS => {
-                self.set_flags(node, word(input, 0)?, None).await?;
+                self.set_flags(caller, node, word(input, 0)?, None).await?;
                 Ok(Vec::new())
             }
             FS_IOC_FSSETXATTR => {
@@ -58,14 +67,14 @@ impl Files {
                 }
                 let flags =
                     XFLAGS.iter().filter(|(xflag, _)| xflags & xflag != 0).map(|(_, flag)| flag).sum();
-                self.set_flags(node, flags, Some(word(input, 12)?)).await?;
+                self.set_flags(caller, node, flags, Some(word(input, 12)?)).await?;
                 Ok(Vec::new())
             }
             _ => Err(Errno::NOTTY),
         }
     }
 
-    async fn set_flags(&self, node: Node, flags: u32, project: Option<u32>) -> Result<()> {
+    async fn set_flags(&self, caller: Caller, node: Node, flags: u32, project: Option<u32>) -> Result<()> {
         let object = self.own(node)?;
         if flags & !SETTABLE != 0 {
             return Err(Errno::OPNOTSUPP);
@@ -81,6 +90,9 @@ impl Files {
         self.change(Need::Write(8 << 10), Some(object), move |fs, change| {
             Box::pin(async move {
                 let attr = fs.view().attr(object).await?;
+                if !kernel::checks_flags() && !may_set_flags(caller.uid, &attr, flags) {
+                    return Err(Refusal::NotPermitted.of(object));
+                }
                 let project = project.filter(|&project| u64::from(project) != attr.project);
                 let (set_flags, clear_flags) = (of(true), of(false));
                 let set = SetAttr { set_flags, clear_flags, project, ..SetAttr::default() };
@@ -100,6 +112,12 @@ impl Files {
     }
 }
 
+/// Whether a user may change a file's flags to these, and its project (`fileattr_set_prepare`).
+fn may_set_flags(uid: u32, attr: &Attr, flags: u32) -> bool {
+    let changes = attr.linux_flags() ^ flags;
+    uid == 0 || (u64::from(uid) == attr.uid && changes & (FS_IMMUTABLE_FL | FS_APPEND_FL) == 0)
+}
+
 fn fsxattr(attr: &Attr) -> Vec<u8> {
     let flags = attr.linux_flags();
     let xflags: u32 = XFLAGS.iter().filter(|(_, flag)| flags & flag != 0).map(|(xflag, _)| xflag).sum();
@@ -114,4 +132,30 @@ fn fsxattr(attr: &Attr) -> Vec<u8> {
 fn word(input: &[u8], at: usize) -> Result<u32> {
     let bytes = input.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>()).ok_or(Errno::INVAL)?;
     Ok(u32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_owners_and_those_that_fix_a_file_are_roots() {
+        let attr = Attr { uid: 1000, flags: pflags::NODUMP, ..Attr::default() };
+        let (same, none) = (FS_NODUMP_FL, 0);
+        for (uid, flags, may) in [
+            (0, FS_IMMUTABLE_FL | FS_APPEND_FL, true),
+            (1000, same, true),
+            (1000, none, true),
+            (1000, same | FS_PROJINHERIT_FL, true),
+            (1000, same | FS_IMMUTABLE_FL, false),
+            (1000, FS_APPEND_FL, false),
+            (1001, same, false),
+            (1001, none, false),
+        ] {
+            assert_eq!(may_set_flags(uid, &attr, flags), may, "{uid} {flags:x}");
+        }
+        // Nor may the owner take such a flag away.
+        let fixed = Attr { flags: pflags::IMMUTABLE, ..attr };
+        assert!(!may_set_flags(1000, &fixed, none) && may_set_flags(0, &fixed, none));
+    }
 }

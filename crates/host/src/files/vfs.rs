@@ -309,8 +309,8 @@ impl Vfs for Files {
         self.share_blocks(caller, from, to, len_bytes).await
     }
 
-    async fn ioctl(&self, _: Caller, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
-        self.do_ioctl(node, command, input).await
+    async fn ioctl(&self, caller: Caller, node: Node, command: u32, input: &[u8]) -> Result<Vec<u8>> {
+        self.do_ioctl(caller, node, command, input).await
     }
 }
 

@@ -2,8 +2,12 @@
 //!
 //! ```text
 //!   --iscsi-lun cluster:0=tank/quorum                 the daemon's own
+//!   --iscsi-lun cluster:2=4711                        the same, by the volume's guid
 //!   zfs set org.cenote:iscsi.lun=cluster:1 tank/data  kept with the volume, wherever its pool is
 //! ```
+//!
+//! A name is that of any volume which is called so when a host comes; users who may create and rename volumes
+//! can give another one that name. A guid is that of one volume, whatever it is called.
 //!
 //! A place has one volume: the daemon's own map comes first, then volumes in the order of their names. A
 //! volume whose place is taken stays a target of its own.
@@ -26,7 +30,7 @@ fn place(typed: &str) -> Option<Place> {
 }
 
 impl LunMap {
-    /// Reads entries: `TARGET:NUMBER=VOLUME`.
+    /// Reads entries: `TARGET:NUMBER=VOLUME`, where the volume is a name or a guid.
     ///
     /// # Errors
     /// One is malformed, or two are about the same place or volume; the text says which.
@@ -52,7 +56,10 @@ impl LunMap {
     pub(super) fn places<'a>(&self, volumes: &'a [VolumeInfo]) -> Places<'a> {
         let mut places = Places::default();
         for volume in volumes {
-            if let Some((at, _)) = self.0.iter().find(|(_, mapped)| **mapped == volume.name) {
+            // Two entries may be about one volume, by its name and by its guid: that by the guid counts.
+            let by_guid = volume.guids.1.0.to_string();
+            let at = |wanted: &str| self.0.iter().find(|(_, mapped)| *mapped == wanted).map(|(at, _)| at);
+            if let Some(at) = at(&by_guid).or_else(|| at(&volume.name)) {
                 places.put(at.clone(), volume);
             }
         }
@@ -126,6 +133,13 @@ mod tests {
         let units = |target: &str| places.units(&TargetName::parse(target).unwrap()).collect::<Vec<_>>();
         assert_eq!(units("c"), [(0, "tank/a"), (1, "tank/b")]);
         assert_eq!(units("other.one"), [(255, "tank/h")]);
+        // By its guid it stays where it is, whatever it and others are called.
+        let map = LunMap::parse(&["c:0=2".into()]).unwrap();
+        let renamed = VolumeInfo { guids: (Guid(1), Guid(3)), ..volume("tank/a", None) };
+        let all = [renamed, volume("tank/other", None)];
+        let places = map.places(&all);
+        let target = TargetName::parse("c").unwrap();
+        assert_eq!(places.units(&target).collect::<Vec<_>>(), [(0, "tank/other")]);
         assert!(
             places.has("tank/b") && !places.has("tank/d") && !places.has("tank/e") && !places.has("tank/f")
         );

@@ -12,7 +12,7 @@ use cenote_http::server::{self, Client};
 use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
-use cenote_serve::iscsi::{IscsiServer, LunMap, Names};
+use cenote_serve::iscsi::{IscsiServer, LunMap, Names, accounts};
 use cenote_serve::listen::{self, CONNECTIONS_MAX, Crowd, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::{self, NbdServer};
 use cenote_serve::socket::Serving;
@@ -24,7 +24,7 @@ use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Serve, accounts, api};
+use super::{Serve, api};
 use crate::message::say;
 use crate::outcome::CliError;
 
@@ -58,7 +58,11 @@ pub struct Doors {
 pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doors, CliError> {
     let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
     let tls = serve.tls.as_ref().map(load).transpose()?;
-    let accounts = serve.iscsi_accounts.as_deref().map(accounts::read).transpose()?.unwrap_or_default();
+    let accounts = serve.iscsi_accounts.as_deref().map(|path| {
+        let read = accounts::read(path);
+        read.map_err(|why| CliError::Usage(format!("--iscsi-accounts {}: {why}", path.display())))
+    });
+    let accounts = accounts.transpose()?.unwrap_or_default();
     let mut nbd = Vec::new();
     let knows_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let wanted = "--tls DIR with certificates, ca-cert.pem among them, by which clients are known";

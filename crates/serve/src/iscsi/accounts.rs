@@ -10,16 +10,12 @@
 //!   secret = "..."          another one
 //! ```
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use cenote_host::own;
 use cenote_iscsi::{Account, Accounts};
 use serde::Deserialize;
 
-use crate::outcome::CliError;
-
-/// The largest file that is read.
-const MAX_BYTES: u64 = 1 << 20;
 /// The shortest secret, as RFC 7143 wants it where nothing else protects the login.
 const SECRET_BYTES_MIN: usize = 12;
 
@@ -41,20 +37,18 @@ struct Entry {
 }
 
 /// Reads a file.
-pub fn read(path: &Path) -> Result<Accounts, CliError> {
-    let wrong = |why: &str| CliError::Usage(format!("--iscsi-accounts {}: {why}", path.display()));
-    let found = std::fs::metadata(path).map_err(CliError::io(path.display().to_string()))?;
-    if found.permissions().mode() & 0o077 != 0 {
-        return Err(wrong("others may read it: `chmod 600` it first"));
-    }
-    if found.len() > MAX_BYTES {
-        return Err(wrong("too large for a file of accounts"));
-    }
-    let text = std::fs::read_to_string(path).map_err(CliError::io(path.display().to_string()))?;
-    parse(&text).map_err(|why| wrong(&why))
+///
+/// # Errors
+/// It can't be read, others can read it, or what it says is wrong; the text says which.
+pub fn read(path: &Path) -> Result<Accounts, String> {
+    parse(&own::secret_text(path).map_err(|error| error.to_string())?)
 }
 
-fn parse(text: &str) -> Result<Accounts, String> {
+/// Reads the text of such a file.
+///
+/// # Errors
+/// What it says is wrong; the text names no secret.
+pub fn parse(text: &str) -> Result<Accounts, String> {
     // The library's message would show the line, which may have a secret.
     let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let account = |entry: Entry| match entry.secret.len() {

@@ -1,0 +1,40 @@
+//! The kernel's version, where it decides what the kernel does, and the protocol does not say.
+
+use std::sync::OnceLock;
+
+/// The first kernel that checks who changes flags and projects of a file by `ioctl` (`vfs_fileattr_set`).
+const CHECKS_FLAGS: (u32, u32) = (5, 13);
+
+/// Whether the kernel checks who changes flags and projects of a file. Otherwise whoever has the file open may
+/// ask for it.
+pub fn checks_flags() -> bool {
+    is_at_least(CHECKS_FLAGS)
+}
+
+/// Whether the kernel is of this version or a later one; not if it does not say.
+pub(crate) fn is_at_least(wanted: (u32, u32)) -> bool {
+    static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    let running = RUNNING.get_or_init(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        version(&release)
+    });
+    running.is_some_and(|running| running >= wanted)
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_releases() {
+        assert_eq!(version("6.18.44-fc-v782\n"), Some((6, 18)));
+        assert_eq!(version("6.6.0"), Some((6, 6)));
+        assert!(version("10.0-rc1").unwrap() > (6, 18));
+        assert_eq!(version("none"), None);
+    }
+}
