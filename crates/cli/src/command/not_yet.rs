@@ -25,11 +25,6 @@ const ZFS: &[Missing] = &[
         "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
     ),
     (
-        &["project"],
-        "`cenote zfs projectspace` shows what projects use; their limits are properties. To mark files, \
-             import the pool with OpenZFS",
-    ),
-    (
         &["receive", "recv", "send", "redact"],
         "`cenote cp -r` copies files into a pool and out of it. For streams, import the pool with OpenZFS",
     ),

@@ -17,6 +17,7 @@ mod holds;
 mod key;
 mod list;
 mod mount;
+mod project;
 pub(super) mod refusal;
 mod rename;
 mod rollback;
@@ -97,6 +98,8 @@ pub enum Zfs {
     Groupspace(userspace::OwnersSpace),
     /// Show the space and quota of projects
     Projectspace(userspace::ProjectSpace),
+    /// Show, check or set the projects of files in mounted file systems
+    Project(project::Project),
     /// Wait until files that were removed are freed
     Wait(wait::Wait),
     /// Show the version of this program
@@ -232,6 +235,7 @@ impl Zfs {
             Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
             Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,
             Zfs::Projectspace(owners) => owners.run(session).await,
+            Zfs::Project(project) => project.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, "zfs"),
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),

@@ -98,6 +98,7 @@ const LINES: &str = "\
     zfs userspace tank/fs
     zfs groupspace tank/fs
     zfs projectspace tank/fs
+    ! zfs project nosuch
     zfs rollback tank/fs@b
     zfs destroy -nv tank/fs@a%b
     zfs destroy -rv tank/fs

@@ -175,8 +175,12 @@ pub(crate) async fn make_vdev_zaps(context: &mut SyncContext) -> Result<()> {
         Some(map) => map,
         None => context.make_linked_zap(names::VDEV_ZAP_MAP).await?,
     };
-    let mut config = context.config().clone();
-    for top in config.vdev_tree.children.iter_mut().filter(|top| top.kind.holds_data()) {
+    // Features that come into use are noted in the rest of the configuration.
+    let mut tree = context.config().vdev_tree.clone();
+    if tree.root_zap.0 == 0 && has_root_zap(context).await? {
+        tree.root_zap = make_vdev_zap(context, map).await?;
+    }
+    for top in tree.children.iter_mut().filter(|top| top.kind.holds_data()) {
         if top.metaslab_array.0 == 0 {
             top.metaslab_array = edit.create(&NewObject::of(ObjectType::OBJECT_ARRAY)).await?;
             context.add_metaslab_array(VdevId(top.id), top.metaslab_array).await;
@@ -196,9 +200,20 @@ pub(crate) async fn make_vdev_zaps(context: &mut SyncContext) -> Result<()> {
         }
         make_leaf_zaps(context, top, map).await?;
     }
-    *context.config() = config;
+    context.config().vdev_tree = tree;
     context.config_has_changed();
     Ok(())
+}
+
+/// Whether the root vdev is to have a ZAP, too: its feature is in use from then on.
+async fn has_root_zap(context: &mut SyncContext) -> Result<bool> {
+    const FEATURE: &str = "vdev_zaps_v2";
+    let Some(feature) = Feature::by_name(FEATURE) else { return Ok(false) };
+    let count = context.count_of(feature).await?;
+    if count == Some(0) {
+        context.use_feature(FEATURE, 1).await?;
+    }
+    Ok(count.is_some())
 }
 
 async fn make_leaf_zaps(context: &mut SyncContext, top: &mut VdevConfig, map: ObjectId) -> Result<()> {

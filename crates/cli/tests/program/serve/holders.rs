@@ -350,3 +350,50 @@ impl Handle {
         if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(unsafe { File::from_raw_fd(fd) }) }
     }
 }
+
+#[test]
+fn projects_of_files_are_set_where_they_are_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let (mnt, outside) = (bench.path("mnt"), bench.path("outside"));
+    bench.done(&format!("zpool create -m {} tank a", mnt.display()));
+    fs::create_dir_all(mnt.join("build/deep")).unwrap();
+    fs::write(mnt.join("build/deep/old"), vec![1; 100_000]).unwrap();
+    fs::write(&outside, "").unwrap();
+    std::os::unix::fs::symlink(&outside, mnt.join("build/link")).unwrap();
+    let build = mnt.join("build").display().to_string();
+    bench.done(&format!("zfs project -p 7 -s -r {build}"));
+    fs::write(mnt.join("build/deep/new"), vec![2; 100_000]).unwrap();
+    let listed = bench.done(&format!("zfs project -r {build}"));
+    let mut lines: Vec<&str> = listed.lines().collect();
+    lines.sort_unstable();
+    let below = ["", "/deep", "/deep/new", "/deep/old"];
+    assert_eq!(lines, below.map(|below| format!("    7 P {build}{below}")), "links are left alone");
+    assert_eq!(bench.done(&format!("zfs project -d {build}")), format!("    7 P {build}\n"));
+    bench.done("zpool sync tank");
+    assert!(bench.done("zfs projectspace -Hp -o name,used tank").contains("7\t2"), "both files count");
+
+    assert_eq!(bench.done(&format!("zfs project -c -r {build}")), "", "all is as it should be");
+    bench.done(&format!("zfs project -p 0x8 {build}/deep/old"));
+    let wrong = bench.done(&format!("zfs project -cr {build}"));
+    assert_eq!(wrong, format!("{build}/deep/old - project ID is not set properly (8/7)\n"));
+    assert_eq!(bench.done(&format!("zfs project -cr0 {build}")), format!("{build}/deep/old\0"));
+    bench.done(&format!("zfs project -C -k {build}/deep/old"));
+    assert!(bench.done(&format!("zfs project {build}/deep/old")).starts_with("    8 - "));
+    bench.done(&format!("zfs project -C -r {build}"));
+    let listed = bench.done(&format!("zfs project -r {build}"));
+    assert!(
+        listed.lines().count() == 4 && listed.lines().all(|line| line.starts_with("    0 - ")),
+        "{listed}"
+    );
+    for (line, why) in [
+        (format!("zfs project -d {build}/deep/old"), "-d and -r are for folders"),
+        (format!("zfs project -k {build}"), "-C"),
+        (format!("zfs project -p 4294967295 {build}"), "a project is less than"),
+        (format!("zfs project {build}/nosuch"), "No such file"),
+    ] {
+        assert!(bench.fails(&line).contains(why), "{line}");
+    }
+}
