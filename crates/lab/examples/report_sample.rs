@@ -9,11 +9,11 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use cenote_lab::analysis::report::{self, Study};
 use cenote_lab::job::{BlockSizes, Job, Jobs, Method, Pattern, ReadWrite};
 use cenote_lab::machine::zpool::{self, Class, Dataset, DatasetKind, Vdev, VdevKind};
 use cenote_lab::machine::{Disk, Machine, TargetPlace, Transport};
 use cenote_lab::measurement::{Latency, Measurement, Outcome, Second, Stream, Tool};
-use cenote_lab::report::{self, Study};
 use cenote_lab::result::{Recorder, ResultFolder, Run};
 use cenote_lab::samples::{Kind, Missing, Samples, Series};
 use cenote_lab::suite::{Options, Plan, Test, Work};

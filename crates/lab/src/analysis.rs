@@ -12,7 +12,8 @@
 //! - [`recovery`]: how do layouts, fills and ways of recovery compare?
 //!
 //! [`analyse_runs`] does all of them, run by run, with at most one run's samples in memory. It is
-//! deterministic, reads no clock, and does not know how findings are presented.
+//! deterministic, reads no clock, and does not know how findings are presented: [`report`] writes them down,
+//! with plots and advice.
 
 mod across;
 mod cache;
@@ -22,10 +23,12 @@ mod finding;
 mod latency;
 mod limits;
 mod observed;
+mod plot;
 mod processors;
 mod project;
 mod quiet;
 mod recovery;
+pub mod report;
 mod results;
 mod setting;
 mod shared;

@@ -3,7 +3,7 @@
 //! ```text
 //! load        suites, jobs, workloads, trees ──> measurement, samples ──> result folder
 //! advice      facts about pools, from results or from pools in use ──> what should be done
-//! analysis    results ──> findings, plots, advice ──> report: Markdown, HTML, terminal
+//! analysis    results ──> findings ──> report with plots and advice: Markdown, HTML, terminal
 //! ```
 //!
 //! Three rooms, each of which knows only those above it. Below all of them lie [`unit`] and statistics for
@@ -14,8 +14,6 @@ pub mod advice;
 pub mod analysis;
 pub mod error;
 mod load;
-pub mod plot;
-pub mod report;
 mod stats;
 pub mod unit;
 

@@ -13,6 +13,7 @@
 mod bootstrap;
 mod effect;
 mod holm;
+mod middle;
 mod modes;
 mod spread;
 #[cfg(test)]
@@ -21,5 +22,6 @@ mod tests;
 pub use bootstrap::Interval;
 pub use effect::{Difference, Support};
 pub use holm::{holm, repeats_for};
+pub use middle::median;
 pub use modes::{Mode, modes};
-pub use spread::{Spread, UNSTABLE_ABOVE, median};
+pub use spread::{Spread, UNSTABLE_ABOVE};

@@ -84,7 +84,7 @@ const MAY_USE_PATHS: [&str; 14] = [
 const MOST_IN_CIRCLE: usize = 5;
 
 /// Crates without any such circle, and with small folders.
-const IN_ROOMS: [&str; 1] = ["study"];
+const IN_ROOMS: [&str; 2] = ["lab", "study"];
 /// The maximum number of files of a folder there.
 const MOST_IN_FOLDER: usize = 20;
 

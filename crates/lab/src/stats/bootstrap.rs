@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::spread::quantile_of_sorted;
+use super::middle::quantile_of_sorted;
 
 /// The desired confidence.
 const CONFIDENCE: f64 = 0.95;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, bootstrap};
-use super::spread::median;
+use super::middle::median;
 
 /// A difference is called supported if chance alone gives one as large less often than this.
 pub const SIGNIFICANT: f64 = 0.05;

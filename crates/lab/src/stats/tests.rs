@@ -5,7 +5,7 @@
 
 use super::bootstrap::{Random, bootstrap};
 use super::effect::{SIGNIFICANT, permutation};
-use super::spread::quantile;
+use super::middle::quantile;
 use super::*;
 
 const A: [f64; 5] = [12.1, 11.8, 12.6, 12.0, 11.9];

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use cenote_lab::analysis::report::{self, Column, Document, Note, Table};
 use cenote_lab::analysis::{Comparison, FigureKind, Finding, Setting, Source, compare_results};
 use cenote_lab::measurement::words_of_figure;
-use cenote_lab::report::{self, Column, Document, Note, Table};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cenote_lab::report::{self, Study};
+use cenote_lab::analysis::report::{self, Study};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 

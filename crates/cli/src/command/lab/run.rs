@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cenote_lab::LabError;
+use cenote_lab::analysis::report::{self, Study};
 use cenote_lab::control::Control;
 use cenote_lab::machine::{Machine, TargetPlace};
 use cenote_lab::recovery::Engine;
-use cenote_lab::report::{self, Study};
 use cenote_lab::result::Recorder;
 use cenote_lab::suite::{self, Options, Plan};
 use cenote_lab::target::Target;

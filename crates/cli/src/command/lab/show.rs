@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use cenote_lab::report::{self, Study, Style};
+use cenote_lab::analysis::report::{self, Study, Style};
 use cenote_lab::result::ResultFolder;
 use clap::Args;
 

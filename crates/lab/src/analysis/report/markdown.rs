@@ -2,7 +2,7 @@
 
 use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape;
-use crate::plot::SvgPlace;
+use crate::analysis::plot::SvgPlace;
 
 /// A document as Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use chrono::DateTime;
 
+use crate::analysis::report::document::Text;
 use crate::load::result::FigureSummary;
-use crate::report::document::Text;
 use crate::stats::Interval;
 use crate::unit::{Unit, digits};
 

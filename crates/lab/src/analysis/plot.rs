@@ -1,7 +1,7 @@
 //! Plots as SVG. The lab draws them itself because a report must be one page that fetches nothing
 //! and reads well in light and dark mode.
 //!
-//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`WIDTH`] units wide:
+//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`svg::WIDTH`] units wide:
 //! two fit side by side on a page, and one on a phone with legible text. Each is drawn in the same
 //! order: grid, marks, words.
 //!
@@ -35,14 +35,9 @@ pub use bars::{Bar, Bars, Group};
 pub use distribution::Spread;
 pub use over_time::{Line, Panel};
 pub use scatter::{Point, Scatter};
+pub use svg::{STYLE, SvgPlace};
 
 use svg::Svg;
-
-/// The style sheet of all plots, with colours for light and dark mode.
-pub const STYLE: &str = include_str!("plot/style.css");
-
-/// Width of every plot in SVG units, roughly pixels.
-pub const WIDTH: f64 = 480.0;
 
 /// The data of a plot and its title.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,15 +62,6 @@ pub enum Shape {
     Bars(Bars),
     /// One value against another, with a fitted line.
     Scatter(Scatter),
-}
-
-/// Where an SVG is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SvgPlace {
-    /// A file of its own: includes the style sheet and a background.
-    File,
-    /// In a page that includes [`STYLE`].
-    Page,
 }
 
 impl Plot {

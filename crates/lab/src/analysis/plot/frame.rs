@@ -1,8 +1,7 @@
 //! The rectangle that holds the marks: between two axes, with grid and labels.
 
-use super::WIDTH;
 use super::axis::Axis;
-use super::svg::{Anchor, MARGIN, Svg};
+use super::svg::{Anchor, MARGIN, Svg, WIDTH};
 use super::text::{self, SIZE};
 
 /// Distance between an axis and its labels.

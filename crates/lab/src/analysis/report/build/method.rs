@@ -2,9 +2,9 @@
 
 use super::material::Material;
 use super::words;
+use crate::analysis::report::document::{Block, Column, Document, Table, Text};
 use crate::load::job::Job;
 use crate::load::suite::{Test, Work};
-use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::Unit;
 
 pub fn write(material: &Material<'_>, document: &mut Document) {

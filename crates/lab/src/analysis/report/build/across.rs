@@ -2,9 +2,9 @@
 
 use super::material::Material;
 use super::{plots, system, words};
+use crate::analysis::plot::{Bar, Bars, Group, Plot, Point, Scatter, Shape};
+use crate::analysis::report::document::{Block, Column, Document, Table, Text};
 use crate::load::measurement::words_of_figure;
-use crate::plot::{Bar, Bars, Group, Plot, Point, Scatter, Shape};
-use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::{Better, Unit};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {

@@ -4,9 +4,9 @@
 use super::material::Material;
 use super::words;
 use crate::advice::facts::{Bears, sweeps};
+use crate::analysis::report::document::{Block, Document, Note, Text};
 use crate::analysis::{Comparison, FigureKind, Finding, Severity, Standing, Verdict};
 use crate::load::measurement::words_of_figure;
-use crate::report::document::{Block, Document, Note, Text};
 use crate::stats::repeats_for;
 use crate::unit::{number, times};
 

@@ -2,9 +2,9 @@
 //!
 //! A panel is left out if its source was not sampled or did not change.
 
+use crate::analysis::plot::{Line, Panel, Plot, Shape};
 use crate::load::result::Run;
 use crate::load::samples::{Samples, Series};
-use crate::plot::{Line, Panel, Plot, Shape};
 use crate::unit::Unit;
 
 /// More lines cannot be distinguished.

@@ -1,9 +1,8 @@
 //! Values side by side as horizontal bars from zero, each with its interval and every repeat as a
 //! dot: outliers are shown, not dropped.
 
-use super::WIDTH;
 use super::axis::Axis;
-use super::svg::{Anchor, MARGIN, Svg, colour};
+use super::svg::{Anchor, MARGIN, Svg, WIDTH, colour};
 use super::text::{self, SIZE};
 use crate::unit::Unit;
 

@@ -4,8 +4,22 @@
 use std::fmt::Write;
 
 use super::text::{self, SIZE, TITLE_SIZE};
-use super::{STYLE, SvgPlace, WIDTH};
-use crate::report::escape;
+use crate::analysis::report::escape;
+
+/// The style sheet of all plots, with colours for light and dark mode.
+pub const STYLE: &str = include_str!("style.css");
+
+/// Width of every plot in SVG units, roughly pixels.
+pub const WIDTH: f64 = 480.0;
+
+/// Where an SVG is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SvgPlace {
+    /// A file of its own: includes the style sheet and a background.
+    File,
+    /// In a page that includes [`STYLE`].
+    Page,
+}
 
 /// Margin at the left and right.
 pub const MARGIN: f64 = 10.0;

@@ -3,8 +3,8 @@
 use super::material::Material;
 use super::words;
 use crate::advice::{Advice, EvidenceValue, Risk};
+use crate::analysis::report::document::{Block, Column, Document, Note, Table, Text};
 use crate::analysis::{Limits, Projected, Projection, Role};
-use crate::report::document::{Block, Column, Document, Note, Table, Text};
 use crate::unit::{Unit, digits};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {

@@ -2,8 +2,8 @@
 
 use super::material::Material;
 use super::{across, plots, sampled, words};
+use crate::analysis::report::document::{Block, Column, Document, Table, Text};
 use crate::load::measurement::words_of_figure;
-use crate::report::document::{Block, Column, Document, Table, Text};
 use crate::unit::Unit;
 
 pub fn write(material: &Material<'_>, target: &str, document: &mut Document) {

@@ -1,6 +1,6 @@
 //! The elements of a report, independent of format.
 
-use crate::plot::Plot;
+use crate::analysis::plot::Plot;
 
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,8 +1,8 @@
 //! Plots of runs: their seconds, and the latency of their operations.
 
+use crate::analysis::plot::{Line, Panel, Plot, Shape, Spread};
 use crate::load::measurement::{Latency, Second, Stream};
 use crate::load::result::Run;
-use crate::plot::{Line, Panel, Plot, Shape, Spread};
 use crate::unit::Unit;
 
 const SECOND_NS: u64 = 1_000_000_000;

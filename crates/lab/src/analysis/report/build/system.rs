@@ -2,10 +2,10 @@
 
 use super::material::Material;
 use super::words;
+use crate::analysis::report::document::{Column, Document, Table, Text};
 use crate::load::machine::zpool::{Class, Dataset, Pool, Vdev};
 use crate::load::machine::{Disk, Machine, TargetPlace};
 use crate::load::target::TargetKind;
-use crate::report::document::{Column, Document, Table, Text};
 use crate::unit::Unit;
 
 pub fn write(material: &Material<'_>, document: &mut Document) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::*;
-use crate::plot::{Line, Panel, Plot, Shape};
+use crate::analysis::plot::{Line, Panel, Plot, Shape};
 use crate::unit::Unit;
 
 /// Every kind of block, with the name wherever one can appear.

@@ -4,8 +4,8 @@
 use super::material::Material;
 use super::words;
 use crate::analysis::Comparison;
+use crate::analysis::report::document::{Column, Document, Table, Text};
 use crate::load::measurement::words_of_figure;
-use crate::report::document::{Column, Document, Table, Text};
 
 pub fn write(material: &Material<'_>, document: &mut Document) {
     let shown: Vec<&Comparison> =

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use super::*;
 use crate::advice::{Advice, Evidence, EvidenceValue, Remedy, Risk};
+use crate::analysis::report::{Style, html, markdown, text};
 use crate::analysis::{Analysis, Finding, Severity, compare_targets};
 use crate::load::measurement::{Figure, Latency, Measurement, Outcome, Second, Stream, Tool};
 use crate::load::result::{Run, SCHEMA, Summary, summarise};
 use crate::load::samples::{Missing, Samples};
 use crate::load::suite::{Options, Plan};
 use crate::load::target::{Target, TargetKind};
-use crate::report::{Style, html, markdown, text};
 use crate::unit::Unit;
 
 /// A run of a test with `iops` 4 KiB reads per second.

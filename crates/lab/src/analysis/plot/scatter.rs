@@ -1,10 +1,9 @@
 //! One value against another: fill against speed, workers against throughput; with a fitted line
 //! and a mark.
 
-use super::WIDTH;
 use super::axis::Axis;
 use super::frame::Frame;
-use super::svg::{Anchor, MARGIN, Svg, colour};
+use super::svg::{Anchor, MARGIN, Svg, WIDTH, colour};
 use super::text::{self, SIZE};
 use crate::unit::Unit;
 

@@ -6,7 +6,7 @@
 use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape::{xml, xml_lines};
 use super::markdown::{label, slug};
-use crate::plot::{self, SvgPlace};
+use crate::analysis::plot::{self, SvgPlace};
 
 const PAGE: &str = include_str!("html/page.css");
 
