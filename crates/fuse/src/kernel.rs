@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 /// The first kernel that checks who changes flags and projects of a file by `ioctl` (`vfs_fileattr_set`).
 const CHECKS_FLAGS: (u32, u32) = (5, 13);
 
-/// Whether the kernel checks who changes flags and projects of a file. Otherwise whoever has the file open may
-/// ask for it.
+/// Whether the kernel checks who changes flags and projects of a file. Otherwise whoever has the file open
+/// may ask for it.
 pub fn checks_flags() -> bool {
     is_at_least(CHECKS_FLAGS)
 }
