@@ -14,10 +14,7 @@ pub fn checks_flags() -> bool {
 /// Whether the kernel is of this version or a later one; not if it does not say.
 pub(crate) fn is_at_least(wanted: (u32, u32)) -> bool {
     static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
-    let running = RUNNING.get_or_init(|| {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        version(&release)
-    });
+    let running = RUNNING.get_or_init(|| version(&rustix::system::uname().release().to_string_lossy()));
     running.is_some_and(|running| running >= wanted)
 }
 

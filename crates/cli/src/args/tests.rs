@@ -105,6 +105,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "unallow",
             "list",
             "get",
+            "project",
             "ls",
             "cp",
             "rm",

@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::measurement::Second;
 use crate::load::samples::Kind::Gauge;
+use crate::unit::Unit;
 
 /// 97.5 % of the reads at 130 us, the rest at 400 ms, as pool data1 of report 004.
 fn bimodal(samples: Samples) -> Run {
