@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dump;
 mod error;
 mod reader;
 pub mod receive;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use cenote_format::bytes::Endian;
 use cenote_format::stream::Record;
 use cenote_runtime::Runtime;
+use cenote_stream::dump::{Detail, Dump};
 use cenote_stream::{Item, StreamError, StreamReader, StreamWriter};
 use cenote_testkit::{decompress, needs, shared_path, unpack_bzip2, workspace};
 use sha2::{Digest, Sha256};
@@ -137,6 +138,29 @@ fn old_and_unusual_streams_read() {
         ended.unwrap_or_else(|error| panic!("{name}: {error} after {} of {len} bytes", items.len()));
         assert_eq!(items.last().unwrap().end_bytes, len, "{name}");
     }
+}
+
+#[needs("streams/streams.json")]
+#[test]
+fn streams_are_shown_as_zstream_shows_them() {
+    let facts = std::fs::read(shared_path("streams/streams.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
+    let mut shown = 0;
+    for stream in facts["streams"].as_array().unwrap() {
+        let Some(wanted) = stream["zstream_dump"].as_str() else { continue };
+        let name = stream["name"].as_str().unwrap();
+        let wanted = String::from_utf8(unpacked(&shared_path(&format!("streams/{wanted}")))).unwrap();
+        let (items, _, ended) = read(unpacked(&shared_path(&format!("streams/{name}.zs.zst"))));
+        ended.unwrap();
+        let (mut dump, mut text) = (Dump::new(Detail::Records), String::new());
+        items.iter().for_each(|item| dump.record(item, &mut text).unwrap());
+        dump.summary(&mut text).unwrap();
+        let differing = text.lines().zip(wanted.lines()).find(|(ours, theirs)| ours != theirs);
+        assert!(differing.is_none(), "{name}: {differing:?}");
+        assert_eq!(text.len(), wanted.len(), "{name}");
+        shown += 1;
+    }
+    assert!(shown > 30, "{shown} streams");
 }
 
 #[needs("streams/streams.json")]

@@ -241,6 +241,11 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
     if flags.has(BeginFlags::CLONE) || new.origin.is_some() {
         return Err(refuse("a clone can't be received into a dataset that exists".into()));
     }
+    let is_encrypted = target.dir().encryption().await?.is_some();
+    let is_raw = features.has(StreamFeatures::RAW);
+    if from_guid.0 == 0 {
+        refuse_replacing(new, target, is_encrypted || is_raw).await?;
+    }
     if target.snapshot(&new.snapshot).await?.is_some() {
         return Err(DatasetError::DatasetExists { name: format!("{}@{}", new.target, new.snapshot).into() });
     }
@@ -250,8 +255,6 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
         return Err(refuse(format!("destination has children (eg. {child})\ncannot overwrite with a ZVOL")));
     }
     check_count(context, Limited::Snapshots, &[(target.dir(), 1)], None).await?;
-    let is_encrypted = target.dir().encryption().await?.is_some();
-    let is_raw = features.has(StreamFeatures::RAW);
     if is_encrypted && features.has(StreamFeatures::EMBED_DATA) {
         return Err(refuse("incompatible embedded data stream feature with encrypted receive.".into()));
     }
@@ -259,7 +262,7 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
         return Err(refuse("cannot perform raw receive on top of existing unencrypted dataset".into()));
     }
     let base = match from_guid.0 {
-        0 => replaced(new, target, is_encrypted || is_raw).await?,
+        0 => None,
         _ => Some(base_of(context, new, target).await?),
     };
     let dir = make_dir(context, Some(target.dir().id()), RECV_CLONE_NAME).await?;
@@ -276,7 +279,7 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
 }
 
 /// A whole stream takes the place of what is there only if it may, and nothing of that is kept.
-async fn replaced(new: &NewReceive, target: &Dataset, is_encrypted: bool) -> Result<Option<Dataset>> {
+async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool) -> Result<()> {
     let name = &new.target;
     let why = if !new.is_forced {
         format!("destination '{name}' exists\nmust specify -F to overwrite it")
@@ -289,7 +292,7 @@ async fn replaced(new: &NewReceive, target: &Dataset, is_encrypted: bool) -> Res
          with an encrypted one"
             .into()
     } else {
-        return Ok(None);
+        return Ok(());
     };
     Err(DatasetError::unsuitable(name, why))
 }
@@ -308,8 +311,10 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
         return Err(DatasetError::unsuitable(name, why));
     }
     refuse_split_blocks(new, base).await?;
-    if let Some(keys) = &new.raw {
-        check_base(keys, target, base).await?;
+    match &new.raw {
+        Some(keys) => check_base(keys, target, base).await?,
+        // Its head is read and written before the first record comes.
+        None => _ = base.key().await?,
     }
     if base.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: base.name().into() });

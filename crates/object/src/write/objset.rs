@@ -180,7 +180,7 @@ async fn write_or_fail(
     let Some(mut head) = changed.head.clone() else {
         return Ok(WrittenObject { object, before: dnode_before, after: None, lost });
     };
-    if object < PROJECTUSED_OBJECT {
+    if object < PROJECTUSED_OBJECT && old.raw().is_none() {
         head.flags |= owners::dnode_flags(old.phys());
     }
     let least_levels = changed.least_levels.max(1);

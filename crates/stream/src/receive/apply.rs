@@ -16,10 +16,12 @@ use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr, BlockIdentity, CryptParam
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DNODES_PER_BLOCK, ObjectType};
 use cenote_format::stream::{
-    CryptFields, FreeObjects, ObjectRange, Range, Record, RecordFlags, Spill, Write, WriteEmbedded,
+    CryptFields, FreeObjects, ObjectRange, ObjectRecord, Range, Record, RecordFlags, Spill, Write,
+    WriteEmbedded,
 };
 use cenote_format::units::{BlockId, Guid, Lsize, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
 use cenote_format::zap::{swap_block, swap_words};
+use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, Edit, LiveObjset, Result};
 use cenote_pool::write::StoredBlock;
@@ -34,6 +36,8 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_RECORDS: usize = 1024;
 /// Memory and room for a record besides its payload.
 const RECORD_BYTES: u64 = 4096;
+/// Blocks end below this: offsets are signed, and no block is smaller than a sector.
+pub(super) const MAX_BLOCKS: u64 = 1 << 54;
 /// `DN_MAX_OBJECT`: numbers of objects end below this.
 pub(super) const DN_MAX_OBJECT: u64 = 1 << 48;
 
@@ -60,6 +64,10 @@ pub(super) struct Filling {
     raw: Option<Arc<RawHead>>,
     /// The objects whose dnodes it tells of.
     announced: std::ops::Range<u64>,
+    /// Bytes before the stream.
+    start_bytes: u64,
+    /// The first number that another object may have.
+    next_object: u64,
     batch: Vec<Item>,
     batch_bytes: u64,
     /// The last block that is there.
@@ -76,6 +84,7 @@ impl Filling {
         way: Way,
         to_guid: Guid,
         raw: Option<Arc<RawHead>>,
+        start_bytes: u64,
     ) -> Filling {
         Filling {
             engine: engine.clone(),
@@ -84,6 +93,8 @@ impl Filling {
             to_guid,
             raw,
             announced: 0..0,
+            start_bytes,
+            next_object: 0,
             batch: Vec::new(),
             batch_bytes: 0,
             progress: None,
@@ -112,7 +123,6 @@ impl Filling {
             }
             Record::Object(record) if object::needs_slots(record) => {
                 let record = record.clone();
-                self.flush().await?;
                 self.make_way(&record).await?;
             }
             _ => {}
@@ -167,6 +177,12 @@ impl Filling {
         if object.0 == 0 || object.0 >= DN_MAX_OBJECT {
             return Err(self.wrong(object, "there can be no object of that number"));
         }
+        if let Record::Object(record) = &item.record {
+            if object.0 < self.next_object {
+                return Err(self.wrong(object, "comes after one that should follow it"));
+            }
+            self.next_object = object.0 + u64::from(object::slots_of(record));
+        }
         if !matches!(item.record, Record::FreeObjects(_) | Record::ObjectRange(_)) {
             self.max_object = self.max_object.max(object);
         }
@@ -179,7 +195,8 @@ impl Filling {
             return Err(self.wrong(object, "a block comes after one that should follow it"));
         }
         if is_block {
-            self.next = Some(Progress { object, offset, bytes: item.end_bytes });
+            let bytes = item.end_bytes.saturating_sub(self.start_bytes);
+            self.next = Some(Progress { object, offset, bytes });
         }
         Ok(())
     }
@@ -216,25 +233,26 @@ impl Filling {
 
     /// Objects whose slots another one takes go first, and with a txg of their own: of one txg, it would not
     /// be known whose the slots are.
-    async fn make_way(&self, record: &cenote_format::stream::ObjectRecord) -> Result<()> {
+    async fn make_way(&mut self, record: &ObjectRecord) -> Result<()> {
         let end = ObjectId(record.object.0.saturating_add(u64::from(object::slots_of(record))));
         let range = ObjectId(record.object.0 + 1)..end;
-        let mut is_taken = false;
+        let (mut is_taken, mut was_taken) = (false, false);
+        let view = self.live.view();
         for object in (range.start.0..range.end.0).map(ObjectId) {
-            is_taken |= match self.live.view().dnode(object).await {
+            was_taken |= view.is_changed(object);
+            is_taken |= match view.dnode(object).await {
                 Ok(_) => true,
                 Err(DatasetError::NoObject { .. }) => false,
                 Err(error) => return Err(error),
             };
         }
-        if is_taken {
-            self.free_range(range).await?;
+        drop(view);
+        if !is_taken && !was_taken {
+            return Ok(());
         }
-        // Objects that were freed a moment ago count as well, until that is on disk.
-        if is_taken || self.live.dirty_bytes() > 0 && self.live.is_dirty() {
-            self.engine.sync_all().await?;
-        }
-        Ok(())
+        self.flush().await?;
+        self.free_range(range).await?;
+        self.engine.sync_all().await
     }
 
     fn wrong(&self, object: ObjectId, why: &str) -> DatasetError {
@@ -371,8 +389,10 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         return Err(wrong(edit, object, "an embedded block is not what one can be"));
     }
     let logical = u64::from(record.logical_bytes);
+    // OpenZFS up to 2.4 sends a spill block that is embedded as if it were data, and loses it on the other side.
+    let is_spill = record.offset == SPILL_BLOCK.0.wrapping_mul(len) && logical == len;
     let has_end = record.offset.checked_add(len).is_some_and(|end| end <= 1 << 63);
-    if logical == 0 || logical > SPA_MAXBLOCKSIZE || !has_end {
+    if logical == 0 || logical > SPA_MAXBLOCKSIZE || !(has_end || is_spill) {
         return Err(wrong(edit, object, "an embedded block has no such size or place"));
     }
     // It must be right now: later, nobody could tell whose fault it was.
@@ -382,6 +402,9 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         }
         _ => decompressed(edit, object, record.compression_id, bytes, logical)?,
     };
+    if is_spill {
+        return edit.set_spill(object, Some(data)).await;
+    }
     let head = edit.view().head(object).await?;
     let block_bytes = u64::from(head.data_block_bytes);
     let is_as_here = way.endian == Endian::NATIVE && block_bytes == logical && edit.view().key().is_none();
@@ -414,7 +437,7 @@ async fn free(edit: &Edit, range: &Range) -> Result<()> {
     let (first, last) = (range.offset.div_ceil(block_bytes), end / block_bytes);
     let is_to_end = end >= content_end;
     if first < last || is_to_end {
-        let count = if is_to_end { u64::MAX - first } else { last - first };
+        let count = if is_to_end { MAX_BLOCKS.saturating_sub(first) } else { last - first };
         edit.punch(object, BlockId(first), count).await?;
     }
     let whole = first.saturating_mul(block_bytes)..last.saturating_mul(block_bytes);

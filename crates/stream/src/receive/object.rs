@@ -17,14 +17,15 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{
-    DN_MAX_LEVELS, DN_MAX_NBLKPTR, DNODE_CORE_BYTES, DNODE_MIN_BYTES, Dnode, DnodeHead, ObjectType,
+    DN_MAX_LEVELS, DN_MAX_NBLKPTR, DNODE_CORE_BYTES, DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, DnodeHead,
+    ObjectType,
 };
 use cenote_format::stream::{ObjectRecord, RecordFlags};
-use cenote_format::units::{BlockId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
+use cenote_format::units::{BlockId, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
 use cenote_format::zap::swap_words;
 use cenote_object::{DatasetError, Edit, NewObject, Result};
 
-use crate::receive::apply::Way;
+use crate::receive::apply::{MAX_BLOCKS, Way};
 
 /// `DNODES_PER_BLOCK`: no dnode is larger than a block of them.
 const MAX_SLOTS: u8 = 32;
@@ -69,7 +70,10 @@ pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payloa
     };
     let has_spill = record.flags.has(RecordFlags::OBJECT_SPILL);
     match before {
-        None => edit.create_at(object, &new).await?,
+        None => {
+            refuse_within(edit, object).await?;
+            edit.create_at(object, &new).await?;
+        }
         Some(before) if is_another(edit, way, record, &before, &bonus)? => {
             let opened = edit.view().object(object).await?;
             let spill = if way.tells_of_spills && has_spill { opened.read_spill().await? } else { None };
@@ -95,6 +99,22 @@ pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payloa
         }
     }
     edit.set_storage(object, record.checksum_id, record.compression_id).await
+}
+
+/// A number that is a slot of another object's dnode is not free.
+async fn refuse_within(edit: &Edit, object: ObjectId) -> Result<()> {
+    let (view, block) = (edit.view(), object.0 - object.0 % DNODES_PER_BLOCK);
+    for before in (block..object.0).rev().map(ObjectId) {
+        match view.dnode(before).await {
+            Ok(dnode) if before.0 + u64::from(dnode.slots) > object.0 => {
+                return Err(view.damaged(object, "is a slot of another object"));
+            }
+            Ok(_) => return Ok(()),
+            Err(DatasetError::NoObject { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
@@ -143,7 +163,7 @@ fn check_raw(edit: &Edit, record: &ObjectRecord) -> Result<()> {
     if !(1..=DN_MAX_NBLKPTR).contains(&record.blkptr_count)
         || !(12..=17).contains(&record.indirect_block_shift)
         || !(1..=DN_MAX_LEVELS).contains(&record.levels)
-        || record.max_block_id.0 >= 1 << 54
+        || record.max_block_id.0 >= MAX_BLOCKS
     {
         return wrong("its dnode has no such tree");
     }
@@ -180,7 +200,10 @@ async fn receive_raw(edit: &Edit, record: &ObjectRecord, payload: Bytes) -> Resu
         Err(DatasetError::NoObject { .. }) => None,
         Err(error) => return Err(error),
     };
-    let Some(before) = before else { return edit.put_head(object, head, record.levels, true).await };
+    let Some(before) = before else {
+        refuse_within(edit, object).await?;
+        return edit.put_head(object, head, record.levels, true).await;
+    };
     let is_another = before.slots != head.slots
         || before.data_block_bytes != head.data_block_bytes
         || before.indirect_block_shift != head.indirect_block_shift
@@ -194,7 +217,8 @@ async fn receive_raw(edit: &Edit, record: &ObjectRecord, payload: Bytes) -> Resu
     if !has_spill && before.spill().is_some() {
         edit.set_spill(object, None).await?;
     }
-    edit.punch(object, BlockId(record.max_block_id.0 + 1), u64::MAX).await?;
+    let first = BlockId(record.max_block_id.0 + 1);
+    edit.punch(object, first, MAX_BLOCKS.saturating_sub(first.0)).await?;
     head.flags = before.flags;
     head.set_spill(has_spill && before.spill().is_some());
     edit.put_head(object, head, record.levels, false).await

@@ -20,7 +20,7 @@ use cenote_tasks::{
 use crate::error::{StreamError, check_features};
 use crate::reader::{Item, StreamReader};
 use crate::receive::apply::{Filling, Way};
-use crate::receive::error::{ReceiveError, Result};
+use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::name::Place;
 use crate::receive::{Order, Received};
 use crate::token;
@@ -42,6 +42,8 @@ pub(super) async fn receive_one(
         return Err(ReceiveError::of_stream(StreamError::WrongPlace));
     };
     let what = kind_of(&begin, order);
+    // As the module counts them: BEGIN was read by somebody else.
+    let start_bytes = item.end_bytes - item.payload.len() as u64;
     let in_stream = |source| ReceiveError::Stream { what, source };
     check_features(begin.features).map_err(in_stream)?;
     let list = match item.payload.is_empty() {
@@ -68,20 +70,21 @@ pub(super) async fn receive_one(
         raw: raw.clone(),
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
-    let ended = match fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), is_clone).await {
-        Ok(()) => {
-            let finish = Finish {
-                receiving: receiving.clone(),
-                snapshot: place.snapshot.clone(),
-                to_guid: begin.to_guid,
-                creation_time_s: begin.creation_time,
-                is_forced: order.is_forced,
-                raw,
-            };
-            end_receive(engine, finish).await.map_err(Broken::Pool)
-        }
-        Err(broken) => Err(broken),
-    };
+    let ended =
+        match fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), (is_clone, start_bytes)).await {
+            Ok(()) => {
+                let finish = Finish {
+                    receiving: receiving.clone(),
+                    snapshot: place.snapshot.clone(),
+                    to_guid: begin.to_guid,
+                    creation_time_s: begin.creation_time,
+                    is_forced: order.is_forced,
+                    raw,
+                };
+                end_receive(engine, finish).await.map_err(Broken::Pool)
+            }
+            Err(broken) => Err(broken),
+        };
     if let Err(broken) = ended {
         return Err(give_up(engine, what, &receiving, order.is_resumable, broken).await);
     }
@@ -123,7 +126,7 @@ async fn fill(
     list: &Nvlist,
     receiving: &Receiving,
     keys: Option<&RawKeys>,
-    is_clone: bool,
+    (is_clone, start_bytes): (bool, u64),
 ) -> Result<(), Broken> {
     let is_resumable = {
         let head = engine.mos().await?.dataset(&receiving.head).await?;
@@ -146,7 +149,7 @@ async fn fill(
         is_whole: begin.from_guid == Guid(0),
         is_raw: raw.is_some(),
     };
-    let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid, raw);
+    let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid, raw, start_bytes);
     let mut noted = 0;
     let ended = loop {
         let item = match reader.next().await {
@@ -212,6 +215,9 @@ async fn give_up(
     let _ = abort_receive(engine, &receiving.target).await;
     match broken {
         Broken::Stream(source) => ReceiveError::Stream { what, source },
+        Broken::Pool(DatasetError::Damaged { object, why, .. }) => {
+            ReceiveError::refused(what, format!("invalid backup stream (object {object} {why})"))
+        }
         Broken::Pool(error) => ReceiveError::of_task(what, error),
     }
 }
@@ -248,5 +254,5 @@ async fn origin_of(engine: &Engine, guid: Guid, place: &Place) -> Result<String>
         }
     }
     let why = format!("local origin for clone {} does not exist", place.full());
-    Err(ReceiveError::refused("cannot receive new filesystem stream", why))
+    Err(ReceiveError::refused(RECEIVE, why))
 }

@@ -19,7 +19,7 @@ use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::stream::{Begin, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
-use cenote_tasks::{hold_snapshots, receive_properties};
+use cenote_tasks::{hold_snapshots, inherit_root, receive_properties};
 
 use crate::error::StreamError;
 use crate::reader::{Item, StreamReader};
@@ -31,6 +31,8 @@ use crate::receive::{Order, Received};
 /// A dataset as the package describes it.
 #[derive(Debug, Default)]
 struct SentDataset {
+    /// Its keys are wrapped by a user's key of its own.
+    is_encryption_root: bool,
     props: Vec<(String, Value)>,
     /// Snapshots by guid: their own names.
     snapshots: BTreeMap<Guid, String>,
@@ -81,6 +83,10 @@ pub(super) async fn receive_package(
         }
         receive_one(engine, reader, order, &place, item, received).await?;
         if let Some(sent) = found {
+            let is_below = one.dataset != top;
+            if begin.features.has(StreamFeatures::RAW) && is_below && !sent.is_encryption_root {
+                inherit_root(engine, &place.dataset).await?;
+            }
             let told = tell(engine, sent, &begin, &place, has_holds, received).await;
             first_error = first_error.or(told.err());
         }
@@ -154,6 +160,7 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
         _ => None,
     };
     SentDataset {
+        is_encryption_root: list.contains("is_encroot"),
         props: list.get_nvlist("props").map(settings).unwrap_or_default(),
         snapshots: lists("snaps").filter_map(guid).collect(),
         snapshot_props: lists("snapprops")
@@ -175,6 +182,10 @@ fn settings(list: &Nvlist) -> Vec<(String, Value)> {
         _ => None,
     };
     let setting = |(name, found): (&str, &NvValue)| {
+        // Of encryption roots, which follow from the streams themselves.
+        if name == "keylocation" {
+            return None;
+        }
         let found = match found {
             NvValue::Nvlist(list) => list.get("value").and_then(value),
             found => value(found),

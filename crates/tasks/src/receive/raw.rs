@@ -7,10 +7,11 @@
 //! Source: OpenZFS `dsl_crypt.c` (`dsl_crypto_recv_raw_key_check`, `dsl_crypto_recv_raw_key_sync`,
 //! `dsl_crypto_recv_raw_objset_check`).
 
+use cenote_boxed::boxed;
 use cenote_codec::crypto::Cipher;
 use cenote_dataset::Dataset;
 use cenote_dataset::keys::KeyFormat;
-use cenote_engine::SyncContext;
+use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{crypto_key, dataset_field, dir_field};
 use cenote_format::features::Feature;
@@ -20,6 +21,7 @@ use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
 use crate::crypt::PROMPT;
+use crate::set::forget_setting;
 
 /// `ZIO_CRYPT_KEY_CURRENT_VERSION`: what came before did not travel well.
 const KEY_VERSION: u64 = 1;
@@ -158,6 +160,33 @@ pub(super) async fn store_new(
     let props = context.dir_phys(dir).await?.props_zap;
     ZapEdit::new(&edit, props).update("keylocation", &ZapValue::from_text(PROMPT)).await?;
     store(context, object, keys).await
+}
+
+/// A dataset that came raw takes the key of the encryption root above it, by which its keys are wrapped: they
+/// came in one package. It is left alone if it is no encryption root, or nothing above is encrypted.
+///
+/// # Errors
+/// There is no such dataset.
+#[boxed]
+pub async fn inherit_root(engine: &Engine, name: &str) -> Result<()> {
+    let name = name.to_owned();
+    engine.run(move |context| Box::pin(async move { inherit_root_sync(context, &name).await })).await
+}
+
+async fn inherit_root_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+    let dataset = context.mos().await?.dataset(name).await?;
+    let above = match dataset.dir().parent() {
+        Some(parent) => parent.encryption().await?,
+        None => None,
+    };
+    let (Some(own), Some(above)) = (dataset.dir().encryption().await?, above) else { return Ok(()) };
+    if own.root_dir != dataset.dir().id() || dataset.origin().await?.is_some() {
+        return Ok(());
+    }
+    let edit = context.edit();
+    ZapEdit::new(&edit, own.key_object).update(crypto_key::ROOT_DDOBJ, above.root_dir.0).await?;
+    context.keys().forget_root(own.root_dir).await;
+    forget_setting(context, &dataset, "keylocation").await
 }
 
 /// Gives a directory that has these keys the wrapping of the stream, if it is an encryption root.
