@@ -22,6 +22,7 @@ mod ahead;
 mod begin;
 mod error;
 mod package;
+mod plan;
 mod raw;
 mod records;
 mod request;
@@ -43,7 +44,8 @@ use walk::{Block, Part, Walk};
 use crate::StreamWriter;
 
 pub use error::SendError;
-pub use request::{Extent, Notice, Plan, Replica, SendRequest, Step};
+pub use plan::Plan;
+pub use request::{Extent, Notice, Replica, SendRequest, Step};
 pub use source::{Resume, SendFlags, SendSource, Since};
 
 /// How far a send is: read it while the send runs.

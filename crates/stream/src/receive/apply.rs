@@ -389,7 +389,8 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         return Err(wrong(edit, object, "an embedded block is not what one can be"));
     }
     let logical = u64::from(record.logical_bytes);
-    // OpenZFS up to 2.4 sends a spill block that is embedded as if it were data, and loses it on the other side.
+    // OpenZFS up to 2.4 sends a spill block that is embedded as if it were data, and loses it on the other
+    // side.
     let is_spill = record.offset == SPILL_BLOCK.0.wrapping_mul(len) && logical == len;
     let has_end = record.offset.checked_add(len).is_some_and(|end| end <= 1 << 63);
     if logical == 0 || logical > SPA_MAXBLOCKSIZE || !(has_end || is_spill) {

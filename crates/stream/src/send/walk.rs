@@ -2,9 +2,9 @@
 //!
 //! Idea: a stream tells of a snapshot as a walk over its tree meets it: a block of dnodes, then each dnode
 //! and all blocks below it, then the next block of dnodes. Only what is born after a txg is visited; holes
-//! that do not know their birth always are. The walk itself is a stack whose top comes next. It holds parts
-//! that are ready, and blocks that still have to be opened. When such a block comes to the top, all that lie
-//! near the top are read at once, in disk order.
+//! that do not know their birth always are. The walk is a stack whose top comes next. It holds parts that
+//! are ready, and blocks that still have to be opened. When such a block comes to the top, all that lie near
+//! the top are read at once, in disk order.
 //!
 //! ```text
 //!   top  object 7 | data | data | indirect block | object 8 | indirect block | block of dnodes ...

@@ -1,6 +1,11 @@
 //! Streams made of golden pools: what they hold, how long they are, and that they are the module's.
 
-#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that can't go on must stop, and says what it compared"
+)]
 
 mod lengths;
 mod lists;

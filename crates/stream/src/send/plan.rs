@@ -1,0 +1,146 @@
+//! The streams that a request takes.
+//!
+//! Idea: a request becomes a [`Plan`]: at most one head, which tells of properties and snapshots, and streams
+//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one. The plan
+//! can be measured and sent; making it reads no data.
+//!
+//! ```text
+//!   request --gather--> file systems, snapshots, properties --order--> streams
+//!   plan    BEGIN list END   stream  stream ...   END
+//! ```
+//!
+//! Source: OpenZFS `libzfs_sendrecv.c` (`zfs_send_one_cb_impl`, `zfs_send_cb_impl`, `send_prelim_records`).
+
+use bytes::Bytes;
+use cenote_boxed::boxed;
+use cenote_format::nvlist::{NvValue, Nvlist};
+use cenote_format::stream::{Begin, DRR_BYTES, End, HeaderType, MAX_NVLIST_BYTES, Record, StreamFeatures};
+
+use super::error::{Result, SendError};
+use super::package::{Family, Order, gather};
+use super::request::{Extent, Notice, SendRequest, Step};
+use super::source::SendSource;
+use super::{Progress, estimate, send};
+use crate::StreamWriter;
+
+/// Streams to be made, in order.
+#[derive(Debug)]
+pub struct Plan {
+    head: Option<(Begin, Bytes)>,
+    steps: Vec<Step>,
+    /// What a sender should hear.
+    pub notices: Vec<Notice>,
+    request: SendRequest,
+}
+
+impl Plan {
+    /// Looks up what a request takes.
+    ///
+    /// # Errors
+    /// A snapshot that was asked for is missing; damage.
+    #[boxed]
+    pub async fn of(request: SendRequest) -> Result<Plan> {
+        let mut notices = Vec::new();
+        let (head, steps) = match &request.extent {
+            Extent::One(since) => {
+                let has_head = request.props || request.holds || request.backup;
+                let head = match has_head {
+                    true => Some(head(&request, None, &gather(&request, &mut notices).await?)?),
+                    false => None,
+                };
+                (head, vec![Step { dataset: request.dataset.clone(), since: since.clone() }])
+            }
+            Extent::All(from) => {
+                let family = match request.props || request.holds {
+                    true => gather(&request, &mut notices).await?,
+                    false => Family::default(),
+                };
+                let head = head(&request, from.as_deref(), &family)?;
+                (Some(head), Order::of_one(&request, from.as_deref(), &mut notices).await?)
+            }
+            Extent::Replica(replica) => {
+                let family = gather(&request, &mut notices).await?;
+                let head = head(&request, replica.from.as_deref(), &family)?;
+                (Some(head), Order::of_family(&request, replica, family, &mut notices).await?)
+            }
+        };
+        Ok(Plan { head, steps, notices, request })
+    }
+
+    /// The streams.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How many bytes a stream will have.
+    ///
+    /// # Errors
+    /// Those of [`send`] that metadata can cause.
+    #[boxed]
+    pub async fn estimate(&self, step: &Step) -> Result<u64> {
+        estimate(&self.source(step).await?).await
+    }
+
+    /// Bytes besides those of the streams.
+    pub fn head_bytes(&self) -> u64 {
+        let records = 3 * DRR_BYTES as u64;
+        self.head.as_ref().map_or(0, |(_, list)| records + list.len() as u64)
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// Those of [`send`].
+    #[boxed]
+    pub async fn send(&self, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
+        if let Some((begin, list)) = &self.head {
+            writer.write(&Record::Begin(begin.clone()), list).await?;
+            writer.write(&Record::End(End::default()), &[]).await?;
+        }
+        for step in &self.steps {
+            send(&self.source(step).await?, writer, progress).await?;
+        }
+        if self.head.is_some() {
+            writer.write(&Record::End(End::default()), &[]).await?;
+        }
+        writer.flush().await?;
+        Ok(())
+    }
+
+    async fn source(&self, step: &Step) -> Result<SendSource> {
+        let source = SendSource::open(&step.dataset, &step.since, self.request.flags).await?;
+        let source = source.resumed(self.request.resume).await?;
+        if self.request.saved { source.saved().await } else { Ok(source) }
+    }
+}
+
+/// The head of a package, whose list is empty if it tells of no file system.
+fn head(request: &SendRequest, from: Option<&str>, family: &Family) -> Result<(Begin, Bytes)> {
+    let name = request.dataset.name();
+    let snapshot = request.dataset.snapshot_name().unwrap_or_default();
+    let mut list = Nvlist::new();
+    let text = |text: &str| NvValue::String(text.as_bytes().to_vec());
+    if let Some(from) = from {
+        list.insert("fromsnap", text(from));
+    }
+    list.insert("tosnap", text(snapshot));
+    if !matches!(request.extent, Extent::Replica(_)) {
+        list.insert("not_recursive", NvValue::Boolean);
+    }
+    if request.flags.raw {
+        list.insert("raw", NvValue::Boolean);
+    }
+    list.insert("fss", NvValue::Nvlist(family.list()));
+    let list = if family.is_empty() { Vec::new() } else { list.encode() };
+    if list.len() as u64 > MAX_NVLIST_BYTES {
+        return Err(SendError::TooManyProperties { name: name.to_owned() });
+    }
+    let begin = Begin {
+        payload_bytes: list.len() as u32,
+        header: HeaderType::Compound,
+        features: if request.holds { StreamFeatures::HOLDS } else { StreamFeatures::default() },
+        to_name: name.into(),
+        ..Begin::default()
+    };
+    Ok((begin, list.into()))
+}
