@@ -1,16 +1,19 @@
 //! Files that share blocks, within a file system and between two, until the last owner is freed, and across a
 //! power cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bytes::Bytes;
-use cenote_dataset::Mos;
+use cenote_dataset::{FeatureState, Mos};
 use cenote_engine::Engine;
+use cenote_format::features::Feature;
 use cenote_format::units::ObjectId;
 use cenote_fs::write::CloneSource;
 use cenote_fs::{Change, Filesystem, FsOptions, FsWriter, Refusal, replay_logs};
+use cenote_object::Zap;
 use cenote_runtime::Runtime;
+use cenote_tasks::PoolSetting;
 
 use crate::intent_log::{DISK, NOW, create, empty_filesystem, export, reopen, reopen_to_write};
 use crate::on_disk::{POOL, assert_zdb_is_content};
@@ -162,6 +165,70 @@ fn clones_share_blocks_until_their_last_owner_goes() {
                 assert_zdb_is_content(folder.path());
             }
             assert!(reopen(&rt, folder.path()).await.cloned_blocks().await.unwrap().is_empty());
+        });
+    }
+}
+
+/// Counts of cloned blocks: how many tables there are, and whether their ZAPs have numbers.
+async fn forms(mos: &Mos) -> (usize, BTreeSet<bool>) {
+    let mut forms = BTreeSet::new();
+    let tables = mos.cloned_blocks().await.unwrap();
+    for table in &tables {
+        let entries = Zap::open_id(mos.objset(), table.phys.entries_zap).await.unwrap().to_vec().await.unwrap();
+        forms.extend(entries.iter().map(|entry| entry.value.as_bytes().is_none()));
+    }
+    (tables.len(), forms)
+}
+
+/// How a feature is used, by its name.
+async fn state(mos: &Mos, name: &str) -> FeatureState {
+    let features = mos.features().await.unwrap();
+    features.iter().find(|(feature, _)| feature.name == name).unwrap().1
+}
+
+#[test]
+fn counts_are_numbers_only_if_nothing_was_cloned_before_the_feature() {
+    const FEATURE: &str = "block_cloning_endian";
+    for has_clones in [false, true] {
+        let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
+        rt.block_on(async {
+            let mut world = World::new(&rt, folder.path(), &[POOL]).await;
+            for name in ["a", "b", "c"] {
+                world.make(0, name).await;
+            }
+            world.fill("a").await;
+            world.engine.sync_all().await.unwrap();
+            if has_clones {
+                world.clone_file("a", "b").await;
+                world.engine.sync_all().await.unwrap();
+            }
+            let feature = PoolSetting::Feature(Feature::by_name(FEATURE).unwrap());
+            cenote_tasks::set_pool(&world.engine, feature).await.unwrap();
+            world.clone_file("a", "c").await;
+            world.engine.sync_all().await.unwrap();
+            let mos = reopen(&rt, folder.path()).await;
+            world.assert_whole(Some(&mos)).await;
+            assert_eq!(forms(&mos).await, (1, [!has_clones].into()));
+            let used = if has_clones { FeatureState::Enabled } else { FeatureState::Active };
+            assert_eq!(state(&mos, FEATURE).await, used);
+
+            // What is shared is freed with its last owner, and the next table has the new form.
+            for name in ["a", "b"] {
+                world.remove(name).await;
+                world.engine.sync_all().await.unwrap();
+                world.assert_whole(Some(&reopen(&rt, folder.path()).await)).await;
+            }
+            let mos = reopen(&rt, folder.path()).await;
+            assert_eq!(forms(&mos).await, (0, BTreeSet::new()));
+            for name in [FEATURE, "block_cloning"] {
+                assert_eq!(state(&mos, name).await, FeatureState::Enabled, "{name}");
+            }
+            // Without clones `zdb` of OpenZFS 2.3 knows all there is.
+            assert_zdb_is_content(folder.path());
+            world.make(0, "d").await;
+            world.clone_file("c", "d").await;
+            world.engine.sync_all().await.unwrap();
+            assert_eq!(forms(&reopen(&rt, folder.path()).await).await, (1, [true].into()));
         });
     }
 }

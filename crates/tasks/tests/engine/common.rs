@@ -76,7 +76,19 @@ pub(crate) async fn create_with(
     layout: &Layout,
     features: Vec<&'static Feature>,
 ) -> Engine {
-    let plan = plan(rt, POOL, &[vdev(rt, folder, 0, layout).await], None, (1, "here"), Txg(4)).unwrap();
+    create_with_sectors(rt, folder, layout, None, features).await
+}
+
+/// The same; its smallest blocks have `1 << ashift` bytes.
+pub(crate) async fn create_with_sectors(
+    rt: &Runtime,
+    folder: &Path,
+    layout: &Layout,
+    ashift: Option<u32>,
+    features: Vec<&'static Feature>,
+) -> Engine {
+    let vdevs = [vdev(rt, folder, 0, layout).await];
+    let plan = plan(rt, POOL, &vdevs, ashift, (1, "here"), Txg(4)).unwrap();
     let new = NewPool {
         plan,
         features,
