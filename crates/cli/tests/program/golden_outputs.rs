@@ -28,8 +28,8 @@ enum What {
 
 use What::{Columns, Lines, Paragraph, Property, Rest, Words};
 
-/// Pool ("" for all, "unclean" for those whose intent logs the kernel replayed before it printed, "2.3" for those
-/// of OpenZFS 2.3), output, part, and reason.
+/// Pool ("" for all, "unclean" for those whose intent logs the kernel replayed before it printed, "2.3" for
+/// those of OpenZFS 2.3), output, part, and reason.
 const INHERENT: &[(&str, &str, What, &str)] = &[
     (
         "",

@@ -174,7 +174,8 @@ async fn forms(mos: &Mos) -> (usize, BTreeSet<bool>) {
     let mut forms = BTreeSet::new();
     let tables = mos.cloned_blocks().await.unwrap();
     for table in &tables {
-        let entries = Zap::open_id(mos.objset(), table.phys.entries_zap).await.unwrap().to_vec().await.unwrap();
+        let entries =
+            Zap::open_id(mos.objset(), table.phys.entries_zap).await.unwrap().to_vec().await.unwrap();
         forms.extend(entries.iter().map(|entry| entry.value.as_bytes().is_none()));
     }
     (tables.len(), forms)

@@ -14,9 +14,7 @@ use cenote_pool::{ReadContext, VdevKind};
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::PoolSetting;
 
-use crate::common::{
-    POOL, assert_zdb_is_content, create, create_with, create_with_sectors, reopen,
-};
+use crate::common::{POOL, assert_zdb_is_content, create, create_with, create_with_sectors, reopen};
 
 const RECORD_BYTES: u32 = 4096;
 
@@ -110,7 +108,8 @@ fn gang_headers_become_larger_once_a_block_had_too_many_pieces() {
                 assert_eq!(pool.read(&bp, &ReadContext::default()).await.unwrap().len(), 128 << 10);
             }
             let mos = reopen(&rt, folder.path()).await;
-            let state = mos.features().await.unwrap().into_iter().find(|(one, _)| one.name == NAME).unwrap().1;
+            let state =
+                mos.features().await.unwrap().into_iter().find(|(one, _)| one.name == NAME).unwrap().1;
             let guid = Feature::by_name(NAME).unwrap().guid.to_owned();
             let in_labels = mos.pool().found().config.features_for_read.contains(&guid);
             match is_enabled {
