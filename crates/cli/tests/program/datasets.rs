@@ -345,10 +345,7 @@ fn settings_are_checked_and_taken_back() {
 fn a_request_that_is_wrong_as_a_whole_changes_nothing() {
     let disks = pool();
     disks.cenote("zfs create -V 8M tank/v", &[]);
-    disks.fails(
-        "zfs set readonly=on special_small_blocks=4K tank/v",
-        "does not apply to datasets of this type",
-    );
+    disks.fails("zfs set readonly=on recordsize=64K tank/v", "does not apply to datasets of this type");
     disks.fails("zfs set readonly=on userquota@0=1M tank/v", "doesn't apply to datasets of this type");
     disks.fails("zfs set atime=off version=4 tank/a", "upgrade the file system");
     let sources = disks.cenote("zfs get -H -o source readonly,atime tank/a tank/v", &[]);

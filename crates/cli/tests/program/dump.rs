@@ -206,7 +206,7 @@ fn assert_all_is_shown(pools: &[&str]) {
 #[test]
 fn space_maps_are_shown_in_the_units_of_their_owners() {
     let mut owners = BTreeMap::<String, u64>::new();
-    for name in ["single", "checkpoint", "degraded", "removed", "removing"] {
+    for name in ["single", "checkpoint", "degraded", "removed", "removing", "spares"] {
         let pool = golden(name);
         let (images, pool) = (pool.images(), pool.facts().pool);
         let number = |value: &Value| {

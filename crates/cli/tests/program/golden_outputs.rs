@@ -156,9 +156,10 @@ fn loops(pool: &Golden) -> tempfile::TempDir {
     folder
 }
 
-/// For every golden pool, compares OpenZFS's output with that of our command on its loop devices.
+/// For every golden pool of OpenZFS 2.3, whose words ours are, compares its output with that of our command
+/// on its loop devices.
 fn compare(output: &str, theirs: impl Fn(&Golden) -> String, command: &str) {
-    for pool in golden_pools() {
+    for pool in golden_pools().into_iter().filter(|pool| !pool.is_of_2_4()) {
         let devices = loops(&pool);
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
         program.args(command.split(' ')).arg("--disks").arg(devices.path());
@@ -167,7 +168,7 @@ fn compare(output: &str, theirs: impl Fn(&Golden) -> String, command: &str) {
         assert_equal(&pool, output, &ours, &theirs(&pool));
         // Both print something or neither does, whatever the wording.
         // To OpenZFS 2.3 its pools lacked no feature.
-        let lacks_features = !pool.is_of_2_4() && ours.contains("are not enabled on the pool");
+        let lacks_features = ours.contains("are not enabled on the pool");
         let ours = if lacks_features { theirs(&pool) } else { ours };
         let has_reason = |text: &str| text.contains("\nstatus: ");
         assert!(has_reason(&ours) == has_reason(&theirs(&pool)) || was_replayed(&pool), "{}", pool.name());

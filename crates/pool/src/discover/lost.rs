@@ -17,6 +17,7 @@
 //! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
 
 use crate::label::Label;
+use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::label::{uberblock_count, uberblock_slot_bytes};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::Txg;
@@ -97,8 +98,8 @@ pub(super) fn lost_states<'a>(
     devices: impl Iterator<Item = &'a Signs> + Clone,
 ) -> Option<LostStates> {
     let known = devices.clone().filter_map(Signs::known).max().filter(|known| *known > newest.txg);
-    // With heartbeats, the ring of txgs is shorter.
-    let slots = match newest.mmp_is_on() {
+    // With heartbeats, the ring of txgs is shorter. Before pools had features, a ring did not begin empty.
+    let slots = match newest.mmp_is_on() || newest.version < SPA_VERSION_FEATURES {
         true => 0,
         false => devices.map(|signs| signs.after(newest.txg)).max().unwrap_or(0),
     };
