@@ -100,8 +100,12 @@ async fn written(items: &[Item]) -> Vec<u8> {
 }
 
 async fn names(engine: &Engine) -> Vec<String> {
-    let datasets = engine.mos().await.unwrap().all_datasets().await.unwrap();
-    datasets.iter().map(|dataset| dataset.name().to_owned()).collect()
+    let mut names = Vec::new();
+    for dataset in engine.mos().await.unwrap().all_datasets().await.unwrap() {
+        names.push(dataset.name().to_owned());
+        names.extend(dataset.snapshots().await.unwrap().iter().map(|taken| taken.name().to_owned()));
+    }
+    names
 }
 
 #[needs("streams/streams.json")]

@@ -120,6 +120,13 @@ fn lines(manifest: &str) -> BTreeMap<String, Vec<String>> {
         if columns[0] == "." {
             columns[12].clear();
         }
+        // The module shows ACLs only where `acltype` says so, which a stream without properties does not bring.
+        let xattrs = columns.get(11).map(String::as_str).unwrap_or_default().split(',');
+        let shown: Vec<&str> = xattrs.filter(|xattr| !xattr.starts_with("system.posix_acl")).collect();
+        let shown = shown.join(",");
+        if let Some(xattrs) = columns.get_mut(11) {
+            *xattrs = shown;
+        }
         (columns[0].clone(), columns)
     };
     manifest.lines().map(line).collect()
@@ -161,6 +168,7 @@ async fn names(engine: &Engine) -> Vec<String> {
     let mut names = Vec::new();
     for dataset in engine.mos().await.unwrap().all_datasets().await.unwrap() {
         names.push(dataset.name().to_owned());
+        names.extend(dataset.snapshots().await.unwrap().iter().map(|taken| taken.name().to_owned()));
     }
     names
 }

@@ -217,7 +217,17 @@ async fn put_dnode(
 /// A block of dnodes as it is on disk.
 async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
     let Some(meta) = old.meta() else { return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES)) };
-    let (bytes, endian) = meta.read_block(id).await?;
+    let (bytes, endian) = match old.raw() {
+        None => meta.read_block(id).await?,
+        // As it lies there: bonuses are ciphertext.
+        Some(_) => {
+            let bp = meta.blkptr(0, id).await?;
+            if bp.is_hole() {
+                return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES));
+            }
+            (old.pool().read_physical(&bp, &old.context(META_DNODE_OBJECT, 0, id)).await?, bp.endian())
+        }
+    };
     if endian != Endian::NATIVE {
         return Err(old.damaged(META_DNODE_OBJECT, "was written by a machine of the other byte order"));
     }

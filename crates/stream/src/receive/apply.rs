@@ -68,6 +68,11 @@ pub(super) struct Filling {
     start_bytes: u64,
     /// The first number that another object may have.
     next_object: u64,
+    /// The last object that the stream has told of, and its last block.
+    last_told: ObjectId,
+    last_block: Option<(ObjectId, u64)>,
+    /// The stream tells of objects before all blocks of those before them have come.
+    tells_ahead: bool,
     batch: Vec<Item>,
     batch_bytes: u64,
     /// The last block that is there.
@@ -95,6 +100,9 @@ impl Filling {
             announced: 0..0,
             start_bytes,
             next_object: 0,
+            last_told: ObjectId(0),
+            last_block: None,
+            tells_ahead: false,
             batch: Vec::new(),
             batch_bytes: 0,
             progress: None,
@@ -182,22 +190,25 @@ impl Filling {
                 return Err(self.wrong(object, "comes after one that should follow it"));
             }
             self.next_object = object.0 + u64::from(object::slots_of(record));
+            self.last_told = object;
         }
         if !matches!(item.record, Record::FreeObjects(_) | Record::ObjectRange(_)) {
             self.max_object = self.max_object.max(object);
         }
         let Some(offset) = offset else { return Ok(()) };
-        // Objects come some at a time, each batch before its blocks.
-        let is_block = !matches!(item.record, Record::Object(_));
-        if let Some(last) = self.next.filter(|_| is_block)
-            && (object, offset) < (last.object, last.offset)
-        {
+        if matches!(item.record, Record::Object(_)) {
+            // Senders of old tell of some objects before they send the blocks of the first.
+            if self.last_block.is_some() && !self.tells_ahead {
+                self.next = Some(self.progress_to(object, offset, item));
+            }
+            return Ok(());
+        }
+        if self.last_block.is_some_and(|last| (object, offset) < last) {
             return Err(self.wrong(object, "a block comes after one that should follow it"));
         }
-        if is_block {
-            let bytes = item.end_bytes.saturating_sub(self.start_bytes);
-            self.next = Some(Progress { object, offset, bytes });
-        }
+        self.tells_ahead |= object < self.last_told;
+        self.last_block = Some((object, offset));
+        self.next = Some(self.progress_to(object, offset, item));
         Ok(())
     }
 
@@ -214,6 +225,10 @@ impl Filling {
         raw.dnodes.lock().insert(BlockId(range.first.0 / DNODES_PER_BLOCK), CryptParams { salt, iv, mac });
         self.announced = range.first.0..range.first.0 + DNODES_PER_BLOCK;
         Ok(())
+    }
+
+    fn progress_to(&self, object: ObjectId, offset: u64, item: &Item) -> Progress {
+        Progress { object, offset, bytes: item.end_bytes.saturating_sub(self.start_bytes) }
     }
 
     async fn free_objects(&mut self, FreeObjects { first, count, .. }: FreeObjects) -> Result<()> {
