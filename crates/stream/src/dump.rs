@@ -148,8 +148,8 @@ impl Dump {
             ),
             Record::WriteByref(record) => writeln!(
                 out,
-                "WRITE_BYREF object = {} checksum type = {} props = {:x} offset = {} length = {} toguid = {:x} \
-                 refguid = {:x} refobject = {} refoffset = {}",
+                "WRITE_BYREF object = {} checksum type = {} props = {:x} offset = {} length = {} \
+                 toguid = {:x} refguid = {:x} refobject = {} refoffset = {}",
                 record.object,
                 record.checksum_id,
                 record.key.prop,
@@ -169,8 +169,8 @@ impl Dump {
             ),
             Record::Spill(record) => writeln!(
                 out,
-                "SPILL block for object = {} length = {} flags = {} compression type = {} compressed_size = {} \
-                 payload_size = {len} {}",
+                "SPILL block for object = {} length = {} flags = {} compression type = {} \
+                 compressed_size = {} payload_size = {len} {}",
                 record.object,
                 record.length,
                 record.flags.0,
