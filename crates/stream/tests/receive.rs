@@ -120,7 +120,8 @@ fn lines(manifest: &str) -> BTreeMap<String, Vec<String>> {
         if columns[0] == "." {
             columns[12].clear();
         }
-        // The module shows ACLs only where `acltype` says so, which a stream without properties does not bring.
+        // The module shows ACLs only where `acltype` says so, which a stream without properties does not
+        // bring.
         let xattrs = columns.get(11).map(String::as_str).unwrap_or_default().split(',');
         let shown: Vec<&str> = xattrs.filter(|xattr| !xattr.starts_with("system.posix_acl")).collect();
         let shown = shown.join(",");

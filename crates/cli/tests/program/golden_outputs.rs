@@ -223,7 +223,7 @@ fn get_all_prints_what_zpool_get_prints() {
 /// Keys of encrypted pools are given, since they were loaded when OpenZFS printed this.
 #[test]
 fn get_all_prints_what_zfs_get_prints() {
-    for pool in golden_pools() {
+    for pool in golden_pools().into_iter().filter(|pool| !pool.is_of_2_4()) {
         // OpenZFS printed the state after replay, which differs from the state on disk.
         if was_replayed(&pool) {
             continue;
