@@ -198,7 +198,7 @@ fn newest_uberblocks_that_are_gone_from_all_labels_are_missed() {
     disks.assert_filled(1);
     disks.assert_filled(2);
     // The next change is the newest state, and nothing is missing any more.
-    disks.cenote("zfs set user:y=2 tank", &[]);
+    assert!(disks.run("zfs set user:y=2 tank", &[]).status.success());
     disks.cenote(&format!("zfs set user:x=2{}", " tank".repeat(4)), &[]);
     let status = words(disks.cenote("zpool status tank", &[]).as_bytes());
     assert!(!status.contains("uberblock"), "{status}");

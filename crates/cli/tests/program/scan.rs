@@ -44,7 +44,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 /// A pool whose manifests show the state after replaying the intent logs or processing the delete queue.
 fn is_unclean(pool: &Golden) -> bool {
-    pool.name().starts_with("unclean")
+    pool.facts().state.starts_with("unclean")
 }
 
 #[test]
