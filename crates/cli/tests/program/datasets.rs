@@ -10,7 +10,7 @@ use crate::common::disks::{Disks, noise};
 /// A pool with a file system of one file; [`rewrite`] replaces its content.
 fn pool() -> Disks {
     let disks = Disks::new(&[128, 128]);
-    disks.cenote("zpool create -o compatibility=off tank a", &[]);
+    disks.cenote("zpool create -o compatibility=openzfs-2.3 tank a", &[]);
     disks.cenote("zfs create tank/a", &[]);
     rewrite(&disks, "tank/a", 1);
     disks

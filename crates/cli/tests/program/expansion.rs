@@ -8,7 +8,7 @@ use cenote_testkit::{copy_image, golden};
 #[test]
 fn a_raidz_gets_a_disk_more_than_once() {
     let disks = Disks::new(&[128; 6]);
-    disks.cenote("zpool create -f -o compatibility=off tank raidz a b c", &[]);
+    disks.cenote("zpool create -f -o compatibility=openzfs-2.3 tank raidz a b c", &[]);
     (1..4).for_each(|seed| disks.fill(seed));
     disks.cenote("zfs snapshot tank@then", &[]);
     let size = || -> u64 { disks.cenote("zpool list -Hp -o size tank", &[]).trim().parse().unwrap() };
@@ -50,7 +50,7 @@ fn a_raidz_gets_a_disk_more_than_once() {
 fn what_can_not_be_expanded_is_refused_in_openzfs_words() {
     let disks = Disks::new(&[128, 128, 128, 128, 64, 128]);
     let refused = |command: &str, why: &str| disks.fails(command, why);
-    disks.cenote("zpool create -f -o compatibility=off tank raidz a b c", &[]);
+    disks.cenote("zpool create -f -o compatibility=openzfs-2.3 tank raidz a b c", &[]);
     refused("zpool attach tank raidz1-1 d", "cannot attach d to raidz1-1: no such device in pool");
     refused("zpool attach tank a d", "can only attach to mirrors and top-level disks");
     refused("zpool attach tank raidz1-0 e", "cannot attach e to raidz1-0: device is too small");
@@ -66,7 +66,7 @@ fn what_can_not_be_expanded_is_refused_in_openzfs_words() {
     disks.cenote("zpool create -f tank raidz a b c", &[]);
     refused("zpool attach tank raidz1-0 d", "raidz_expansion feature must be enabled in order to attach a");
     disks.cenote("zpool destroy tank", &[]);
-    disks.cenote("zpool create -f -o compatibility=off tank draid1:1d:3c a b c", &[]);
+    disks.cenote("zpool create -f -o compatibility=openzfs-2.3 tank draid1:1d:3c a b c", &[]);
     refused("zpool attach tank draid1:1d:3c:0s-0 d", "can only attach to mirrors and top-level disks");
 }
 

@@ -199,7 +199,7 @@ fn newest_uberblocks_that_are_gone_from_all_labels_are_missed() {
     disks.assert_filled(2);
     // The next change is the newest state, and nothing is missing any more.
     assert!(disks.run("zfs set user:y=2 tank", &[]).status.success());
-    disks.cenote(&format!("zfs set user:x=2{}", " tank".repeat(4)), &[]);
+    assert!(disks.run(&format!("zfs set user:x=2{}", " tank".repeat(4)), &[]).status.success());
     let status = words(disks.cenote("zpool status tank", &[]).as_bytes());
     assert!(!status.contains("uberblock"), "{status}");
     disks.zdb_is_content();

@@ -7,7 +7,7 @@ use crate::serve::bench::{Bench, zdb_finds_nothing};
 #[test]
 fn an_expansion_goes_on_in_the_background_waits_for_disks_and_is_waited_for() {
     let mut bench = Bench::new(&["a", "b", "c", "e", "f"]);
-    bench.done("zpool create -m none -o compatibility=off tank raidz a b c");
+    bench.done("zpool create -m none -o compatibility=openzfs-2.3 tank raidz a b c");
     (1..4).for_each(|seed| bench.fill(seed));
     bench.done("tunable raidz_expand_max_reflow_bytes=1");
     bench.done("zpool attach tank raidz1-0 e");

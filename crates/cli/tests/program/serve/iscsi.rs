@@ -91,7 +91,7 @@ fn targets(port: u16) -> Vec<String> {
 /// A daemon with a pool that has two volumes, and the port at which it serves them.
 fn bench() -> (Bench, u16) {
     let mut bench = Bench::new(&["a"]);
-    bench.done("zpool create -m none -o compatibility=off tank a");
+    bench.done("zpool create -m none -o compatibility=openzfs-2.3 tank a");
     bench.done("zfs create -V 32M -b 16k tank/v");
     bench.done("zfs create -s -V 64M -b 16k tank/Other_1");
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();

@@ -75,7 +75,7 @@ fn verify_agrees_with_zdb_after_every_change_of_the_vdev_tree() {
 #[test]
 fn verify_agrees_with_zdb_after_an_expansion() {
     let mut pool = Changes::new(&["a", "b", "c", "e", "f"]);
-    pool.make("zpool create -m none -o compatibility=off tank raidz a b c");
+    pool.make("zpool create -m none -o compatibility=openzfs-2.3 tank raidz a b c");
     pool.make("zpool attach -w tank raidz1-0 e");
     pool.make("zpool replace -w tank a f");
     pool.make("zpool attach -w tank raidz1-0 a");
