@@ -2,6 +2,7 @@
 
 use cenote_fs::FsError;
 use cenote_object::DatasetError;
+use cenote_policy::trace::TraceError;
 use cenote_pool::{BadSetting, PoolError};
 use cenote_runtime::JoinError;
 
@@ -11,6 +12,15 @@ pub type Result<T> = std::result::Result<T, StudyError>;
 /// Why it ends.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
+    /// A trace can't be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A trace says nothing about a cache.
+    #[error("the trace has no requests")]
+    Empty,
+    /// A recording can't be written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     /// From a modelled pool.
     #[error(transparent)]
     Pool(#[from] PoolError),

@@ -16,8 +16,10 @@
 pub mod arc;
 mod bench;
 pub mod cache;
+pub mod caches;
 mod error;
 mod report;
+pub mod trace;
 
 pub use bench::Progress;
 pub use error::{Result, StudyError};

@@ -3,15 +3,12 @@
 //! Idea: words are Markdown; tables stay rows of cells, so that whoever shows the report lays out their
 //! columns as in all its other tables.
 
-use serde::Serialize;
-
 /// A report.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report(pub Vec<Part>);
 
 /// A part of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// Markdown, its ends of lines included.
     Text(String),
@@ -20,7 +17,7 @@ pub enum Part {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// What is above the columns.
     pub heads: Vec<&'static str>,

@@ -9,9 +9,10 @@ mod report;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
+use cenote_cache::{ClassStats, PrefetchStats};
 use cenote_engine::L2Stats;
 use cenote_host::pools::{OpenPool, Pools};
+use cenote_study::caches::{Outlook, Sample};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -20,7 +21,6 @@ use super::zpool::repeat::{Repeat, Round};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, date, nice_bytes, nice_number};
 use crate::session::{Session, print, print_json};
-use report::Report;
 
 /// `cenote arcstat`
 #[derive(Debug, Args)]
@@ -55,14 +55,6 @@ pub struct Arcstat {
     pub schedule: Vec<String>,
 }
 
-/// The cache of a pool, or of all.
-#[derive(Clone)]
-struct Sample {
-    pool: String,
-    stats: CacheStats,
-    second: L2Stats,
-}
-
 impl Arcstat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -91,30 +83,22 @@ impl Arcstat {
     }
 
     fn report(pools: &Pools, session: &Session) -> Result<Outcome, CliError> {
-        let of = |pool: Arc<OpenPool>| {
-            Report::of(&pool.name, pool.engine.cache(), pool.engine.cache_devices().stats())
-        };
-        let reports: Vec<Report> = pools.all().into_iter().map(of).collect();
+        let of = |pool: Arc<OpenPool>| Outlook::of(&pool.name, &pool.engine);
+        let outlooks: Vec<Outlook> = pools.all().into_iter().map(of).collect();
         match session.json() {
             true => {
-                let entries = reports.iter().map(|report| (report.pool.clone(), report.json()));
+                let entries = outlooks.iter().map(|of| (of.pool.clone(), report::as_json(of)));
                 print_json(&document("arcstat", "caches", entries.collect()))?;
             }
-            false => print(reports.iter().map(Report::text).collect::<Vec<_>>().join("\n"))?,
+            false => print(outlooks.iter().map(report::text).collect::<Vec<_>>().join("\n"))?,
         }
         Ok(Outcome::Done)
     }
 
     fn samples(&self, pools: &Pools) -> Vec<Sample> {
-        let of = |pool: Arc<OpenPool>| {
-            let (stats, second) = (pool.engine.cache().stats(), pool.engine.cache_devices().stats());
-            Sample { pool: pool.name.clone(), stats, second }
-        };
+        let of = |pool: Arc<OpenPool>| Sample::take(&pool.name, &pool.engine);
         let all: Vec<Sample> = pools.all().into_iter().map(of).collect();
-        let mut sum = CacheStats::default();
-        all.iter().for_each(|sample| sum.add(&sample.stats));
-        let second = all.iter().fold(L2Stats::default(), |sum, sample| sum.zip(&sample.second, |a, b| a + b));
-        let total = Sample { pool: "total".into(), stats: sum, second };
+        let total = Sample::sum("total", &all);
         if self.verbose { all.into_iter().chain([total]).collect() } else { vec![total] }
     }
 
@@ -172,15 +156,6 @@ impl Arcstat {
             (false, false) => table.aligned_rows(),
         };
         if self.script { text } else { text + &gauges }
-    }
-}
-
-impl Sample {
-    fn since(&self, before: &[Sample]) -> Sample {
-        let old = before.iter().find(|old| old.pool == self.pool);
-        let stats = old.map_or_else(|| self.stats.clone(), |old| self.stats.since(&old.stats));
-        let second = old.map_or(self.second, |old| self.second.since(&old.second));
-        Sample { pool: self.pool.clone(), stats, second }
     }
 }
 

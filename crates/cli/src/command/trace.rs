@@ -4,14 +4,13 @@ mod around;
 mod record;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_policy::PolicyName;
-use cenote_policy::curve::{self, Curve};
-use cenote_policy::replay::{Second, replay_with};
-use cenote_policy::trace::{Part, Parts, Sum, Summary, Trace};
+use cenote_study::StudyError;
+use cenote_study::trace::{CacheSize, Draw, Drawn, Point, Replayed, SecondSize, Shown, ShownPart};
+use cenote_study::trace::{Replay as ReplayRequest, Show as ShowRequest};
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, duration, nice_bytes, parse_bytes};
@@ -80,12 +79,13 @@ pub struct Replay {
     pub policy: Vec<PolicyName>,
     /// Cache sizes, comma-separated: bytes (4G), or a part of the trace's footprint (10%)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values = ["1%", "3%", "10%", "30%"])]
+    #[arg(value_parser = size)]
     pub size: Vec<CacheSize>,
     /// A cache device of this size behind the cache (L2ARC): shows the part of requests that either has
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub l2: Option<CacheSize>,
     /// What the cache device takes in a second (`l2arc_write_max`)
-    #[arg(long, value_name = "SIZE", default_value = "32M", requires = "l2")]
+    #[arg(long, value_name = "SIZE", default_value = "32M", requires = "l2", value_parser = size)]
     pub l2_write: CacheSize,
     /// The trace
     pub file: PathBuf,
@@ -110,36 +110,13 @@ pub struct CurveCommand {
     pub file: PathBuf,
 }
 
-/// A cache size as it is typed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum CacheSize {
-    /// Bytes.
-    Bytes(u64),
-    /// Percent of the footprint.
-    Percent(f64),
-}
-
-impl std::str::FromStr for CacheSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<CacheSize, String> {
-        let percent = text.strip_suffix('%').map(|number| number.parse().ok().filter(|p| *p > 0.0));
-        match percent {
-            Some(percent) => percent.map(CacheSize::Percent),
-            None => parse_bytes(text).filter(|&bytes| bytes > 0).map(CacheSize::Bytes),
-        }
-        .ok_or_else(|| "give a size such as 4G, or a part of the footprint such as 10%".to_owned())
+fn size(text: &str) -> Result<CacheSize, String> {
+    let percent = text.strip_suffix('%').map(|number| number.parse().ok().filter(|p| *p > 0.0));
+    match percent {
+        Some(percent) => percent.map(CacheSize::Percent),
+        None => parse_bytes(text).filter(|&bytes| bytes > 0).map(CacheSize::Bytes),
     }
-}
-
-impl CacheSize {
-    fn bytes(self, footprint_bytes: u64) -> u64 {
-        match self {
-            CacheSize::Bytes(bytes) => bytes,
-            CacheSize::Percent(percent) => (footprint_bytes as f64 * percent / 100.0) as u64,
-        }
-        .max(1)
-    }
+    .ok_or_else(|| "give a size such as 4G, or a part of the footprint such as 10%".to_owned())
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -147,106 +124,49 @@ fn part(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "give a part above 0 and up to 1".to_owned())
 }
 
-async fn read(session: &Session, file: PathBuf) -> Result<(Arc<Trace>, Summary), CliError> {
-    let read = session.runtime().blocking(move || {
-        let trace = Trace::read(&file)?;
-        let summary = trace.summary();
-        Ok::<_, cenote_policy::trace::TraceError>((Arc::new(trace), summary))
-    });
-    let (trace, summary) = read.await.map_err(|error| CliError::Refused(error.to_string()))?;
-    if summary.requests == 0 {
-        return Err(CliError::Refused("the trace has no requests".into()));
-    }
-    Ok((trace, summary))
-}
-
-/// The JSON of a summary.
-#[derive(Debug, Serialize)]
-struct Shown {
-    requests: u64,
-    writes: u64,
-    blocks: u64,
-    bytes: u64,
-    footprint_bytes: u64,
-    duration_ns: u64,
-    requests_per_block: f64,
-    device_reads: u64,
-    device_read_bytes: u64,
-    device_writes: u64,
-    device_write_bytes: u64,
-    parts: Vec<ShownPart>,
-}
-
-/// Requests of a dataset and class.
-#[derive(Debug, Serialize)]
-struct ShownPart {
-    dataset: String,
-    class: &'static str,
-    requests: u64,
-    missed: u64,
-    missed_bytes: u64,
+fn refused(error: StudyError) -> CliError {
+    CliError::Refused(error.to_string())
 }
 
 impl Show {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (trace, Summary { requests, writes, blocks, bytes, footprint_bytes, duration_ns }) =
-            read(session, self.file).await?;
-        let requests_per_block = requests as f64 / blocks.max(1) as f64;
-        if session.json() {
-            let [read, written] = trace.devices;
-            let shown = Shown {
-                requests,
-                writes,
-                blocks,
-                bytes,
-                footprint_bytes,
-                duration_ns,
-                requests_per_block,
-                device_reads: read.operations,
-                device_read_bytes: read.bytes,
-                device_writes: written.operations,
-                device_write_bytes: written.bytes,
-                parts: trace.parts.list().into_iter().map(ShownPart::from).collect(),
-            };
-            print_json(&shown)?;
-            return Ok(Outcome::Done);
+        let shown = ShowRequest { file: self.file }.run(session.runtime()).await.map_err(refused)?;
+        match session.json() {
+            true => print_json(&shown)?,
+            false => print(summary(&shown) + &by_part(&shown))?,
         }
-        let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
-        table.row(["requests".to_owned(), requests.to_string()]);
-        table.row(["writes".to_owned(), writes.to_string()]);
-        table.row(["blocks".to_owned(), blocks.to_string()]);
-        table.row(["requests per block".to_owned(), format!("{requests_per_block:.1}")]);
-        table.row(["requested".to_owned(), nice_bytes(bytes)]);
-        table.row(["footprint".to_owned(), nice_bytes(footprint_bytes)]);
-        for (op, moved) in ["device reads", "device writes"].iter().zip(trace.devices) {
-            if moved.operations > 0 {
-                let moved = format!("{} of {}", moved.operations, nice_bytes(moved.bytes));
-                table.row([(*op).to_owned(), moved]);
-            }
-        }
-        table.row(["duration".to_owned(), duration(std::time::Duration::from_nanos(duration_ns))]);
-        print(table.aligned_rows() + &by_part(&trace.parts))?;
         Ok(Outcome::Done)
     }
 }
 
-impl From<Part> for ShownPart {
-    fn from(Part { dataset, class, sum: Sum { requests, missed, missed_bytes } }: Part) -> ShownPart {
-        ShownPart { dataset, class: class.name(), requests, missed, missed_bytes }
+fn summary(shown: &Shown) -> String {
+    let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
+    table.row(["requests".to_owned(), shown.requests.to_string()]);
+    table.row(["writes".to_owned(), shown.writes.to_string()]);
+    table.row(["blocks".to_owned(), shown.blocks.to_string()]);
+    table.row(["requests per block".to_owned(), format!("{:.1}", shown.requests_per_block)]);
+    table.row(["requested".to_owned(), nice_bytes(shown.bytes)]);
+    table.row(["footprint".to_owned(), nice_bytes(shown.footprint_bytes)]);
+    let reads = ("device reads", shown.device_reads, shown.device_read_bytes);
+    let writes = ("device writes", shown.device_writes, shown.device_write_bytes);
+    for (op, operations, bytes) in [reads, writes].into_iter().filter(|(_, operations, _)| *operations > 0) {
+        table.row([op.to_owned(), format!("{operations} of {}", nice_bytes(bytes))]);
     }
+    table.row(["duration".to_owned(), duration(Duration::from_nanos(shown.duration_ns))]);
+    table.aligned_rows()
 }
 
 /// Whose requests they were, and what a special vdev would take of them.
-fn by_part(parts: &Parts) -> String {
-    let Some([metadata, all]) = parts.special() else { return String::new() };
+fn by_part(shown: &Shown) -> String {
+    let Some([metadata, all]) = shown.special else { return String::new() };
     let columns = [("DATASET", Align::Left), ("CLASS", Align::Left), ("REQUESTS", Align::Right)];
     let missed = [("MISSED", Align::Right), ("HITS", Align::Right), ("FROM DEVICES", Align::Right)];
-    let mut table = Table::new([columns[0], columns[1], columns[2], missed[0], missed[1], missed[2]]);
-    for Part { dataset, class, sum } in parts.list() {
-        let hits = 100.0 * (sum.requests - sum.missed) as f64 / sum.requests.max(1) as f64;
-        let (requests, missed) = (sum.requests.to_string(), sum.missed.to_string());
-        let bytes = nice_bytes(sum.missed_bytes);
-        table.row([dataset, class.name().into(), requests, missed, format!("{hits:.1}%"), bytes]);
+    let mut table = Table::new(columns.into_iter().chain(missed));
+    for ShownPart { dataset, class, requests, missed, missed_bytes } in &shown.parts {
+        let hits = 100.0 * (requests - missed) as f64 / (*requests).max(1) as f64;
+        let (requests, missed) = (requests.to_string(), missed.to_string());
+        let bytes = nice_bytes(*missed_bytes);
+        table.row([dataset.clone(), (*class).into(), requests, missed, format!("{hits:.1}%"), bytes]);
     }
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     format!(
@@ -257,104 +177,54 @@ fn by_part(parts: &Parts) -> String {
     )
 }
 
-/// One cell of the table of replays.
-#[derive(Debug, Serialize)]
-struct Replayed {
-    policy: &'static str,
-    cache_bytes: u64,
-    requests: u64,
-    hits: u64,
-    hit_ratio: f64,
-    byte_hit_ratio: f64,
-    /// Of the cache and the cache device together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hit_ratio_with_l2: Option<f64>,
-}
-
 impl Replay {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (trace, summary) = read(session, self.file).await?;
-        let policies = if self.policy.is_empty() { PolicyName::ALL.to_vec() } else { self.policy };
-        let sizes: Vec<u64> = self.size.iter().map(|size| size.bytes(summary.footprint_bytes)).collect();
-        let bytes = |size: CacheSize| size.bytes(summary.footprint_bytes);
-        let second = self.l2.map(|l2| Second { bytes: bytes(l2), bytes_per_s: bytes(self.l2_write) });
-        let mut replayed = Vec::new();
-        for &policy in &policies {
-            for &cache_bytes in &sizes {
-                let trace = trace.clone();
-                let run = move || replay_with(&trace, policy, cache_bytes, second);
-                let run = session.runtime().blocking(run);
-                let outcome = run.await;
-                replayed.push(Replayed {
-                    policy: policy.name(),
-                    cache_bytes,
-                    requests: outcome.requests,
-                    hits: outcome.hits,
-                    hit_ratio: 1.0 - outcome.miss_ratio(),
-                    byte_hit_ratio: 1.0 - outcome.byte_miss_ratio(),
-                    hit_ratio_with_l2: second.map(|_| 1.0 - outcome.device_ratio()),
-                });
-            }
+        let Replay { policy, size: sizes, l2, l2_write, file } = self;
+        let policies = if policy.is_empty() { PolicyName::ALL.to_vec() } else { policy };
+        let second = l2.map(|size| SecondSize { size, per_second: l2_write });
+        let columns = sizes.len().max(1);
+        let request = ReplayRequest { file, policies, sizes, second };
+        let replayed = request.run(session.runtime()).await.map_err(refused)?;
+        match session.json() {
+            true => print_json(&replayed)?,
+            false => print(ratios(&replayed, columns, second.is_some()))?,
         }
-        if session.json() {
-            print_json(&replayed)?;
-            return Ok(Outcome::Done);
-        }
-        let head = sizes.iter().map(|&size| (nice_bytes(size), Align::Right));
-        let title = if second.is_some() { "HIT RATIO WITH L2" } else { "HIT RATIO" };
-        let mut table = Table::new([(title.to_owned(), Align::Left)].into_iter().chain(head));
-        for row in replayed.chunks(sizes.len().max(1)) {
-            let cells = row.iter().map(|cell| percent(cell.hit_ratio_with_l2.unwrap_or(cell.hit_ratio)));
-            table.row([row[0].policy.to_owned()].into_iter().chain(cells));
-        }
-        print(table.aligned())?;
         Ok(Outcome::Done)
     }
 }
 
-/// The JSON of a curve.
-#[derive(Debug, Serialize)]
-struct Drawn {
-    policy: &'static str,
-    rate: f64,
-    points: Vec<Point>,
-}
-
-#[derive(Debug, Serialize)]
-struct Point {
-    cache_bytes: u64,
-    hit_ratio: f64,
+/// A row for each policy, with as many sizes.
+fn ratios(replayed: &[Replayed], sizes: usize, with_l2: bool) -> String {
+    let head = replayed.iter().take(sizes).map(|cell| (nice_bytes(cell.cache_bytes), Align::Right));
+    let title = if with_l2 { "HIT RATIO WITH L2" } else { "HIT RATIO" };
+    let mut table = Table::new([(title.to_owned(), Align::Left)].into_iter().chain(head));
+    for row in replayed.chunks(sizes) {
+        let cells = row.iter().map(|cell| percent(cell.hit_ratio_with_l2.unwrap_or(cell.hit_ratio)));
+        table.row([row[0].policy.to_owned()].into_iter().chain(cells));
+    }
+    table.aligned()
 }
 
 impl CurveCommand {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let CurveCommand { policy, rate, points, file } = self;
-        let (trace, summary) = read(session, file).await?;
-        // Two sizes for each doubling: most changes where caches are small.
-        let size = |halves: u16| summary.footprint_bytes as f64 / 2_f64.powf(f64::from(halves) / 2.0);
-        let sizes: Vec<u64> = (0..points).rev().map(|halves| (size(halves) as u64).max(1)).collect();
-        let Curve { points } = session.runtime().blocking(move || draw(&trace, policy, &sizes, rate)).await;
-        if session.json() {
-            let point = |&(cache_bytes, miss): &(u64, f64)| Point { cache_bytes, hit_ratio: 1.0 - miss };
-            print_json(&Drawn { policy: policy.name(), rate, points: points.iter().map(point).collect() })?;
-            return Ok(Outcome::Done);
+        let request = Draw { file, policy, rate, points };
+        let drawn = request.run(session.runtime()).await.map_err(refused)?;
+        match session.json() {
+            true => print_json(&drawn)?,
+            false => print(bars(&drawn))?,
         }
-        let mut table = Table::new([("CACHE", Align::Right), ("HIT RATIO", Align::Right), ("", Align::Left)]);
-        for (size, miss) in points {
-            let bar = "#".repeat(((1.0 - miss) * 50.0).round() as usize);
-            table.row([nice_bytes(size), percent(1.0 - miss), bar]);
-        }
-        print(table.aligned())?;
         Ok(Outcome::Done)
     }
 }
 
-fn draw(trace: &Trace, policy: PolicyName, sizes: &[u64], rate: f64) -> Curve {
-    match policy {
-        PolicyName::Lru if rate >= 1.0 => curve::exact_lru(trace, sizes),
-        PolicyName::Lru => curve::sampled_lru(trace, sizes, rate),
-        _ => curve::sampled(trace, policy, sizes, rate),
+fn bars(drawn: &Drawn) -> String {
+    let mut table = Table::new([("CACHE", Align::Right), ("HIT RATIO", Align::Right), ("", Align::Left)]);
+    for Point { cache_bytes, hit_ratio } in &drawn.points {
+        let bar = "#".repeat((hit_ratio * 50.0).round() as usize);
+        table.row([nice_bytes(*cache_bytes), percent(*hit_ratio), bar]);
     }
+    table.aligned()
 }
 
 fn percent(ratio: f64) -> String {
