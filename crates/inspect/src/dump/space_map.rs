@@ -99,7 +99,7 @@ async fn owner(mos: &Mos, map: ObjectId) -> Result<Option<Owner>, DatasetError> 
         }
     }
     let config = mos.pool_config();
-    for leaf in config.vdevs.iter().flat_map(VdevConfig::leaves).filter(|leaf| leaf.dtl == map) {
+    if let Some(leaf) = config.vdevs.iter().flat_map(VdevConfig::leaves).find(|leaf| leaf.dtl == map) {
         let what = format!("txgs that leaf {} lacks", leaf.guid);
         return Ok(Some(Owner { what, vdev: None, shift: 0, counts_txgs: true }));
     }
