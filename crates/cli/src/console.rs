@@ -3,6 +3,7 @@
 //!
 //! Locking: the line of progress has a mutex of its own, held while it is redrawn.
 
+use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::sync::Arc;
 
@@ -45,6 +46,10 @@ impl Console for Terminal {
                 line.set(now.done_bytes);
             }
         }
+    }
+
+    fn output(&self) -> io::Result<File> {
+        self.streams.stdout.try_clone()
     }
 
     fn input(&self) -> Input<'_> {

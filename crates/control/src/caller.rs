@@ -6,7 +6,8 @@
 //! Locking: none here; a [`Console`] may be called from any thread.
 
 use std::ffi::OsString;
-use std::io::BufRead;
+use std::fs::File;
+use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,6 +176,12 @@ pub trait Console: Send + Sync {
     /// Shows how far long work is; none: it has ended.
     fn progress(&self, now: Option<Progress<'_>>);
 
+    /// Where the bytes go that a verb makes: standard output.
+    ///
+    /// # Errors
+    /// There is none.
+    fn output(&self) -> io::Result<File>;
+
     /// From where a secret can come.
     fn input(&self) -> Input<'_>;
 
@@ -227,6 +234,10 @@ impl Console for Silent {
     fn note(&self, _note: Note) {}
 
     fn progress(&self, _now: Option<Progress<'_>>) {}
+
+    fn output(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     fn input(&self) -> Input<'_> {
         Input::None

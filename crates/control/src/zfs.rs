@@ -4,6 +4,7 @@ pub mod get;
 pub mod list;
 pub mod owner;
 pub mod select;
+pub mod send;
 mod shown;
 pub mod wait;
 pub mod wanted;

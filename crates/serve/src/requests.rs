@@ -26,9 +26,9 @@ pub fn carry_out(
     replies: Replies,
 ) -> u8 {
     let replies = Arc::new(replies);
-    let Asked { line, peer, streams: [stdin, ..], cancel, .. } = asked;
+    let Asked { line, peer, streams: [stdin, stdout, _], cancel, .. } = asked;
     let rights = if is_trusted(peer.who.uid) { Rights::All } else { Rights::Delegated };
-    let console = ClientConsole::new(&replies, stdin, line.screens[1].is_some());
+    let console = ClientConsole::new(&replies, [stdin, stdout], line.screens[1].is_some());
     let cwd = Path::new(OsStr::from_bytes(&line.cwd)).to_owned();
     let caller = Caller::client(peer.who, rights, Arc::new(console), cwd, line.env, cancel);
     let Asking { verb, request, keys, command } = asking;

@@ -1,5 +1,7 @@
 //! Streams of OpenZFS: read to their end with right sums, and written again as the same bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -25,8 +25,9 @@ const ZFS: &[Missing] = &[
         "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
     ),
     (
-        &["receive", "recv", "send", "redact"],
-        "`cenote cp -r` copies files into a pool and out of it. For streams, import the pool with OpenZFS",
+        &["receive", "recv", "redact"],
+        "`cenote cp -r` copies files into a pool and out of it. To receive streams, import the pool with \
+              OpenZFS",
     ),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
     (

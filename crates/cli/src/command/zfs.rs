@@ -21,6 +21,7 @@ mod project;
 pub(super) mod refusal;
 mod rename;
 mod rollback;
+mod send;
 mod set;
 pub(super) mod settings;
 mod snapshot;
@@ -90,6 +91,8 @@ pub enum Zfs {
     Get(Get),
     /// List files that differ between two snapshots, or a snapshot and now
     Diff(Diff),
+    /// Write streams of snapshots to standard output
+    Send(send::Send),
     /// List user holds of snapshots
     Holds(Holds),
     /// Show the space and quota of users in a file system
@@ -231,6 +234,7 @@ impl Zfs {
             Zfs::List(list) => list.run(session).await,
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,
+            Zfs::Send(send) => send.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
             Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
             Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,

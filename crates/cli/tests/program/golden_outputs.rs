@@ -159,7 +159,7 @@ fn loops(pool: &Golden) -> tempfile::TempDir {
 /// For every golden pool of OpenZFS 2.3, whose words ours are, compares its output with that of our command
 /// on its loop devices.
 fn compare(output: &str, theirs: impl Fn(&Golden) -> String, command: &str) {
-    for pool in golden_pools().into_iter().filter(|pool| !pool.is_of_2_4()) {
+    for pool in golden_pools().filter(|pool| !pool.is_of_2_4()) {
         let devices = loops(&pool);
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
         program.args(command.split(' ')).arg("--disks").arg(devices.path());
@@ -223,7 +223,7 @@ fn get_all_prints_what_zpool_get_prints() {
 /// Keys of encrypted pools are given, since they were loaded when OpenZFS printed this.
 #[test]
 fn get_all_prints_what_zfs_get_prints() {
-    for pool in golden_pools().into_iter().filter(|pool| !pool.is_of_2_4()) {
+    for pool in golden_pools().filter(|pool| !pool.is_of_2_4()) {
         // OpenZFS printed the state after replay, which differs from the state on disk.
         if was_replayed(&pool) {
             continue;

@@ -81,6 +81,8 @@ const LINES: &str = "\
     zfs bookmark tank/fs@a tank/fs#a
     zfs hold tag tank/fs@a
     zfs holds tank/fs@a
+    zfs send -n tank/fs@a
+    ! zfs send tank/fs@a
     ! zfs destroy tank/fs@a
     zfs release tag tank/fs@a
     zfs clone tank/fs@b tank/clone

@@ -1,6 +1,6 @@
 //! `cenote zfs …` on golden pools, compared with the output of the OpenZFS module's `zfs`.
 
-use crate::common::{cenote, cenote_fails, json};
+use crate::common::{cenote, cenote_fails, json, run};
 use cenote_testkit::{Golden, PropertyRow, golden, golden_pools, needs};
 
 /// Rows of `zfs get` in a golden table, which begins with the rows of `zpool get`.
@@ -113,6 +113,28 @@ fn holds_of_a_tree_are_those_of_every_snapshot_of_that_name() {
     found.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_stream_is_as_long_as_send_foretells() {
+    let pool = golden("snaps");
+    for (command, first) in [
+        ("zfs send -Lec", "full\tgsnaps/a@s2\t"),
+        ("zfs send -i @s1", "incremental\tgsnaps/a@s1\tgsnaps/a@s2\t"),
+        ("zfs send -p -I s1", "incremental\ts1\tgsnaps/a@s2\t"),
+    ] {
+        let told = cenote(&pool, &format!("{command} -nvP"), &["gsnaps/a@s2"]);
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[0].starts_with(first), "{command}: {told}");
+        let bytes: usize = lines[1].strip_prefix("size\t").unwrap().parse().unwrap();
+        let stream = run(&pool, command, &["gsnaps/a@s2"], &[]);
+        assert_eq!(stream.status.code(), Some(0), "{command}");
+        // A package tells of more than its streams, as in OpenZFS.
+        let head = if command.contains("-p") { 312 * 3..2_000 } else { 0..1 };
+        assert!(head.contains(&(stream.stdout.len() - bytes)), "{command}: {}, {told}", stream.stdout.len());
+    }
+    cenote_fails(&pool, "zfs send -i @s2 gsnaps/a@s1", 1, "not an earlier snapshot from the same fs");
+    cenote_fails(&pool, "zfs send -t x", 1, "resume token is corrupt (invalid format)");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
 use crate::zfs;
 
 /// All of them, by name.
-pub static VERBS: [Row; 79] = [
+pub static VERBS: [Row; 80] = [
     Row::line("arcstat", Nothing, Always, InDaemon).seeing_all(),
     Row::line("cat", All, Never, OnOpenPools).seeing_all(),
     Row::line("cp", All, Never, OnOpenPools).seeing_all(),
@@ -47,6 +47,7 @@ pub static VERBS: [Row; 79] = [
     Row::line("zfs release", Delegated, Never, OnOpenPools),
     Row::line("zfs rename", Delegated, Never, OnOpenPools),
     Row::line("zfs rollback", Delegated, Never, OnOpenPools),
+    Row::of::<zfs::send::Send>(),
     Row::line("zfs set", Delegated, Never, OnOpenPools),
     Row::line("zfs snapshot", Delegated, Never, OnOpenPools),
     Row::line("zfs unallow", Delegated, Never, OnOpenPools),

@@ -122,7 +122,7 @@ fn defaults_bind_owners_without_their_own_quota() {
         let top = world.make(root, "top", dir(0o755)).await.unwrap();
         let inherits = cenote_fs::attr::pflags::PROJINHERIT;
         let of_project = SetAttr { project: Some(PROJECT as u32), ..SetAttr::default() };
-        world.set(top, SetAttr { set_flags: inherits, ..of_project.clone() }).await.unwrap();
+        world.set(top, SetAttr { set_flags: inherits, ..of_project }).await.unwrap();
         let used = world.make(top, "used", of(USER, GROUP)).await.unwrap();
         world.write(used, 0, 2 * MIB).await.unwrap();
         for name in ["second", "third"] {
@@ -138,7 +138,7 @@ fn defaults_bind_owners_without_their_own_quota() {
                 let (owner, set) = match by {
                     SpaceBy::User => (USER, SetAttr { uid: Some(USER), ..SetAttr::default() }),
                     SpaceBy::Group => (GROUP, SetAttr { gid: Some(GROUP), ..SetAttr::default() }),
-                    SpaceBy::Project => (PROJECT, of_project.clone()),
+                    SpaceBy::Project => (PROJECT, of_project),
                 };
                 let (used_up, ample) = if counted == Counted::Bytes { (MIB, 100 * MIB) } else { (2, 100) };
                 let both = [0, used_up, ample];
@@ -159,7 +159,7 @@ fn defaults_bind_owners_without_their_own_quota() {
                     expect(world.write(used, 0, 10).await, counted == Counted::Bytes, "write");
                     let made = world.make(top, &format!("made {case}"), of(USER, GROUP)).await;
                     expect(made.map(|_| ()), true, "create");
-                    expect(world.set(given, set.clone()).await, true, "give away");
+                    expect(world.set(given, set).await, true, "give away");
                     // Project 0 is no project.
                     if by == SpaceBy::Project {
                         expect(world.write(without_project, 0, 10).await, false, "write without a project");

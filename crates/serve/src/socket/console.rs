@@ -16,14 +16,15 @@ use super::replies::Replies;
 pub struct ClientConsole {
     replies: Arc<Replies>,
     stdin: File,
+    stdout: File,
     /// Its standard error is a terminal.
     has_screen: bool,
 }
 
 impl ClientConsole {
     /// `has_screen`: its standard error is a terminal.
-    pub(crate) fn new(replies: &Arc<Replies>, stdin: OwnedFd, has_screen: bool) -> ClientConsole {
-        ClientConsole { replies: replies.clone(), stdin: stdin.into(), has_screen }
+    pub(crate) fn new(replies: &Arc<Replies>, [stdin, stdout]: [OwnedFd; 2], has_screen: bool) -> ClientConsole {
+        ClientConsole { replies: replies.clone(), stdin: stdin.into(), stdout: stdout.into(), has_screen }
     }
 }
 
@@ -39,6 +40,10 @@ impl Console for ClientConsole {
             total_bytes,
         });
         self.replies.tell(&Told::Progress(share));
+    }
+
+    fn output(&self) -> io::Result<File> {
+        self.stdout.try_clone()
     }
 
     fn input(&self) -> Input<'_> {

@@ -334,7 +334,7 @@ fn stored_block(
     });
     let compression = compression.ok_or_else(|| wrong(edit, object, "no block is compressed like that"))?;
     let is_whole = compression == Compression::Off && bytes.len() as u64 != len;
-    let is_size = !crypt.is_some() || (bytes.len() as u64).is_multiple_of(SPA_MINBLOCKSIZE);
+    let is_size = crypt.is_none() || (bytes.len() as u64).is_multiple_of(SPA_MINBLOCKSIZE);
     if is_whole || !is_size || bytes.is_empty() || bytes.len() as u64 > len {
         return Err(wrong(edit, object, "a block has another size than it says"));
     }

@@ -124,8 +124,7 @@ fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
     if record.object_type == ObjectType::NONE {
         return wrong("it has no type");
     }
-    if block_bytes < SPA_MINBLOCKSIZE
-        || block_bytes > SPA_MAXBLOCKSIZE
+    if !(SPA_MINBLOCKSIZE..=SPA_MAXBLOCKSIZE).contains(&block_bytes)
         || !block_bytes.is_multiple_of(SPA_MINBLOCKSIZE)
     {
         return wrong("its blocks have no such size");

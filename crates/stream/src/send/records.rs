@@ -361,7 +361,7 @@ impl Records {
 fn bytes_of(span: &Span) -> Option<(u64, u64)> {
     let block_bytes = u64::from(span.block_bytes);
     let offset = span.first.checked_mul(block_bytes)?;
-    let end = span.end.checked_mul(block_bytes).unwrap_or(u64::MAX);
+    let end = span.end.saturating_mul(block_bytes);
     Some((offset, end.wrapping_sub(offset)))
 }
 

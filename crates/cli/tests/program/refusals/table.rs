@@ -110,6 +110,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zfs list", Looks("-t all -r {P}")),
     ("zfs get", Looks("all {P}")),
     ("zfs diff", Looks("{P}@nosuch")),
+    ("zfs send", Looks("{P}@nosuch")),
     ("zfs holds", Looks("{P}@nosuch")),
     ("zfs userspace", Looks("{P}")),
     ("zfs groupspace", Looks("{P}")),

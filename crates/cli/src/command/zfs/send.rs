@@ -1,0 +1,118 @@
+//! `zfs send`, as it is typed.
+
+use cenote_control::zfs::send::Send as Request;
+use clap::{ArgAction, Args};
+
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, print, print_json};
+
+/// `zfs send`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The stream goes to standard output, which must not be a terminal. With -n nothing is \
+    sent; -nv tells how long each stream will be, exactly.\n\n\
+    Example: cenote zfs send -Lec -i @monday tank/home@friday > home.zs"
+)]
+pub struct Send {
+    /// Only what changed since this snapshot or bookmark (@NAME, #NAME, or a full name)
+    #[arg(short = 'i', value_name = "FROM", conflicts_with = "all_from")]
+    pub from: Option<String>,
+    /// The same, with a stream for each snapshot between
+    #[arg(short = 'I', value_name = "FROM")]
+    pub all_from: Option<String>,
+    /// Send everything below, with all snapshots up to this one, and properties
+    #[arg(short = 'R', long)]
+    pub replicate: bool,
+    /// With -R, leave out datasets that lack the snapshot
+    #[arg(short = 's', long)]
+    pub skip_missing: bool,
+    /// With -R, leave out these datasets, comma-separated, and all below them
+    #[arg(short = 'X', long, value_name = "DATASETS", value_delimiter = ',')]
+    pub exclude: Vec<String>,
+    /// Send properties
+    #[arg(short = 'p', long)]
+    pub props: bool,
+    /// Send received properties, not those in force
+    #[arg(short = 'b', long)]
+    pub backup: bool,
+    /// Send holds
+    #[arg(short = 'h', long)]
+    pub holds: bool,
+    /// Send blocks of more than 128 KiB as they are
+    #[arg(short = 'L', long)]
+    pub large_block: bool,
+    /// Send blocks that are embedded in their pointers as such
+    #[arg(short = 'e', long)]
+    pub embed: bool,
+    /// Send blocks compressed as they are on disk
+    #[arg(short = 'c', long)]
+    pub compressed: bool,
+    /// Send encrypted blocks as they are on disk; needs no key; implies -Lec
+    #[arg(short = 'w', long)]
+    pub raw: bool,
+    /// Go on where a receive broke off: the token that it left (receive_resume_token)
+    #[arg(short = 't', long = "resume", value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Send what a receive that broke off has left
+    #[arg(short = 'S', long)]
+    pub saved: bool,
+    /// Send nothing
+    #[arg(short = 'n', long)]
+    pub dryrun: bool,
+    /// Tell what is sent, and each second how much
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// The same for programs
+    #[arg(short = 'P', long)]
+    pub parsable: bool,
+    /// Accepted for scripts: a daemon has no title
+    #[arg(short = 'V', long, hide = true)]
+    pub proctitle: bool,
+    /// The snapshot, or a file system or volume as it is on disk
+    #[arg(required_unless_present = "token")]
+    pub snapshot: Option<String>,
+}
+
+impl Send {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let (parsable, dry_run) = (self.parsable, self.dryrun);
+        if session.json() && !dry_run {
+            return Err(CliError::Usage("--json and the stream can't both go to standard output".into()));
+        }
+        let sent = session.control().run(self.request(session.json())).await?.answer;
+        if session.json() {
+            print_json(&sent)?;
+        } else if dry_run {
+            for line in sent.lines(parsable) {
+                print(line + "\n")?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn request(self, is_json: bool) -> Request {
+        let between = self.all_from.is_some();
+        Request {
+            target: self.snapshot.unwrap_or_default(),
+            from: self.all_from.or(self.from),
+            between,
+            replicate: self.replicate,
+            skip_missing: self.skip_missing,
+            exclude: self.exclude,
+            props: self.props,
+            backup: self.backup,
+            holds: self.holds,
+            large_blocks: self.large_block,
+            embedded: self.embed,
+            compressed: self.compressed,
+            raw: self.raw,
+            token: self.token,
+            saved: self.saved,
+            dry_run: self.dryrun,
+            verbose: self.verbose > 0 || self.parsable || is_json,
+            progress: self.verbose > 0,
+            parsable: self.parsable,
+        }
+    }
+}

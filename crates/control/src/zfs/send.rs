@@ -1,0 +1,477 @@
+//! `zfs send`: streams of snapshots, to the caller's standard output.
+//!
+//! Idea: the words are read into a [`SendRequest`], whose plan says which streams there will be and how long.
+//! Then the stream goes from the pool's blocks to the caller's descriptor; what it says of itself goes to
+//! notes, or with `-n` into the answer.
+//!
+//! Source: OpenZFS `zfs_main.c` (`zfs_do_send`), `libzfs_sendrecv.c`, zfs-send(8).
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use cenote_dataset::{Dataset, Mos};
+use cenote_format::bytes::Endian;
+use cenote_format::nvlist::NvValue;
+use cenote_format::stream::StreamFeatures;
+use cenote_format::units::Guid;
+use cenote_inspect::InspectError;
+use cenote_object::DatasetError;
+use cenote_stream::send::{
+    Extent, Notice, Plan, Progress, Replica, Resume, SendError, SendFlags, SendRequest, Since, Step,
+};
+use cenote_stream::{StreamError, StreamWriter, token};
+use cenote_tasks::{ResumeState, resume_state};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWrite;
+
+use crate::error::ControlError;
+use crate::session::{Session, dataset, pool_of};
+use crate::text::{iso_utc, nice_bytes};
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Below a file system or volume, where an increment is received: `recv_clone_name`.
+const RECV_CLONE_NAME: &str = "%recv";
+/// How often it is told how far a send is.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is sent, and how.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Send {
+    /// The snapshot, or a file system or volume; with `token`, empty.
+    pub target: String,
+    /// `-i` or `-I`: a snapshot or bookmark that the receiver has.
+    pub from: Option<String>,
+    /// `-I`: all snapshots between.
+    pub between: bool,
+    /// `-R`.
+    pub replicate: bool,
+    /// `-s`.
+    pub skip_missing: bool,
+    /// `-X`.
+    pub exclude: Vec<String>,
+    /// `-p`.
+    pub props: bool,
+    /// `-b`.
+    pub backup: bool,
+    /// `-h`.
+    pub holds: bool,
+    /// `-L`.
+    pub large_blocks: bool,
+    /// `-e`.
+    pub embedded: bool,
+    /// `-c`.
+    pub compressed: bool,
+    /// `-w`.
+    pub raw: bool,
+    /// `-t`: where a receive broke off.
+    pub token: Option<String>,
+    /// `-S`: what a receive that broke off has left.
+    pub saved: bool,
+    /// `-n`: nothing is sent.
+    pub dry_run: bool,
+    /// `-v`, `-P`: streams and their lengths are told.
+    pub verbose: bool,
+    /// `-v`: so is how far the send is.
+    pub progress: bool,
+    /// `-P`: they are told for programs.
+    pub parsable: bool,
+}
+
+/// A stream and how long it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foretold {
+    /// The snapshot.
+    pub to: String,
+    /// What the receiver has, if it is told.
+    pub from: Option<String>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What comes of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The token's content, as OpenZFS prints it.
+    pub token: Vec<String>,
+    /// The streams, if they were to be told.
+    pub streams: Vec<Foretold>,
+}
+
+impl Sent {
+    /// Bytes of all streams.
+    pub fn bytes(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.bytes).sum()
+    }
+
+    /// As OpenZFS prints it.
+    pub fn lines(&self, is_parsable: bool) -> Vec<String> {
+        let mut lines = self.token.clone();
+        lines.extend(self.streams.iter().map(|stream| stream.line(is_parsable)));
+        if !self.streams.is_empty() {
+            lines.push(match is_parsable {
+                true => format!("size\t{}", self.bytes()),
+                false => format!("total estimated size is {}", nice_bytes(self.bytes())),
+            });
+        }
+        lines
+    }
+}
+
+impl Foretold {
+    fn line(&self, is_parsable: bool) -> String {
+        let Foretold { to, from, bytes } = self;
+        match (from, is_parsable) {
+            (Some(from), true) => format!("incremental\t{from}\t{to}\t{bytes}"),
+            (None, true) => format!("full\t{to}\t{bytes}"),
+            (Some(from), false) if from.contains(['@', '#']) => {
+                format!("send from {from} to {to} estimated size is {}", nice_bytes(*bytes))
+            }
+            (Some(from), false) => {
+                format!("send from @{from} to {to} estimated size is {}", nice_bytes(*bytes))
+            }
+            (None, false) => format!("full send of {to} estimated size is {}", nice_bytes(*bytes)),
+        }
+    }
+}
+
+impl Verb for Send {
+    const NAME: &'static str = "zfs send";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = Sent;
+
+    /// # Errors
+    /// Words that do not go together; a snapshot that is missing, or not earlier; what can't be read.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Sent>, ControlError> {
+        self.check()?;
+        let mut sent = Sent::default();
+        let given = self.token.as_deref().map(token::state_of).transpose();
+        let given = given.map_err(|error| refused(format!("cannot resume send: {error}")))?;
+        let target = match (&given, self.saved) {
+            (Some(state), false) => String::from_utf8_lossy(&state.to_name).into_owned(),
+            _ => self.target.clone(),
+        };
+        let mos = session.open_pool(pool_of(&target)).await?;
+        let request = match &given {
+            Some(state) if !self.saved => resumed(&mos, state, self.flags()).await?,
+            _ if self.saved => saved(&mos, &target, given.as_ref()).await?,
+            _ => self.request(&mos, session).await?,
+        };
+        if let Some(state) = given.as_ref().filter(|_| self.verbose) {
+            sent.token = token_lines(state);
+        }
+        let name = request.dataset.name().to_owned();
+        let plan = Plan::of(request).await.map_err(|error| self.failed(&name, error))?;
+        let mut has_failed = false;
+        for notice in &plan.notices {
+            has_failed |= notice.is_failure();
+            if self.verbose || !matches!(notice, Notice::Younger { .. }) {
+                session.caller().note_bare(notice.to_string());
+            }
+        }
+        if self.verbose {
+            for step in plan.steps() {
+                let bytes = plan.estimate(step).await.map_err(|error| self.failed(&name, error))?;
+                let (to, from) = (step.dataset.name().to_owned(), self.told_source(step));
+                sent.streams.push(Foretold { to, from, bytes });
+            }
+        }
+        if !self.dry_run {
+            self.write(session, &plan, &mut sent).await?;
+        }
+        match has_failed {
+            true => Err(refused(format!("cannot send '{name}': not all of it could be sent"))),
+            false => Ok(sent.into()),
+        }
+    }
+}
+
+impl Send {
+    /// Words that contradict each other.
+    fn check(&self) -> Result<(), ControlError> {
+        let usage = |text: &str| Err(ControlError::Usage(text.into()));
+        let is_package = self.replicate || self.props || self.backup || self.holds;
+        if self.token.is_some() && !self.saved && (self.from.is_some() || is_package) {
+            return usage("invalid flags combined with -t");
+        }
+        let has_manner = self.large_blocks || self.embedded || self.compressed || self.raw;
+        if self.saved && (self.from.is_some() || is_package || has_manner) {
+            return usage("incompatible flags combined with saved send flag");
+        }
+        if self.saved && self.target.contains('@') {
+            return usage("saved send must specify the dataset with partially-received state");
+        }
+        if self.skip_missing && !self.replicate {
+            return usage("skip-missing flag can only be used in conjunction with replicate");
+        }
+        if !self.exclude.is_empty() && !self.replicate {
+            return Err(refused("Cannot specify dataset exclusion (-X) on a non-recursive send."));
+        }
+        if !self.replicate && !self.between {
+            return Ok(());
+        }
+        if self.from.as_ref().is_some_and(|from| from.contains('#')) {
+            return Err(refused("Error: multiple snapshots cannot be sent from a bookmark."));
+        }
+        if !self.target.contains('@') {
+            return Err(refused("Error: Unsupported flag with filesystem or bookmark."));
+        }
+        Ok(())
+    }
+
+    async fn request(&self, mos: &Mos, session: &Session) -> Result<SendRequest, ControlError> {
+        let dataset = dataset(mos, &self.target).await?;
+        let extent = match self.replicate || self.between {
+            true => self.many(mos, &dataset).await?,
+            false => Extent::One(self.since(mos, &dataset, session).await?),
+        };
+        let bare = bare(dataset, extent, self.flags());
+        Ok(SendRequest { props: self.props, backup: self.backup, holds: self.holds, ..bare })
+    }
+
+    fn flags(&self) -> SendFlags {
+        SendFlags {
+            large_blocks: self.large_blocks || self.raw,
+            embedded: self.embedded || self.raw,
+            compressed: self.compressed || self.raw,
+            raw: self.raw,
+        }
+    }
+
+    /// What `-i` names.
+    async fn since(&self, mos: &Mos, to: &Dataset, session: &Session) -> Result<Since, ControlError> {
+        let Some(from) = &self.from else { return Ok(Since::Nothing) };
+        let mut from = from.clone();
+        if !from.contains(['@', '#']) {
+            session.caller().note_bare(
+                "Warning: incremental source didn't specify type, assuming snapshot. Use '@' or '#' prefix \
+                 to avoid ambiguity.",
+            );
+            from.insert(0, '@');
+        }
+        if from.starts_with(['@', '#']) {
+            from.insert_str(0, to.dir().name());
+        }
+        let Some((marked, _)) = from.split_once('#') else {
+            return dataset(mos, &from).await.map(Since::Snapshot);
+        };
+        let marks = dataset(mos, marked).await?.bookmarks().await?;
+        let mark = marks.into_iter().find(|mark| mark.name == from);
+        mark.map(Since::Bookmark)
+            .ok_or_else(|| ControlError::NotFound(format!("cannot open '{from}': bookmark does not exist")))
+    }
+
+    /// What `-R` and `-I` name.
+    async fn many(&self, mos: &Mos, to: &Dataset) -> Result<Extent, ControlError> {
+        let head = to.dir().head().await?;
+        let origin = head.origin().await?;
+        let mut from = self.from.clone();
+        if origin.is_some_and(|origin| Some(origin.name()) == from.as_deref()) {
+            from = None;
+        } else if let Some(named) = &from {
+            let (of, short) = named.split_once('@').unwrap_or(("", named));
+            if !of.is_empty() && of != head.name() {
+                return Err(ControlError::Usage("incremental source must be in same filesystem".into()));
+            }
+            if short.contains(['@', '/']) {
+                return Err(ControlError::Usage("invalid incremental source".into()));
+            }
+            dataset(mos, &format!("{}@{short}", head.name())).await?;
+            from = Some(short.to_owned());
+        }
+        let (between, skip_missing) = (self.between, self.skip_missing);
+        Ok(match self.replicate {
+            true => Extent::Replica(Replica { from, between, skip_missing, exclude: self.exclude.clone() }),
+            false => Extent::All(from),
+        })
+    }
+
+    /// The source of a stream, as it is told: in a package, only if it is of the same file system.
+    fn told_source(&self, step: &Step) -> Option<String> {
+        let is_many = self.replicate || self.between;
+        match &step.since {
+            Since::Nothing => None,
+            Since::Snapshot(from) if is_many => {
+                let is_own = from.dir().id() == step.dataset.dir().id();
+                from.snapshot_name().filter(|_| is_own).map(str::to_owned)
+            }
+            Since::Snapshot(from) => Some(from.name().to_owned()),
+            Since::Bookmark(mark) => Some(mark.name.clone()),
+        }
+    }
+
+    /// Writes the streams, and tells how far they are.
+    async fn write(&self, session: &Session, plan: &Plan, sent: &mut Sent) -> Result<(), ControlError> {
+        let caller = session.caller();
+        let output = caller.console.output().map_err(ControlError::io("standard output"))?;
+        if output.is_terminal() {
+            return Err(refused(
+                "Error: Stream can not be written to a terminal.\nYou must redirect standard output.",
+            ));
+        }
+        let told = std::mem::take(sent);
+        if self.verbose {
+            told.lines(self.parsable).into_iter().for_each(|line| caller.note_bare(line));
+        }
+        let progress = Progress::default();
+        let mut writer = StreamWriter::new(Box::new(Outlet(output)), Endian::NATIVE);
+        let mut work = std::pin::pin!(plan.send(&mut writer, &progress));
+        if self.progress && !self.parsable {
+            caller.note_bare(format!("TIME        SENT   SNAPSHOT {}", self.target));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done.map_err(|error| self.failed(&self.target, error)),
+                () = session.runtime().sleep(TELL_INTERVAL) => {}
+            }
+            if self.progress {
+                let now = iso_utc((session.runtime().unix_time_ns() / 1_000_000_000) as i64);
+                let clock = now.get(11..19).unwrap_or_default();
+                let (bytes, target) = (progress.bytes(), &self.target);
+                caller.note_bare(match self.parsable {
+                    true => format!("{clock}\t{bytes}\t{target}"),
+                    false => format!("{clock}   {:>5}   {target}", nice_bytes(bytes)),
+                });
+            }
+        }
+    }
+
+    /// An error of the send, in OpenZFS's words where it has any.
+    fn failed(&self, name: &str, error: SendError) -> ControlError {
+        match error {
+            SendError::Dataset(DatasetError::KeyMissing { .. }) => {
+                refused(format!("warning: cannot send '{name}': dataset key must be loaded"))
+            }
+            SendError::Dataset(error) => error.into(),
+            SendError::Pool(error) => error.into(),
+            SendError::Block { source, .. } if !source.is_damage() => source.into(),
+            SendError::Stream(StreamError::Write(source)) => {
+                InspectError::io("standard output")(source).into()
+            }
+            error => refused(error.to_string()),
+        }
+    }
+}
+
+/// A request with nothing but its extent.
+fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
+    let (resume, saved) = (Resume::default(), false);
+    SendRequest { dataset, extent, flags, props: false, backup: false, holds: false, resume, saved }
+}
+
+/// The rest of a stream.
+async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<SendRequest, ControlError> {
+    let cannot = |why: String| refused(format!("cannot resume send: {why}"));
+    let name = &*String::from_utf8_lossy(&state.to_name);
+    let found = by_guid(mos, name, state.to_guid).await?;
+    let Some(dataset) = found else {
+        return Err(cannot(match mos.dataset(name).await {
+            Ok(_) => format!("'{name}' is no longer the same snapshot used in the initial send"),
+            Err(_) => format!("'{name}' used in the initial send no longer exists"),
+        }));
+    };
+    let since = source_of(&dataset, state.from_guid).await?;
+    let resume = Resume { object: state.progress.object, offset: state.progress.offset };
+    Ok(SendRequest { resume, ..bare(dataset, Extent::One(since), flags.and(flags_of(state))) })
+}
+
+/// What was received of a stream.
+async fn saved(mos: &Mos, target: &str, given: Option<&ResumeState>) -> Result<SendRequest, ControlError> {
+    let failed = |why: &str| refused(format!("saved send failed: {why}"));
+    let mut head = dataset(mos, target).await?;
+    let to = head.clone();
+    // An increment is received beside the old state.
+    if let Some(beside) = head.dir().child(RECV_CLONE_NAME).await? {
+        head = beside.head().await?;
+    }
+    let state = resume_state(&head).await?.ok_or_else(|| failed("nothing was received in part"))?;
+    let mut resume = Resume::default();
+    if let Some(given) = given {
+        if given.to_guid != state.to_guid {
+            return Err(failed("provided resume token does not match dataset"));
+        }
+        resume = Resume { object: given.progress.object, offset: given.progress.offset };
+    }
+    let since = source_of(&to, state.from_guid).await?;
+    Ok(SendRequest { resume, saved: true, ..bare(head, Extent::One(since), flags_of(&state)) })
+}
+
+fn flags_of(state: &ResumeState) -> SendFlags {
+    let has = |feature| state.features.has(feature);
+    SendFlags {
+        large_blocks: has(StreamFeatures::LARGE_BLOCKS),
+        embedded: has(StreamFeatures::EMBED_DATA),
+        compressed: has(StreamFeatures::COMPRESSED),
+        raw: has(StreamFeatures::RAW),
+    }
+}
+
+/// What a token holds, as OpenZFS prints it.
+fn token_lines(state: &ResumeState) -> Vec<String> {
+    let mut lines = vec!["resume token contents:".to_owned(), "nvlist version: 0".to_owned()];
+    for (name, value) in token::list_of(state).iter() {
+        let value = match value {
+            NvValue::Uint64(number) => format!("{number:#x}"),
+            NvValue::String(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => "1".to_owned(),
+        };
+        lines.push(format!("\t{name} = {value}"));
+    }
+    lines
+}
+
+/// The snapshot or bookmark of that guid that a stream can be the difference to.
+async fn source_of(to: &Dataset, guid: Guid) -> Result<Since, ControlError> {
+    if guid.0 == 0 {
+        return Ok(Since::Nothing);
+    }
+    let mut head = Some(to.dir().head().await?);
+    while let Some(here) = head {
+        if let Some(found) = here.snapshots().await?.into_iter().find(|snapshot| snapshot.guid() == guid) {
+            return Ok(Since::Snapshot(found));
+        }
+        if let Some(mark) = here.bookmarks().await?.into_iter().find(|mark| mark.phys.guid == guid) {
+            return Ok(Since::Bookmark(mark));
+        }
+        head = match here.origin().await? {
+            Some(origin) => Some(origin.dir().head().await?),
+            None => None,
+        };
+    }
+    Err(refused(format!("cannot resume send: incremental source {:#x} no longer exists", guid.0)))
+}
+
+/// The snapshot of that guid: that of the name, or any other of its file system.
+async fn by_guid(mos: &Mos, name: &str, guid: Guid) -> Result<Option<Dataset>, ControlError> {
+    let Some((head, _)) = name.split_once('@') else { return Ok(None) };
+    match mos.dataset(head).await {
+        Ok(head) => Ok(head.snapshots().await?.into_iter().find(|snapshot| snapshot.guid() == guid)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn refused(text: impl Into<String>) -> ControlError {
+    ControlError::Refused(text.into())
+}
+
+/// A descriptor that is written where the verb runs, which has a thread of its own.
+struct Outlet(File);
+
+impl AsyncWrite for Outlet {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.0.write(bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.flush())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
