@@ -23,7 +23,11 @@ pub struct ClientConsole {
 
 impl ClientConsole {
     /// `has_screen`: its standard error is a terminal.
-    pub(crate) fn new(replies: &Arc<Replies>, [stdin, stdout]: [OwnedFd; 2], has_screen: bool) -> ClientConsole {
+    pub(crate) fn new(
+        replies: &Arc<Replies>,
+        [stdin, stdout]: [OwnedFd; 2],
+        has_screen: bool,
+    ) -> ClientConsole {
         ClientConsole { replies: replies.clone(), stdin: stdin.into(), stdout: stdout.into(), has_screen }
     }
 }
