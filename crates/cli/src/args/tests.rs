@@ -112,7 +112,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "du"
         ]
     );
-    assert_eq!(takes('h'), ["diff", "ls", "du"]);
+    assert_eq!(takes('h'), ["diff", "send", "ls", "du"]);
     assert_eq!(takes('F'), ["diff"]);
 }
 

@@ -9,6 +9,7 @@ use crate::session::{Session, print, print_json};
 /// `zfs send`
 #[derive(Debug, Args)]
 #[command(
+    disable_version_flag = true,
     after_help = "The stream goes to standard output, which must not be a terminal. With -n nothing is \
     sent; -nv tells how long each stream will be, exactly.\n\n\
     Example: cenote zfs send -Lec -i @monday tank/home@friday > home.zs"
