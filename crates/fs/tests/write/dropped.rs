@@ -92,7 +92,9 @@ impl Device for Straggler {
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         let is_pattern = data.starts_with(&PATTERN.to_ne_bytes());
-        match self.slow == Slow::Writes || self.slow == Slow::Patterns && is_pattern {
+        // Smaller ones are metadata, which txgs write while nothing is kept.
+        let is_content = data.len() >= 128 << 10;
+        match self.slow == Slow::Writes && is_content || self.slow == Slow::Patterns && is_pattern {
             true => self.slowly(move |inner| inner.write_at(offset, data)),
             false => self.inner.write_at(offset, data),
         }

@@ -363,7 +363,7 @@ fn other_disks_are_projected_as_ranges() {
 #[test]
 fn a_disk_that_does_several_operations_at_once_limits_no_projection() {
     let shown = |rotates| {
-        let mut observed = limits(vec![disk("vda", 0.99, 110.0)], rotates, job("t", 4096, 1, 128)).observed;
+        let mut observed = limits(vec![disk("sda", 0.99, 110.0)], rotates, job("t", 4096, 1, 128)).observed;
         observed.links = vec![LinkLoad {
             name: "eth0".into(),
             bandwidth: observed.bandwidth,
