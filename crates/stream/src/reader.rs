@@ -77,6 +77,11 @@ impl StreamReader {
         self.sum.endian()
     }
 
+    /// Bytes that were read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
     /// The next record; nothing after the last.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::stream::{DRR_CHECKSUM_AT, Record};
 use cenote_runtime::{Rng, Runtime};
-use cenote_stream::receive::{Order, receive};
+use cenote_stream::receive::{Alone, Order, receive};
 use cenote_stream::{Item, StreamReader, StreamWriter};
 use cenote_testkit::{decompress, needs, shared_path};
 use tokio::io::AsyncWrite;
@@ -125,14 +125,14 @@ fn whatever_is_sent_is_received_or_refused() {
             let order = Order { destination: format!("{POOL}/d{round}"), ..Order::default() };
             if !base.is_empty() {
                 let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(stream(base))));
-                receive(&engine, &mut reader, &order).await.unwrap();
+                receive(&engine, &mut reader, &order, &Alone).await.unwrap();
             }
             let before = names(&engine).await;
             let mut items = items(stream(name)).await;
             mutate(&mut items, &mut rng);
             let bytes = written(&items).await;
             let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(bytes)));
-            match receive(&engine, &mut reader, &order).await {
+            match receive(&engine, &mut reader, &order, &Alone).await {
                 Ok(_) => taken += 1,
                 Err(error) => {
                     refused += 1;

@@ -12,7 +12,7 @@ use cenote_fs::manifest::{ManifestOptions, hash_range, manifest_text};
 use cenote_fs::{Filesystem, Volume};
 use cenote_runtime::Runtime;
 use cenote_stream::StreamReader;
-use cenote_stream::receive::{Order, ReceiveError, Received, receive};
+use cenote_stream::receive::{Alone, Order, ReceiveError, Received, receive};
 use cenote_testkit::{decompress, needs, shared_path};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn stream(name: &str) -> Vec<u8> {
 
 async fn receive_bytes(engine: &Engine, bytes: Vec<u8>, order: &Order) -> Result<Received, ReceiveError> {
     let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(bytes)));
-    receive(engine, &mut reader, order).await
+    receive(engine, &mut reader, order, &Alone).await
 }
 
 async fn receive_named(engine: &Engine, name: &str, order: &Order) -> Result<Received, ReceiveError> {

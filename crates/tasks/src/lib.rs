@@ -88,7 +88,7 @@ pub use promote::promote;
 pub use receive::finish::{Finish, end_receive};
 pub use receive::properties::receive_properties;
 pub use receive::raw::{RawKeys, inherit_root};
-pub use receive::resume::{Progress, ResumeState, note_progress, resume_state};
+pub use receive::resume::{Progress, ResumeState, note_progress, resume_state, unfinished_receive};
 pub use receive::{NewReceive, Receiving, abort_receive, begin_receive};
 pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;

@@ -25,7 +25,7 @@ pub enum ReceiveError {
     },
     /// The stream broke off, and what has come is kept.
     #[error(
-        "{what}: {source}: checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n\
+        "{what}: checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n\
          A resuming stream can be generated on the sending system by running:\n    zfs send -t {token}"
     )]
     Saved {
@@ -35,6 +35,12 @@ pub enum ReceiveError {
         source: StreamError,
         /// Tells the sender where to go on.
         token: String,
+    },
+    /// Something of the name is there already.
+    #[error("cannot restore to {name}: destination already exists")]
+    Exists {
+        /// The snapshot, or the file system or volume.
+        name: String,
     },
     /// The pool can't be changed.
     #[error("{what}: {source}")]
@@ -65,7 +71,7 @@ impl ReceiveError {
     pub(super) fn of_task(what: &'static str, error: DatasetError) -> ReceiveError {
         match error {
             DatasetError::Unsuitable { why, .. } => ReceiveError::refused(what, &*why),
-            DatasetError::DatasetExists { .. } => ReceiveError::refused(what, "destination already exists"),
+            DatasetError::DatasetExists { name } => ReceiveError::Exists { name: name.to_string() },
             DatasetError::OverQuota { .. } => {
                 ReceiveError::refused(what, "destination space quota exceeded.")
             }

@@ -74,7 +74,8 @@ pub(super) fn place(order: &Order, sent: &Sent, top: &str) -> Result<Place> {
     };
     let below = below.map_err(ReceiveError::of_stream)?;
     if named.is_some() && order.placing != Placing::Exact {
-        let why = "invalid argument - snapshot not allowed with -d or -e";
+        let letter = if order.placing == Placing::LastPart { 'e' } else { 'd' };
+        let why = format!("invalid argument - snapshot not allowed with -{letter}");
         return Err(ReceiveError::refused(RECEIVE, why));
     }
     let dataset = match (named, below.strip_prefix('/').unwrap_or(below)) {

@@ -6,38 +6,56 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_dataset::{Dataset, DatasetKind};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::nvlist::Nvlist;
+use cenote_format::objset::ObjsetType;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
 use cenote_tasks::{
-    Finish, NewReceive, Progress, RawKeys, Receiving, abort_receive, begin_receive, end_receive,
-    note_progress, resume_state,
+    Finish, NewReceive, Progress, RawKeys, Receiving, Settings, abort_receive, begin_receive, end_receive,
+    note_progress, receive_properties, resume_state,
 };
 
 use crate::error::{StreamError, check_features};
 use crate::reader::{Item, StreamReader};
 use crate::receive::apply::{Filling, Way};
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
-use crate::receive::name::Place;
-use crate::receive::{Order, Received};
+use crate::receive::host::Work;
+use crate::receive::name::{Place, Placing};
+use crate::receive::overrides::{Overrides, Target};
+use crate::receive::{Around, Order, Receipt};
 use crate::token;
 
 /// How far a receive comes before its state is noted.
 const NOTE_AFTER_BYTES: u64 = 64 << 20;
 
-/// Receives the stream whose BEGIN is `item`.
+/// What a package tells of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    /// The package has several file systems and volumes.
+    pub(super) is_recursive: bool,
+    /// It is not the topmost of them.
+    pub(super) is_below: bool,
+    /// The snapshot of its parent that it hangs below.
+    pub(super) parent_from: Guid,
+    /// Its properties.
+    pub(super) props: Option<Settings>,
+}
+
+/// Receives the stream whose BEGIN is `item`. Answers where it went; nothing, if it was there already.
 #[boxed]
 pub(super) async fn receive_one(
-    engine: &Engine,
+    Around { engine, order, host }: Around<'_>,
+    receipt: &mut Receipt,
     reader: &mut StreamReader,
-    order: &Order,
-    place: &Place,
+    place: Place,
+    context: Context,
     item: Item,
-    received: &mut Received,
-) -> Result<()> {
+) -> Result<Option<Place>> {
+    let begun = engine.runtime().now();
     let Record::Begin(begin) = item.record else {
         return Err(ReceiveError::of_stream(StreamError::WrongPlace));
     };
@@ -54,10 +72,71 @@ pub(super) async fn receive_one(
         true => Some(keys_of(&list, reader.endian()).map_err(|why| ReceiveError::refused(what, why))?),
         false => None,
     };
+    let place = settled(engine, order, &begin, place, &context).await?;
     let origin = match &order.origin {
-        None if begin.flags.has(BeginFlags::CLONE) => Some(origin_of(engine, begin.from_guid, place).await?),
-        given => given.clone(),
+        None if begin.flags.has(BeginFlags::CLONE) => {
+            let found = by_guid(engine, begin.from_guid, &place.dataset).await?;
+            let why = || format!("local origin for clone {} does not exist", place.full());
+            let found = found.ok_or_else(|| ReceiveError::refused(RECEIVE, why()))?;
+            host.line(format!("found clone origin {found}"));
+            Some(found)
+        }
+        given => {
+            given.iter().for_each(|origin| host.line(format!("using provided clone origin {origin}")));
+            given.clone()
+        }
     };
+    let found = existing(engine, &place.dataset).await?;
+    let is_resuming = begin.features.has(StreamFeatures::RESUMING);
+    let is_new = is_new(&begin, order) && !is_resuming;
+    if let Some(found) = found.as_ref().filter(|_| !is_new && !is_resuming)
+        && found.snapshots().await?.iter().any(|snapshot| snapshot.guid() == begin.to_guid)
+    {
+        host.line(format!("snap {} already exists; ignoring", place.full()));
+        skip(reader).await?;
+        receipt.received.skipped.push(place.full());
+        return Ok(None);
+    }
+    let doing = if order.is_dry { "would receive" } else { "receiving" };
+    let kind = if begin.from_guid == Guid(0) { "full" } else { "incremental" };
+    let sent = String::from_utf8_lossy(&begin.to_name);
+    host.line(format!("{doing} {kind} stream of {sent} into {}", place.full()));
+    let top = receipt.top.get_or_insert_with(|| place.dataset.clone());
+    let target = Target {
+        name: &place.dataset,
+        is_volume: u64::from(begin.objset_type) == u64::from(ObjsetType::Zvol),
+        is_top: *top == place.dataset,
+        is_new,
+        is_recursive: context.is_recursive,
+        is_raw: raw.is_some(),
+    };
+    let mut overrides = Overrides::of(order, what, target, found.as_ref(), host).await?;
+    if is_new && raw.is_none() && origin.is_none() && context.props.is_some() {
+        overrides.decrypt(order);
+    }
+    if order.is_dry {
+        if is_new && found.is_some() && !order.is_forced {
+            let why = format!("destination '{}' exists\nmust specify -F to overwrite it", place.dataset);
+            return Err(ReceiveError::refused(what, why));
+        }
+        skip(reader).await?;
+        return Ok(Some(place));
+    }
+    if order.placing == Placing::WithoutPool && is_new && found.is_none() {
+        let made = host.make_parents(&place.dataset).await;
+        made.map_err(|error| ReceiveError::of_task(what, error))?;
+    }
+    if is_new
+        && found.is_none()
+        && let Some((parent, _)) = place.dataset.rsplit_once('/')
+    {
+        let parent = engine.mos().await?.dataset(parent).await;
+        let parent = parent.map_err(|error| ReceiveError::of_task(what, error))?;
+        if parent.kind().await? != DatasetKind::Filesystem {
+            let why = format!("parent '{}' is not a filesystem", parent.name());
+            return Err(ReceiveError::refused(what, why));
+        }
+    }
     let is_clone = origin.is_some();
     let new = NewReceive {
         target: place.dataset.clone(),
@@ -66,30 +145,94 @@ pub(super) async fn receive_one(
         origin,
         is_forced: order.is_forced,
         is_resumable: order.is_resumable,
-        settings: Vec::new(),
+        settings: if is_new && found.is_none() { overrides.set.clone() } else { Settings::new() },
         raw: raw.clone(),
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
-    let ended =
-        match fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), (is_clone, start_bytes)).await {
-            Ok(()) => {
-                let finish = Finish {
-                    receiving: receiving.clone(),
-                    snapshot: place.snapshot.clone(),
-                    to_guid: begin.to_guid,
-                    creation_time_s: begin.creation_time,
-                    is_forced: order.is_forced,
-                    raw,
-                };
-                end_receive(engine, finish).await.map_err(Broken::Pool)
-            }
-            Err(broken) => Err(broken),
-        };
+    let is_raw = raw.is_some();
+    let filled = fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), (is_clone, start_bytes)).await;
+    let ended = match filled {
+        Ok(()) => {
+            let finish = Finish {
+                receiving: receiving.clone(),
+                snapshot: place.snapshot.clone(),
+                to_guid: begin.to_guid,
+                creation_time_s: begin.creation_time,
+                is_forced: order.is_forced,
+                raw,
+            };
+            let work: Work<'_> = Box::pin(end_receive(engine, finish));
+            let done = match receiving.is_new() {
+                true => work.await,
+                false => host.replacing(&receiving.target, &receiving.head, is_raw, work).await,
+            };
+            done.map_err(Broken::Pool)
+        }
+        Err(broken) => Err(broken),
+    };
     if let Err(broken) = ended {
         return Err(give_up(engine, what, &receiving, order.is_resumable, broken).await);
     }
-    received.snapshots.push(place.full());
-    Ok(())
+    receipt.received.snapshots.push(place.full());
+    if let Some(props) = context.props {
+        let refused = receive_properties(engine, &place.dataset, overrides.received(props)).await?;
+        let note =
+            |(property, error): (String, DatasetError)| (place.dataset.clone(), property, error.to_string());
+        receipt.received.refused.extend(refused.into_iter().map(note));
+    }
+    let is_made = is_new && found.is_none();
+    overrides.follow(engine, &place.dataset, is_made, &mut receipt.received).await?;
+    let took = engine.runtime().now().since(begun);
+    host.received(reader.read_bytes().saturating_sub(start_bytes), took);
+    Ok(Some(place))
+}
+
+/// Where a stream goes if the name that was worked out is none of a dataset: it may have been renamed here.
+async fn settled(
+    engine: &Engine,
+    order: &Order,
+    begin: &Begin,
+    place: Place,
+    context: &Context,
+) -> Result<Place> {
+    if is_new(begin, order) && !begin.features.has(StreamFeatures::RESUMING) {
+        let Some((above, own)) = place.dataset.rsplit_once('/') else { return Ok(place) };
+        if context.parent_from == Guid(0) || existing(engine, above).await?.is_some() {
+            return Ok(place);
+        }
+        let found = by_guid(engine, context.parent_from, above).await?;
+        let parent = found.as_deref().and_then(|found| found.split_once('@'));
+        return Ok(match parent {
+            Some((parent, _)) => Place { dataset: format!("{parent}/{own}"), ..place },
+            None => place,
+        });
+    }
+    let may_be_elsewhere = order.placing != Placing::Exact || context.is_below;
+    if !may_be_elsewhere || existing(engine, &place.dataset).await?.is_some() {
+        return Ok(place);
+    }
+    let found = by_guid(engine, begin.from_guid, &place.dataset).await?;
+    Ok(match found.as_deref().and_then(|found| found.split_once('@')) {
+        Some((dataset, _)) => Place { dataset: dataset.to_owned(), ..place },
+        None => place,
+    })
+}
+
+async fn existing(engine: &Engine, name: &str) -> Result<Option<Dataset>> {
+    match engine.mos().await?.dataset(name).await {
+        Err(DatasetError::NoDataset { .. }) => Ok(None),
+        found => Ok(Some(found?)),
+    }
+}
+
+/// Passes over a stream.
+async fn skip(reader: &mut StreamReader) -> Result<()> {
+    while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
+        if matches!(item.record, Record::End(_)) {
+            return Ok(());
+        }
+    }
+    Err(ReceiveError::of_stream(StreamError::Incomplete))
 }
 
 /// What a raw stream says of its keys.
@@ -228,20 +371,24 @@ async fn saved_token(engine: &Engine, receiving: &Receiving) -> Option<String> {
     Some(token::encode(&state))
 }
 
+/// Whether a stream makes a dataset, or goes on with one that does.
+fn is_new(begin: &Begin, order: &Order) -> bool {
+    begin.from_guid == Guid(0) || begin.flags.has(BeginFlags::CLONE) || order.origin.is_some()
+}
+
 /// What is tried, by the kind of stream.
 fn kind_of(begin: &Begin, order: &Order) -> &'static str {
-    let is_new = begin.from_guid == Guid(0) || begin.flags.has(BeginFlags::CLONE) || order.origin.is_some();
-    match (begin.features.has(StreamFeatures::RESUMING), is_new) {
+    match (begin.features.has(StreamFeatures::RESUMING), is_new(begin, order)) {
         (true, _) => "cannot receive resume stream",
         (false, true) => "cannot receive new filesystem stream",
         (false, false) => "cannot receive incremental stream",
     }
 }
 
-/// The snapshot of a guid, looked for from the new dataset upwards: near ones are meant first.
-async fn origin_of(engine: &Engine, guid: Guid, place: &Place) -> Result<String> {
+/// The snapshot of a guid, looked for from a dataset upwards: near ones are meant first.
+async fn by_guid(engine: &Engine, guid: Guid, near: &str) -> Result<Option<String>> {
     let mos = engine.mos().await?;
-    let mut above = place.dataset.as_str();
+    let mut above = near;
     while let Some((parent, _)) = above.rsplit_once('/') {
         above = parent;
         let Ok(top) = mos.dataset(above).await else { continue };
@@ -249,10 +396,9 @@ async fn origin_of(engine: &Engine, guid: Guid, place: &Place) -> Result<String>
         datasets.extend(top.descendants().await?);
         for dataset in datasets.iter().filter(|dataset| !dataset.is_snapshot()) {
             if let Some(found) = dataset.snapshots().await?.into_iter().find(|found| found.guid() == guid) {
-                return Ok(found.name().to_owned());
+                return Ok(Some(found.name().to_owned()));
             }
         }
     }
-    let why = format!("local origin for clone {} does not exist", place.full());
-    Err(ReceiveError::refused(RECEIVE, why))
+    Ok(None)
 }

@@ -19,36 +19,55 @@ use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::stream::{Begin, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
-use cenote_tasks::{hold_snapshots, inherit_root, receive_properties};
+use cenote_tasks::{Settings, hold_snapshots, inherit_root, receive_properties};
 
 use crate::error::StreamError;
 use crate::reader::{Item, StreamReader};
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
-use crate::receive::name::{Place, place, split};
-use crate::receive::one::receive_one;
-use crate::receive::{Order, Received};
+use crate::receive::name::{Place, Sent, place, split};
+use crate::receive::one::{Context, receive_one};
+use crate::receive::replicate::Replication;
+use crate::receive::{Around, Receipt};
+
+/// What a package begins with.
+#[derive(Debug)]
+pub(super) struct Package {
+    datasets: Vec<SentDataset>,
+}
 
 /// A dataset as the package describes it.
 #[derive(Debug, Default)]
-struct SentDataset {
+pub(super) struct SentDataset {
+    pub(super) name: String,
+    /// The snapshot of its parent that it hangs below.
+    pub(super) parent_from: Guid,
+    pub(super) origin: Guid,
     /// Its keys are wrapped by a user's key of its own.
     is_encryption_root: bool,
-    props: Vec<(String, Value)>,
+    /// None: the sender did not tell of any.
+    props: Option<Settings>,
     /// Snapshots by guid: their own names.
     snapshots: BTreeMap<Guid, String>,
-    snapshot_props: BTreeMap<String, Vec<(String, Value)>>,
+    pub(super) snapshot_props: BTreeMap<String, Settings>,
     holds: BTreeMap<String, Vec<String>>,
+}
+
+impl Package {
+    /// The dataset that has a snapshot, and what that is called.
+    pub(super) fn owner(&self, snapshot: Guid) -> Option<(&SentDataset, &str)> {
+        self.datasets.iter().find_map(|sent| Some((sent, sent.snapshots.get(&snapshot)?.as_str())))
+    }
 }
 
 /// Receives all streams of the package whose BEGIN is `head`.
 #[boxed]
 pub(super) async fn receive_package(
-    engine: &Engine,
+    around: Around<'_>,
+    receipt: &mut Receipt,
     reader: &mut StreamReader,
-    order: &Order,
     head: Item,
-    received: &mut Received,
 ) -> Result<()> {
+    let Around { engine, order, host } = around;
     let Record::Begin(begin) = &head.record else {
         return Err(ReceiveError::of_stream(StreamError::WrongPlace));
     };
@@ -63,79 +82,71 @@ pub(super) async fn receive_package(
         return Err(ReceiveError::refused(RECEIVE, why));
     }
     let has_holds = begin.features.has(StreamFeatures::HOLDS) && !order.skips_holds;
-    let sent: Vec<SentDataset> = sent_datasets(&list);
-    let top = split(&begin.to_name)?.dataset;
+    let package = Package { datasets: sent_datasets(&list) };
+    let Sent { dataset: top, snapshot: last } = split(&begin.to_name)?;
     // The END of the package's head was verified when it is read.
     reader.next().await.map_err(ReceiveError::of_stream)?;
+    let from = list.get_str("fromsnap").filter(|_| is_recursive && !order.is_dry);
+    let to = place(order, &Sent { dataset: top.clone(), snapshot: last }, &top)?.dataset;
+    let replication = from.map(|from| Replication { engine, host, order, package: &package, from, to: &to });
+    if let Some(replication) = &replication {
+        replication.run().await?;
+    }
     let mut first_error = None;
     while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
         let begin = match &item.record {
             Record::Begin(begin) => begin.clone(),
             _ => break,
         };
-        let found = sent.iter().find(|sent| sent.snapshots.contains_key(&begin.to_guid));
+        let found = package.owner(begin.to_guid).map(|(sent, _)| sent);
         let one = split(&begin.to_name)?;
         let place = place(order, &one, &top)?;
-        if is_there(engine, &place, &begin).await? {
-            skip(reader).await?;
-            received.skipped.push(place.full());
-            continue;
-        }
-        receive_one(engine, reader, order, &place, item, received).await?;
-        if let Some(sent) = found {
+        let context = Context {
+            is_recursive,
+            is_below: one.dataset != top,
+            parent_from: found.map_or(Guid(0), |sent| sent.parent_from),
+            props: found.and_then(|sent| sent.props.clone()),
+        };
+        let Some(place) = receive_one(around, receipt, reader, place, context, item).await? else { continue };
+        if let Some(sent) = found.filter(|_| !order.is_dry) {
             let is_below = one.dataset != top;
             if begin.features.has(StreamFeatures::RAW) && is_below && !sent.is_encryption_root {
                 inherit_root(engine, &place.dataset).await?;
             }
-            let told = tell(engine, sent, &begin, &place, has_holds, received).await;
+            let told = tell(engine, sent, &begin, &place, has_holds).await;
             first_error = first_error.or(told.err());
         }
+    }
+    if let Some(replication) = &replication
+        && !replication.run().await?
+    {
+        host.warn(
+            "not all file systems and snapshots could be destroyed or renamed as they were sent".into(),
+        );
+        receipt.received.is_partial = true;
     }
     first_error.map_or(Ok(()), Err)
 }
 
-/// Whether a snapshot of that guid is there already: it came with an earlier package.
-async fn is_there(engine: &Engine, place: &Place, begin: &Begin) -> Result<bool> {
-    let mos = engine.mos().await?;
-    match mos.dataset(&place.dataset).await {
-        Err(DatasetError::NoDataset { .. }) => Ok(false),
-        found => {
-            let found = found?.snapshots().await?;
-            Ok(found.iter().any(|snapshot| snapshot.guid() == begin.to_guid))
-        }
-    }
-}
-
-/// Passes over a stream.
-async fn skip(reader: &mut StreamReader) -> Result<()> {
-    while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
-        if matches!(item.record, Record::End(_)) {
-            return Ok(());
-        }
-    }
-    Err(ReceiveError::of_stream(StreamError::Incomplete))
-}
-
-/// Properties and holds of a snapshot that was received, and of its dataset.
+/// Properties and holds of a snapshot that was received.
 async fn tell(
     engine: &Engine,
     sent: &SentDataset,
     begin: &Begin,
     place: &Place,
     has_holds: bool,
-    received: &mut Received,
 ) -> Result<()> {
-    let refused = receive_properties(engine, &place.dataset, sent.props.clone()).await?;
-    let note =
-        |(property, error): (String, DatasetError)| (place.dataset.clone(), property, error.to_string());
-    received.refused.extend(refused.into_iter().map(note));
     let Some(own) = sent.snapshots.get(&begin.to_guid) else { return Ok(()) };
     let full = place.full();
     if let Some(props) = sent.snapshot_props.get(own).filter(|props| !props.is_empty()) {
         receive_properties(engine, &full, props.clone()).await?;
     }
     for tag in sent.holds.get(own).into_iter().flatten().filter(|_| has_holds) {
-        hold_snapshots(engine, std::slice::from_ref(&full), tag).await?;
+        match hold_snapshots(engine, std::slice::from_ref(&full), tag).await {
+            // It is held already.
+            Err(DatasetError::Unsuitable { .. }) => {}
+            done => done?,
+        }
     }
     Ok(())
 }
@@ -159,9 +170,13 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
         NvValue::Nvlist(list) => Some((name.to_owned(), list.clone())),
         _ => None,
     };
+    let guid_of = |name: &str| Guid(list.get_u64(name).unwrap_or(0));
     SentDataset {
+        name: list.get_str("name").unwrap_or_default().to_owned(),
+        parent_from: guid_of("parentfromsnap"),
+        origin: guid_of("origin"),
         is_encryption_root: list.contains("is_encroot"),
-        props: list.get_nvlist("props").map(settings).unwrap_or_default(),
+        props: list.get_nvlist("props").map(settings),
         snapshots: lists("snaps").filter_map(guid).collect(),
         snapshot_props: lists("snapprops")
             .filter_map(of_snapshot)
@@ -175,7 +190,7 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
 }
 
 /// Properties by name: values, or lists that hold them (of old senders).
-fn settings(list: &Nvlist) -> Vec<(String, Value)> {
+fn settings(list: &Nvlist) -> Settings {
     let value = |value: &NvValue| match value {
         NvValue::Uint64(number) => Some(Value::Number(*number)),
         NvValue::String(text) => Some(Value::Text(String::from_utf8_lossy(text).into_owned())),

@@ -15,6 +15,8 @@ use cenote_format::stream::{Begin, StreamFeatures};
 use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
+use crate::make::RECV_CLONE_NAME;
+
 /// Flags of the stream that the rest must have, too.
 const OPTIONS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::LARGE_BLOCKS, dataset_field::RESUME_LARGEBLOCK),
@@ -90,6 +92,21 @@ pub async fn resume_state(head: &Dataset) -> Result<Option<ResumeState>> {
         },
         features,
     }))
+}
+
+/// The state that a receive into a file system or volume left, in that or beside it; `None` if there is none.
+///
+/// # Errors
+/// Tables are damaged.
+#[boxed]
+pub async fn unfinished_receive(head: &Dataset) -> Result<Option<ResumeState>> {
+    if head.phys().is_inconsistent() {
+        return resume_state(head).await;
+    }
+    match head.dir().child(RECV_CLONE_NAME).await? {
+        Some(beside) => resume_state(&beside.head().await?).await,
+        None => Ok(None),
+    }
 }
 
 /// Notes how far a receive has come; all of that is on disk when this returns.
