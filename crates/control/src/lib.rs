@@ -16,6 +16,7 @@
 
 pub mod caller;
 pub mod error;
+mod pipe;
 pub mod remote;
 pub mod session;
 pub mod table;

@@ -7,10 +7,12 @@
 //!
 //! ```text
 //!   SendSource --begin--> BEGIN
-//!       '-- Walk --Part--> Ahead --Part, data--> Records --Record, payload--> StreamWriter
+//!       '-- Stream: Walk --Part--> Ahead --Part, data--> Records --Record, payload--> StreamWriter
 //! ```
 //!
-//! A `send` may be dropped at any await: nothing but the stream is left unfinished.
+//! A `send` may be dropped at any await: nothing but the stream is left unfinished. It may take days, and what
+//! the pool frees meanwhile should not wait for that. So a [`Stream`] has read all that it needs besides the
+//! snapshot's own blocks, and those stay as long as the snapshot is held.
 //!
 //! Differences from OpenZFS 2.3: the spill block of the object at which a stream is resumed is sent again
 //! (OpenZFS loses it); a spill block in its pointer is sent as SPILL, not as WRITE_EMBEDDED, which no
@@ -34,17 +36,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_format::stream::{DRR_BYTES, End, Record, StreamFeatures};
+use cenote_format::stream::{Begin, DRR_BYTES, End, Record};
+use cenote_format::units::{Guid, Txg};
+use cenote_object::Objset;
 
 use ahead::Ahead;
 use error::Result;
 use records::{Made, Manner, Records};
-use walk::{Block, Part, Walk};
+use walk::{Block, Part, Start, Walk};
 
 use crate::StreamWriter;
 
 pub use error::SendError;
-pub use plan::Plan;
+pub use plan::{Plan, Ready};
 pub use request::{Extent, Notice, Replica, SendRequest, Step};
 pub use source::{Resume, SendFlags, SendSource, Since};
 
@@ -75,82 +79,133 @@ impl Progress {
     }
 }
 
-/// Writes a stream, and tells `progress` of each record.
-///
-/// # Errors
-/// Something can't be read, or the sink fails: the stream breaks off.
-#[boxed]
-pub async fn send(source: &SendSource, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
-    let (begin, payload) = begin::begin(source).await?;
-    let (manner, mut records) = source.records(begin.features);
-    write(writer, &Record::Begin(begin), &payload, progress).await?;
-    let mut ahead = Ahead::new(&source.objset, source.walk(&manner)?, manner);
-    let mut made = Made::new();
-    while let Some(window) = ahead.next().await? {
-        let mut blocks = window.blocks.into_iter();
-        for part in &window.parts {
-            let data = match manner.data_of(part) {
-                Some(block) => blocks.next().map(|data| source.data(block, data)).transpose()?,
-                None => None,
-            };
-            source.check_byte_order(&manner, part)?;
-            records.part(part, data, &mut made);
-            for (record, payload) in made.drain(..) {
-                write(writer, &record, &payload, progress).await?;
+/// A stream that is ready to be made.
+#[derive(Debug)]
+pub struct Stream {
+    begin: Begin,
+    payload: Bytes,
+    name: String,
+    /// As its records say it: of a part, the guid is that of the head that it is in.
+    guid: Guid,
+    is_snapshot: bool,
+    is_encrypted: bool,
+    /// The receiver has all that was born up to then.
+    born_after: Txg,
+    start: Start,
+    /// It is of a part of a snapshot.
+    is_part: bool,
+    objset: Objset,
+}
+
+impl Stream {
+    /// Reads all that a stream says of its snapshot.
+    ///
+    /// # Errors
+    /// It can't be read, or not be sent so.
+    #[boxed]
+    pub async fn of(source: SendSource) -> Result<Stream> {
+        let (begin, payload) = begin::begin(&source).await?;
+        let is_snapshot = source.dataset.is_snapshot();
+        let (name, guid) = (source.name().to_owned(), source.dataset.guid());
+        let SendSource { objset, is_encrypted, ancestor, start, saved, .. } = source;
+        let (born_after, is_part) = (ancestor.txg, saved.is_some());
+        Ok(Stream {
+            begin,
+            payload,
+            name,
+            guid,
+            is_snapshot,
+            is_encrypted,
+            born_after,
+            start,
+            is_part,
+            objset,
+        })
+    }
+
+    /// The same for those who hold the snapshot: nothing else of the pool is kept for it.
+    #[must_use]
+    pub fn not_keeping(self) -> Stream {
+        let objset = if self.is_snapshot { self.objset.not_keeping() } else { self.objset };
+        Stream { objset, ..self }
+    }
+
+    /// The snapshot's name, or that of the file system or volume.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes it, and tells `progress` of each record.
+    ///
+    /// # Errors
+    /// Something can't be read, or the sink fails: the stream breaks off.
+    #[boxed]
+    pub async fn send(&self, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
+        let (manner, mut records) = self.records();
+        write(writer, &Record::Begin(self.begin.clone()), &self.payload, progress).await?;
+        let mut ahead = Ahead::new(&self.objset, self.walk(&manner)?, manner);
+        let mut made = Made::new();
+        while let Some(window) = ahead.next().await? {
+            let mut blocks = window.blocks.into_iter();
+            for part in &window.parts {
+                let data = match manner.data_of(part) {
+                    Some(block) => blocks.next().map(|data| self.data(block, data)).transpose()?,
+                    None => None,
+                };
+                self.check_byte_order(&manner, part)?;
+                records.part(part, data, &mut made);
+                for (record, payload) in made.drain(..) {
+                    write(writer, &record, &payload, progress).await?;
+                }
             }
         }
+        self.end(&mut records, &mut made);
+        for (record, payload) in made {
+            write(writer, &record, &payload, progress).await?;
+        }
+        Ok(())
     }
-    records.settle(&mut made);
-    // Without its END, the receiver takes a stream of a part for a part.
-    if source.saved.is_none() {
-        made.push((Record::End(source.end()), Bytes::new()));
-    }
-    for (record, payload) in made {
-        write(writer, &record, &payload, progress).await?;
-    }
-    Ok(())
-}
 
-/// How many bytes a stream will have. Reads metadata alone.
-///
-/// # Errors
-/// Those of [`send`] that metadata can cause.
-#[boxed]
-pub async fn estimate(source: &SendSource) -> Result<u64> {
-    let (begin, _) = begin::begin(source).await?;
-    let (manner, mut records) = source.records(begin.features);
-    let (mut made, mut bytes) = (Made::new(), stream_bytes(&Record::Begin(begin)));
-    let mut walk = source.walk(&manner)?;
-    while let Some(part) = walk.next().await? {
-        records.part(&part, None, &mut made);
-        bytes += made.drain(..).map(|(record, _)| stream_bytes(&record)).sum::<u64>();
+    /// How many bytes it will have. Reads metadata alone.
+    ///
+    /// # Errors
+    /// Those of [`Stream::send`] that metadata can cause.
+    #[boxed]
+    pub async fn estimate(&self) -> Result<u64> {
+        let (manner, mut records) = self.records();
+        let (mut made, mut bytes) = (Made::new(), stream_bytes(&Record::Begin(self.begin.clone())));
+        let mut walk = self.walk(&manner)?;
+        while let Some(part) = walk.next().await? {
+            records.part(&part, None, &mut made);
+            bytes += made.drain(..).map(|(record, _)| stream_bytes(&record)).sum::<u64>();
+        }
+        self.end(&mut records, &mut made);
+        Ok(bytes + made.iter().map(|(record, _)| stream_bytes(record)).sum::<u64>())
     }
-    records.settle(&mut made);
-    if source.saved.is_none() {
-        made.push((Record::End(source.end()), Bytes::new()));
-    }
-    Ok(bytes + made.iter().map(|(record, _)| stream_bytes(record)).sum::<u64>())
-}
 
-impl SendSource {
-    fn records(&self, features: StreamFeatures) -> (Manner, Records) {
-        let manner = Manner { features, to_guid: self.dataset.guid(), born_after: self.ancestor.txg };
+    fn records(&self) -> (Manner, Records) {
+        let manner =
+            Manner { features: self.begin.features, to_guid: self.guid, born_after: self.born_after };
         let last = self.objset.meta().map_or(0, |meta| meta.dnode().max_block_id.0);
         (manner, Records::new(manner, last))
     }
 
     fn walk(&self, manner: &Manner) -> Result<Walk> {
-        Walk::new(&self.objset, self.ancestor.txg, self.start, self.is_encrypted, manner.is_raw())
+        Walk::new(&self.objset, self.born_after, self.start, self.is_encrypted, manner.is_raw())
     }
 
-    fn end(&self) -> End {
-        End { to_guid: self.dataset.guid(), ..End::default() }
+    /// What comes last. Without its END, the receiver takes a stream of a part for a part.
+    fn end(&self, records: &mut Records, made: &mut Made) {
+        records.settle(made);
+        if !self.is_part {
+            made.push((Record::End(End { to_guid: self.guid, ..End::default() }), Bytes::new()));
+        }
     }
 
     /// The data of a block, or an error that names its place.
     fn data(&self, block: &Block, data: Result<Bytes, cenote_pool::PoolError>) -> Result<Bytes> {
         data.map_err(|source| SendError::Block {
-            name: self.name().to_owned(),
+            name: self.name.clone(),
             object: block.object,
             offset: block.id.0.saturating_mul(block.bp.lsize().0),
             source,
@@ -159,7 +214,7 @@ impl SendSource {
 
     fn check_byte_order(&self, manner: &Manner, part: &Part) -> Result<()> {
         match manner.foreign_object(part) {
-            Some(object) => Err(SendError::ForeignByteOrder { name: self.name().to_owned(), object }),
+            Some(object) => Err(SendError::ForeignByteOrder { name: self.name.clone(), object }),
             None => Ok(()),
         }
     }

@@ -4,15 +4,16 @@
 //! Then the stream goes from the pool's blocks to the caller's descriptor; what it says of itself goes to
 //! notes, or with `-n` into the answer.
 //!
+//! In the daemon a send holds the snapshots that it reads, as an open file would, and nothing else: others go
+//! on freeing and destroying. Of a file system as it is on disk, all is kept that the pool had then.
+//!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_send`), `libzfs_sendrecv.c`, zfs-send(8).
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Write};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use cenote_dataset::{Dataset, Mos};
+use cenote_engine::SnapshotHold;
 use cenote_format::bytes::Endian;
 use cenote_format::nvlist::NvValue;
 use cenote_format::stream::StreamFeatures;
@@ -20,14 +21,14 @@ use cenote_format::units::Guid;
 use cenote_inspect::InspectError;
 use cenote_object::DatasetError;
 use cenote_stream::send::{
-    Extent, Notice, Plan, Progress, Replica, Resume, SendError, SendFlags, SendRequest, Since, Step,
+    Extent, Notice, Plan, Progress, Ready, Replica, Resume, SendError, SendFlags, SendRequest, Since, Step,
 };
 use cenote_stream::{StreamError, StreamWriter, token};
 use cenote_tasks::{ResumeState, resume_state};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWrite;
 
 use crate::error::ControlError;
+use crate::pipe::Outlet;
 use crate::session::{Session, dataset, pool_of};
 use crate::text::{iso_utc, nice_bytes};
 use crate::verb::{Answered, Looks, Needs, Verb};
@@ -173,21 +174,45 @@ impl Verb for Send {
                 session.caller().note_bare(notice.to_string());
             }
         }
+        let holds = hold(session, &plan).await?;
+        let mut ready = plan.ready().await.map_err(|error| self.failed(&name, error))?;
         if self.verbose {
-            for step in plan.steps() {
-                let bytes = plan.estimate(step).await.map_err(|error| self.failed(&name, error))?;
-                let (to, from) = (step.dataset.name().to_owned(), self.told_source(step));
-                sent.streams.push(Foretold { to, from, bytes });
-            }
+            let foretold = |step: &Step| Foretold {
+                to: step.dataset.name().to_owned(),
+                from: self.told_source(step),
+                bytes: 0,
+            };
+            sent.streams = plan.steps().iter().map(foretold).collect();
+        }
+        if holds.is_some() {
+            // The plan and the state of the pool that it was made from keep all that is freed.
+            drop((plan, mos));
+            ready = ready.not_keeping();
+        }
+        for (stream, told) in ready.streams().iter().zip(&mut sent.streams) {
+            told.bytes = stream.estimate().await.map_err(|error| self.failed(&name, error))?;
         }
         if !self.dry_run {
-            self.write(session, &plan, &mut sent).await?;
+            self.write(session, &ready, &mut sent).await?;
         }
         match has_failed {
             true => Err(refused(format!("cannot send '{name}': not all of it could be sent"))),
             false => Ok(sent.into()),
         }
     }
+}
+
+/// Keeps the snapshots of a plan from being destroyed, if a daemon runs this.
+async fn hold(session: &Session, plan: &Plan) -> Result<Option<Vec<SnapshotHold>>, ControlError> {
+    let mut holds = Vec::new();
+    for step in plan.steps().iter().filter(|step| step.dataset.is_snapshot()) {
+        let name = step.dataset.name();
+        let Some(pool) = session.held_by_name(pool_of(name)) else { return Ok(None) };
+        let (_, snapshot) = pool.engine.snapshot(name).await?;
+        let gone = || ControlError::NotFound(format!("cannot open '{name}': dataset does not exist"));
+        holds.push(snapshot.hold().ok_or_else(gone)?);
+    }
+    Ok(session.pools().map(|_| holds))
 }
 
 impl Send {
@@ -305,7 +330,7 @@ impl Send {
     }
 
     /// Writes the streams, and tells how far they are.
-    async fn write(&self, session: &Session, plan: &Plan, sent: &mut Sent) -> Result<(), ControlError> {
+    async fn write(&self, session: &Session, ready: &Ready, sent: &mut Sent) -> Result<(), ControlError> {
         let caller = session.caller();
         let output = caller.console.output().map_err(ControlError::io("standard output"))?;
         if output.is_terminal() {
@@ -318,8 +343,9 @@ impl Send {
             told.lines(self.parsable).into_iter().for_each(|line| caller.note_bare(line));
         }
         let progress = Progress::default();
-        let mut writer = StreamWriter::new(Box::new(Outlet(output)), Endian::NATIVE);
-        let mut work = std::pin::pin!(plan.send(&mut writer, &progress));
+        let outlet = Outlet::new(output).map_err(|error| self.unwritten(error))?;
+        let mut writer = StreamWriter::new(Box::new(outlet), Endian::NATIVE);
+        let mut work = std::pin::pin!(ready.send(&mut writer, &progress));
         if self.progress && !self.parsable {
             caller.note_bare(format!("TIME        SENT   SNAPSHOT {}", self.target));
         }
@@ -341,6 +367,16 @@ impl Send {
         }
     }
 
+    /// Nobody takes the stream: it is not whole, so this is no success.
+    fn unwritten(&self, error: io::Error) -> ControlError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => {
+                refused(format!("warning: cannot send '{}': Broken pipe", self.target))
+            }
+            _ => InspectError::io("standard output")(error).into(),
+        }
+    }
+
     /// An error of the send, in OpenZFS's words where it has any.
     fn failed(&self, name: &str, error: SendError) -> ControlError {
         match error {
@@ -350,9 +386,7 @@ impl Send {
             SendError::Dataset(error) => error.into(),
             SendError::Pool(error) => error.into(),
             SendError::Block { source, .. } if !source.is_damage() => source.into(),
-            SendError::Stream(StreamError::Write(source)) => {
-                InspectError::io("standard output")(source).into()
-            }
+            SendError::Stream(StreamError::Write(source)) => self.unwritten(source),
             error => refused(error.to_string()),
         }
     }
@@ -457,21 +491,4 @@ async fn by_guid(mos: &Mos, name: &str, guid: Guid) -> Result<Option<Dataset>, C
 
 fn refused(text: impl Into<String>) -> ControlError {
     ControlError::Refused(text.into())
-}
-
-/// A descriptor that is written where the verb runs, which has a thread of its own.
-struct Outlet(File);
-
-impl AsyncWrite for Outlet {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(self.0.write(bytes))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.0.flush())
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }

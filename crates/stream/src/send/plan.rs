@@ -1,8 +1,8 @@
 //! The streams that a request takes.
 //!
 //! Idea: a request becomes a [`Plan`]: at most one head, which tells of properties and snapshots, and streams
-//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one. The plan
-//! can be measured and sent; making it reads no data.
+//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one. [`Ready`],
+//! they can be measured and sent; until then no data is read.
 //!
 //! ```text
 //!   request --gather--> file systems, snapshots, properties --order--> streams
@@ -20,7 +20,7 @@ use super::error::{Result, SendError};
 use super::package::{Family, Order, gather};
 use super::request::{Extent, Notice, SendRequest, Step};
 use super::source::SendSource;
-use super::{Progress, estimate, send};
+use super::{Progress, Stream};
 use crate::StreamWriter;
 
 /// Streams to be made, in order.
@@ -72,13 +72,44 @@ impl Plan {
         &self.steps
     }
 
-    /// How many bytes a stream will have.
+    /// Reads all that the streams say of their snapshots. What this answers needs the plan no more, nor the
+    /// state of the pool that it was made from.
     ///
     /// # Errors
-    /// Those of [`send`] that metadata can cause.
+    /// A snapshot can't be read, or not be sent so.
     #[boxed]
-    pub async fn estimate(&self, step: &Step) -> Result<u64> {
-        estimate(&self.source(step).await?).await
+    pub async fn ready(&self) -> Result<Ready> {
+        let mut streams = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            streams.push(Stream::of(self.source(step).await?).await?);
+        }
+        Ok(Ready { head: self.head.clone(), streams })
+    }
+
+    async fn source(&self, step: &Step) -> Result<SendSource> {
+        let source = SendSource::open(&step.dataset, &step.since, self.request.flags).await?;
+        let source = source.resumed(self.request.resume).await?;
+        if self.request.saved { source.saved().await } else { Ok(source) }
+    }
+}
+
+/// Streams that are ready to be made, in order.
+#[derive(Debug)]
+pub struct Ready {
+    head: Option<(Begin, Bytes)>,
+    streams: Vec<Stream>,
+}
+
+impl Ready {
+    /// The same for those who hold all snapshots: nothing else of the pool is kept for it.
+    #[must_use]
+    pub fn not_keeping(self) -> Ready {
+        Ready { streams: self.streams.into_iter().map(Stream::not_keeping).collect(), ..self }
+    }
+
+    /// The streams, one for each step of the plan.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
     }
 
     /// Bytes besides those of the streams.
@@ -90,27 +121,21 @@ impl Plan {
     /// Writes everything.
     ///
     /// # Errors
-    /// Those of [`send`].
+    /// Those of [`Stream::send`].
     #[boxed]
     pub async fn send(&self, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
         if let Some((begin, list)) = &self.head {
             writer.write(&Record::Begin(begin.clone()), list).await?;
             writer.write(&Record::End(End::default()), &[]).await?;
         }
-        for step in &self.steps {
-            send(&self.source(step).await?, writer, progress).await?;
+        for stream in &self.streams {
+            stream.send(writer, progress).await?;
         }
         if self.head.is_some() {
             writer.write(&Record::End(End::default()), &[]).await?;
         }
         writer.flush().await?;
         Ok(())
-    }
-
-    async fn source(&self, step: &Step) -> Result<SendSource> {
-        let source = SendSource::open(&step.dataset, &step.since, self.request.flags).await?;
-        let source = source.resumed(self.request.resume).await?;
-        if self.request.saved { source.saved().await } else { Ok(source) }
     }
 }
 

@@ -61,17 +61,19 @@ async fn open(rt: &Runtime, golden: &Golden) -> Mos {
 async fn stream_of(plan: &Plan) -> Result<Vec<u8>, SendError> {
     let (kept, progress) = (Kept::default(), Progress::default());
     let mut writer = StreamWriter::new(Box::new(kept.clone()), Endian::NATIVE);
-    plan.send(&mut writer, &progress).await?;
-    assert_eq!(progress.bytes() + plan.head_bytes(), writer.written_bytes());
+    let ready = plan.ready().await?;
+    ready.send(&mut writer, &progress).await?;
+    assert_eq!(progress.bytes() + ready.head_bytes(), writer.written_bytes());
     let bytes = std::mem::take(&mut *kept.0.lock().unwrap());
     Ok(bytes)
 }
 
 /// The bytes that a plan's streams should have.
 async fn estimate_of(plan: &Plan) -> Result<u64, SendError> {
-    let mut bytes = plan.head_bytes();
-    for step in plan.steps() {
-        bytes += plan.estimate(step).await?;
+    let ready = plan.ready().await?;
+    let mut bytes = ready.head_bytes();
+    for stream in ready.streams() {
+        bytes += stream.estimate().await?;
     }
     Ok(bytes)
 }

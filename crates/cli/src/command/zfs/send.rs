@@ -3,13 +3,23 @@
 use cenote_control::zfs::send::Send as Request;
 use clap::{ArgAction, Args};
 
+use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 
+/// As OpenZFS has it: scripts look for these words.
+const USAGE: &str = "\
+cenote zfs send [-DLPbcehnpsVvw] [-i|-I snapshot] [-R [-X dataset[,dataset]...]] <snapshot>
+       cenote zfs send [-DnVvPLecw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
+       cenote zfs send [-nVvPe] -t <receive_resume_token>
+       cenote zfs send [-PnVv] --saved <filesystem|volume>";
+
 /// `zfs send`
 #[derive(Debug, Args)]
+// -V is the title.
+#[command(disable_version_flag = true)]
 #[command(
-    disable_version_flag = true,
+    override_usage = USAGE,
     after_help = "The stream goes to standard output, which must not be a terminal. With -n nothing is \
     sent; -nv tells how long each stream will be, exactly.\n\n\
     Example: cenote zfs send -Lec -i @monday tank/home@friday > home.zs"
@@ -69,6 +79,9 @@ pub struct Send {
     /// Accepted for scripts: a daemon has no title
     #[arg(short = 'V', long, hide = true)]
     pub proctitle: bool,
+    /// Accepted for scripts: blocks are not sent once for all
+    #[arg(short = 'D', long, hide = true)]
+    pub dedup: bool,
     /// The snapshot, or a file system or volume as it is on disk
     #[arg(required_unless_present = "token")]
     pub snapshot: Option<String>,
@@ -78,6 +91,12 @@ impl Send {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (parsable, dry_run) = (self.parsable, self.dryrun);
+        if self.dedup {
+            say_bare(
+                "WARNING: deduplicated send is no longer supported.  A regular,\n\
+                 non-deduplicated stream will be generated.\n",
+            );
+        }
         if session.json() && !dry_run {
             return Err(CliError::Usage("--json and the stream can't both go to standard output".into()));
         }
@@ -111,7 +130,7 @@ impl Send {
             token: self.token,
             saved: self.saved,
             dry_run: self.dryrun,
-            verbose: self.verbose > 0 || self.parsable || is_json,
+            verbose: self.verbose > 0 || self.parsable || self.proctitle || is_json,
             progress: self.verbose > 0,
             parsable: self.parsable,
         }
