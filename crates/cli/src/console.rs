@@ -52,6 +52,10 @@ impl Console for Terminal {
         self.streams.stdout.try_clone()
     }
 
+    fn stream(&self) -> io::Result<File> {
+        self.streams.stdin.try_clone()
+    }
+
     fn input(&self) -> Input<'_> {
         match (self.streams.stdin.is_terminal(), self.streams.stderr_screen().is_some()) {
             (true, true) => Input::Terminal,

@@ -49,14 +49,21 @@ pub fn say_error(text: impl Display, status: u8) {
 
 /// Prints what a caller is told: a single write, so that lines of several threads or programs don't mix.
 pub fn print_note(streams: &Streams, note: Note) {
+    if let Note::Line(text) = note {
+        // With JSON, the answer is all of the output.
+        if !streams.json.load(Ordering::Relaxed) {
+            let _ = (&*streams.stdout).write_all((visible(&text) + "\n").as_bytes());
+        }
+        return;
+    }
     let line = match (streams.json.load(Ordering::Relaxed), note) {
-        (true, Note::Said(text) | Note::Bare(text)) => {
+        (true, Note::Said(text) | Note::Bare(text) | Note::Line(text)) => {
             json_line(&json!({"message": text})).unwrap_or_default()
         }
         (true, Note::Failed { text, status }) => {
             json_line(&json!({"error": text, "status": status})).unwrap_or_default()
         }
-        (false, Note::Bare(text)) => visible(&text) + "\n",
+        (false, Note::Bare(text) | Note::Line(text)) => visible(&text) + "\n",
         (false, Note::Said(text) | Note::Failed { text, .. }) => visible(&format!("cenote: {text}")) + "\n",
     };
     let _ = (&*streams.stderr).write_all(line.as_bytes());

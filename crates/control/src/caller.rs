@@ -182,6 +182,12 @@ pub trait Console: Send + Sync {
     /// There is none.
     fn output(&self) -> io::Result<File>;
 
+    /// Where the bytes come from that a verb takes: standard input.
+    ///
+    /// # Errors
+    /// There is none.
+    fn stream(&self) -> io::Result<File>;
+
     /// From where a secret can come.
     fn input(&self) -> Input<'_>;
 
@@ -206,6 +212,8 @@ pub enum Note {
     Said(String),
     /// In those of OpenZFS.
     Bare(String),
+    /// A line of the verb's own output.
+    Line(String),
     /// A part of the work failed, and would by itself end with this status.
     Failed {
         /// What failed, and why.
@@ -236,6 +244,10 @@ impl Console for Silent {
     fn progress(&self, _now: Option<Progress<'_>>) {}
 
     fn output(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn stream(&self) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

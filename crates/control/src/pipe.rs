@@ -1,30 +1,32 @@
-//! A caller's descriptors, written without ever waiting for the other side on a thread.
+//! A caller's descriptors, read and written without ever waiting for the other side on a thread.
 //!
 //! Idea: a verb that streams waits for a pipe as for anything else: it tells of its progress meanwhile, and
 //! can be dropped. The descriptor is the caller's, who shares it with others, so its flags stay as they are.
 //!
 //! ```text
+//!   reading    any that can be waited for   read once poll(2) says that something is there
 //!   writing    a pipe                       opened once more, so that it has flags of its own
 //!              one that can't be            PIPE_BUF bytes at a time, for which there is room if there is any
 //!              a socket                     send(2) with MSG_DONTWAIT
-//!              a file, or a device          written at once: it does not wait for anybody
+//!   either     a file, or a device          read and written at once: it does not wait for anybody
 //! ```
 //!
 //! Source: pipe(7), send(2), poll(2).
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use futures::future::BoxFuture;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::unix::AsyncFd;
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A write of so many bytes to a pipe is done whole, and there is room for it if there is any.
 const PIPE_BUF: usize = 4096;
@@ -35,6 +37,13 @@ const PIPE_BYTES: usize = 1 << 20;
 pub struct Outlet {
     file: Waiting,
     kind: Kind,
+}
+
+/// Where a stream comes from.
+pub struct Inlet {
+    file: Waiting,
+    /// When this ends, so does the stream.
+    until: BoxFuture<'static, ()>,
 }
 
 /// A descriptor that can be waited for, or need not be.
@@ -128,15 +137,63 @@ impl AsyncWrite for Outlet {
     }
 }
 
+impl Inlet {
+    /// Of the caller's descriptor. When `until` ends, what is read is an error.
+    ///
+    /// # Errors
+    /// It can't be looked at.
+    pub fn new(file: File, until: BoxFuture<'static, ()>) -> io::Result<Inlet> {
+        let file = match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+            kind @ (FileType::Fifo | FileType::Socket) => {
+                if kind == FileType::Fifo {
+                    fcntl_setpipe_size(&file, PIPE_BYTES).ok();
+                }
+                Waiting::of(file)?
+            }
+            _ => Waiting::Never(file),
+        };
+        Ok(Inlet { file, until })
+    }
+}
+
+impl AsyncRead for Inlet {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Inlet { file, until } = self.get_mut();
+        if until.as_mut().poll(context).is_ready() {
+            *until = Box::pin(std::future::ready(()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let mut read = |mut file: &File| file.read(buffer.initialize_unfilled());
+        let count = match file {
+            Waiting::Never(file) => read(file)?,
+            Waiting::Ready(file) => loop {
+                let mut guard = ready!(file.poll_read_ready(context))?;
+                let read = guard.try_io(|file| match is_ready(file.get_ref(), PollFlags::IN)? {
+                    true => read(file.get_ref()),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                });
+                if let Ok(count) = read {
+                    break count?;
+                }
+            },
+        };
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     use cenote_runtime::Runtime;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -199,5 +256,31 @@ mod tests {
         drop(reader);
         let gone = runtime.block_on(async { Outlet::new(writer).map(drop).unwrap_err() });
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn reading_ends_with_the_writer_or_when_it_is_told_to() {
+        let runtime = Runtime::real(Some(1));
+        for (reader, mut writer) in ends() {
+            runtime.block_on(async {
+                let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+                let until = Box::pin(async move { _ = stopped.await });
+                let mut inlet = Inlet::new(reader.try_clone().unwrap(), until).unwrap();
+                writer.write_all(b"begin").unwrap();
+                let mut got = [0; 5];
+                inlet.read_exact(&mut got).await.unwrap();
+                assert_eq!(&got, b"begin");
+                assert!(runtime.timeout(Duration::from_millis(20), inlet.read(&mut got)).await.is_err());
+                stop.send(()).unwrap();
+                assert!(inlet.read(&mut got).await.is_err() && inlet.read(&mut got).await.is_err());
+                let until = Box::pin(std::future::pending());
+                let mut inlet = Inlet::new(reader, until).unwrap();
+                writer.write_all(b"end").unwrap();
+                drop(writer);
+                let mut all = Vec::new();
+                inlet.read_to_end(&mut all).await.unwrap();
+                assert_eq!(all, b"end");
+            });
+        }
     }
 }

@@ -31,7 +31,7 @@ use cenote_runtime::Runtime;
 
 pub use disks::named;
 pub use domains::{KeyDomain, key_domains};
-pub use held::lost;
+pub use held::{NewDatasets, lost};
 pub use keys::GivenKeys;
 pub use near::{dataset, file_error, meant, pool_of};
 pub use replay::now;

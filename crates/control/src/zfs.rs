@@ -3,6 +3,8 @@
 pub mod get;
 pub mod list;
 pub mod owner;
+pub mod parents;
+pub mod receive;
 pub mod select;
 pub mod send;
 mod shown;

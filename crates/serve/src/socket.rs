@@ -538,6 +538,10 @@ mod tests {
             Err(io::ErrorKind::Unsupported.into())
         }
 
+        fn stream(&self) -> io::Result<std::fs::File> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
         fn input(&self) -> Input<'_> {
             Input::None
         }

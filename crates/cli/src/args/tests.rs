@@ -105,6 +105,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "unallow",
             "list",
             "get",
+            "receive",
             "project",
             "ls",
             "cp",
@@ -112,8 +113,8 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "du"
         ]
     );
-    assert_eq!(takes('h'), ["diff", "send", "ls", "du"]);
-    assert_eq!(takes('F'), ["diff"]);
+    assert_eq!(takes('h'), ["diff", "send", "receive", "ls", "du"]);
+    assert_eq!(takes('F'), ["diff", "receive"]);
 }
 
 #[test]

@@ -25,8 +25,8 @@ const ZFS: &[Missing] = &[
         "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
     ),
     (
-        &["receive", "recv", "redact"],
-        "`cenote cp -r` copies files into a pool and out of it. To receive streams, import the pool with \
+        &["redact"],
+        "`cenote cp -r` copies files into a pool and out of it. To redact snapshots, import the pool with \
               OpenZFS",
     ),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),

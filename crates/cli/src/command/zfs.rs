@@ -18,6 +18,7 @@ mod key;
 mod list;
 mod mount;
 mod project;
+mod receive;
 pub(super) mod refusal;
 mod rename;
 mod rollback;
@@ -93,6 +94,9 @@ pub enum Zfs {
     Diff(Diff),
     /// Write streams of snapshots to standard output
     Send(send::Send),
+    /// Read a stream from standard input, and make snapshots of it
+    #[command(visible_alias = "recv")]
+    Receive(receive::Receive),
     /// List user holds of snapshots
     Holds(Holds),
     /// Show the space and quota of users in a file system
@@ -235,6 +239,7 @@ impl Zfs {
             Zfs::Get(get) => get.run(session).await,
             Zfs::Diff(diff) => diff.run(session).await,
             Zfs::Send(send) => send.run(session).await,
+            Zfs::Receive(receive) => receive.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
             Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
             Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,

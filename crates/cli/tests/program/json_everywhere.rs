@@ -83,6 +83,8 @@ const LINES: &str = "\
     zfs holds tank/fs@a
     zfs send -n tank/fs@a
     ! zfs send tank/fs@a
+    ! zfs receive tank/received
+    ! zfs receive -A tank/fs
     ! zfs destroy tank/fs@a
     zfs release tag tank/fs@a
     zfs clone tank/fs@b tank/clone

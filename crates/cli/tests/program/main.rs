@@ -33,6 +33,7 @@ mod pools;
 mod refusals;
 mod removal;
 mod replace;
+mod replication;
 mod rescue;
 mod rewind;
 mod scan;

@@ -32,6 +32,7 @@ mod protocol;
 mod record;
 mod removal;
 mod replace;
+mod replication;
 mod rights;
 mod shares;
 mod snapshots;

@@ -31,6 +31,15 @@ const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 /// How long a pool must go on for that.
 const SETTLING: Duration = Duration::from_millis(100);
 
+/// What becomes of file systems that a command makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewDatasets {
+    /// They are mounted, if they say where.
+    AreMounted,
+    /// They stay as they are.
+    Stay,
+}
+
 /// A command's work in progress.
 type Work<'a> = dyn Future<Output = Result<Outcome, ControlError>> + Unpin + 'a;
 
@@ -115,6 +124,7 @@ impl Session {
     pub(super) async fn change_held<T: Into<Outcome>>(
         &self,
         pool: &OpenPool,
+        new: NewDatasets,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
         pool.engine.refuse_suspended()?;
@@ -124,7 +134,7 @@ impl Session {
         };
         let engine = engine.asking(self.keys_of(!pool.others_may_write()));
         let work = async { work(&engine).await.map(T::into) };
-        self.followed(pool, &engine, &mut std::pin::pin!(work)).await
+        self.followed(pool, &engine, new, &mut std::pin::pin!(work)).await
     }
 
     /// Does some work with an engine; the mounts follow whatever it changed.
@@ -132,11 +142,12 @@ impl Session {
         &self,
         pool: &OpenPool,
         engine: &Engine,
+        new: NewDatasets,
         work: &mut Work<'_>,
     ) -> Result<Outcome, ControlError> {
         self.caller()
             .whole(async {
-                let before = ids(&pool.engine.mos().await?).await?;
+                let mut before = ids(&pool.engine.mos().await?).await?;
                 let done = self.caller().until_cancelled(work).await;
                 if matches!(done, Ok(Outcome::Done) | Err(ControlError::Stopped(_))) {
                     // The next txg will have it.
@@ -149,6 +160,9 @@ impl Session {
                 engine.sync_own().await?;
                 self.note_pools(|| "the next start of the daemon finds pools as they were before".into())
                     .await;
+                if new == NewDatasets::Stay {
+                    before = ids(&pool.engine.mos().await?).await?;
+                }
                 let follow = async {
                     let followed = pool.mounts.follow(&before, self.caller().may_do_all()).await;
                     // Whatever became of the work: who looks next sees it.
@@ -428,7 +442,9 @@ fn not_exported(error: ExportError) -> ControlError {
 
 async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
     let (all, _) = mos.reachable_datasets().await?;
-    Ok(all.iter().filter(|dataset| !dataset.is_snapshot()).map(|dataset| dataset.id()).collect())
+    // One that is being received is made when it is whole.
+    let is_there = |dataset: &&Dataset| !dataset.is_snapshot() && !dataset.phys().is_inconsistent();
+    Ok(all.iter().filter(is_there).map(|dataset| dataset.id()).collect())
 }
 
 /// What to say of a pool that was left without its last changes, and why; nothing if it has them.

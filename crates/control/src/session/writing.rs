@@ -14,6 +14,7 @@ use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
 
+use super::held::NewDatasets;
 use super::replay::now;
 use super::{Session, State};
 use crate::error::{ControlError, Outcome};
@@ -29,9 +30,19 @@ impl Session {
         name: &str,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
+        self.change_pool_with(name, NewDatasets::AreMounted, work).await
+    }
+
+    /// The same, saying what becomes of datasets that the work makes.
+    pub async fn change_pool_with<T: Into<Outcome>>(
+        &self,
+        name: &str,
+        new: NewDatasets,
+        work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
+    ) -> Result<Outcome, ControlError> {
         // What the labels of an open pool say is not needed.
         if let Some(pool) = self.held_by_name(name) {
-            return self.change_held(&pool, work).await;
+            return self.change_held(&pool, new, work).await;
         }
         self.change_unused(&self.find_pool(name).await?, work).await
     }
@@ -111,7 +122,7 @@ impl Session {
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
         if let Some(pool) = self.held(found) {
-            return self.change_held(&pool, work).await;
+            return self.change_held(&pool, NewDatasets::AreMounted, work).await;
         }
         let engine = self.import_to_change(found).await?;
         let done = work(&engine).await.map(T::into);

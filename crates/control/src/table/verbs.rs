@@ -7,7 +7,7 @@ use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
 use crate::zfs;
 
 /// All of them, by name.
-pub static VERBS: [Row; 80] = [
+pub static VERBS: [Row; 81] = [
     Row::line("arcstat", Nothing, Always, InDaemon).seeing_all(),
     Row::line("cat", All, Never, OnOpenPools).seeing_all(),
     Row::line("cp", All, Never, OnOpenPools).seeing_all(),
@@ -44,6 +44,7 @@ pub static VERBS: [Row; 80] = [
     Row::line("zfs mount", Delegated, Sometimes(Nothing), OnOpenPools),
     Row::line("zfs projectspace", Delegated, Always, OnOpenPools).seeing_all(),
     Row::line("zfs promote", Delegated, Never, OnOpenPools),
+    Row::of::<zfs::receive::Receive>(),
     Row::line("zfs release", Delegated, Never, OnOpenPools),
     Row::line("zfs rename", Delegated, Never, OnOpenPools),
     Row::line("zfs rollback", Delegated, Never, OnOpenPools),

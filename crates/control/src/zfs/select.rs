@@ -8,11 +8,14 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_dataset::{Bookmark, Dataset, DatasetKind, Mos, Property, Source, Value};
+use cenote_format::props::ZFS_PROPS;
 use cenote_format::units::{Guid, Txg};
 use cenote_fs::LastLink;
 use cenote_fuse::mount::table::Table;
 use cenote_host::pools::OpenPool;
 use cenote_object::DatasetError;
+use cenote_stream::token;
+use cenote_tasks::unfinished_receive as unfinished;
 
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +106,21 @@ enum Content {
     Bookmark(Bookmark, Mos),
 }
 
+const RESUME_TOKEN: &str = "receive_resume_token";
+
+/// The token of a receive that broke off.
+async fn token_of(dataset: &Dataset) -> Result<Option<Property>, ControlError> {
+    if dataset.is_snapshot() {
+        return Ok(None);
+    }
+    Ok(unfinished(dataset).await?.map(|state| Property {
+        name: RESUME_TOKEN.into(),
+        value: Value::Text(token::encode(&state)),
+        source: Source::None,
+        received: None,
+    }))
+}
+
 /// What a property is as long as its file system is mounted.
 fn as_mounted(property: &mut Property, dataset: &Dataset, pool: &OpenPool) {
     let in_force = pool.mounts.in_force(dataset.id());
@@ -174,6 +192,14 @@ impl Item {
         match &self.content {
             Content::Dataset(dataset) => {
                 let mut all = dataset.properties_of(is_wanted).await?;
+                if is_wanted(RESUME_TOKEN)
+                    && let Some(token) = token_of(dataset).await?
+                {
+                    let place = |name: &str| ZFS_PROPS.iter().position(|prop| prop.name == name);
+                    let is_after = |property: &Property| place(&property.name) > place(RESUME_TOKEN);
+                    let at = all.iter().position(is_after).unwrap_or(all.len());
+                    all.insert(at, token);
+                }
                 if let Some(pool) = self.held.as_deref().filter(|_| self.kind == Kind::Filesystem) {
                     all.iter_mut().for_each(|property| as_mounted(property, dataset, pool));
                 }

@@ -28,6 +28,9 @@ pub enum Unmountable {
     /// Somebody who may not mount chose the mount point, and nobody named this dataset.
     #[error("a user who may not mount set its mountpoint; name the file system, or set the mountpoint")]
     PlacedByUser,
+    /// A receive fills it, or has broken off.
+    #[error("it was not received to the end")]
+    Unfinished,
     /// Its key is not loaded.
     #[error("encryption key not loaded")]
     Key,
@@ -63,6 +66,9 @@ impl Plan {
     ) -> Result<Result<Plan, Unmountable>, DatasetError> {
         if dataset.is_snapshot() || dataset.kind().await? != DatasetKind::Filesystem {
             return Ok(Err(Unmountable::Kind));
+        }
+        if dataset.phys().is_inconsistent() {
+            return Ok(Err(Unmountable::Unfinished));
         }
         let names = ["canmount", "readonly", "exec", "setuid", "devices", "overlay"];
         let [canmount, read_only, exec, setuid, devices, overlay] = dataset.numbers(names).await?;

@@ -50,6 +50,10 @@ impl Console for ClientConsole {
         self.stdout.try_clone()
     }
 
+    fn stream(&self) -> io::Result<File> {
+        self.stdin.try_clone()
+    }
+
     fn input(&self) -> Input<'_> {
         match (self.stdin.is_terminal(), self.has_screen) {
             (true, true) => Input::Terminal,

@@ -204,6 +204,7 @@ impl Request {
                 request.owners(session, &owners.shown.dataset, &[SpaceBy::Project]).await?;
             }
             Zfs::Send(_) => return Err(CliError::Refused(format!("cannot send: {FOR_ADMINS}"))),
+            Zfs::Receive(_) => return Err(CliError::Refused(format!("cannot receive: {FOR_ADMINS}"))),
             Zfs::Mount(_) => return Err(CliError::Refused(format!("cannot mount: {FOR_ADMINS}"))),
             Zfs::Unmount(_) => return Err(CliError::Refused(format!("cannot unmount: {FOR_ADMINS}"))),
             // The table of verbs has them as everybody's.
