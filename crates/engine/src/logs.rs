@@ -238,10 +238,11 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) 
 #[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
-    let objset = dataset.objset().await?;
-    if objset.phys().zil_header.log.is_hole() {
+    // Without one, its key need not be known.
+    if dataset.objset_head().await?.phys().zil_header.log.is_hole() {
         return Ok(());
     }
+    let objset = dataset.objset().await?;
     let policy = Arc::new(StoragePolicy::of(&dataset).await?);
     let engine = Engine::of(context.engine.clone());
     let live = LiveObjset::counted(objset, context.txg(), engine.0.throttle.dirty());
