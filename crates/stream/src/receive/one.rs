@@ -317,8 +317,9 @@ async fn fill(
     if ended.is_ok() && flushed.is_ok() && is_clone && begin.from_guid == Guid(0) {
         filling.free_beyond().await?;
     }
-    if is_resumable.is_some() && ended.is_err() && flushed.is_ok() {
-        note(engine, receiving, &filling, before_bytes).await?;
+    if is_resumable.is_some() && (ended.is_err() || flushed.is_err()) {
+        // What ended it is told first; without this, it goes on from what was noted before.
+        note(engine, receiving, &filling, before_bytes).await.ok();
     }
     ended.and(flushed.map_err(Broken::Pool))
 }
@@ -347,13 +348,18 @@ async fn give_up(
     broken: Broken,
 ) -> ReceiveError {
     let saved = if is_resumable { saved_token(engine, receiving).await } else { None };
-    if let (Some(token), Broken::Stream(source)) = (saved, &broken) {
-        let source = match source {
-            StreamError::Checksum => StreamError::Checksum,
-            _ => StreamError::Incomplete,
-        };
-        return ReceiveError::Saved { what, source, token };
-    }
+    let broken = match (saved, broken) {
+        (Some(token), Broken::Stream(source)) => {
+            let source = match source {
+                StreamError::Checksum => StreamError::Checksum,
+                _ => StreamError::Incomplete,
+            };
+            return ReceiveError::Saved { what, source, token };
+        }
+        // Nothing is wrong with what has come: there may be room for the rest later.
+        (Some(_), Broken::Pool(error)) if !error.is_damage() => return ReceiveError::of_task(what, error),
+        (_, broken) => broken,
+    };
     // The first error is what has to be told; what is left behind is cleared away by the next receive.
     let _ = abort_receive(engine, &receiving.target).await;
     match broken {
