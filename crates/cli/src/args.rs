@@ -39,6 +39,9 @@ pub struct Cli {
     /// The verb's name, as the table of verbs has it.
     #[arg(skip)]
     pub verb: String,
+    /// It was called as `zfs` or `zpool`.
+    #[arg(skip)]
+    pub as_tool: bool,
 }
 
 /// All commands.
@@ -166,7 +169,7 @@ impl Cli {
         }
         let matches = command.try_get_matches_from_mut(argv)?;
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        Ok(Cli { common: Common::gather(&matches)?, verb: verb(&matches), ..cli })
+        Ok(Cli { common: Common::gather(&matches)?, verb: verb(&matches), as_tool, ..cli })
     }
 }
 

@@ -171,6 +171,7 @@ impl Serving for Commands {
             stdout: file(stdout),
             stderr: file(stderr),
             json: AtomicBool::new(false),
+            nameless: AtomicBool::new(false),
             client: Some(client),
         });
         let argv: Vec<OsString> = line.argv.into_iter().map(OsString::from_vec).collect();
@@ -190,6 +191,9 @@ impl Commands {
             // The client has read it before it sent it.
             Err(error) => return CliError::Usage(error.to_string()).say().status(),
         };
+        if cli.as_tool {
+            streams().use_no_name();
+        }
         if cli.common.json {
             message::use_json();
         }

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         }
         Err(help) => return show(&help),
     };
+    if cli.as_tool {
+        streams::streams().use_no_name();
+    }
     if cli.common.json {
         message::use_json();
     }

@@ -64,6 +64,9 @@ pub fn print_note(streams: &Streams, note: Note) {
             json_line(&json!({"error": text, "status": status})).unwrap_or_default()
         }
         (false, Note::Bare(text) | Note::Line(text)) => visible(&text) + "\n",
+        (false, Note::Failed { text, .. }) if streams.nameless.load(Ordering::Relaxed) => {
+            visible(&text) + "\n"
+        }
         (false, Note::Said(text) | Note::Failed { text, .. }) => visible(&format!("cenote: {text}")) + "\n",
     };
     let _ = (&*streams.stderr).write_all(line.as_bytes());

@@ -31,6 +31,8 @@ pub struct Streams {
     pub stderr: Arc<File>,
     /// Messages are JSON.
     pub json: AtomicBool,
+    /// Errors go without the program's name: it was called as `zfs` or `zpool`, whose errors have none.
+    pub nameless: AtomicBool,
     /// Set for a command of a client.
     pub client: Option<Client>,
 }
@@ -61,6 +63,7 @@ static OWN: LazyLock<io::Result<Arc<Streams>>> = LazyLock::new(|| {
         stdout: file(io::stdout().as_fd())?,
         stderr: file(io::stderr().as_fd())?,
         json: AtomicBool::new(false),
+        nameless: AtomicBool::new(false),
         client: None,
     }))
 });
@@ -147,6 +150,11 @@ impl Streams {
 
     fn told(&self) -> Option<Screens> {
         self.client.as_ref().and_then(|client| client.screens)
+    }
+
+    /// Errors go without the program's name from now on.
+    pub fn use_no_name(&self) {
+        self.nameless.store(true, Ordering::Relaxed);
     }
 
     /// Messages are JSON from now on.

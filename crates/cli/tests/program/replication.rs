@@ -345,6 +345,20 @@ fn a_reader_that_goes_away_ends_a_send_with_an_error() {
     assert!(said.contains("warning: cannot send 'tank/home@4': Broken pipe"), "{said}");
 }
 
+/// Scripts look for OpenZFS's sentences at the beginning of a line.
+#[test]
+fn called_as_zfs_the_program_tells_errors_without_its_name() {
+    let (_, to) = pools();
+    let tool = to.path().join("zfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cenote"), &tool).unwrap();
+    for words in [&["list", "back/none"][..], &["destroy", "back/none"], &["receive", "-A", "back/none"]] {
+        let output = Command::new(&tool).args(words).arg("--disks").arg(to.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.starts_with("cannot ") && said.contains("dataset does not exist"), "{words:?}: {said}");
+    }
+}
+
 /// The streams that the module made, received by the verb: the same guids, and nothing that zdb misses.
 #[needs("../shared/streams")]
 #[test]
