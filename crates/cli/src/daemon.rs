@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use cenote_control::remote::{Asking, Daemon};
 use cenote_control::table::{self, Row};
 use cenote_control::verb::{Needs, Runs};
+use cenote_control::zfs::points;
 use cenote_host::own::is_trusted;
 use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
@@ -30,7 +31,7 @@ use clap::CommandFactory;
 use crate::args::{self, Cli, Command, Deferred};
 use crate::command::lab::Lab;
 use crate::command::trace::Around;
-use crate::command::zfs::delegated;
+use crate::command::zfs::Zfs;
 use crate::command::zpool::Zpool;
 use crate::message;
 use crate::outcome::{CliError, Say};
@@ -226,7 +227,12 @@ async fn check_user(row: Option<&Row>, command: &Command, session: &Session) -> 
             Err(CliError::Refused("permission denied: --disks is for root and the daemon's user".into()))
         }
         (Needs::Nothing, _) => Ok(()),
-        (Needs::Delegated, Command::Zfs(Deferred(zfs))) => delegated::check(zfs, session, &client.who).await,
+        // Its verb looks.
+        _ if row.is_some_and(Row::is_value) => Ok(()),
+        (Needs::Delegated, Command::Zfs(Deferred(Zfs::Diff(diff)))) => {
+            let needed = points::diff::permissions(session, &diff.from, &diff.later()).await?;
+            needed.check(&client.who).await
+        }
         _ => Err(CliError::Refused(
             "permission denied: only root and the daemon's user may change pools or read files; others may \
              list them, show their properties and state, and do what `zfs allow` delegates to them"

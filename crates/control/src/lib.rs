@@ -11,12 +11,15 @@
 //! daemon, and no part of the daemon reads text that another part has printed. Who asks is an argument
 //! ([`Caller`]), never a property of a thread.
 //!
-//! Read in this order: [`verb`], [`table`], [`caller`], [`session`] (what a verb works with), [`error`],
-//! [`remote`] (verbs that a daemon runs for this program); then a verb, such as [`zfs::wait`].
+//! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (what a verb works
+//! with), [`error`], [`remote`] (verbs that a daemon runs for this program); then a verb, such as
+//! [`zfs::wait`].
 
 pub mod caller;
 pub mod error;
+pub mod permissions;
 mod pipe;
+pub mod refusal;
 pub mod remote;
 pub mod session;
 pub mod table;

@@ -32,7 +32,7 @@ use cenote_runtime::Runtime;
 pub use disks::named;
 pub use domains::{KeyDomain, key_domains};
 pub use held::{NewDatasets, lost};
-pub use keys::GivenKeys;
+pub use keys::{GivenKeys, read_key};
 pub use near::{dataset, file_error, meant, pool_of};
 pub use replay::now;
 pub use rewind::WayBack;

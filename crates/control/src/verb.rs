@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ControlError, Outcome};
+use crate::permissions::Permissions;
 use crate::session::Session;
 
 /// Who may run a verb.
@@ -61,6 +62,14 @@ pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
     /// What comes of it.
     type Answer: Serialize + DeserializeOwned;
 
+    /// What a caller needs who may not do all, if that is delegated. A verb that does not say is refused.
+    ///
+    /// # Errors
+    /// Nobody can be given what it needs; what it concerns is not there.
+    fn permissions(&self, _session: &Session) -> impl Future<Output = Result<Permissions, ControlError>> {
+        async { Err(Permissions::to(Self::NAME).denied()) }
+    }
+
     /// Carries it out. Dropped before its end, it leaves no half.
     ///
     /// # Errors
@@ -86,6 +95,13 @@ impl<T> From<T> for Answered<T> {
     }
 }
 
+/// That of a verb that answers nothing.
+impl From<Outcome> for Answered<()> {
+    fn from(outcome: Outcome) -> Answered<()> {
+        Answered { answer: (), outcome }
+    }
+}
+
 impl Session {
     /// Runs a verb for the caller, here or in the daemon that holds the pools.
     ///
@@ -95,9 +111,14 @@ impl Session {
         if let Some(daemon) = self.daemon() {
             return self.ask(daemon, request).await;
         }
-        if V::NEEDS != Needs::Nothing && !self.caller().may_do_all() {
-            return Err(ControlError::Refused(format!("cannot {}: permission denied", V::NAME)));
-        }
-        self.caller().until_cancelled(request.carry_out(self)).await
+        let checked = async {
+            match (V::NEEDS, self.caller().delegated()) {
+                (_, None) | (Needs::Nothing, _) => {}
+                (Needs::Delegated, Some(who)) => request.permissions(self).await?.check(who).await?,
+                (Needs::All, Some(_)) => return Err(Permissions::to(V::NAME).denied()),
+            }
+            request.carry_out(self).await
+        };
+        self.caller().until_cancelled(checked).await
     }
 }

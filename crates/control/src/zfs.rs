@@ -1,13 +1,24 @@
 //! The verbs of `zfs`, a file each; and how they name datasets (`select`) and properties (`wanted`, `owner`).
+//!
+//! `points`: snapshots, bookmarks, holds. `tree`: datasets are made, renamed, destroyed. `properties` are set
+//! and cleared. `space` of users, groups, projects. `rights` are delegated; `permitted`: what is needed for
+//! changes. `keys` are loaded and changed. `mounts`: file systems of pools that a daemon holds.
 
 pub mod get;
+pub mod keys;
 pub mod list;
+pub mod mounts;
 pub mod owner;
-pub mod parents;
+pub mod permitted;
+pub mod points;
+pub mod properties;
 pub mod receive;
+pub mod rights;
 pub mod select;
 pub mod send;
 mod shown;
+pub mod space;
+pub mod tree;
 pub mod wait;
 pub mod wanted;
 

@@ -1,16 +1,14 @@
 //! `cenote zfs`: what `zfs` shows and does, straight from the disks.
 //!
-//! `select` finds the datasets that a command concerns and `value` formats properties; the verbs combine
-//! these. Output that `zfs` shows without keys is shown without keys here too, and no key is asked for
+//! The verbs are `cenote_control::zfs`; here are their words and their output, and `value` formats
+//! properties. Output that `zfs` shows without keys is shown without keys here too, and no key is asked for
 //! (except by `diff`, which reads files).
 
 mod allow;
 mod clone;
 mod create;
-pub mod delegated;
 mod destroy;
 mod diff;
-pub(super) mod fill;
 mod get;
 mod hold;
 mod holds;
@@ -19,28 +17,24 @@ mod list;
 mod mount;
 mod project;
 mod receive;
-pub(super) mod refusal;
 mod rename;
 mod rollback;
 mod send;
 mod set;
-pub(super) mod settings;
 mod snapshot;
 mod userspace;
 mod value;
-mod volume_size;
 mod wait;
 
 use std::ffi::OsString;
 
-use cenote_fs::SpaceBy;
 use clap::{Args, Subcommand};
 
 use super::form::TableForm;
 use super::not_yet;
 use super::version::Version;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, pool_of};
+use crate::session::Session;
 
 /// `cenote zfs` and its verbs.
 #[derive(Debug, Subcommand)]
@@ -241,8 +235,8 @@ impl Zfs {
             Zfs::Send(send) => send.run(session).await,
             Zfs::Receive(receive) => receive.run(session).await,
             Zfs::Holds(holds) => holds.run(session).await,
-            Zfs::Userspace(owners) => owners.run(session, SpaceBy::User).await,
-            Zfs::Groupspace(owners) => owners.run(session, SpaceBy::Group).await,
+            Zfs::Userspace(owners) => owners.run(session, userspace::By::User).await,
+            Zfs::Groupspace(owners) => owners.run(session, userspace::By::Group).await,
             Zfs::Projectspace(owners) => owners.run(session).await,
             Zfs::Project(project) => project.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,

@@ -271,6 +271,17 @@ impl Session {
         Ok(outcome)
     }
 
+    /// Mounts what was told where it is mounted: whoever says so wants it mounted.
+    pub async fn mount_where_set(&self, names: &[String]) -> Result<Outcome, ControlError> {
+        let mut outcome = Outcome::Done;
+        for name in names {
+            if let Some(pool) = self.held_by_name(super::pool_of(name)) {
+                outcome = outcome.and(self.mount_below(&pool, Some(name)).await?);
+            }
+        }
+        Ok(outcome)
+    }
+
     /// Loads the keys of encryption roots at and below a dataset, or of all, from where they are kept. Those
     /// that are not to be had are told of.
     pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, ControlError> {

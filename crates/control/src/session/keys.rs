@@ -156,14 +156,18 @@ fn from_file(info: &EncryptionInfo, caller: &Caller, follows: bool) -> Option<Us
         ));
         return None;
     }
-    let read = || match caller.delegated() {
-        Some(who) => material(open_as(Path::new(path), who)?),
+    let key = read_key(Path::new(path), caller);
+    key.inspect_err(|error| caller.note(format!("key of {}: {path}: {error}", info.root))).ok()
+}
+
+/// Reads a key from a regular file, with the rights of the caller.
+pub fn read_key(path: &Path, caller: &Caller) -> io::Result<UserKey> {
+    match caller.delegated() {
+        Some(who) => material(open_as(path, who)?),
         None if std::fs::metadata(path)?.is_file() => material(File::open(path)?),
-        // The path comes from the pool: it may be a pipe without a writer.
+        // The path may come from the pool: it may be a pipe without a writer.
         None => Err(not_regular()),
-    };
-    let key = read().inspect_err(|error| caller.note(format!("key of {}: {path}: {error}", info.root)));
-    key.ok()
+    }
 }
 
 /// Opens a file that a caller names.

@@ -11,7 +11,6 @@ mod here;
 use std::fs::File;
 use std::io::IsTerminal;
 
-use cenote_dataset::Value;
 use cenote_engine::Engine;
 use cenote_object::DatasetError;
 use cenote_stream::StreamReader;
@@ -23,6 +22,7 @@ use crate::error::{ControlError, Outcome};
 use crate::pipe::Inlet;
 use crate::session::{NewDatasets, Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zfs::properties::settings::{Setting, read_all};
 use here::Here;
 
 /// Where it is received, and how.
@@ -50,7 +50,7 @@ pub struct Receive {
     /// `-v`: what is received is told.
     pub verbose: bool,
     /// `-o`: properties that are set.
-    pub settings: Vec<(String, Value)>,
+    pub settings: Vec<Setting>,
     /// `-x`: properties that are left out.
     pub excluded: Vec<String>,
     /// `-o origin=`: the snapshot that a new dataset is to be a clone of.
@@ -127,8 +127,8 @@ impl Receive {
         }
     }
 
-    fn order(&self) -> Order {
-        Order {
+    fn order(&self) -> Result<Order, ControlError> {
+        Ok(Order {
             destination: self.target.clone(),
             placing: match self.naming {
                 Naming::Exact => Placing::Exact,
@@ -140,9 +140,9 @@ impl Receive {
             origin: self.origin.clone(),
             skips_holds: self.skip_holds,
             is_dry: self.dry_run,
-            settings: self.settings.clone(),
+            settings: read_all(&self.settings, None).map_err(ControlError::Usage)?,
             excluded: self.excluded.clone(),
-        }
+        })
     }
 
     async fn receive(
@@ -156,8 +156,9 @@ impl Receive {
         let inlet = Inlet::new(input, until).map_err(ControlError::io("standard input"))?;
         let mut reader = StreamReader::new(Box::new(inlet));
         let here = Here { session, engine, verbose: self.verbose, force_unmount: self.force_unmount };
+        let order = self.order()?;
         // Interrupted, it has to clear up.
-        let done = session.caller().whole(receive(engine, &mut reader, &self.order(), &here)).await;
+        let done = session.caller().whole(receive(engine, &mut reader, &order, &here)).await;
         done.map_err(|error| self.failed(error))
     }
 

@@ -10,21 +10,19 @@
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`), including the layout.
 
-use cenote_control::users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use cenote_dataset::{Delegated, Dir, Mos};
-use cenote_format::deleg::{DelegKey, Reach, Who};
-use cenote_tasks::Withdrawn;
+use cenote_control::users;
+use cenote_control::zfs::rights::allow::{self, Delegation};
+use cenote_control::zfs::rights::grant::{Grant, Grantee, Reach, To};
+use cenote_control::zfs::rights::unallow;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::pool_of;
-use super::refusal::cannot;
 use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, dataset, print, print_json};
+use crate::session::{Session, print, print_json};
 
 /// The width of a heading.
 const HEADING: usize = 70;
@@ -113,38 +111,39 @@ impl Whom {
         Ok(Form { who, permissions })
     }
 
-    fn keys(&self, who: Option<&str>) -> Result<Vec<(Who, Reach)>, CliError> {
+    fn grantees(&self, who: Option<&str>) -> Result<Vec<Grantee>, CliError> {
         let who = match who {
-            None if self.creator => return Ok(vec![(Who::Creator, Reach::Any)]),
-            None => vec![Who::Everyone],
+            None if self.creator => return Ok(vec![Grantee { to: To::Creator, reach: Reach::Any }]),
+            None => vec![To::Everyone],
             Some(set) if self.set && set.starts_with('@') => {
-                return Ok(vec![(Who::Set(set.into()), Reach::Any)]);
+                return Ok(vec![Grantee { to: To::Set(set.into()), reach: Reach::Any }]);
             }
             Some(_) if self.set => {
                 return Err(CliError::Usage("invalid set name: missing '@' prefix".into()));
             }
-            Some("everyone") if !self.user && !self.group => vec![Who::Everyone],
+            Some("everyone") if !self.user && !self.group => vec![To::Everyone],
             Some(all) => all.split(',').map(|who| self.find(who)).collect::<Result<_, _>>()?,
         };
         let both = self.local == self.descendent;
         let reaches = [(Reach::Local, self.local), (Reach::Descendent, self.descendent)];
         let reaches = reaches.into_iter().filter(|(_, asked)| both || *asked).map(|(reach, _)| reach);
-        Ok(reaches.flat_map(|reach| who.iter().map(move |who| (who.clone(), reach))).collect())
+        let at = |reach| who.iter().map(move |to| Grantee { to: to.clone(), reach });
+        Ok(reaches.flat_map(at).collect())
     }
 
     /// A user or group by name or number.
-    fn find(&self, typed: &str) -> Result<Who, CliError> {
+    fn find(&self, typed: &str) -> Result<To, CliError> {
         let invalid = |kind: &str| CliError::Usage(format!("invalid {kind} {typed}"));
         let id = typed.parse::<u32>().ok().map(u64::from);
         match () {
-            () if self.user => id.or_else(|| users::uid(typed)).map(Who::User).ok_or_else(|| invalid("user")),
+            () if self.user => id.or_else(|| users::uid(typed)).map(To::User).ok_or_else(|| invalid("user")),
             () if self.group => {
-                id.or_else(|| users::gid(typed)).map(Who::Group).ok_or_else(|| invalid("group"))
+                id.or_else(|| users::gid(typed)).map(To::Group).ok_or_else(|| invalid("group"))
             }
             () => {
                 let uid = id.filter(|id| users::user(*id).is_some()).or_else(|| users::uid(typed));
                 let gid = || id.filter(|id| users::group(*id).is_some()).or_else(|| users::gid(typed));
-                let who = uid.map(Who::User).or_else(|| gid().map(Who::Group));
+                let who = uid.map(To::User).or_else(|| gid().map(To::Group));
                 who.ok_or_else(|| invalid("user/group"))
             }
         }
@@ -158,134 +157,72 @@ impl Allow {
         self.words.len() == 1 && ![user, group, everyone, creator, set].contains(&true)
     }
 
-    /// The dataset.
-    pub fn dataset(&self) -> &str {
-        self.words.last().map_or("", String::as_str)
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let grants = if self.only_looks() { None } else { Some(self.grants()?) };
+        let (shows, dataset) = (grants.is_none(), self.words.last().cloned().unwrap_or_default());
+        let answered = session.control().run(allow::Allow { dataset, grants }).await?;
+        if shows {
+            show(session, answered.answer)?;
+        }
+        Ok(answered.outcome)
     }
 
     /// What is to be delegated.
-    pub fn delegated(&self) -> Result<Vec<Delegated>, CliError> {
+    fn grants(&self) -> Result<Vec<Grant>, CliError> {
         let Form { who, permissions } = self.whom.form(&self.words)?;
         let missing = || CliError::Usage("wrong number of parameters".into());
-        let permissions = permissions.ok_or_else(missing)?;
-        Ok(sorted(self.whom.keys(who)?, permissions))
-    }
-
-    /// Runs the command.
-    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let name = self.dataset();
-        if self.only_looks() {
-            let mos = session.open_pool_without_asking(pool_of(name)).await?;
-            let shown = dataset(&mos, name).await?;
-            return show(session, shown.dir()).await.map(|()| Outcome::Done);
-        }
-        self.whom.form(&self.words)?;
-        session
-            .change_pool(pool_of(name), async |engine| {
-                dataset(&engine.mos().await?, name).await?;
-                let delegated = self.delegated()?;
-                let allowed = cenote_tasks::allow(engine, name, delegated).await;
-                allowed.map_err(cannot(format!("set permissions on '{name}'")))
-            })
-            .await
+        let permissions = named(permissions.ok_or_else(missing)?);
+        let grant = |grantee| Grant { grantee, permissions: permissions.clone() };
+        Ok(self.whom.grantees(who)?.into_iter().map(grant).collect())
     }
 }
 
 impl Unallow {
-    /// The dataset.
-    pub fn dataset(&self) -> &str {
-        self.words.last().map_or("", String::as_str)
-    }
-
-    /// All datasets that are concerned.
-    pub async fn datasets(&self, mos: &Mos) -> Result<Vec<String>, CliError> {
-        let head = dataset(mos, self.dataset()).await?;
-        let all = if self.recursive { head.descendants().await? } else { vec![head] };
-        Ok(all.iter().map(|dataset| dataset.name().to_owned()).collect())
-    }
-
-    /// What is to be taken, and from whom.
-    pub fn withdrawn(&self) -> Result<Vec<Withdrawn>, CliError> {
-        let Form { who, permissions } = self.whom.form(&self.words)?;
-        let keys = self.whom.keys(who)?;
-        Ok(match permissions {
-            Some(permissions) => {
-                sorted(keys, permissions).into_iter().map(|(key, names)| (key, Some(names))).collect()
-            }
-            None => {
-                let both = |(who, reach): (Who, Reach)| {
-                    [false, true].map(|of_sets| (DelegKey { who: who.clone(), reach, of_sets }, None))
-                };
-                keys.into_iter().flat_map(both).collect()
-            }
-        })
-    }
-
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let name = self.dataset();
-        self.whom.form(&self.words)?;
-        session
-            .change_pool(pool_of(name), async |engine| {
-                let datasets = self.datasets(&engine.mos().await?).await?;
-                let withdrawn = self.withdrawn()?;
-                let taken = cenote_tasks::unallow(engine, &datasets, withdrawn).await;
-                taken.map_err(cannot(format!("set permissions on '{name}'")))
-            })
-            .await
+        let Form { who, permissions } = self.whom.form(&self.words)?;
+        let request = unallow::Unallow {
+            dataset: self.words.last().cloned().unwrap_or_default(),
+            grantees: self.whom.grantees(who)?,
+            permissions: permissions.map(named),
+            recursive: self.recursive,
+        };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 
-/// Permissions and sets, each under its own keys.
-fn sorted(keys: Vec<(Who, Reach)>, permissions: &str) -> Vec<Delegated> {
-    let names = permissions.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
-    let (sets, permissions): (BTreeSet<String>, BTreeSet<String>) =
-        names.partition(|name| name.starts_with('@'));
-    let mut delegated = Vec::new();
-    for (who, reach) in keys {
-        for (of_sets, names) in [(false, &permissions), (true, &sets)] {
-            if !names.is_empty() {
-                delegated.push((DelegKey { who: who.clone(), reach, of_sets }, names.clone()));
-            }
-        }
-    }
-    delegated
+/// Permissions with commas between them.
+fn named(permissions: &str) -> BTreeSet<String> {
+    permissions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Shows what is delegated in a directory and above.
-async fn show(session: &Session, dir: &Dir) -> Result<(), CliError> {
-    let (mut text, mut all) = (String::new(), Vec::new());
-    let mut at = Some(dir);
-    while let Some(dir) = at {
-        let delegated = dir.delegated().await?;
-        if !delegated.is_empty() {
-            text += &section(dir.name(), &delegated);
-            all.push(json!({"dataset": dir.name(), "permissions": as_json(&delegated)}));
-        }
-        at = dir.parent();
+/// Shows what is delegated in a dataset and above.
+fn show(session: &Session, all: Vec<Delegation>) -> Result<(), CliError> {
+    if session.json() {
+        let entry = |one: &Delegation| json!({"dataset": one.dataset, "permissions": as_json(&one.grants)});
+        let all: Vec<Value> = all.iter().map(entry).collect();
+        return print_json(&json!({"output_version": version("zfs allow"), "datasets": all}));
     }
-    match session.json() {
-        true => print_json(&json!({"output_version": version("zfs allow"), "datasets": all})),
-        false => print(text),
-    }
+    print(all.iter().map(|one| section(&one.dataset, &one.grants)).collect::<String>())
 }
 
 /// Whoever has something, and each thing with where it holds: locally, below.
-type Table = BTreeMap<Who, BTreeMap<String, (bool, bool)>>;
+type Table = BTreeMap<To, BTreeMap<String, (bool, bool)>>;
 
-fn section(name: &str, delegated: &[Delegated]) -> String {
+fn section(name: &str, grants: &[Grant]) -> String {
     let mut table = Table::new();
-    for (key, names) in delegated {
-        let of_who = table.entry(key.who.clone()).or_default();
-        for name in names {
+    for Grant { grantee, permissions } in grants {
+        let of_who = table.entry(grantee.to.clone()).or_default();
+        for name in permissions {
             let (local, below) = of_who.entry(name.clone()).or_default();
-            *local |= key.reach == Reach::Local;
-            *below |= key.reach == Reach::Descendent;
+            *local |= grantee.reach == Reach::Local;
+            *below |= grantee.reach == Reach::Descendent;
         }
     }
     let heading = format!("---- Permissions on {name} ");
     let mut text = format!("{heading:-<HEADING$}\n");
-    let mut part = |title: &str, reaches: (bool, bool), is_meant: fn(&Who) -> bool| {
+    let mut part = |title: &str, reaches: (bool, bool), is_meant: fn(&To) -> bool| {
         let mut rows: Vec<(String, String)> = Vec::new();
         for (who, names) in table.iter().filter(|(who, _)| is_meant(who)) {
             let names = names.iter().filter(|(_, reach)| **reach == reaches).map(|(name, _)| name.as_str());
@@ -301,90 +238,86 @@ fn section(name: &str, delegated: &[Delegated]) -> String {
             rows.iter().for_each(|(_, row)| text += row);
         }
     };
-    part("Permission sets", (false, false), |who| matches!(who, Who::Set(_)));
-    part("Create time permissions", (false, false), |who| *who == Who::Creator);
+    part("Permission sets", (false, false), |who| matches!(who, To::Set(_)));
+    part("Create time permissions", (false, false), |who| *who == To::Creator);
     part("Local permissions", (true, false), is_somebody);
     part("Descendent permissions", (false, true), is_somebody);
     part("Local+Descendent permissions", (true, true), is_somebody);
     text
 }
 
-fn is_somebody(who: &Who) -> bool {
-    matches!(who, Who::User(_) | Who::Group(_) | Who::Everyone)
+fn is_somebody(who: &To) -> bool {
+    matches!(who, To::User(_) | To::Group(_) | To::Everyone)
 }
 
-fn order(who: &Who) -> String {
+fn order(who: &To) -> String {
     match who {
-        Who::Set(name) => name.clone(),
-        Who::Creator => String::new(),
-        Who::User(id) => format!("0 {id}"),
-        Who::Group(id) => format!("1 {id}"),
-        Who::Everyone => "2".into(),
+        To::Set(name) => name.clone(),
+        To::Creator => String::new(),
+        To::User(id) => format!("0 {id}"),
+        To::Group(id) => format!("1 {id}"),
+        To::Everyone => "2".into(),
     }
 }
 
 /// With the blank that follows it.
-fn described(who: &Who) -> String {
+fn described(who: &To) -> String {
     let named = |name: Option<String>, id: &u64| name.unwrap_or_else(|| format!("(unknown: {id})"));
     match who {
-        Who::Set(name) => format!("{name} "),
-        Who::Creator => String::new(),
-        Who::User(id) => format!("user {} ", named(users::user(*id), id)),
-        Who::Group(id) => format!("group {} ", named(users::group(*id), id)),
-        Who::Everyone => "everyone ".into(),
+        To::Set(name) => format!("{name} "),
+        To::Creator => String::new(),
+        To::User(id) => format!("user {} ", named(users::user(*id), id)),
+        To::Group(id) => format!("group {} ", named(users::group(*id), id)),
+        To::Everyone => "everyone ".into(),
     }
 }
 
-fn as_json(delegated: &[Delegated]) -> Value {
-    let entry = |(key, names): &Delegated| {
-        let (kind, id, name) = match &key.who {
-            Who::Set(name) => ("set", None, Some(name.clone())),
-            Who::Creator => ("create", None, None),
-            Who::User(id) => ("user", Some(*id), users::user(*id)),
-            Who::Group(id) => ("group", Some(*id), users::group(*id)),
-            Who::Everyone => ("everyone", None, None),
+fn as_json(grants: &[Grant]) -> Value {
+    let entry = |Grant { grantee, permissions }: &Grant| {
+        let (kind, id, name) = match &grantee.to {
+            To::Set(name) => ("set", None, Some(name.clone())),
+            To::Creator => ("create", None, None),
+            To::User(id) => ("user", Some(*id), users::user(*id)),
+            To::Group(id) => ("group", Some(*id), users::group(*id)),
+            To::Everyone => ("everyone", None, None),
         };
-        let reach = match key.reach {
+        let reach = match grantee.reach {
             Reach::Local => Some("local"),
             Reach::Descendent => Some("descendent"),
             Reach::Any => None,
         };
-        json!({"type": kind, "id": id, "name": name, "reach": reach, "permissions": names})
+        json!({"type": kind, "id": id, "name": name, "reach": reach, "permissions": permissions})
     };
-    delegated.iter().map(entry).collect()
+    grants.iter().map(entry).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn delegated(entries: &[(&str, &str)]) -> Vec<Delegated> {
-        let entry = |(key, names): &(&str, &str)| {
-            (DelegKey::parse(key).unwrap(), names.split(',').map(str::to_owned).collect())
-        };
-        entries.iter().map(entry).collect()
-    }
-
     #[test]
     fn it_is_laid_out_as_in_openzfs() {
-        let entries = [
-            ("s-$@ops", "snapshot,hold"),
-            ("S-$@ops", "@base"),
-            ("s-$@base", "mount"),
-            ("c-$", "destroy"),
-            ("ul$4294967290", "create,mount"),
-            ("ud$4294967290", "mount"),
-            ("Ud$4294967290", "@ops"),
-            ("ed$", "mount"),
-            ("el$", "mount"),
-            ("ul$0", "rename"),
+        let set = |name: &str| To::Set(name.into());
+        let grants = [
+            (set("@ops"), Reach::Any, "snapshot,hold"),
+            (set("@ops"), Reach::Any, "@base"),
+            (set("@base"), Reach::Any, "mount"),
+            (To::Creator, Reach::Any, "destroy"),
+            (To::User(4294967290), Reach::Local, "create,mount"),
+            (To::User(4294967290), Reach::Descendent, "mount"),
+            (To::User(4294967290), Reach::Descendent, "@ops"),
+            (To::Everyone, Reach::Descendent, "mount"),
+            (To::Everyone, Reach::Local, "mount"),
+            (To::User(0), Reach::Local, "rename"),
         ];
+        let grants = grants
+            .map(|(to, reach, names)| Grant { grantee: Grantee { to, reach }, permissions: named(names) });
         let text = "---- Permissions on tank/a -------------------------------------------\n\
             Permission sets:\n\t@base mount\n\t@ops @base,hold,snapshot\n\
             Create time permissions:\n\tdestroy\n\
             Local permissions:\n\tuser root rename\n\tuser (unknown: 4294967290) create\n\
             Descendent permissions:\n\tuser (unknown: 4294967290) @ops\n\
             Local+Descendent permissions:\n\tuser (unknown: 4294967290) mount\n\teveryone mount\n";
-        assert_eq!(section("tank/a", &delegated(&entries)), text);
+        assert_eq!(section("tank/a", &grants), text);
     }
 }

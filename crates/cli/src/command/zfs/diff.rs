@@ -17,7 +17,7 @@ use crate::session::{Session, dataset, stdout};
 
 impl Diff {
     /// The full name of the later state.
-    pub(super) fn later(&self) -> String {
+    pub fn later(&self) -> String {
         let head = self.from.split('@').next().unwrap_or_default();
         match &self.to {
             None => head.to_owned(),

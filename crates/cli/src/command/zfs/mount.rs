@@ -1,17 +1,11 @@
-//! `zfs mount`, `unmount`: file systems of pools that the daemon holds.
-//!
-//! Source: OpenZFS `zfs_main.c` (`share_mount`, `unshare_unmount`), zfs-mount(8).
+//! `zfs mount`, `unmount`, as they are typed.
 
-use std::path::{Path, PathBuf};
-
-use cenote_host::Atime;
-use cenote_host::mounts::Temporary;
+use cenote_control::zfs::mounts::mount::{self, AccessTimes, MountOptions, Mounted, Which};
+use cenote_control::zfs::mounts::unmount;
 use clap::Args;
 use serde_json::json;
 
-use super::pool_of;
 use crate::command::json::document;
-use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 
@@ -67,27 +61,17 @@ pub struct Unmount {
     pub name: Option<String>,
 }
 
-fn pools(session: &Session) -> Result<&cenote_host::pools::Pools, CliError> {
-    let why =
-        "no daemon runs: start `cenote serve`, or mount one file system with `cenote mount DATASET DIR`";
-    session.pools().map(|pools| &**pools).ok_or_else(|| CliError::Refused(why.into()))
-}
-
 /// Shows what is mounted.
-fn list(session: &Session, pools: &cenote_host::pools::Pools) -> Result<(), CliError> {
-    let mounted = pools.all().into_iter().flat_map(|pool| pool.mounts.list());
+fn list(session: &Session, mounted: Vec<Mounted>) -> Result<(), CliError> {
+    let mounted = mounted.into_iter().map(|one| (one.filesystem, one.mountpoint.display().to_string()));
     if session.json() {
-        let entry = |(name, dir): (String, PathBuf)| {
-            let entry = json!({"filesystem": name, "mountpoint": dir.display().to_string()});
+        let entry = |(name, dir): (String, String)| {
+            let entry = json!({"filesystem": name, "mountpoint": dir});
             (name, entry)
         };
         return print_json(&document("zfs mount", "datasets", mounted.map(entry).collect()));
     }
-    print(mounted.map(|(name, dir)| format!("{name:<30}  {}\n", dir.display())).collect::<String>())
-}
-
-fn refused(error: impl std::fmt::Display) -> CliError {
-    CliError::Refused(error.to_string())
+    print(mounted.map(|(name, dir)| format!("{name:<30}  {dir}\n")).collect::<String>())
 }
 
 impl Mount {
@@ -98,96 +82,50 @@ impl Mount {
 
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let pools = pools(session)?;
-        if self.all {
-            let mut outcome = Outcome::Done;
-            for pool in pools.all() {
-                if self.load_keys {
-                    outcome = outcome.and(session.load_keys(&pool, None).await?);
-                }
-                outcome = outcome.and(session.mount_all(&pool).await?);
-            }
-            return Ok(outcome);
-        }
-        let Some(name) = &self.name else {
-            return list(session, pools).map(|()| Outcome::Done);
+        // Only one file system can have options of its own.
+        let has_options = self.name.is_some() && !self.recursive;
+        let options = if has_options { self.mount_options()? } else { MountOptions::default() };
+        let which = match self.name {
+            None if self.all => Some(Which::All),
+            None => None,
+            Some(name) if self.recursive => Some(Which::Below(name)),
+            Some(name) => Some(Which::One(name)),
         };
-        let held = pools.get(pool_of(name));
-        let pool =
-            held.ok_or_else(|| CliError::NotFound(format!("cannot open '{name}': dataset does not exist")))?;
-        if self.load_keys {
-            let dataset = pool.engine.mos().await?.dataset(name).await?;
-            if let Some(info) = dataset.dir().encryption().await? {
-                session.load_key_of(&pool, &info.root).await?;
-            }
+        let (only_looks, load_keys) = (which.is_none(), self.load_keys);
+        let remount = self.options.iter().any(|option| option == "remount");
+        let answered = session.control().run(mount::Mount { which, load_keys, options, remount }).await?;
+        if only_looks {
+            list(session, answered.answer)?;
         }
-        if self.recursive {
-            return session.mount_below(&pool, Some(name)).await;
-        }
-        let temporary = self.temporary()?;
-        match self.options.iter().any(|option| option == "remount") {
-            true => pool.mounts.set_temporary(name, temporary).await.map_err(refused)?,
-            false => pool.mounts.mount(name, temporary).await.map_err(refused)?,
-        }
-        Ok(Outcome::Done)
+        Ok(answered.outcome)
     }
 
-    fn temporary(&self) -> Result<Temporary, CliError> {
-        let mut temporary = Temporary::default();
+    fn mount_options(&self) -> Result<MountOptions, CliError> {
+        let mut options = MountOptions::default();
         for option in &self.options {
             match option.as_str() {
-                "ro" | "rw" => temporary.read_only = Some(option == "ro"),
-                "atime" | "relatime" => temporary.atime = Some(Atime::Relative),
-                "noatime" => temporary.atime = Some(Atime::Off),
-                "strictatime" | "norelatime" => temporary.atime = Some(Atime::On),
-                "exec" | "noexec" => temporary.exec = Some(option == "exec"),
-                "suid" | "nosuid" | "setuid" | "nosetuid" => {
-                    temporary.setuid = Some(!option.starts_with("no"))
-                }
+                "ro" | "rw" => options.read_only = Some(option == "ro"),
+                "atime" | "relatime" => options.access_times = Some(AccessTimes::Relative),
+                "noatime" => options.access_times = Some(AccessTimes::Off),
+                "strictatime" | "norelatime" => options.access_times = Some(AccessTimes::On),
+                "exec" | "noexec" => options.exec = Some(option == "exec"),
+                "suid" | "nosuid" | "setuid" | "nosetuid" => options.setuid = Some(!option.starts_with("no")),
                 "dev" | "nodev" | "devices" | "nodevices" => {
-                    temporary.devices = Some(!option.starts_with("no"))
+                    options.devices = Some(!option.starts_with("no"))
                 }
-                "xattr" | "noxattr" => temporary.xattrs = Some(option == "xattr"),
+                "xattr" | "noxattr" => options.xattrs = Some(option == "xattr"),
                 "remount" | "defaults" => {}
                 other => return Err(CliError::Usage(format!("-o {other}: not a mount option"))),
             }
         }
-        Ok(temporary)
+        Ok(options)
     }
 }
 
 impl Unmount {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let pools = pools(session)?;
-        if self.all {
-            let mut outcome = Outcome::Done;
-            for pool in pools.all() {
-                if let Err(error) = pool.mounts.unmount_below(None, false).await {
-                    say_bare(&error);
-                    outcome = Outcome::Failed;
-                } else if self.unload_keys {
-                    session.unload_keys(&pool, None).await?;
-                }
-            }
-            return Ok(outcome);
-        }
-        let name = self.name.as_deref().unwrap_or_default();
-        let is_meant = |mounted: &str, dir: &Path| match name.starts_with('/') {
-            true => dir == Path::new(name),
-            false => mounted == name,
-        };
-        for pool in pools.all() {
-            for (mounted, dir) in pool.mounts.list() {
-                if is_meant(&mounted, &dir) {
-                    pool.mounts.unmount_below(Some(&mounted), false).await.map_err(refused)?;
-                    if self.unload_keys {
-                        session.unload_keys(&pool, Some(&mounted)).await?;
-                    }
-                    return Ok(Outcome::Done);
-                }
-            }
-        }
-        Err(CliError::Refused(format!("cannot unmount '{name}': not currently mounted")))
+        let request = unmount::Unmount { name: self.name, unload_keys: self.unload_keys };
+        Ok(session.control().run(request).await?.outcome)
     }
 }

@@ -1,10 +1,11 @@
 //! `zfs receive`, as it is typed.
 
+use cenote_control::zfs::properties::settings::{Setting, find};
 use cenote_control::zfs::receive::{Naming, Receive as Request};
 use cenote_format::props::Prop;
 use clap::Args;
 
-use super::{not_yet, settings};
+use super::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_json};
 
@@ -94,9 +95,11 @@ impl Receive {
             }
         }
         let excluded = self.excluded.iter().map(|typed| name_of(typed)).collect::<Result<Vec<_>, _>>()?;
-        let settings = settings::parse(&options, None).map_err(CliError::Usage)?;
-        if let Some((twice, _)) = settings.iter().find(|(name, _)| excluded.contains(name)) {
-            return Err(CliError::Usage(format!("property '{twice}' specified multiple times")));
+        let settings = Setting::parse_all(&options).map_err(CliError::Usage)?;
+        for Setting { property, .. } in &settings {
+            if excluded.contains(&name_of(property)?) {
+                return Err(CliError::Usage(format!("property '{property}' specified multiple times")));
+            }
         }
         let naming = match (self.prefix, self.tail) {
             (true, _) => Naming::WithoutPool,
@@ -127,6 +130,6 @@ fn name_of(typed: &str) -> Result<String, CliError> {
         let why = format!("invalid property '{typed}': -x takes a name, without a value");
         return Err(CliError::Usage(why));
     }
-    let found = settings::find(typed).map_err(CliError::Usage)?;
+    let found = find(typed).map_err(CliError::Usage)?;
     Ok(found.map_or(typed, |prop: &Prop| prop.name).to_owned())
 }

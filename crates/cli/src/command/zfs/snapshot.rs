@@ -1,15 +1,11 @@
-//! `zfs snapshot`: snapshots of several datasets at the same moment.
+//! `zfs snapshot`, as it is typed.
 
-use std::collections::HashSet;
-
-use cenote_dataset::Mos;
-use cenote_object::DatasetError;
+use cenote_control::zfs::points::snapshot::Snapshot as Request;
+use cenote_control::zfs::properties::settings::Setting;
 use clap::Args;
 
-use super::refusal::cannot;
-use super::{pool_of, settings};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, dataset};
+use crate::session::Session;
 
 /// `zfs snapshot`
 #[derive(Debug, Args)]
@@ -31,49 +27,8 @@ impl Snapshot {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let usage = |why: String| CliError::Usage(format!("cannot create snapshots: {why}"));
-        let settings = settings::parse(&self.options, None).map_err(usage)?;
-        let pool = pool_of(&self.snapshots[0]);
-        if self.snapshots.iter().any(|name| pool_of(name) != pool) {
-            return Err(usage("they must be in one pool".into()));
-        }
-        session
-            .change_pool(pool, async |engine| {
-                let names = self.names(&engine.mos().await?).await?;
-                cenote_tasks::snapshot_with(engine, &names, settings)
-                    .await
-                    .map_err(|error| refused(error, &names))
-            })
-            .await
-    }
-
-    /// All snapshots to take.
-    pub(super) async fn names(&self, mos: &Mos) -> Result<Vec<String>, CliError> {
-        let mut names = Vec::new();
-        for typed in &self.snapshots {
-            let Some((path, own)) = typed.split_once('@') else {
-                return Err(CliError::Usage(format!("'{typed}' is not a snapshot; use DATASET@SNAPSHOT")));
-            };
-            let head = dataset(mos, path).await?;
-            let heads = if self.recursive { head.descendants().await? } else { vec![head] };
-            names.extend(heads.iter().map(|head| format!("{}@{own}", head.name())));
-        }
-        // What is named twice is taken once.
-        let mut seen = HashSet::new();
-        names.retain(|name| seen.insert(name.clone()));
-        Ok(names)
-    }
-}
-
-/// Names the snapshot that could not be taken, if one is to blame, and says that none was taken, if several
-/// were asked for.
-fn refused(error: DatasetError, names: &[String]) -> CliError {
-    let what = match (&error, names) {
-        (DatasetError::DatasetExists { name }, _) => format!("create snapshot '{name}'"),
-        (_, [one]) => format!("create snapshot '{one}'"),
-        _ => "create snapshots".into(),
-    };
-    match (cannot(what)(error), names) {
-        (CliError::Refused(why), [_, _, ..]) => CliError::Refused(why + "\nno snapshots were created"),
-        (error, _) => error,
+        let settings = Setting::parse_all(&self.options).map_err(usage)?;
+        let request = Request { snapshots: self.snapshots, recursive: self.recursive, settings };
+        Ok(session.control().run(request).await?.outcome)
     }
 }

@@ -1,21 +1,22 @@
 //! `zfs userspace`, `groupspace`, `projectspace`: usage and quotas of owners in a file system or snapshot.
 //!
-//! Source: OpenZFS `zfs_main.c` (`zfs_do_userspace`, `print_us_node`), including the columns. Owners are
-//! shown by number: see `owner`.
+//! Source: OpenZFS `zfs_main.c` (`print_us_node`), including the columns. Owners are shown by number: see
+//! `owners`.
 
 use std::cmp::Ordering;
 
-use cenote_format::znode::Fuid;
-use cenote_fs::{Filesystem, OwnerSpace, SpaceBy};
+use cenote_control::zfs::space::groupspace::Groupspace;
+use cenote_control::zfs::space::owners::{Kind, Owner, Space};
+use cenote_control::zfs::space::projectspace::Projectspace;
+use cenote_control::zfs::space::userspace::Userspace;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::pool_of;
 use crate::command::form::TableForm;
 use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_bytes, nice_number};
-use crate::session::{Session, dataset};
+use crate::session::Session;
 
 /// The columns, by the names that `-o`, `-s` and `-S` take.
 const FIELDS: &str = "type,name,used,quota,objused,objquota";
@@ -73,16 +74,6 @@ pub struct Shown {
     pub dataset: String,
 }
 
-/// The kind of an owner, in the order in which OpenZFS sorts them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    PosixGroup,
-    PosixUser,
-    SmbGroup,
-    SmbUser,
-    Project,
-}
-
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
@@ -94,22 +85,17 @@ enum Field {
     ObjQuota,
 }
 
-/// An owner with its usage and quotas.
-struct Row {
-    kind: Kind,
-    /// Its SID or, without one, its number.
-    name: Result<String, u64>,
-    space: OwnerSpace,
+/// Whose space is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    User,
+    Group,
+    Project,
 }
 
 impl OwnersSpace {
-    /// The kinds of owners that are looked at.
-    pub(super) fn kinds(&self, by: SpaceBy) -> Vec<SpaceBy> {
-        if self.types.is_empty() { vec![by] } else { vec![SpaceBy::User, SpaceBy::Group] }
-    }
-
     /// Runs the command. Without -t it lists one kind of owner.
-    pub async fn run(self, session: &Session, by: SpaceBy) -> Result<Outcome, CliError> {
+    pub async fn run(self, session: &Session, by: By) -> Result<Outcome, CliError> {
         let of = |names: &[&str]| self.types.iter().any(|kind| names.contains(&kind.as_str()));
         let is_shown = |kind: Kind| match kind {
             _ if self.types.is_empty() => true,
@@ -119,7 +105,12 @@ impl OwnersSpace {
             Kind::SmbUser => of(&["smbuser", "all"]),
             Kind::Project => false,
         };
-        let mut rows = self.shown.rows(session, &self.kinds(by)).await?;
+        let (dataset, all) = (self.shown.dataset.clone(), !self.types.is_empty());
+        let answered = match by {
+            By::Group => session.control().run(Groupspace { dataset, all }).await?,
+            _ => session.control().run(Userspace { dataset, all }).await?,
+        };
+        let mut rows = answered.answer;
         rows.retain(|row| is_shown(row.kind));
         self.shown.print(session, rows, by)
     }
@@ -128,48 +119,27 @@ impl OwnersSpace {
 impl ProjectSpace {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let rows = self.shown.rows(session, &[SpaceBy::Project]).await?;
-        self.shown.print(session, rows, SpaceBy::Project)
+        let request = Projectspace { dataset: self.shown.dataset.clone() };
+        let rows = session.control().run(request).await?.answer;
+        self.shown.print(session, rows, By::Project)
     }
 }
 
 impl Shown {
-    async fn rows(&self, session: &Session, all: &[SpaceBy]) -> Result<Vec<Row>, CliError> {
-        let mos = session.open_pool(pool_of(&self.dataset)).await?;
-        let found = dataset(&mos, &self.dataset).await?;
-        let fs = Filesystem::open(found.objset().await?).await?;
-        let domains = fs.fuid_table().await?;
-        let mut rows = Vec::new();
-        for &by in all {
-            rows.extend(fs.owners(by).await?.into_iter().map(|(owner, space)| {
-                let sid = domains.sid(Fuid(owner)).filter(|_| by != SpaceBy::Project && owner >> 32 != 0);
-                let kind = match (by, &sid) {
-                    (SpaceBy::User, None) => Kind::PosixUser,
-                    (SpaceBy::User, Some(_)) => Kind::SmbUser,
-                    (SpaceBy::Group, None) => Kind::PosixGroup,
-                    (SpaceBy::Group, Some(_)) => Kind::SmbGroup,
-                    (SpaceBy::Project, _) => Kind::Project,
-                };
-                Row { kind, name: sid.ok_or(owner), space }
-            }));
-        }
-        Ok(rows)
-    }
-
-    fn print(&self, session: &Session, mut rows: Vec<Row>, by: SpaceBy) -> Result<Outcome, CliError> {
+    fn print(&self, session: &Session, mut rows: Vec<Space>, by: By) -> Result<Outcome, CliError> {
         let columns = self.columns.iter().map(|name| Field::parse("-o", name));
         let columns: Vec<Field> = columns.collect::<Result<_, _>>()?;
         let ascending = self.sort.iter().map(|name| Ok((Field::parse("-s", name)?, false)));
         let descending = self.sort_descending.iter().map(|name| Ok((Field::parse("-S", name)?, true)));
         let keys: Vec<(Field, bool)> = ascending.chain(descending).collect::<Result<_, CliError>>()?;
         rows.sort_by(|a, b| compare(&keys, a, b));
-        let table = || self.table(&rows, &columns, by == SpaceBy::Project);
+        let table = || self.table(&rows, &columns, by == By::Project);
         self.form.print(session, table, || json_of(&rows, by))?;
         Ok(Outcome::Done)
     }
 
     /// Projects have only one type, so their table has no type column.
-    fn table(&self, rows: &[Row], columns: &[Field], of_projects: bool) -> Table {
+    fn table(&self, rows: &[Space], columns: &[Field], of_projects: bool) -> Table {
         let columns: Vec<Field> =
             columns.iter().copied().filter(|field| !of_projects || *field != Field::Type).collect();
         let exact = self.form.values.exact();
@@ -187,10 +157,10 @@ impl Shown {
         };
         let mut table = Table::new(columns.iter().map(|field| field.column()));
         for row in rows {
-            let OwnerSpace { used_bytes, quota_bytes, used_objects, quota_objects } = row.space;
+            let &Space { used_bytes, quota_bytes, used_objects, quota_objects, .. } = row;
             table.row(columns.iter().map(|field| match field {
-                Field::Type => row.kind.text().to_owned(),
-                Field::Name => row.name(),
+                Field::Type => text(row.kind).to_owned(),
+                Field::Name => name(row),
                 Field::Used => used(used_bytes, quota_bytes, nice_bytes),
                 Field::Quota => limit(used_bytes, quota_bytes, nice_bytes),
                 Field::ObjUsed => used(used_objects, quota_objects, nice_number),
@@ -201,21 +171,20 @@ impl Shown {
     }
 }
 
-impl Kind {
-    fn text(self) -> &'static str {
-        match self {
-            Kind::PosixGroup => "POSIX Group",
-            Kind::PosixUser => "POSIX User",
-            Kind::SmbGroup => "SMB Group",
-            Kind::SmbUser => "SMB User",
-            Kind::Project => "Project",
-        }
+fn text(kind: Kind) -> &'static str {
+    match kind {
+        Kind::PosixGroup => "POSIX Group",
+        Kind::PosixUser => "POSIX User",
+        Kind::SmbGroup => "SMB Group",
+        Kind::SmbUser => "SMB User",
+        Kind::Project => "Project",
     }
 }
 
-impl Row {
-    fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|number| number.to_string())
+fn name(row: &Space) -> String {
+    match &row.owner {
+        Owner::Id(number) => number.to_string(),
+        Owner::Sid(sid) => sid.clone(),
     }
 }
 
@@ -244,23 +213,20 @@ impl Field {
     }
 
     /// Orders numbers by value; SIDs follow all numbers.
-    fn order(self, a: &Row, b: &Row) -> Ordering {
+    fn order(self, a: &Space, b: &Space) -> Ordering {
         match self {
             Field::Type => a.kind.cmp(&b.kind),
-            Field::Name => match (&a.name, &b.name) {
-                (Err(a), Err(b)) => a.cmp(b),
-                (a, b) => a.is_ok().cmp(&b.is_ok()).then_with(|| a.cmp(b)),
-            },
-            Field::Used => a.space.used_bytes.cmp(&b.space.used_bytes),
-            Field::Quota => a.space.quota_bytes.cmp(&b.space.quota_bytes),
-            Field::ObjUsed => a.space.used_objects.cmp(&b.space.used_objects),
-            Field::ObjQuota => a.space.quota_objects.cmp(&b.space.quota_objects),
+            Field::Name => a.owner.cmp(&b.owner),
+            Field::Used => a.used_bytes.cmp(&b.used_bytes),
+            Field::Quota => a.quota_bytes.cmp(&b.quota_bytes),
+            Field::ObjUsed => a.used_objects.cmp(&b.used_objects),
+            Field::ObjQuota => a.quota_objects.cmp(&b.quota_objects),
         }
     }
 }
 
 /// Orders by the requested keys, then by type and name, as OpenZFS does.
-fn compare(keys: &[(Field, bool)], a: &Row, b: &Row) -> Ordering {
+fn compare(keys: &[(Field, bool)], a: &Space, b: &Space) -> Ordering {
     let last = [(Field::Type, false), (Field::Name, false)];
     let orders = keys.iter().chain(&last).map(|&(field, down)| {
         let order = field.order(a, b);
@@ -269,23 +235,22 @@ fn compare(keys: &[(Field, bool)], a: &Row, b: &Row) -> Ordering {
     orders.fold(Ordering::Equal, Ordering::then)
 }
 
-fn json_of(rows: &[Row], by: SpaceBy) -> Value {
-    let row = |row: &Row| {
-        let (name, space) = (row.name(), row.space);
+fn json_of(rows: &[Space], by: By) -> Value {
+    let row = |row: &Space| {
         let numbers = json!({
-            "type": row.kind.text(),
-            "name": name,
-            "used": space.used_bytes,
-            "quota": space.quota_bytes,
-            "objused": space.used_objects,
-            "objquota": space.quota_objects,
+            "type": text(row.kind),
+            "name": name(row),
+            "used": row.used_bytes,
+            "quota": row.quota_bytes,
+            "objused": row.used_objects,
+            "objquota": row.quota_objects,
         });
-        (name, numbers)
+        (name(row), numbers)
     };
     let (command, root) = match by {
-        SpaceBy::User => ("zfs userspace", "users"),
-        SpaceBy::Group => ("zfs groupspace", "groups"),
-        SpaceBy::Project => ("zfs projectspace", "projects"),
+        By::User => ("zfs userspace", "users"),
+        By::Group => ("zfs groupspace", "groups"),
+        By::Project => ("zfs projectspace", "projects"),
     };
     document(command, root, rows.iter().map(row).collect::<Map<String, Value>>())
 }

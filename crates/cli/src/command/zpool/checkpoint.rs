@@ -3,10 +3,10 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_checkpoint`), `libzfs_pool.c` (`zpool_checkpoint`), including
 //! the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_engine::Engine;
 use clap::Args;
 
-use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

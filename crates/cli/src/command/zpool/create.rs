@@ -13,6 +13,8 @@ pub(super) mod replication;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use cenote_control::zfs::properties::settings::{self, Setting};
+use cenote_control::zfs::tree::fill;
 use cenote_format::units::Txg;
 use cenote_fs::write::NewFilesystem;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
@@ -22,7 +24,6 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::command::json::version;
-use crate::command::zfs::{fill, settings};
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
 use crate::session::{Session, check_kernel, print, print_json, this_host};
@@ -82,7 +83,8 @@ impl Create {
         let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
         let mountpoint = self.mountpoint.iter().map(|path| format!("mountpoint={path}"));
         let root_options: Vec<String> = self.root_options.iter().cloned().chain(mountpoint).collect();
-        let mut root = settings::parse(&root_options, None).map_err(refused)?;
+        let root = Setting::parse_all(&root_options).and_then(|root| settings::read_all(&root, None));
+        let mut root = root.map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
         let layout::Layout { groups, spares, cache } = layout::parse(&self.vdevs).map_err(refused)?;
         layout::require_data(&groups).map_err(|why| refused(why.into()))?;

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cenote_control::refusal::cannot;
 use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
 use cenote_format::units::VdevId;
@@ -24,7 +25,6 @@ use super::replace::resilver;
 use super::scan::scan;
 use super::tree::{self, Style};
 use super::wait::LOOK_INTERVAL;
-use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Progress, Session, print, print_json};
 

@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_offline`, `zpool_do_online`, `zpool_do_clear`,
 //! `zpool_do_reopen`), including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevState, VdevStatus};
@@ -12,7 +13,6 @@ use clap::Args;
 use super::meant::leaf;
 use super::scan::scan;
 use crate::command::not_yet;
-use crate::command::zfs::refusal::cannot;
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;

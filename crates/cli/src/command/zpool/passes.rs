@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_initialize`, `zpool_do_trim`), `libzfs_pool.c`
 //! (`zpool_initialize`, `zpool_trim`), including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{Pass, VdevConfig};
@@ -12,7 +13,6 @@ use clap::Args;
 use super::meant::leaf;
 use super::wait::LOOK_INTERVAL;
 use crate::command::not_yet;
-use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::parse_bytes;

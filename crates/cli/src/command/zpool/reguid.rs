@@ -2,11 +2,11 @@
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_reguid`), including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use clap::Args;
 
-use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

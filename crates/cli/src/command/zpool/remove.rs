@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_remove`), `libzfs_pool.c` (`zpool_vdev_remove`,
 //! `zpool_vdev_remove_cancel`), including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::{Guid, VdevId};
@@ -15,7 +16,6 @@ use clap::Args;
 
 use super::meant::meant;
 use super::wait::LOOK_INTERVAL;
-use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_number;

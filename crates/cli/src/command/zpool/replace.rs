@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`),
 //! including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
@@ -15,7 +16,6 @@ use super::create::properties::ashift_option;
 use super::devices::joining;
 use super::meant::{leaf, meant};
 use super::scan::scan;
-use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

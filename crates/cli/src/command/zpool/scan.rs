@@ -5,6 +5,7 @@
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_scrub`, `zpool_do_resilver`), including the wording.
 
+use cenote_control::refusal::cannot;
 use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::Txg;
@@ -12,7 +13,6 @@ use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_error
 use clap::Args;
 
 use super::wait::LOOK_INTERVAL;
-use crate::command::zfs::refusal::cannot;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::counted;

@@ -2,6 +2,8 @@
 //!
 //! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
 
+use cenote_control::refusal::cannot;
+use cenote_control::zfs::properties::settings::Setting;
 use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
@@ -13,8 +15,6 @@ use super::create::compatibility;
 use super::create::properties::{comment, own_name, pool_switch};
 use super::vdev_properties::named;
 use crate::command::not_yet;
-use crate::command::zfs::refusal::cannot;
-use crate::command::zfs::settings;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};
 
@@ -35,12 +35,12 @@ pub struct Set {
 impl Set {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (name, value) = settings::split(&self.option).map_err(CliError::Usage)?;
+        let Setting { property, value } = Setting::parse(&self.option).map_err(CliError::Usage)?;
         self.refuse_vdevs(session).await?;
         let work = async |engine: &Engine, pool: &String| {
             let what = format!("set property for '{pool}'");
             let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
-            let setting = setting(&engine.mos().await?, name, value).await?.map_err(refused)?;
+            let setting = setting(&engine.mos().await?, &property, &value).await?.map_err(refused)?;
             cenote_tasks::set_pool(engine, setting).await.map_err(cannot(&what))
         };
         session.change_each(&self.pools, String::as_str, work).await

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use cenote_control::refusal::why_not;
+use cenote_control::zfs::properties::settings::Setting;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
@@ -19,8 +21,6 @@ use super::meant::leaf;
 use super::set::setting;
 use super::tree::{self, Style};
 use crate::command::json::version;
-use crate::command::zfs::refusal::why_not;
-use crate::command::zfs::settings;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json, this_host};
 
@@ -136,10 +136,10 @@ impl Split {
     async fn settings(&self, mos: &Mos) -> Result<Vec<PoolSetting>, CliError> {
         let mut all = Vec::new();
         for option in &self.options {
-            let (name, value) = settings::split(option).map_err(CliError::Usage)?;
+            let Setting { property, value } = Setting::parse(option).map_err(CliError::Usage)?;
             // Where it is mounted is not written.
-            if name != "altroot" {
-                all.push(setting(mos, name, value).await?.map_err(|why| self.refused(why))?);
+            if property != "altroot" {
+                all.push(setting(mos, &property, &value).await?.map_err(|why| self.refused(why))?);
             }
         }
         Ok(all)

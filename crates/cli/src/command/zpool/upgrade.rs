@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use cenote_control::refusal::cannot;
 use cenote_dataset::{FeatureState, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
@@ -13,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::create::compatibility;
 use crate::command::json::document;
-use crate::command::zfs::refusal::cannot;
 use crate::outcome::{CliError, Outcome, Printed, Say};
 use crate::session::{Session, print, print_json};
 

@@ -11,7 +11,7 @@ use crate::caller::Note;
 use crate::error::ControlError;
 use crate::session::{Session, pool_of};
 use crate::text::nice_bytes;
-use crate::zfs::parents::make_parents;
+use crate::zfs::tree::above::create_ancestors;
 
 /// Whoever receives.
 pub(super) struct Here<'a> {
@@ -96,6 +96,9 @@ impl Host for Here<'_> {
     }
 
     fn make_parents<'a>(&'a self, name: &'a str) -> Work<'a> {
-        Box::pin(async move { make_parents(self.session.runtime(), self.engine, name).await.map(drop) })
+        Box::pin(async move {
+            let made = create_ancestors(self.session, self.engine, name).await;
+            made.map(drop).map_err(|error| DatasetError::unsuitable(name, error.to_string()))
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Parses `PROPERTY=VALUE` as typed into stored values.
+//! Properties and their values as typed become stored values.
 //!
 //! This module interprets the text; the engine decides whether a dataset can have the value
 //! (`dsl::check_settings`).
@@ -11,33 +11,57 @@ use cenote_fs::write::NewFilesystem;
 use cenote_fs::{CaseSensitivity, Counted, FsError, FsWriter, Normalization, SpaceBy, default_limit};
 use cenote_object::Edit;
 use cenote_tasks::Settings;
+use serde::{Deserialize, Serialize};
 
-use crate::render::parse_bytes;
-use cenote_control::zfs::owner::OwnerProp;
+use crate::text::parse_bytes;
+use crate::zfs::owner::OwnerProp;
 
 /// Limits for which `none` is stored as the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
 /// The oldest version of file systems that are made, `ZPL_VERSION_FUID`.
 const OLDEST_WRITTEN: u64 = 3;
 
-/// Reads options, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it means
-/// nothing.
-pub fn parse(options: &[String], auto_bytes: Option<u64>) -> Result<Settings, String> {
+/// A property, and the value that it is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// By name, or by column.
+    pub property: String,
+    /// As zfsprops(7) has it: `10G`, `on`, `none`. What `auto` is depends on the dataset.
+    pub value: String,
+}
+
+impl Setting {
+    /// Splits `PROPERTY=VALUE`.
+    ///
+    /// # Errors
+    /// There is no `=`: OpenZFS's words for that.
+    pub fn parse(option: &str) -> Result<Setting, String> {
+        let missing = || format!("missing '=' for property=value argument '{option}'");
+        let (property, value) = option.split_once('=').ok_or_else(missing)?;
+        Ok(Setting { property: property.into(), value: value.into() })
+    }
+
+    /// The same of several.
+    ///
+    /// # Errors
+    /// As of [`Setting::parse`].
+    pub fn parse_all(options: &[String]) -> Result<Vec<Setting>, String> {
+        options.iter().map(|option| Setting::parse(option)).collect()
+    }
+}
+
+/// Reads settings, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it
+/// means nothing.
+pub fn read_all(typed: &[Setting], auto_bytes: Option<u64>) -> Result<Settings, String> {
     let mut settings = Settings::new();
-    for option in options {
-        let (typed, text) = split(option)?;
-        let (name, value) = read(typed, text, auto_bytes)?;
+    for Setting { property, value } in typed {
+        let (name, value) = read(property, value, auto_bytes)?;
         if settings.iter().any(|(other, _)| *other == name) {
             return Err(format!("property '{name}' specified multiple times"));
         }
         settings.push((name, value));
     }
     Ok(settings)
-}
-
-/// Splits `PROPERTY=VALUE`.
-pub fn split(option: &str) -> Result<(&str, &str), String> {
-    option.split_once('=').ok_or_else(|| format!("missing '=' for property=value argument '{option}'"))
 }
 
 /// A property by its name or column heading; `None` for a user property, whose name contains a colon.
@@ -105,7 +129,9 @@ fn owner_limit(text: &str) -> Result<u64, String> {
 /// A quota of a user, group or project.
 #[derive(Clone, Copy)]
 pub struct OwnerQuota {
+    /// Whose: users', groups', projects'.
     pub by: SpaceBy,
+    /// Bytes or objects.
     pub counted: Counted,
     /// A user's or group's FUID, or a project's number; `None`: of all without their own.
     pub owner: Option<u64>,
@@ -243,8 +269,13 @@ pub fn form_of(number: u64) -> Normalization {
 mod tests {
     use super::*;
 
+    fn parse(options: &[&str], auto_bytes: Option<u64>) -> Result<Settings, String> {
+        let typed: Result<Vec<Setting>, String> = options.iter().map(|one| Setting::parse(one)).collect();
+        read_all(&typed?, auto_bytes)
+    }
+
     fn one(option: &str) -> Result<Value, String> {
-        Ok(parse(&[option.to_owned()], Some(7))?.remove(0).1)
+        Ok(parse(&[option], Some(7))?.remove(0).1)
     }
 
     #[test]
@@ -276,14 +307,13 @@ mod tests {
             let said = one(wrong).unwrap_err();
             assert!(said.contains(why), "{wrong}: {said}");
         }
-        assert!(parse(&["quota=1".into(), "quota=2".into()], None).unwrap_err().contains("multiple times"));
+        assert!(parse(&["quota=1", "quota=2"], None).unwrap_err().contains("multiple times"));
     }
 
     #[test]
     fn normalization_and_names_in_utf8_go_together() {
         let new = |options: &[&str]| {
-            let options: Vec<String> = options.iter().map(|option| option.to_string()).collect();
-            let mut settings = parse(&options, None).unwrap();
+            let mut settings = parse(options, None).unwrap();
             filesystem(&mut settings, NewFilesystem::default())
         };
         assert!(new(&["normalization=formD"]).unwrap().utf8_only);

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use cenote_dataset::{Dataset, DatasetKind};
 use cenote_format::units::DatasetId;
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 /// Everything that depends on a dataset or snapshot, dependents first: children, then the clones of each
 /// snapshot and the snapshot itself.
-pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, CliError> {
+pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, ControlError> {
     /// A dataset is met, and met again once all its dependents are listed.
     enum Step {
         Enter(Dataset),
@@ -43,7 +43,7 @@ pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, CliError> {
 
 /// Refuses to destroy a dataset whose dependents are not covered by the options: any dependents, or with
 /// `recursive` clones outside the dataset.
-pub async fn refuse(target: &Dataset, dependents: &[Dataset], recursive: bool) -> Result<(), CliError> {
+pub async fn refuse(target: &Dataset, dependents: &[Dataset], recursive: bool) -> Result<(), ControlError> {
     let name = target.name();
     let is_below = |dependent: &&Dataset| {
         dependent.name().strip_prefix(name).is_some_and(|rest| rest.starts_with(['/', '@']))
@@ -63,7 +63,7 @@ pub async fn refuse(target: &Dataset, dependents: &[Dataset], recursive: bool) -
         return Ok(());
     }
     let names: Vec<&str> = in_the_way.iter().map(|dependent| dependent.name()).collect();
-    Err(CliError::Refused(format!(
+    Err(ControlError::Refused(format!(
         "cannot destroy '{name}': {kind} has {why}\nuse '{how}' to destroy the following datasets:\n{}",
         names.join("\n")
     )))

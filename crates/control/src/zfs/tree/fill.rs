@@ -6,9 +6,9 @@ use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
 use cenote_object::DatasetError;
 use cenote_tasks::Fill;
 
-use super::settings::{OwnerQuota, case_of, form_of};
-use crate::outcome::CliError;
+use crate::error::ControlError;
 use crate::session::{Session, now};
+use crate::zfs::properties::settings::{OwnerQuota, case_of, form_of};
 
 /// An empty file system, with quotas of owners.
 pub fn filesystem(session: &Session, new: NewFilesystem, projects: bool, quotas: Vec<OwnerQuota>) -> Fill {
@@ -47,8 +47,8 @@ fn of_dataset(error: FsError) -> DatasetError {
 }
 
 /// The permanent properties that a child of a file system inherits by default.
-pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, CliError> {
-    let number = async |name| -> Result<u64, CliError> {
+pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, ControlError> {
+    let number = async |name| -> Result<u64, ControlError> {
         Ok(parent.property(name).await?.and_then(|property| property.number()).unwrap_or(0))
     };
     Ok(NewFilesystem {
@@ -60,7 +60,7 @@ pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, CliError> {
 }
 
 /// Whether new files record their projects.
-pub async fn has_projects(mos: &Mos) -> Result<bool, CliError> {
+pub async fn has_projects(mos: &Mos) -> Result<bool, ControlError> {
     let features = mos.features().await?;
     Ok(features.iter().any(|(f, state)| f.name == "project_quota" && *state != FeatureState::Disabled))
 }

@@ -1,15 +1,15 @@
-//! Messages of `zfs` for operations that fail: `cannot create 'tank/a': dataset already exists`.
+//! Messages of `zfs` and `zpool` for operations that fail: `cannot create 'tank/a': dataset already exists`.
 //!
 //! Source: OpenZFS `libzfs_util.c` (`zfs_standard_error`); its wording is used where it has one.
 
 use cenote_object::DatasetError;
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 /// Turns an engine error into the reason why an operation failed.
-pub fn cannot(what: impl std::fmt::Display) -> impl FnOnce(DatasetError) -> CliError {
+pub fn cannot(what: impl std::fmt::Display) -> impl FnOnce(DatasetError) -> ControlError {
     move |error| match why_not(&error) {
-        Some(why) => CliError::Refused(format!("cannot {what}: {why}")),
+        Some(why) => ControlError::Refused(format!("cannot {what}: {why}")),
         // Damage and failing devices are not the fault of the request.
         None => error.into(),
     }

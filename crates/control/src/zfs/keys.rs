@@ -1,0 +1,11 @@
+//! Keys of encrypted datasets: verbs that change them, load them, and take them out of memory.
+//!
+//! Keys stay loaded in the daemon, until they are unloaded or the pool is exported. Without a daemon no key
+//! outlives a verb, so loading one can only mean checking it.
+
+pub mod change_key;
+pub mod load_key;
+mod roots;
+pub mod unload_key;
+
+pub use roots::Keys;

@@ -1,0 +1,88 @@
+//! `zfs load-key`: loads keys of encrypted datasets into the daemon, or checks them.
+
+use cenote_dataset::{KeySource, UserKey};
+use serde::{Deserialize, Serialize};
+
+use super::roots::{Keys, each, permissions};
+use crate::error::ControlError;
+use crate::permissions::Permissions;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Whose keys, and where they come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadKey {
+    /// An encryption root; none: all of all pools.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Include the encryption roots below.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Only check the keys.
+    #[serde(default)]
+    pub check_only: bool,
+    /// Where they are.
+    #[serde(default)]
+    pub place: Place,
+}
+
+/// Where keys are, unless they come with the request.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Where the dataset's `keylocation` says.
+    #[default]
+    Stored,
+    /// They are typed, or piped in.
+    Prompt,
+    /// In a file that the caller has read; null if that failed.
+    Read(Option<Vec<u8>>),
+}
+
+/// Not the key.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Place::Stored => "Stored",
+            Place::Prompt => "Prompt",
+            Place::Read(_) => "Read",
+        })
+    }
+}
+
+impl Verb for LoadKey {
+    const NAME: &'static str = "zfs load-key";
+    const NEEDS: Needs = Needs::Delegated;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = Keys;
+
+    async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
+        permissions(session, "load", self.name.as_deref(), self.recursive).await
+    }
+
+    /// # Errors
+    /// It is no encryption root; its key is wrong, or not to be had.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Keys>, ControlError> {
+        if !self.check_only && session.pools().is_none() {
+            let instead = "No daemon runs, and without one no key stays loaded after a command ends: start \
+                `cenote serve`, give the key to each command with --key, or set keylocation=file:///PATH; \
+                `zfs load-key -n` checks it";
+            return Err(ControlError::Refused(format!("cannot load keys: {instead}.")));
+        }
+        let source = match self.place {
+            Place::Stored => session.keys_to_load(None),
+            Place::Prompt => session.keys_to_load(Some("prompt")),
+            Place::Read(key) => {
+                let given = session.options().keys.given();
+                KeySource::new(move |info| given.ask(info).or_else(|| key.clone().map(UserKey)))
+            }
+        };
+        each(session, self.name.as_deref(), self.recursive, "load", async |found, domain| {
+            match session.held(found).filter(|_| !self.check_only) {
+                Some(pool) => domain.load(&pool.engine, &source).await,
+                None => domain.check(&session.open_without_asking(found).await?, &source).await,
+            }
+        })
+        .await
+    }
+}

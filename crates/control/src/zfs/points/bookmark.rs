@@ -1,0 +1,48 @@
+//! `zfs bookmark`: remembers a snapshot's point in time, so that the snapshot can be destroyed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::permissions::Permissions;
+use crate::refusal::cannot;
+use crate::session::{Session, dataset, pool_of};
+use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zfs::permitted::head_of;
+
+/// What is to be remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bookmark {
+    /// A snapshot or bookmark, by its full name.
+    pub source: String,
+    /// The new bookmark, `DATASET#NAME`.
+    pub bookmark: String,
+}
+
+impl Verb for Bookmark {
+    const NAME: &'static str = "zfs bookmark";
+    const NEEDS: Needs = Needs::Delegated;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
+        let mut permissions = Permissions::to(format!("create bookmark '{}'", self.bookmark));
+        let mos = session.pool_to_ask(&self.bookmark).await?;
+        permissions.need(&dataset(&mos, head_of(&self.bookmark)).await?, &["bookmark"]);
+        Ok(permissions)
+    }
+
+    /// # Errors
+    /// The source is not there; the bookmark is, or is to be in another dataset.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let Bookmark { source, bookmark } = &self;
+        if pool_of(source) != pool_of(bookmark) {
+            let why = "bookmark is in a different pool";
+            return Err(ControlError::Refused(format!("cannot create bookmark '{bookmark}': {why}")));
+        }
+        let made = session.change_pool(pool_of(bookmark), async |engine| {
+            let made = cenote_tasks::bookmark(engine, source, bookmark).await;
+            made.map_err(cannot(format!("create bookmark '{bookmark}'")))
+        });
+        Ok(made.await?.into())
+    }
+}

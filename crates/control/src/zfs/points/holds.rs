@@ -1,0 +1,69 @@
+//! `zfs holds`: the holds that keep snapshots from being destroyed.
+
+use serde::{Deserialize, Serialize};
+
+use super::tagged::snapshots;
+use crate::error::{ControlError, Outcome};
+use crate::session::{Session, pool_of};
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// The snapshots whose holds are to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// By their full names.
+    pub snapshots: Vec<String>,
+    /// Include the snapshots of the same name of all datasets below.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// A snapshot and its holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its full name.
+    pub snapshot: String,
+    /// By tag.
+    pub holds: Vec<Tagged>,
+}
+
+/// A hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tagged {
+    /// Its tag.
+    pub tag: String,
+    /// When it was made, in seconds since 1970.
+    pub since_seconds: u64,
+}
+
+impl Verb for Holds {
+    const NAME: &'static str = "zfs holds";
+    const NEEDS: Needs = Needs::Nothing;
+    const LOOKS: Looks = Looks::Always;
+    type Answer = Vec<Held>;
+
+    /// # Errors
+    /// The only snapshot that is named is not there.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Held>>, ControlError> {
+        let (mut held, mut outcome) = (Vec::new(), Outcome::Done);
+        for name in &self.snapshots {
+            let found = async {
+                let mos = session.open_pool_without_asking(pool_of(name)).await?;
+                snapshots(&mos, name, self.recursive).await
+            };
+            let found = match found.await {
+                Ok(found) => found,
+                Err(error) if self.snapshots.len() > 1 => {
+                    outcome = outcome.and(session.caller().tell(name, &error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for snapshot in found {
+                let holds = snapshot.holds().await?;
+                let holds = holds.into_iter().map(|(tag, since_seconds)| Tagged { tag, since_seconds });
+                held.push(Held { snapshot: snapshot.name().into(), holds: holds.collect() });
+            }
+        }
+        Ok(Answered { answer: held, outcome })
+    }
+}

@@ -1,0 +1,47 @@
+//! The snapshots that `hold`, `release` and `holds` are about.
+
+use cenote_dataset::{Dataset, Mos};
+
+use crate::error::ControlError;
+use crate::permissions::Permissions;
+use crate::session::{Session, dataset};
+use crate::zfs::permitted::head_of;
+
+/// The named snapshot and, if `recursive`, those of the same name below.
+pub async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<Dataset>, ControlError> {
+    let Some((path, own)) = name.split_once('@') else {
+        return Err(ControlError::Usage(format!("'{name}' is not a snapshot; use DATASET@SNAPSHOT")));
+    };
+    if !recursive {
+        return Ok(vec![dataset(mos, name).await?]);
+    }
+    let mut snapshots = Vec::new();
+    for head in dataset(mos, path).await?.descendants().await? {
+        snapshots.extend(head.snapshot(own).await?);
+    }
+    match snapshots.is_empty() {
+        true => {
+            let text = format!("no dataset at or below '{path}' has a snapshot '{own}'");
+            Err(ControlError::NotFound(text))
+        }
+        false => Ok(snapshots),
+    }
+}
+
+/// What is needed to hold or release them.
+pub async fn permissions(
+    session: &Session,
+    what: &str,
+    names: &[String],
+    recursive: bool,
+    permission: &str,
+) -> Result<Permissions, ControlError> {
+    let mut permissions = Permissions::to(what);
+    for name in names {
+        permissions.and_to(format!("{what} '{name}'"));
+        let head = dataset(&session.pool_to_ask(name).await?, head_of(name)).await?;
+        let all = if recursive { head.descendants().await? } else { vec![head] };
+        all.iter().for_each(|head| permissions.need(head, &[permission]));
+    }
+    Ok(permissions)
+}

@@ -1,0 +1,171 @@
+//! `zfs set`: gives properties values.
+
+use cenote_dataset::{Dataset, DatasetKind, Value};
+use cenote_engine::{Engine, Need};
+use cenote_fs::{FsError, VolumeWriter};
+use cenote_object::DatasetError;
+use cenote_tasks::Settings;
+use serde::{Deserialize, Serialize};
+
+use super::quota::limit_owner;
+use super::settings::{self, OwnerQuota, Setting};
+use super::volume_size;
+use crate::error::{ControlError, Outcome};
+use crate::permissions::Permissions;
+use crate::refusal::cannot;
+use crate::session::{Session, dataset, pool_of};
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// What is to be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Set {
+    /// Properties with their values.
+    pub settings: Vec<Setting>,
+    /// Datasets or snapshots.
+    pub names: Vec<String>,
+    /// File systems that get another mount point are not mounted.
+    #[serde(default)]
+    pub no_mount: bool,
+}
+
+impl Verb for Set {
+    const NAME: &'static str = "zfs set";
+    const NEEDS: Needs = Needs::Delegated;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
+        let mut permissions = Permissions::to("set properties");
+        for name in &self.names {
+            permissions.and_to(format!("set property for '{name}'"));
+            permissions.set(&dataset(&session.pool_to_ask(name).await?, name).await?, &self.settings)?;
+        }
+        Ok(permissions)
+    }
+
+    /// # Errors
+    /// None: failures are told of, and leave the other datasets to be set.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let Set { settings, names, no_mount } = &self;
+        let set = async |engine: &Engine, name: &String| set_all(session, engine, settings, name).await;
+        let outcome = session.change_each(names, pool_of, set).await?;
+        let is_mountpoint = settings.iter().any(|setting| setting.property == "mountpoint");
+        if is_mountpoint && !no_mount {
+            return Ok(outcome.and(session.mount_where_set(names).await?).into());
+        }
+        Ok(outcome.into())
+    }
+}
+
+/// Sets properties one by one. A failure does not stop the rest, unless the request is invalid as a whole.
+async fn set_all(
+    session: &Session,
+    engine: &Engine,
+    wanted: &[Setting],
+    name: &str,
+) -> Result<Outcome, ControlError> {
+    let what = format!("set property for '{name}'");
+    let refused = |why: String| ControlError::Refused(format!("cannot {what}: {why}"));
+    let target = dataset(&engine.mos().await?, name).await?;
+    let typed = settings::read_all(wanted, Some(0)).map_err(refused)?;
+    let sizes = Sizes::of(&target).await?;
+    let mut settings = match &sizes {
+        None => settings::read_all(wanted, None).map_err(refused)?,
+        Some(sizes) => sizes.settings(&target, wanted, &typed).map_err(refused)?,
+    };
+    if let Some(version) = settings::number_of(&settings, "version")
+        && target.property("version").await?.and_then(|property| property.number()) == Some(version)
+    {
+        // It is what it is already: the only version that can be set.
+        settings.retain(|(property, _)| property != "version");
+    }
+    let kind = target.kind().await?;
+    let has_owners = settings.iter().any(|(property, _)| cenote_tasks::is_of_owner(property));
+    if has_owners && kind != DatasetKind::Filesystem {
+        return Err(refused("property doesn't apply to datasets of this type".into()));
+    }
+    cenote_tasks::check_changes(name, kind, &settings).map_err(cannot(&what))?;
+    let mut outcome = Outcome::Done;
+    for (property, value) in settings {
+        let set = match (&property[..], &value) {
+            ("volsize", Value::Number(bytes)) if sizes.is_some() => resize(engine, name, *bytes).await,
+            (owner, Value::Number(limit)) if cenote_tasks::is_of_owner(owner) => {
+                match OwnerQuota::parse(owner, *limit) {
+                    Some(quota) => limit_owner(engine, name, quota).await,
+                    None => Err(DatasetError::unsuitable(name, "invalid property")),
+                }
+            }
+            _ => cenote_tasks::set_property(engine, name, &property, value).await,
+        };
+        if let Err(error) = set.map_err(cannot(&what)) {
+            outcome = outcome.and(session.caller().tell(name, &error));
+            // A volume that can't be promised what it would need does not grow.
+            if !typed.iter().any(|(other, _)| *other == property) {
+                break;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// The sizes of a volume on which its refreservation depends.
+struct Sizes {
+    volsize: u64,
+    block: u64,
+    promised: u64,
+}
+
+impl Sizes {
+    /// `None` for a file system or snapshot.
+    async fn of(target: &Dataset) -> Result<Option<Sizes>, ControlError> {
+        if target.is_snapshot() {
+            return Ok(None);
+        }
+        let number = async |name| -> Result<Option<u64>, ControlError> {
+            Ok(target.property(name).await?.and_then(|property| property.number()))
+        };
+        let promised = number("refreservation").await?.unwrap_or(0);
+        let sizes = (number("volsize").await?, number("volblocksize").await?);
+        let (Some(volsize), Some(block)) = sizes else { return Ok(None) };
+        Ok(Some(Sizes { volsize, block: block.max(1), promised }))
+    }
+
+    /// The settings of a volume. `auto` becomes the reservation its size needs; a refreservation of that
+    /// amount grows and shrinks with the volume.
+    fn settings(&self, target: &Dataset, wanted: &[Setting], typed: &Settings) -> Result<Settings, String> {
+        let needs = |size| volume_size::reservation(target.mos(), size, self.block, 1);
+        let size = settings::number_of(typed, "volsize");
+        if size.is_some_and(|size| !size.is_multiple_of(self.block)) {
+            let block = crate::text::nice_bytes(self.block);
+            return Err(format!("'volsize' must be a multiple of volume block size ({block})"));
+        }
+        if size == Some(0) {
+            return Err("'volsize' cannot be zero".into());
+        }
+        let mut settings = settings::read_all(wanted, Some(needs(size.unwrap_or(self.volsize))))?;
+        let follows = self.promised == needs(self.volsize)
+            && settings::number_of(&settings, "refreservation").is_none();
+        if let (Some(size), true) = (size, follows) {
+            let promise = ("refreservation".into(), Value::Number(needs(size)));
+            match size > self.volsize {
+                true => settings.insert(0, promise),
+                false => settings.push(promise),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
+    let resized = async {
+        let volume = VolumeWriter::shared(engine, name).await?;
+        let resizing = volume.clone();
+        let resize = move |edit| async move { resizing.resize(&edit, bytes).await };
+        engine.change(volume.live(), Need::Free, resize).await
+    };
+    match resized.await {
+        Ok(()) => engine.sync_own().await,
+        Err(FsError::Dataset(error)) => Err(error),
+        Err(other) => Err(DatasetError::Unsuitable { name: name.into(), why: other.to_string().into() }),
+    }
+}

@@ -1,0 +1,85 @@
+//! `zfs allow`: delegates permissions to users who are not administrators, or shows what is delegated.
+//!
+//! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`).
+
+use serde::{Deserialize, Serialize};
+
+use super::grant::Grant;
+use crate::error::{ControlError, Outcome};
+use crate::permissions::Permissions;
+use crate::refusal::cannot;
+use crate::session::{Session, dataset, pool_of};
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// What is to be delegated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allow {
+    /// The dataset.
+    pub dataset: String,
+    /// Whose permissions they become; none: show what is delegated.
+    #[serde(default)]
+    pub grants: Option<Vec<Grant>>,
+}
+
+/// What is delegated in a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation {
+    /// The dataset.
+    pub dataset: String,
+    /// Permissions, and sets apart, of each that has any.
+    pub grants: Vec<Grant>,
+}
+
+impl Verb for Allow {
+    const NAME: &'static str = "zfs allow";
+    const NEEDS: Needs = Needs::Delegated;
+    const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
+    /// That of the dataset, and of those above it where something is delegated.
+    type Answer = Vec<Delegation>;
+
+    async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
+        let name = &self.dataset;
+        let mut permissions = Permissions::to(format!("set permissions on '{name}'"));
+        let Some(grants) = &self.grants else { return Ok(permissions) };
+        let head = dataset(&session.pool_to_ask(name).await?, name).await?;
+        // Who was given something hands it on, but not the right to do that.
+        if grants.iter().any(|grant| grant.permissions.contains("allow")) {
+            return Err(permissions.denied());
+        }
+        permissions.need(&head, &["allow"]);
+        for permission in grants.iter().flat_map(|grant| &grant.permissions) {
+            permissions.need(&head, &[permission]);
+        }
+        Ok(permissions)
+    }
+
+    /// # Errors
+    /// The dataset is not there; there is no such permission.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Delegation>>, ControlError> {
+        let name = &self.dataset;
+        let Some(grants) = &self.grants else { return Ok(shown(session, name).await?.into()) };
+        grants.iter().try_for_each(|grant| grant.grantee.check())?;
+        let allowed = session.change_pool(pool_of(name), async |engine| {
+            dataset(&engine.mos().await?, name).await?;
+            let stored = grants.iter().flat_map(|grant| grant.grantee.stored(&grant.permissions));
+            let delegated = stored.collect();
+            let allowed = cenote_tasks::allow(engine, name, delegated).await;
+            allowed.map_err(cannot(format!("set permissions on '{name}'")))
+        });
+        let outcome: Outcome = allowed.await?;
+        Ok(Answered { answer: Vec::new(), outcome })
+    }
+}
+
+async fn shown(session: &Session, name: &str) -> Result<Vec<Delegation>, ControlError> {
+    let shown = dataset(&session.open_pool_without_asking(pool_of(name)).await?, name).await?;
+    let (mut all, mut at) = (Vec::new(), Some(shown.dir()));
+    while let Some(dir) = at {
+        let grants: Vec<Grant> = dir.delegated().await?.into_iter().map(Grant::from).collect();
+        if !grants.is_empty() {
+            all.push(Delegation { dataset: dir.name().into(), grants });
+        }
+        at = dir.parent();
+    }
+    Ok(all)
+}
