@@ -111,6 +111,20 @@ impl Whom {
         Ok(Form { who, permissions })
     }
 
+    /// What the words mean; if that is not known, a dataset that is not there is told of first.
+    async fn or_missing<T>(
+        &self,
+        session: &Session,
+        words: &[String],
+        meant: Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        self.form(words)?;
+        if let (Err(_), Some(dataset)) = (&meant, words.last()) {
+            session.control().run(allow::Allow { dataset: dataset.clone(), grants: None }).await?;
+        }
+        meant
+    }
+
     fn grantees(&self, who: Option<&str>) -> Result<Vec<Grantee>, CliError> {
         let who = match who {
             None if self.creator => return Ok(vec![Grantee { to: To::Creator, reach: Reach::Any }]),
@@ -159,13 +173,13 @@ impl Allow {
 
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let grants = if self.only_looks() { None } else { Some(self.grants()?) };
-        let (shows, dataset) = (grants.is_none(), self.words.last().cloned().unwrap_or_default());
-        let answered = session.control().run(allow::Allow { dataset, grants }).await?;
-        if shows {
-            show(session, answered.answer)?;
+        let dataset = self.words.last().cloned().unwrap_or_default();
+        if self.only_looks() {
+            let answered = session.control().run(allow::Allow { dataset, grants: None }).await?;
+            return show(session, answered.answer).map(|()| answered.outcome);
         }
-        Ok(answered.outcome)
+        let grants = self.whom.or_missing(session, &self.words, self.grants()).await?;
+        Ok(session.control().run(allow::Allow { dataset, grants: Some(grants) }).await?.outcome)
     }
 
     /// What is to be delegated.
@@ -184,7 +198,7 @@ impl Unallow {
         let Form { who, permissions } = self.whom.form(&self.words)?;
         let request = unallow::Unallow {
             dataset: self.words.last().cloned().unwrap_or_default(),
-            grantees: self.whom.grantees(who)?,
+            grantees: self.whom.or_missing(session, &self.words, self.whom.grantees(who)).await?,
             permissions: permissions.map(named),
             recursive: self.recursive,
         };
