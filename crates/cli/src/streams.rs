@@ -121,11 +121,6 @@ pub fn variable(name: &str) -> Option<std::ffi::OsString> {
     }
 }
 
-/// The user.
-pub fn uid() -> u32 {
-    streams().client.as_ref().map_or_else(|| rustix::process::getuid().as_raw(), |client| client.who.uid)
-}
-
 /// Whether the daemon runs this command, on pools that it holds open for changes.
 pub fn is_in_daemon() -> bool {
     streams().client.is_some()

@@ -27,6 +27,7 @@ pub mod text;
 pub mod users;
 pub mod verb;
 pub mod zfs;
+pub mod zpool;
 
 pub use caller::{Caller, Console, Input, Note, Progress, Rights};
 pub use error::{ControlError, Outcome};

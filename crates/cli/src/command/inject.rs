@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cenote_control::zpool::leaves::meant::leaf;
 use cenote_device::{Fault, Op};
 use cenote_format::units::{BlockId, Guid};
 use cenote_fs::LastLink;
@@ -21,7 +22,6 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::json::version;
-use super::zpool::meant::leaf;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table};
 use crate::session::{Session, Target, print, print_json};

@@ -23,7 +23,6 @@ mod leaf_work;
 mod leaves;
 mod list;
 mod manage;
-pub mod meant;
 mod passes;
 mod pool_json;
 mod properties;

@@ -4,7 +4,7 @@ use super::Row;
 use crate::verb::Looks::{Always, Never, Sometimes};
 use crate::verb::Needs::{All, Delegated, Nothing};
 use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
-use crate::zfs;
+use crate::{zfs, zpool};
 
 /// All of them, by name.
 pub static VERBS: [Row; 81] = [
@@ -59,34 +59,34 @@ pub static VERBS: [Row; 81] = [
     Row::of::<zfs::wait::Wait>(),
     Row::line("zpool add", All, Never, OnOpenPools),
     Row::line("zpool attach", All, Never, OnOpenPools),
-    Row::line("zpool checkpoint", All, Never, OnOpenPools),
-    Row::line("zpool clear", All, Never, OnOpenPools),
+    Row::of::<zpool::whole::checkpoint::Checkpoint>(),
+    Row::of::<zpool::leaves::clear::Clear>(),
     Row::line("zpool create", All, Never, InDaemon),
-    Row::line("zpool destroy", All, Never, OnOpenPools),
+    Row::of::<zpool::whole::destroy::Destroy>(),
     Row::line("zpool detach", All, Never, OnOpenPools),
     Row::line("zpool evacuate", All, Never, OnOpenPools),
     Row::line("zpool events", All, Sometimes(All), OnOpenPools),
-    Row::line("zpool export", All, Never, OnOpenPools),
+    Row::of::<zpool::whole::export::Export>(),
     Row::line("zpool get", Nothing, Always, OnOpenPools),
     Row::line("zpool history", All, Always, OnOpenPools).seeing_all(),
     Row::line("zpool import", All, Never, AsWordsSay),
-    Row::line("zpool initialize", All, Never, OnOpenPools),
+    Row::of::<zpool::work::initialize::Initialize>(),
     Row::line("zpool iostat", All, Always, OnOpenPools),
     Row::line("zpool list", Nothing, Always, OnOpenPools),
-    Row::line("zpool offline", All, Never, OnOpenPools),
-    Row::line("zpool online", All, Never, OnOpenPools),
-    Row::line("zpool reguid", All, Never, OnOpenPools),
+    Row::of::<zpool::leaves::offline::Offline>(),
+    Row::of::<zpool::leaves::online::Online>(),
+    Row::of::<zpool::whole::reguid::Reguid>(),
     Row::line("zpool remove", All, Never, OnOpenPools),
-    Row::line("zpool reopen", All, Never, OnOpenPools),
+    Row::of::<zpool::leaves::reopen::Reopen>(),
     Row::line("zpool replace", All, Never, OnOpenPools),
-    Row::line("zpool resilver", All, Never, OnOpenPools),
-    Row::line("zpool scrub", All, Never, OnOpenPools),
+    Row::of::<zpool::work::resilver::Resilver>(),
+    Row::of::<zpool::work::scrub::Scrub>(),
     Row::line("zpool set", All, Never, OnOpenPools),
     Row::line("zpool split", All, Never, OnOpenPools),
     Row::line("zpool status", Nothing, Always, OnOpenPools),
-    Row::line("zpool sync", All, Never, OnOpenPools),
-    Row::line("zpool trim", All, Never, OnOpenPools),
+    Row::of::<zpool::whole::sync::Sync>(),
+    Row::of::<zpool::work::trim::Trim>(),
     Row::line("zpool upgrade", All, Sometimes(All), OnOpenPools),
     Row::line("zpool version", Nothing, Always, OnOpenPools),
-    Row::line("zpool wait", All, Always, OnOpenPools),
+    Row::of::<zpool::work::wait::Wait>(),
 ];

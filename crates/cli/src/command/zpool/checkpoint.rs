@@ -1,10 +1,6 @@
-//! `zpool checkpoint`: saves the state of the whole pool to rewind to.
-//!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_checkpoint`), `libzfs_pool.c` (`zpool_checkpoint`), including
-//! the wording.
+//! `zpool checkpoint`, as it is typed.
 
-use cenote_control::refusal::cannot;
-use cenote_engine::Engine;
+use cenote_control::zpool::whole::checkpoint::Checkpoint as Request;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
@@ -32,16 +28,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let pool = &self.pool;
-        let work = async |engine: &Engine| match self.discard {
-            true => {
-                let what = format!("discard checkpoint in '{pool}'");
-                cenote_tasks::discard_checkpoint(engine).await.map_err(cannot(what))
-            }
-            false => {
-                cenote_tasks::take_checkpoint(engine).await.map_err(cannot(format!("checkpoint '{pool}'")))
-            }
-        };
-        session.change_pool(pool, work).await
+        let request = Request { pool: self.pool, discard: self.discard };
+        Ok(session.control().run(request).await?.outcome)
     }
 }

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cenote_control::refusal::cannot;
+use cenote_control::zpool::leaves::meant::leaf;
+use cenote_control::zpool::work::LOOK_INTERVAL;
+use cenote_control::zpool::work::scans::scan;
 use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
 use cenote_format::units::VdevId;
@@ -19,12 +22,9 @@ use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside, replication};
-use super::meant::leaf;
 use super::properties::Properties;
 use super::replace::resilver;
-use super::scan::scan;
 use super::tree::{self, Style};
-use super::wait::LOOK_INTERVAL;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Progress, Session, print, print_json};
 

@@ -1,21 +1,13 @@
-//! `zpool offline`, `online`, `clear`, `reopen`: devices that go out of use and come back.
-//!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_offline`, `zpool_do_online`, `zpool_do_clear`,
-//! `zpool_do_reopen`), including the wording.
+//! `zpool offline`, `online`, `clear`, `reopen`, as they are typed.
 
-use cenote_control::refusal::cannot;
-use cenote_engine::Engine;
-use cenote_format::units::Guid;
-use cenote_pool::{VdevState, VdevStatus};
-use cenote_tasks::{Away, Back, bring_back, expand, take_out, validate};
+use cenote_control::zpool::leaves::{clear, offline, online, reopen};
 use clap::Args;
 
-use super::meant::leaf;
-use super::scan::scan;
 use crate::command::not_yet;
-use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
+
+const POWER: &str = "Switch the slot's power with the tools of its enclosure";
 
 /// Devices of a pool.
 #[derive(Debug, Args)]
@@ -107,25 +99,12 @@ impl Offline {
             return Err(not_yet::option("zpool offline --power", POWER));
         }
         let how = match () {
-            () if self.fault => Away::Faulted,
-            () if self.temporary && session.held_by_name(&self.which.pool).is_none() => {
-                return Err(CliError::Refused(
-                    "-t lasts until the pool is exported, which is the end of this command: leave it out, or \
-                     keep the pool open with `cenote serve`"
-                        .into(),
-                ));
-            }
-            () if self.temporary => Away::OfflineForNow,
-            () => Away::Offline,
+            () if self.fault => offline::How::Faulted,
+            () if self.temporary => offline::How::Temporarily,
+            () => offline::How::Offline,
         };
-        let work = async |engine: &Engine| {
-            for typed in &self.which.devices {
-                let leaf = named(engine, "offline", typed).await?;
-                take_out(engine, leaf, how).await.map_err(cannot(format!("offline {typed}")))?;
-            }
-            Ok(())
-        };
-        session.change_pool(&self.which.pool, work).await
+        let Which { pool, devices, .. } = self.which;
+        Ok(session.control().run(offline::Offline { pool, devices, how }).await?.outcome)
     }
 }
 
@@ -135,21 +114,8 @@ impl Online {
         if self.which.power {
             return Err(not_yet::option("zpool online --power", POWER));
         }
-        session.resume(&self.which.pool, &format!("online {}", self.which.devices.join(", "))).await?;
-        let work = async |engine: &Engine| {
-            for typed in &self.which.devices {
-                let leaf = named(engine, "online", typed).await?;
-                let devices = session.returning(engine, Some(leaf)).await?;
-                let done = bring_back(engine, Some(leaf), Back::Online, devices).await;
-                done.map_err(cannot(format!("online {typed}")))?;
-                if self.expand {
-                    expand(engine, Some(leaf)).await.map_err(cannot(format!("expand {typed}")))?;
-                }
-                warn(engine, leaf, typed);
-            }
-            scan(session, engine, false).await
-        };
-        session.change_pool(&self.which.pool, work).await
+        let Which { pool, devices, .. } = self.which;
+        Ok(session.control().run(online::Online { pool, devices, expand: self.expand }).await?.outcome)
     }
 }
 
@@ -159,59 +125,15 @@ impl Clear {
         if self.power {
             return Err(not_yet::option("zpool clear --power", POWER));
         }
-        session.resume(&self.pool, &format!("clear errors for {}", self.pool)).await?;
-        let work = async |engine: &Engine| {
-            let only = match &self.device {
-                Some(typed) => Some(named(engine, "clear errors for", typed).await?),
-                None => None,
-            };
-            let devices = session.returning(engine, only).await?;
-            bring_back(engine, only, Back::Cleared, devices).await?;
-            scan(session, engine, false).await
-        };
-        session.change_pool(&self.pool, work).await
+        let request = clear::Clear { pool: self.pool, device: self.device };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 
 impl Reopen {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for pool in &self.pools {
-            session.resume(pool, &format!("reopen '{pool}'")).await?;
-        }
-        let work = async |engine: &Engine, _: &String| {
-            validate(engine, None).await?;
-            let devices = session.returning(engine, None).await?;
-            bring_back(engine, None, Back::Reopened, devices).await?;
-            if self.no_resilver { Ok(Outcome::Done) } else { scan(session, engine, false).await }
-        };
-        session.change_each(&self.pools, |pool| pool.as_str(), work).await
+        let request = reopen::Reopen { pools: self.pools, no_resilver: self.no_resilver };
+        Ok(session.control().run(request).await?.outcome)
     }
-}
-
-const POWER: &str = "Switch the slot's power with the tools of its enclosure";
-
-/// A leaf by its path, the last component of it, or its guid.
-async fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, CliError> {
-    let found = leaf(&engine.pool(), typed)?;
-    found.ok_or_else(|| CliError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
-}
-
-/// It may be back in the tree and still not be there.
-fn warn(engine: &Engine, leaf: Guid, typed: &str) {
-    let health = engine.pool().status();
-    let mut state = VdevState::Online;
-    health.root.walk(&mut |vdev: &VdevStatus| {
-        if vdev.guid == leaf {
-            state = vdev.state;
-        }
-    });
-    if state == VdevState::Online {
-        return;
-    }
-    say_bare(format!("warning: device '{typed}' onlined, but remains in {state} state"));
-    say_bare(match state {
-        VdevState::Faulted => "use 'zpool clear' to restore a faulted device",
-        _ => "use 'zpool replace' to replace devices that are no longer present",
-    });
 }

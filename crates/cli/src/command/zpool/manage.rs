@@ -1,14 +1,15 @@
-//! `zpool export`, `destroy`, `sync` and `labelclear`: who uses a pool, and which devices belong to it.
+//! `zpool export`, `destroy`, `sync`, as they are typed; `labelclear`, which is about devices.
 
+use cenote_control::zpool::whole;
 use cenote_device::{Device, FileDevice, OpenOptions};
 use cenote_pool::label::{clear_labels, read_labels};
 use cenote_pool::{PoolError, PoolState};
 use clap::Args;
 use serde_json::json;
 
-use crate::outcome::{CliError, Outcome, Printed, Say};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, print, print_json};
-use crate::streams::{local, uid};
+use crate::streams::local;
 
 /// `zpool export`
 #[derive(Debug, Args)]
@@ -75,63 +76,24 @@ pub struct LabelClear {
 impl Export {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut outcome = Outcome::Done;
-        let (waiting, pools) = match session.pools() {
-            Some(pools) => self.pools.iter().cloned().partition(|name| session.forgets(pools, name)),
-            None => (Vec::new(), self.pools.clone()),
-        };
-        if !waiting.is_empty() {
-            session.note_pools(|| "the next start of the daemon looks for them again".into()).await;
-            if pools.is_empty() {
-                return Ok(outcome);
-            }
-        }
-        for found in session.pools_to_change(&pools).await? {
-            let exported = async {
-                if let Some(pool) = session.held(&found) {
-                    return session
-                        .let_go(&pool, PoolState::Exported, self.force)
-                        .await
-                        .map(|()| Outcome::Done);
-                }
-                if !self.force {
-                    session.check_unused(&found)?;
-                }
-                session.change_found(&found, PoolState::Exported, async |_| Ok(())).await
-            };
-            outcome = outcome.and(exported.await.unwrap_or_else(|error| error.tell(found.name())));
-        }
-        Ok(outcome)
+        let request = whole::export::Export { pools: self.pools, force: self.force };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 
 impl Destroy {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let found = session.find_pool(&self.pool).await?;
-        if let Some(pool) = session.held(&found) {
-            return session.let_go(&pool, PoolState::Destroyed, self.force).await.map(|()| Outcome::Done);
-        }
-        if !self.force {
-            session.check_unused(&found)?;
-        }
-        session.change_found(&found, PoolState::Destroyed, async |_| Ok(())).await
+        let request = whole::destroy::Destroy { pool: self.pool, force: self.force };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 
 impl Sync {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        for found in session.pools_to_change(&self.pools).await? {
-            match session.held(&found) {
-                // No change, and nothing for the history.
-                Some(pool) => pool.engine.acting_for(uid()).force_sync().await?,
-                None => {
-                    session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
-                }
-            }
-        }
-        Ok(Outcome::Done)
+        let request = whole::sync::Sync { pools: self.pools };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 

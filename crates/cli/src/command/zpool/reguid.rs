@@ -1,10 +1,6 @@
-//! `zpool reguid`.
-//!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_reguid`), including the wording.
+//! `zpool reguid`, as it is typed.
 
-use cenote_control::refusal::cannot;
-use cenote_engine::Engine;
-use cenote_format::units::Guid;
+use cenote_control::zpool::whole::reguid::Reguid as Request;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
@@ -34,29 +30,7 @@ fn guid(typed: &str) -> Result<u64, std::num::ParseIntError> {
 impl Reguid {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let what = format!("reguid '{}'", self.pool);
-        let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
-        if self.guid == Some(0) {
-            return Err(refused("0 is no guid"));
-        }
-        if let Some(guid) = self.guid.map(Guid) {
-            let open = session.pools().is_some_and(|pools| pools.by_guid(guid).is_some());
-            // Without a daemon, pools are those on the disks.
-            let found = !open && session.pools().is_none() && {
-                let discovery = session.discover().await;
-                discovery.pools.iter().any(|pool| pool.guid() == guid)
-            };
-            if open || found {
-                return Err(refused("a pool with that guid exists already"));
-            }
-        }
-        let work = async |engine: &Engine| {
-            cenote_tasks::change_guid(engine, self.guid.map(Guid)).await.map_err(cannot(&what))
-        };
-        let outcome = session.change_pool(&self.pool, work).await?;
-        if let Some((pool, pools)) = session.held_by_name(&self.pool).zip(session.pools()) {
-            pool.post(&pools.events, "sysevent.fs.zfs.pool_reguid");
-        }
-        Ok(outcome)
+        let request = Request { pool: self.pool, guid: self.guid };
+        Ok(session.control().run(request).await?.outcome)
     }
 }

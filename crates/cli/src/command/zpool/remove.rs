@@ -4,6 +4,8 @@
 //! `zpool_vdev_remove_cancel`), including the wording.
 
 use cenote_control::refusal::cannot;
+use cenote_control::zpool::leaves::meant::meant;
+use cenote_control::zpool::work::LOOK_INTERVAL;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::{Guid, VdevId};
@@ -14,8 +16,6 @@ use cenote_tasks::{
 };
 use clap::Args;
 
-use super::meant::meant;
-use super::wait::LOOK_INTERVAL;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_number;

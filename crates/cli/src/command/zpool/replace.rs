@@ -4,6 +4,8 @@
 //! including the wording.
 
 use cenote_control::refusal::cannot;
+use cenote_control::zpool::leaves::meant::{leaf, meant};
+use cenote_control::zpool::work::scans::scan;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
@@ -14,8 +16,6 @@ use clap::Args;
 
 use super::create::properties::ashift_option;
 use super::devices::joining;
-use super::meant::{leaf, meant};
-use super::scan::scan;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

@@ -1,22 +1,11 @@
-//! `zpool scrub`, `zpool resilver`: every block verified and repaired, and devices brought what they lack.
-//!
-//! In the daemon scans run in the background. Alone, a command scans until it is done; what it leaves when it
-//! is interrupted, the next one goes on with, and so does OpenZFS at import.
-//!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_scrub`, `zpool_do_resilver`), including the wording.
+//! `zpool scrub`, `zpool resilver`, as they are typed.
 
-use cenote_control::refusal::cannot;
-use cenote_engine::Engine;
-use cenote_format::dsl::names::pool as names;
-use cenote_format::units::Txg;
-use cenote_tasks::{cancel_scrub, pause_scrub, run_rebuild, run_scan, start_error_scrub, start_scrub};
+use cenote_control::zpool::work::resilver;
+use cenote_control::zpool::work::scrub::{self, Order};
 use clap::Args;
 
-use super::wait::LOOK_INTERVAL;
-use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::counted;
-use crate::session::{Progress, Session};
+use crate::session::Session;
 
 /// `zpool scrub`
 #[derive(Debug, Args)]
@@ -66,110 +55,22 @@ pub struct Resilver {
 impl Scrub {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let work = async |engine: &Engine, pool: &String| match () {
-            () if self.pause => {
-                let paused = pause_scrub(engine).await;
-                paused.map_err(cannot(format!("pause scrubbing {pool}")))?;
-                Ok(Outcome::Done)
-            }
-            () if self.stop => {
-                let ended = cancel_scrub(engine).await;
-                ended.map_err(cannot(format!("cancel scrubbing {pool}")))?;
-                Ok(Outcome::Done)
-            }
-            () => {
-                // Without a daemon nobody goes on with a scrub but this.
-                let is_ours = session.pools().is_none() && self.is_running(engine).await?;
-                if !is_ours {
-                    let started = match self.errors {
-                        true => start_error_scrub(engine).await.map(drop),
-                        false => start_scrub(engine, self.after(engine).await?).await,
-                    };
-                    started.map_err(cannot(format!("scrub {pool}")))?;
-                }
-                scan(session, engine, self.wait).await
-            }
+        let order = match () {
+            () if self.pause => Order::Pause,
+            () if self.stop => Order::Stop,
+            () if self.errors => Order::StartErrors,
+            () if self.since_last => Order::StartSinceLast,
+            () => Order::Start,
         };
-        session.change_each(&self.pools, |pool| pool.as_str(), work).await
-    }
-
-    /// Whether such a scrub is in progress, and not paused.
-    async fn is_running(&self, engine: &Engine) -> Result<bool, CliError> {
-        let mos = engine.mos().await?;
-        if self.errors {
-            let scrub = mos.error_scrub_status().await?;
-            return Ok(scrub.is_some_and(|scrub| scrub.is_running() && !scrub.is_paused()));
-        }
-        let scan = mos.scan_status().await?;
-        Ok(scan.is_some_and(|scan| scan.is_scrub() && scan.is_running() && !scan.is_paused()))
-    }
-
-    /// The txg after which what is to be verified was born.
-    async fn after(&self, engine: &Engine) -> Result<Txg, CliError> {
-        let last = match self.since_last {
-            true => engine.mos().await?.directory_u64(names::LAST_SCRUBBED_TXG).await?,
-            false => None,
-        };
-        Ok(Txg(last.unwrap_or(0)))
+        let request = scrub::Scrub { pools: self.pools, order, wait: self.wait };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 
 impl Resilver {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let work = async |engine: &Engine, _: &String| {
-            engine.order_scan();
-            scan(session, engine, false).await
-        };
-        session.change_each(&self.pools, |pool| pool.as_str(), work).await
+        let request = resilver::Resilver { pools: self.pools };
+        Ok(session.control().run(request).await?.outcome)
     }
-}
-
-/// Rebuilds, then scans until nothing is left to scan; tells which devices could not be brought what they
-/// lack, and what could not be repaired. In the daemon the pool does that by itself, and only those who
-/// `wait` see it.
-pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, CliError> {
-    if session.pools().is_some() && !wait {
-        return Ok(Outcome::Done);
-    }
-    let progress = Progress::bytes(0, false);
-    let shown = |now: cenote_tasks::ScanProgress| {
-        progress.total(now.total_bytes);
-        progress.set(now.done_bytes);
-    };
-    let done = loop {
-        let done = match run_rebuild(engine, &shown).await {
-            Ok(()) => run_scan(engine, &shown).await,
-            Err(error) => Err(error),
-        };
-        if done.is_err() || !stands_still(engine).await? {
-            break done;
-        }
-        session.runtime().sleep(LOOK_INTERVAL).await;
-    };
-    progress.finish();
-    let done = done?;
-    let mut outcome = Outcome::Done;
-    let health = engine.pool().status();
-    let mut names = Vec::new();
-    health.root.walk(&mut |vdev| names.extend(done.incomplete.contains(&vdev.guid).then_some(&vdev.name)));
-    for name in names {
-        say!("{name} could not be brought all that it lacks: see `cenote zpool status`");
-        outcome = Outcome::Failed;
-    }
-    if done.errors > 0 {
-        let blocks = counted(done.errors, "block");
-        say!("{blocks} could not be repaired: `cenote verify` says which files they are of");
-        outcome = outcome.and(Outcome::Damaged);
-    }
-    Ok(outcome)
-}
-
-/// Whether a scan is in progress, but `zfs_scan_suspend_progress` keeps it from going on.
-async fn stands_still(engine: &Engine) -> Result<bool, CliError> {
-    if !engine.scan_settings().is_suspended() {
-        return Ok(false);
-    }
-    let scan = engine.mos().await?.scan_status().await?;
-    Ok(scan.is_some_and(|scan| scan.is_running() && !scan.is_paused()))
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use cenote_control::refusal::why_not;
 use cenote_control::zfs::properties::settings::Setting;
+use cenote_control::zpool::leaves::meant::leaf;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
@@ -17,7 +18,6 @@ use serde_json::json;
 
 use super::DeviceNames;
 use super::create::check_name;
-use super::meant::leaf;
 use super::set::setting;
 use super::tree::{self, Style};
 use crate::command::json::version;

@@ -7,18 +7,28 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Pool, VdevConfig};
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 
 /// A leaf of the pool's tree; `None`: there is no such device.
 ///
 /// # Errors
 /// Several leaves have that short name.
-pub fn leaf(pool: &Pool, typed: &str) -> Result<Option<Guid>, CliError> {
+pub fn leaf(pool: &Pool, typed: &str) -> Result<Option<Guid>, ControlError> {
     let (vdevs, found) = (pool.vdevs(), pool.found());
     meant(&found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
+}
+
+/// The same; it has to be there.
+///
+/// # Errors
+/// It is not, or several leaves have that short name.
+pub fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, ControlError> {
+    let found = leaf(&engine.pool(), typed)?;
+    found.ok_or_else(|| ControlError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
 }
 
 /// One of these devices; `None`: none of them is called that.
@@ -29,7 +39,7 @@ pub fn meant<'v>(
     found: &FoundPool,
     vdevs: impl Iterator<Item = &'v VdevConfig>,
     typed: &str,
-) -> Result<Option<Guid>, CliError> {
+) -> Result<Option<Guid>, ControlError> {
     let vdevs: Vec<&VdevConfig> = vdevs.collect();
     let absolute = std::path::absolute(typed).ok();
     let is_exact = |vdev: &&VdevConfig| {
@@ -48,7 +58,7 @@ pub fn meant<'v>(
         _ => {
             let paths: Vec<&str> = called.into_values().collect();
             let why = format!("several devices are called that: {}", paths.join(", "));
-            Err(CliError::Refused(format!(
+            Err(ControlError::Refused(format!(
                 "'{typed}': {why}; give the path, or the guid (`zpool status -g`)"
             )))
         }

@@ -1,0 +1,70 @@
+//! `zpool offline`: takes devices out of use.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_offline`), including the wording.
+
+use cenote_engine::Engine;
+use cenote_tasks::{Away, take_out};
+use serde::{Deserialize, Serialize};
+
+use super::meant::named;
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offline {
+    /// The pool.
+    pub pool: String,
+    /// Devices: path, the last component of it, or guid.
+    pub devices: Vec<String>,
+    /// How they go.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// How a device goes out of use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Until it is put online.
+    #[default]
+    Offline,
+    /// Until the pool is exported, at most.
+    Temporarily,
+    /// As one that fails, until it is cleared.
+    Faulted,
+}
+
+impl Verb for Offline {
+    const NAME: &'static str = "zpool offline";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// There is no such device; others do not have all that it holds.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let how = match self.how {
+            How::Faulted => Away::Faulted,
+            How::Temporarily if session.held_by_name(&self.pool).is_none() => {
+                return Err(ControlError::Refused(
+                    "-t lasts until the pool is exported, which is the end of this command: leave it out, or \
+                     keep the pool open with `cenote serve`"
+                        .into(),
+                ));
+            }
+            How::Temporarily => Away::OfflineForNow,
+            How::Offline => Away::Offline,
+        };
+        let work = async |engine: &Engine| {
+            for typed in &self.devices {
+                let leaf = named(engine, "offline", typed)?;
+                take_out(engine, leaf, how).await.map_err(cannot(format!("offline {typed}")))?;
+            }
+            Ok(())
+        };
+        Ok(session.change_pool(&self.pool, work).await?.into())
+    }
+}

@@ -1,0 +1,75 @@
+//! `zpool online`: puts devices into use again, and brings them what they missed.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_online`), including the wording.
+
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::{VdevState, VdevStatus};
+use cenote_tasks::{Back, bring_back, expand};
+use serde::{Deserialize, Serialize};
+
+use super::meant::named;
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::work::scans::scan;
+
+/// Which devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Online {
+    /// The pool.
+    pub pool: String,
+    /// Devices: path, the last component of it, or guid.
+    pub devices: Vec<String>,
+    /// Use the space by which each has grown.
+    #[serde(default)]
+    pub expand: bool,
+}
+
+impl Verb for Online {
+    const NAME: &'static str = "zpool online";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// There is no such device.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        session.resume(&self.pool, &format!("online {}", self.devices.join(", "))).await?;
+        let work = async |engine: &Engine| {
+            for typed in &self.devices {
+                let leaf = named(engine, "online", typed)?;
+                let devices = session.returning(engine, Some(leaf)).await?;
+                let done = bring_back(engine, Some(leaf), Back::Online, devices).await;
+                done.map_err(cannot(format!("online {typed}")))?;
+                if self.expand {
+                    expand(engine, Some(leaf)).await.map_err(cannot(format!("expand {typed}")))?;
+                }
+                warn(session, engine, leaf, typed);
+            }
+            scan(session, engine, false).await
+        };
+        Ok(session.change_pool(&self.pool, work).await?.into())
+    }
+}
+
+/// It may be back in the tree and still not be there.
+fn warn(session: &Session, engine: &Engine, leaf: Guid, typed: &str) {
+    let health = engine.pool().status();
+    let mut state = VdevState::Online;
+    health.root.walk(&mut |vdev: &VdevStatus| {
+        if vdev.guid == leaf {
+            state = vdev.state;
+        }
+    });
+    if state == VdevState::Online {
+        return;
+    }
+    let caller = session.caller();
+    caller.note_bare(format!("warning: device '{typed}' onlined, but remains in {state} state"));
+    caller.note_bare(match state {
+        VdevState::Faulted => "use 'zpool clear' to restore a faulted device",
+        _ => "use 'zpool replace' to replace devices that are no longer present",
+    });
+}

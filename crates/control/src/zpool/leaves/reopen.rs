@@ -1,0 +1,44 @@
+//! `zpool reopen`: looks again for devices that were not there.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_reopen`), including the wording.
+
+use cenote_engine::Engine;
+use cenote_tasks::{Back, bring_back, validate};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ControlError, Outcome};
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::work::scans::scan;
+
+/// Whose devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reopen {
+    /// Pools.
+    pub pools: Vec<String>,
+    /// Leave what they missed to a later resilver.
+    #[serde(default)]
+    pub no_resilver: bool,
+}
+
+impl Verb for Reopen {
+    const NAME: &'static str = "zpool reopen";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// A suspended pool does not go on.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        for pool in &self.pools {
+            session.resume(pool, &format!("reopen '{pool}'")).await?;
+        }
+        let work = async |engine: &Engine, _: &String| {
+            validate(engine, None).await?;
+            let devices = session.returning(engine, None).await?;
+            bring_back(engine, None, Back::Reopened, devices).await?;
+            if self.no_resilver { Ok(Outcome::Done) } else { scan(session, engine, false).await }
+        };
+        Ok(session.change_each(&self.pools, |pool| pool.as_str(), work).await?.into())
+    }
+}

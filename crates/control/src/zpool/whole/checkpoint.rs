@@ -1,0 +1,45 @@
+//! `zpool checkpoint`: saves the state of the whole pool to rewind to.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_checkpoint`), `libzfs_pool.c` (`zpool_checkpoint`), including
+//! the wording.
+
+use cenote_engine::Engine;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The pool.
+    pub pool: String,
+    /// Discard the checkpoint, and free the space that only it uses.
+    #[serde(default)]
+    pub discard: bool,
+}
+
+impl Verb for Checkpoint {
+    const NAME: &'static str = "zpool checkpoint";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// It has one already, or has none; the pool is not there.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let pool = &self.pool;
+        let work = async |engine: &Engine| match self.discard {
+            true => {
+                let what = format!("discard checkpoint in '{pool}'");
+                cenote_tasks::discard_checkpoint(engine).await.map_err(cannot(what))
+            }
+            false => {
+                cenote_tasks::take_checkpoint(engine).await.map_err(cannot(format!("checkpoint '{pool}'")))
+            }
+        };
+        Ok(session.change_pool(pool, work).await?.into())
+    }
+}

@@ -1,0 +1,39 @@
+//! `zpool destroy`: marks a pool as destroyed. Its labels stay until its devices are used again.
+
+use cenote_pool::PoolState;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destroy {
+    /// The pool.
+    pub pool: String,
+    /// Accept a pool that another machine has not exported; in the daemon, send clients of its volumes away.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Verb for Destroy {
+    const NAME: &'static str = "zpool destroy";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// It is not there, or is in use.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let found = session.find_pool(&self.pool).await?;
+        if let Some(pool) = session.held(&found) {
+            session.let_go(&pool, PoolState::Destroyed, self.force).await?;
+            return Ok(().into());
+        }
+        if !self.force {
+            session.check_unused(&found)?;
+        }
+        Ok(session.change_found(&found, PoolState::Destroyed, async |_| Ok(())).await?.into())
+    }
+}

@@ -1,0 +1,59 @@
+//! `zpool export`: lets pools go.
+
+use cenote_pool::PoolState;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ControlError, Outcome};
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which pools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Pools; none: all.
+    #[serde(default)]
+    pub pools: Vec<String>,
+    /// Take over a pool that another machine has not exported; in the daemon, send clients of its volumes
+    /// away, and let a pool go that is suspended: changes that are not on disk are lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Verb for Export {
+    const NAME: &'static str = "zpool export";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// A pool is not there. Those that are in use are told of.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let mut outcome = Outcome::Done;
+        let (waiting, pools) = match session.pools() {
+            Some(pools) => self.pools.iter().cloned().partition(|name| session.forgets(pools, name)),
+            None => (Vec::new(), self.pools.clone()),
+        };
+        if !waiting.is_empty() {
+            session.note_pools(|| "the next start of the daemon looks for them again".into()).await;
+            if pools.is_empty() {
+                return Ok(outcome.into());
+            }
+        }
+        for found in session.pools_to_change(&pools).await? {
+            let exported = async {
+                if let Some(pool) = session.held(&found) {
+                    let gone = session.let_go(&pool, PoolState::Exported, self.force).await;
+                    return gone.map(|()| Outcome::Done);
+                }
+                if !self.force {
+                    session.check_unused(&found)?;
+                }
+                session.change_found(&found, PoolState::Exported, async |_| Ok(())).await
+            };
+            let exported = exported.await;
+            outcome =
+                outcome.and(exported.unwrap_or_else(|error| session.caller().tell(found.name(), &error)));
+        }
+        Ok(outcome.into())
+    }
+}

@@ -1,0 +1,37 @@
+//! `zpool sync`: writes a transaction group.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which pools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sync {
+    /// Pools; none: all.
+    #[serde(default)]
+    pub pools: Vec<String>,
+}
+
+impl Verb for Sync {
+    const NAME: &'static str = "zpool sync";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// A pool is not there, or can't be written.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        for found in session.pools_to_change(&self.pools).await? {
+            match session.held(&found) {
+                // No change, and nothing for the history.
+                Some(pool) => pool.engine.acting_for(session.caller().who.uid).force_sync().await?,
+                None => {
+                    session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;
+                }
+            }
+        }
+        Ok(().into())
+    }
+}

@@ -1,0 +1,14 @@
+//! Work that takes time, which a daemon does in the background: verbs that order it and wait for it.
+
+use std::time::Duration;
+
+pub mod initialize;
+mod passes;
+pub mod resilver;
+pub mod scans;
+pub mod scrub;
+pub mod trim;
+pub mod wait;
+
+/// How often it is looked whether work is done.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,0 +1,120 @@
+//! Passes over the free space of devices: `initialize` and `trim`.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_initialize`, `zpool_do_trim`), `libzfs_pool.c`
+//! (`zpool_initialize`, `zpool_trim`), including the wording.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cenote_engine::Engine;
+use cenote_format::units::Guid;
+use cenote_pool::{Pass, VdevConfig};
+use cenote_tasks::{PassOrder, is_passing, order_pass, run_passes};
+
+use super::LOOK_INTERVAL;
+use crate::caller::Progress;
+use crate::error::{ControlError, Outcome};
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::zpool::leaves::meant::leaf;
+
+/// What was ordered.
+pub struct Ordered {
+    /// As messages say it.
+    pub verb: &'static str,
+    /// Which pass.
+    pub pass: Pass,
+    /// What is to become of it.
+    pub order: PassOrder,
+    /// Wait until it is done, as without a daemon.
+    pub wait: bool,
+}
+
+impl Ordered {
+    /// Orders it for some devices of a pool, or for all.
+    pub async fn run(
+        &self,
+        session: &Session,
+        pool: &str,
+        devices: &[String],
+    ) -> Result<Outcome, ControlError> {
+        let work = async |engine: &Engine| {
+            let refused = self.order(engine, self.leaves(engine, devices).await?).await?;
+            let ended = match (self.order, session.pools().is_some()) {
+                (PassOrder::Start { .. }, false) => self.finish(session, engine).await?,
+                (PassOrder::Start { .. }, true) if self.wait => self.wait(session, engine).await?,
+                _ => Outcome::Done,
+            };
+            refused.iter().for_each(|refusal| session.caller().note(refusal.to_string()));
+            Ok(if refused.is_empty() { ended } else { Outcome::Failed })
+        };
+        session.change_pool(pool, work).await
+    }
+
+    /// Orders it for each leaf that can; answers why others can't.
+    ///
+    /// # Errors
+    /// None of them can.
+    async fn order(
+        &self,
+        engine: &Engine,
+        leaves: Vec<(Guid, String)>,
+    ) -> Result<Vec<ControlError>, ControlError> {
+        let (count, mut refused) = (leaves.len(), Vec::new());
+        for (leaf, name) in leaves {
+            let ordered = order_pass(engine, leaf, self.pass, self.order).await;
+            refused.extend(ordered.err().map(cannot(format!("{} '{name}'", self.verb))));
+        }
+        match refused.len() == count {
+            true => refused.pop().map_or_else(|| Ok(Vec::new()), Err),
+            false => Ok(refused),
+        }
+    }
+
+    /// The devices that were named, or all.
+    async fn leaves(&self, engine: &Engine, devices: &[String]) -> Result<Vec<(Guid, String)>, ControlError> {
+        let mos = engine.mos().await?;
+        if devices.is_empty() {
+            let vdevs = mos.pool().vdevs();
+            let leaves = vdevs.tops().flat_map(VdevConfig::leaves);
+            return Ok(leaves.map(|leaf| (leaf.guid, leaf.path.clone().unwrap_or_default())).collect());
+        }
+        let named = |typed: &String| {
+            let missing = || format!("cannot {} '{typed}': no such device in pool", self.verb);
+            leaf(mos.pool(), typed)?
+                .map(|leaf| (leaf, typed.clone()))
+                .ok_or_else(|| ControlError::Refused(missing()))
+        };
+        devices.iter().map(named).collect()
+    }
+
+    /// Without a daemon, all that there is to do is done here.
+    async fn finish(&self, session: &Session, engine: &Engine) -> Result<Outcome, ControlError> {
+        let caller = session.caller();
+        let done = AtomicU64::new(0);
+        let shown = |more: u64| {
+            let done_bytes = done.fetch_add(more, Ordering::Relaxed) + more;
+            // How much there is in all is not known.
+            caller.console.progress(Some(Progress { what: "", done_bytes, total_bytes: 0 }));
+        };
+        let failed = run_passes(engine, &shown).await;
+        caller.console.progress(None);
+        let failed = failed?;
+        let mut outcome = Outcome::Done;
+        for leaf in engine.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
+            if failed.contains(&leaf.guid) {
+                let path = leaf.path.clone().unwrap_or_default();
+                let why = "the device fails, or does not support it";
+                caller.note(format!("cannot {} '{path}': {why}", self.verb));
+                outcome = Outcome::Failed;
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn wait(&self, session: &Session, engine: &Engine) -> Result<Outcome, ControlError> {
+        while is_passing(engine, self.pass).await? {
+            session.runtime().sleep(LOOK_INTERVAL).await;
+        }
+        Ok(Outcome::Done)
+    }
+}

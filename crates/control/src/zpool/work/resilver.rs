@@ -1,0 +1,35 @@
+//! `zpool resilver`: devices are brought what they lack.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_resilver`).
+
+use cenote_engine::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::scans::scan;
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Whose devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resilver {
+    /// Pools.
+    pub pools: Vec<String>,
+}
+
+impl Verb for Resilver {
+    const NAME: &'static str = "zpool resilver";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// A pool is not there: told of. Devices that still lack something are an outcome.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let work = async |engine: &Engine, _: &String| {
+            engine.order_scan();
+            scan(session, engine, false).await
+        };
+        Ok(session.change_each(&self.pools, |pool| pool.as_str(), work).await?.into())
+    }
+}
