@@ -4,10 +4,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
         pub struct $name(pub u64);
 
         impl $name {

@@ -5,10 +5,12 @@
 use crate::config::{VdevClass, VdevKind};
 use crate::suspend::state::Standstill;
 use cenote_format::units::Guid;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The state of a vdev or of the whole pool, from worst to best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VdevState {
     /// Unusable: missing, or not what the configuration says.
     Unavailable,
@@ -45,7 +47,8 @@ impl fmt::Display for VdevState {
 }
 
 /// Why a vdev is not online.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trouble {
     /// No device with this guid was found.
     CannotOpen {
@@ -100,7 +103,7 @@ impl fmt::Display for Trouble {
 }
 
 /// Errors of a vdev since it was opened.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCounts {
     /// Reads that failed.
     pub read: u64,
@@ -111,7 +114,7 @@ pub struct ErrorCounts {
 }
 
 /// A vdev, as status commands show it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevStatus {
     /// `raidz2-0`, `mirror-1`, or the last part of the path; the whole path if that would name two devices.
     pub name: String,
@@ -158,7 +161,7 @@ impl VdevStatus {
 }
 
 /// The state of the pool and of all its vdevs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolHealth {
     /// The pool itself with its top-level vdevs, including logs and other classes.
     pub root: VdevStatus,

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The kind of a vdev, `VDEV_TYPE_*`.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VdevKind {
     /// The parent of all top-level vdevs: the pool itself.
     Root,
@@ -78,7 +81,8 @@ impl fmt::Display for VdevKind {
 }
 
 /// The allocation class of a top-level vdev, `VDEV_ALLOC_BIAS_*`.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VdevClass {
     /// Data, and everything else for which there is no better class.
     #[default]

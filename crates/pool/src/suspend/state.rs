@@ -2,11 +2,13 @@
 
 use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Instant;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The pool property `failmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FailMode {
     /// Those who change the pool wait.
     Wait,
@@ -37,7 +39,8 @@ impl FailMode {
 }
 
 /// Why a pool takes no changes at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standstill {
     /// It waits for its devices, and does so as this says.
     Suspended(FailMode),
