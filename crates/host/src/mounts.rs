@@ -48,7 +48,7 @@ pub use plan::{Plan, Unmountable};
 
 /// A busy file system is tried again this often, after this long: a program that starts another one has files
 /// open twice for a moment, though it closes them.
-const LOOKS: usize = 10;
+const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
 /// The same for one that is out of the tree, until its last operation is done.
 const LOOKS_LOST: usize = 250;
