@@ -297,7 +297,8 @@ async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool
     Err(DatasetError::unsuitable(name, why))
 }
 
-/// The snapshot that an increment builds on.
+/// The snapshot that an increment is received on: that which it builds on, or, if nothing has changed since, the
+/// last one. What is sent raw is bound to the snapshot that it was made from.
 async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> Result<Dataset> {
     let name = &new.target;
     let snapshots = target.snapshots().await?;
@@ -305,11 +306,14 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
         let why = format!("most recent snapshot of {name} does not\nmatch incremental source");
         return Err(DatasetError::unsuitable(name, why));
     };
-    let is_newest = target.phys().prev_snapshot.0 == base.id().0;
-    if !new.is_forced && (!is_newest || has_changed_since(target, base).await?) {
+    let newest = snapshots.last().filter(|_| !new.is_forced).unwrap_or(base);
+    if !new.is_forced
+        && (new.raw.is_some() && newest.id() != base.id() || has_changed_since(target, base).await?)
+    {
         let why = format!("destination {name} has been modified\nsince most recent snapshot");
         return Err(DatasetError::unsuitable(name, why));
     }
+    let base = newest;
     refuse_split_blocks(new, base).await?;
     match &new.raw {
         Some(keys) => check_base(keys, target, base).await?,
