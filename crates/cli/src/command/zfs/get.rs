@@ -4,6 +4,7 @@ use cenote_control::zfs::Shown;
 use cenote_control::zfs::get::{Get as Request, SourceKind};
 use cenote_control::zfs::select::Types;
 use cenote_control::zfs::wanted::Wanted;
+use cenote_format::props::{Prop, PropType, ZFS_PROPS};
 use serde_json::Map;
 
 use super::Get;
@@ -22,10 +23,11 @@ impl Get {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let columns = PropertyLine::columns(&self.columns, ALL_COLUMNS)?;
         let sources = self.sources()?;
-        let properties = match self.properties.as_str() {
+        let wanted = match self.properties.as_str() {
             "all" => None,
-            names => Some(Wanted::parse_list(names)?.iter().map(Wanted::name).collect()),
+            names => Some(Wanted::parse_list(names)?),
         };
+        let properties = wanted.as_ref().map(|wanted| wanted.iter().map(Wanted::name).collect());
         let types = self.selection.types.as_deref().map_or(Ok(Types::ALL), Types::parse)?;
         let scope = self.selection.scope(types, &self.names, 0);
         let request = Request { names: self.names, scope, properties, sources };
@@ -39,7 +41,11 @@ impl Get {
         let table = || {
             let lines: Vec<PropertyLine> =
                 found.iter().flat_map(|shown| lines(shown, form.values.exact())).collect();
-            PropertyLine::table(lines.iter(), &columns)
+            let mut table = PropertyLine::table(lines.iter(), &columns);
+            if let Some(at) = columns.iter().position(|column| *column == "value") {
+                table.widen(at, least_width(wanted.as_deref()));
+            }
+            table
         };
         form.print(session, table, || as_json(&found, &form.values))?;
         Ok(outcome)
@@ -52,6 +58,26 @@ impl Get {
             found.map(|(_, kind)| kind).ok_or_else(|| CliError::Usage(format!("-s {typed}: use {}", known())))
         };
         self.sources.as_deref().map(|sources| sources.split(',').map(parse).collect()).transpose()
+    }
+}
+
+/// How wide the column of values is at least, whatever they are: the heading that `zfs list` would have, a
+/// rounded number, the longest of the values that an index may have (`zprop_width`).
+fn least_width(wanted: Option<&[Wanted]>) -> usize {
+    let of_native = |prop: &Prop| match prop.value {
+        PropType::Number { .. } => prop.column.len().max(5),
+        PropType::Index { values, .. } => {
+            values.iter().map(|(name, _)| name.len()).fold(prop.column.len(), usize::max)
+        }
+        PropType::String { .. } => prop.column.len(),
+    };
+    let of = |wanted: &Wanted| match wanted {
+        Wanted::Native(prop) => of_native(prop),
+        other => other.name().len(),
+    };
+    match wanted {
+        Some(wanted) => wanted.iter().map(of).max().unwrap_or(0),
+        None => ZFS_PROPS.iter().filter(|prop| prop.visible).map(of_native).max().unwrap_or(0),
     }
 }
 
