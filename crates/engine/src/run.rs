@@ -3,13 +3,15 @@
 use cenote_boxed::boxed;
 use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
+use cenote_pool::alloc::AllocClass;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
-use crate::space_check::{SpaceCheck, check_space};
+use crate::room::PATIENCE;
+use crate::space_check::{SpaceCheck, check_space, has_room};
 use crate::sync;
 use crate::txgs::Hold;
 
@@ -86,8 +88,26 @@ impl Engine {
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
         self.refuse_if_suspended()?;
+        self.wait_for_room(check).await?;
         let hold = self.hold().await?;
         self.run_queued(queue, check, task, hold).await
+    }
+
+    /// If a task could only be done in room that was freed and can't be used yet, writes the txgs after which
+    /// it can: a task that is refused leads to none.
+    async fn wait_for_room(&self, check: SpaceCheck) -> Result<()> {
+        for _ in 0..PATIENCE {
+            let deferred_bytes = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
+            if deferred_bytes == 0 || self.0.is_untouched() {
+                return Ok(());
+            }
+            if has_room(&self.mos().await?, check, deferred_bytes).await? {
+                return Ok(());
+            }
+            self.0.allocator.give_up_kept();
+            self.for_command(self.force_sync()).await?;
+        }
+        Ok(())
     }
 
     async fn run_queued<T, F>(

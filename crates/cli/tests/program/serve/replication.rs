@@ -215,3 +215,23 @@ fn an_interrupted_receive_goes_on_by_its_token_and_a_daemon_that_is_killed_too()
     bench.signal(Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "back");
 }
+
+/// What was freed can be used two txgs later: a task that waits for it must not be refused for ever.
+#[test]
+fn a_receive_that_found_the_pool_full_goes_on_when_there_is_room() {
+    let Some(bench) = pools() else { return };
+    bench.done("zfs set compression=off tank");
+    let bytes = 70 << 20;
+    fs::write(bench.path("mnt/home/big"), noise(1, bytes)).unwrap();
+    bench.done("zfs snapshot tank/home@1");
+    fs::write(bench.path("back/waste"), noise(2, bytes)).unwrap();
+    let (_, full) = pipe(&bench, "tank/home@1", "-s back/home");
+    assert_eq!(full.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("out of space"), "{full:?}");
+    fs::remove_file(bench.path("back/waste")).unwrap();
+    bench.done("zfs unmount back");
+    let token = bench.get("receive_resume_token", "back/home");
+    piped(&bench, &format!("-t {token}"), "-s back/home");
+    bench.done("zfs mount -a");
+    assert!(fs::read(bench.path("back/home/big")).unwrap() == noise(1, bytes));
+}
