@@ -147,7 +147,7 @@ impl Verb for Send {
 
     /// # Errors
     /// Words that do not go together; a snapshot that is missing, or not earlier; what can't be read.
-    async fn carry_out(self, session: &Session) -> Result<Answered<Sent>, ControlError> {
+    async fn carry_out(mut self, session: &Session) -> Result<Answered<Sent>, ControlError> {
         self.check()?;
         let mut sent = Sent::default();
         let given = self.token.as_deref().map(token::state_of).transpose();
@@ -162,6 +162,8 @@ impl Verb for Send {
             _ if self.saved => saved(&mos, &target, given.as_ref()).await?,
             _ => self.request(&mos, session).await?,
         };
+        // What is told of a send by its token names the snapshot.
+        self.target = target;
         if let Some(state) = given.as_ref().filter(|_| self.verbose) {
             sent.token = token_lines(state);
         }
