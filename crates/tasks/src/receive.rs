@@ -480,6 +480,10 @@ async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Rece
         }
     };
     check_resumed(&found, &new.begin).await?;
+    if new.raw.is_none() {
+        // Its head may still be in memory, with a key that was unloaded since.
+        found.key().await?;
+    }
     context.quiet(&found)?;
     let id = ObjectId(found.id().0);
     context.log_of_dataset((&head, id), "resume receive", NO_DETAILS).await?;

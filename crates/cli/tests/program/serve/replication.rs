@@ -230,8 +230,8 @@ fn a_receive_that_found_the_pool_full_goes_on_when_there_is_room() {
     assert!(String::from_utf8_lossy(&full.stderr).contains("out of space"), "{full:?}");
     fs::remove_file(bench.path("back/waste")).unwrap();
     bench.done("zfs unmount back");
+    bench.done("zfs mount back");
     let token = bench.get("receive_resume_token", "back/home");
     piped(&bench, &format!("-t {token}"), "-s back/home");
-    bench.done("zfs mount -a");
     assert!(fs::read(bench.path("back/home/big")).unwrap() == noise(1, bytes));
 }
