@@ -6,7 +6,7 @@
 //! ```text
 //!   reading    any that can be waited for   read once poll(2) says that something is there
 //!   writing    a pipe                       opened once more, so that it has flags of its own
-//!              one that can't be            PIPE_BUF bytes at a time, for which there is room if there is any
+//!              one that can't be            PIPE_BUF bytes at a time: if there is room, it is for so many
 //!              a socket                     send(2) with MSG_DONTWAIT
 //!   either     a file, or a device          read and written at once: it does not wait for anybody
 //! ```

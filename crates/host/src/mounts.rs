@@ -367,8 +367,8 @@ impl Mounts {
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
         self.take_down_below(name, force).await?;
-        // As with OpenZFS, what was written there is accounted for from now on (`written`). A pool that takes no
-        // changes keeps nobody.
+        // As with OpenZFS, what was written there is accounted for from now on (`written`). A pool that takes
+        // no changes keeps nobody.
         self.engine.unless_suspended(Duration::ZERO, self.engine.sync_all()).await.ok();
         Ok(())
     }

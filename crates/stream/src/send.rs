@@ -10,9 +10,9 @@
 //!       '-- Stream: Walk --Part--> Ahead --Part, data--> Records --Record, payload--> StreamWriter
 //! ```
 //!
-//! A `send` may be dropped at any await: nothing but the stream is left unfinished. It may take days, and what
-//! the pool frees meanwhile should not wait for that. So a [`Stream`] has read all that it needs besides the
-//! snapshot's own blocks, and those stay as long as the snapshot is held.
+//! A `send` may be dropped at any await: nothing but the stream is left unfinished. It may take days, and
+//! what the pool frees meanwhile should not wait for that. So a [`Stream`] has read all that it needs besides
+//! the snapshot's own blocks, and those stay as long as the snapshot is held.
 //!
 //! Differences from OpenZFS 2.3: the spill block of the object at which a stream is resumed is sent again
 //! (OpenZFS loses it); a spill block in its pointer is sent as SPILL, not as WRITE_EMBEDDED, which no

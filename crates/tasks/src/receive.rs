@@ -297,8 +297,8 @@ async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool
     Err(DatasetError::unsuitable(name, why))
 }
 
-/// The snapshot that an increment is received on: that which it builds on, or, if nothing has changed since, the
-/// last one. What is sent raw is bound to the snapshot that it was made from.
+/// The snapshot that an increment is received on: that which it builds on, or, if nothing has changed since,
+/// the last one. What is sent raw is bound to the snapshot that it was made from.
 async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> Result<Dataset> {
     let name = &new.target;
     let snapshots = target.snapshots().await?;

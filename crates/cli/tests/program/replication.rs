@@ -303,7 +303,7 @@ fn what_does_not_fit_is_refused_in_the_words_of_openzfs() {
     refused(
         "tank/home@1",
         "back/home",
-        "cannot receive new filesystem stream: destination 'back/home' exists\nmust specify -F to overwrite it",
+        "cannot receive new filesystem stream: destination 'back/home' exists\nmust specify -F to overwrite",
     );
     refused("tank/home@1", "-F back/home", "destination has snapshots (eg. back/home@1)");
     refused("-i @2 tank/home@3", "back/home", "most recent snapshot of back/home does not\nmatch");

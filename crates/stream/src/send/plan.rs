@@ -1,8 +1,8 @@
 //! The streams that a request takes.
 //!
 //! Idea: a request becomes a [`Plan`]: at most one head, which tells of properties and snapshots, and streams
-//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one. [`Ready`],
-//! they can be measured and sent; until then no data is read.
+//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one.
+//! [`Ready`], they can be measured and sent; until then no data is read.
 //!
 //! ```text
 //!   request --gather--> file systems, snapshots, properties --order--> streams
