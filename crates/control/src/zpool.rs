@@ -1,8 +1,9 @@
 //! The verbs of `zpool`, a file each.
 //!
 //! `work` takes time: scrubs, resilvers, passes over free space, and waiting for them. `leaves` go out of use
-//! and come back. `whole`: what is done with a pool as such.
+//! and come back. `whole`: what is done with a pool as such. `shown`: what is to be seen of pools.
 
 pub mod leaves;
+pub mod shown;
 pub mod whole;
 pub mod work;

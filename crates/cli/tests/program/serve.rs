@@ -24,6 +24,7 @@ mod iscsi;
 mod keys;
 mod killed;
 mod leaves;
+mod looks;
 mod names;
 mod nbd;
 mod passes;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use cenote_control::refusal::cannot;
 use cenote_control::zpool::leaves::meant::leaf;
+use cenote_control::zpool::shown::properties::Properties;
 use cenote_control::zpool::work::LOOK_INTERVAL;
 use cenote_control::zpool::work::scans::scan;
 use cenote_dataset::{FeatureState, Mos, Value};
@@ -22,7 +23,6 @@ use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
 use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside, replication};
-use super::properties::Properties;
 use super::replace::resilver;
 use super::tree::{self, Style};
 use crate::outcome::{CliError, Outcome};
@@ -172,7 +172,7 @@ impl Add {
     /// Refuses vdevs that do not fit the pool; returns the ashift to use, if it is known.
     async fn check(&self, session: &Session, mos: &Mos, new: &New<'_>) -> Result<Option<u32>, CliError> {
         let refused = |why: String| CliError::Refused(format!("cannot add to '{}': {why}", self.pool));
-        let properties = Properties::gather(mos).await?;
+        let properties = Properties::gather(mos, None).await?;
         let of_pool = match properties.get("ashift").map(|property| &property.value) {
             Some(Value::Number(ashift @ 1..)) => Some(*ashift as u32),
             _ => None,

@@ -1,89 +1,87 @@
-//! `zpool get`: properties and features, one per line.
+//! `zpool get`: properties and features, one per line; with vdevs, theirs.
 
-use cenote_dataset::{Property, Source, Value};
-use cenote_format::features::Feature;
-use cenote_format::props::ZPOOL_PROPS;
-use serde_json::Map;
+use cenote_control::zpool::shown::get::{Found, Get as Request, PoolProperties, VdevProperties};
+use cenote_control::zpool::shown::list::Head;
+use serde_json::{Map, Value, json};
 
-use super::properties::{Properties, text};
+use super::properties::{text, vdev_text};
 use super::{Get, head};
 use crate::command::form::PropertyLine;
-use crate::command::json::{document, property};
-use crate::outcome::{CliError, Outcome, Say};
+use crate::command::json::{document, number_or_text, property};
+use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
 const COLUMNS: &str = "name,property,value,source";
-
-/// Resolves a name or column heading; features and user properties need their full name.
-pub fn wanted(name: &str) -> Result<String, CliError> {
-    if let Some(prop) = ZPOOL_PROPS.iter().find(|prop| prop.is_named(name)) {
-        return Ok(prop.name.into());
-    }
-    let is_feature = name.strip_prefix("feature@").is_some_and(|name| Feature::by_name(name).is_some());
-    if is_feature || name.contains(':') {
-        return Ok(name.into());
-    }
-    Err(CliError::Usage(format!("invalid property '{name}'; `zpool get all` lists them")))
-}
 
 impl Get {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let columns = PropertyLine::columns(&self.columns, COLUMNS)?;
-        if self.is_of_vdevs(session).await? {
-            return self.of_vdevs(session, &columns).await;
-        }
-        let names = match self.properties.as_str() {
+        let properties = match self.properties.as_str() {
             "all" => None,
-            names => Some(names.split(',').map(wanted).collect::<Result<Vec<_>, _>>()?),
+            names => Some(names.split(',').map(str::to_owned).collect()),
         };
+        let request = Request { names: self.pools.clone(), properties };
+        let answered = session.control().run(request).await?;
+        let (lines, document) = match answered.answer {
+            Found::Pools(pools) => self.of_pools(pools),
+            Found::Vdevs { head, vdevs } => self.of_vdevs(&head, vdevs),
+        };
+        self.form.print(session, || PropertyLine::table(lines.iter(), &columns), || document)?;
+        Ok(answered.outcome)
+    }
+
+    fn of_pools(&self, all: Vec<PoolProperties>) -> (Vec<PropertyLine>, Value) {
         let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
         let (mut lines, mut pools) = (Vec::new(), Map::new());
-        let (found_pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
-        for found in found_pools {
-            let opened = async {
-                let mos = session.open_without_asking(&found).await?;
-                let held = session.held(&found);
-                let root = held.as_ref().and_then(|pool| pool.mounts.root());
-                let properties = Properties::gather(&mos).await?.mounted_below(root);
-                Ok::<_, CliError>((mos, properties))
-            };
-            let (mos, properties) = match opened.await {
-                Ok(opened) => opened,
-                Err(error) => {
-                    outcome = outcome.and(error.tell(found.name()));
-                    continue;
-                }
-            };
+        for PoolProperties { head: pool, properties } in all {
             let mut values = Map::new();
-            for chosen in choose(&properties, names.as_deref()) {
-                let value = text(&chosen, exact);
-                values.insert(chosen.name.clone(), property(&value, &chosen.source, numbers));
+            for shown in properties {
+                let value = text(&shown, exact);
+                values.insert(shown.name.clone(), property(&value, &shown.source, numbers));
                 lines.push(PropertyLine {
-                    name: found.name().to_owned(),
-                    property: chosen.name,
+                    name: pool.name.clone(),
+                    property: shown.name,
                     value,
                     received: None,
-                    source: chosen.source.to_string(),
+                    source: shown.source.to_string(),
                 });
             }
-            let mut entry = head(&mos, numbers);
+            let mut entry = head(&pool, numbers);
             entry.insert("properties".into(), values.into());
-            pools.insert(self.keys.key(&found), entry.into());
+            pools.insert(self.keys.key(&pool.name, pool.guid), entry.into());
         }
-        let table = || PropertyLine::table(lines.iter(), &columns);
-        self.form.print(session, table, || document("zpool get", "pools", pools))?;
-        Ok(outcome)
+        (lines, document("zpool get", "pools", pools))
     }
-}
 
-fn choose(properties: &Properties, names: Option<&[String]>) -> Vec<Property> {
-    let Some(names) = names else { return properties.all().cloned().collect() };
-    let dash = |name: &String| Property {
-        name: name.clone(),
-        value: Value::Text("-".into()),
-        source: if name.contains(':') { Source::Default } else { Source::None },
-        received: None,
-    };
-    names.iter().map(|name| properties.get(name).cloned().unwrap_or_else(|| dash(name))).collect()
+    fn of_vdevs(&self, pool: &Head, all: Vec<VdevProperties>) -> (Vec<PropertyLine>, Value) {
+        let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
+        let (mut lines, mut entries) = (Vec::new(), Map::new());
+        for vdev in all {
+            let mut values = Map::new();
+            for shown in vdev.properties {
+                let value = vdev_text(&shown, exact);
+                values.insert(shown.name.clone(), property(&value, &shown.source, numbers));
+                lines.push(PropertyLine {
+                    name: vdev.name.clone(),
+                    property: shown.name,
+                    value,
+                    received: None,
+                    source: shown.source.to_string(),
+                });
+            }
+            let entry = json!({
+                "name": vdev.name,
+                "type": "VDEV",
+                "vdev_type": vdev.kind.name(),
+                "guid": number_or_text(&vdev.guid.to_string(), numbers),
+                "state": vdev.state.to_string(),
+                "properties": values,
+            });
+            entries.insert(vdev.name, entry);
+        }
+        let mut whole = document("zpool get", "vdevs", entries);
+        whole["pool"] = Value::Object(head(pool, numbers));
+        (lines, whole)
+    }
 }

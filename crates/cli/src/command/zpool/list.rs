@@ -4,61 +4,47 @@
 
 mod vdevs;
 
-use cenote_dataset::usage::VdevUsage;
-use cenote_dataset::{Mos, Source};
-use cenote_engine::DeviceUse;
+use cenote_control::zpool::shown::list::{List as Request, Listed, Pools, Vdevs};
+use cenote_control::zpool::shown::properties::wanted;
+use cenote_control::zpool::shown::waits::Waits;
+use cenote_dataset::{Property, Source};
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::VdevId;
-use cenote_host::waiting::Waiting;
-use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevStatus};
+use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 use serde_json::{Map, Value};
 
-use super::get::wanted;
-use super::properties::{Properties, text};
+use super::properties::text;
 use super::repeat::Round;
 use super::tree::{HEADED_CLASSES, Style, name, state};
 use super::{List, head, waiting};
 use crate::command::json::{document, property};
-use crate::outcome::{CliError, Outcome, Say};
+use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, nice_number};
 use crate::session::{Session, print, print_json};
 
-/// A pool and the data shown about it.
-struct Pool {
-    /// Its key in JSON.
-    key: String,
-    mos: Mos,
-    properties: Properties,
-    health: PoolHealth,
-    usage: Vec<VdevUsage>,
-    /// Cache devices in use.
-    cache: Vec<DeviceUse>,
-}
-
-impl Pool {
-    fn figures(&self, vdev: &VdevStatus, depth: usize) -> Figures {
-        let is_top = depth == 2 && self.health.root.children.iter().any(|top| std::ptr::eq(top, vdev));
-        let usage = self.usage.iter().find(|usage| is_top && usage.vdev == VdevId(vdev.id)).copied();
-        let is_cache = self.health.l2cache.iter().any(|cache| std::ptr::eq(cache, vdev));
-        let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
-        match (usage, size) {
-            // The content of a cache device is not part of the pool.
-            (_, Some(size)) if is_cache => {
-                let used = self.cache.iter().find(|cache| cache.vdev == vdev.guid);
-                let unused = (size.saturating_sub(VDEV_LABELS_BYTES), 0);
-                let space = used.map_or(unused, |cache| (cache.capacity_bytes, cache.used_bytes));
-                Figures { size: Some(size), space: Some(space), ..Figures::default() }
-            }
-            (Some(usage), size) => Figures {
-                size,
-                space: Some((usage.size_bytes, usage.allocated_bytes)),
-                checkpoint: usage.checkpoint_bytes,
-                expandable: vdev.expandable_bytes,
-                fragmentation: usage.fragmentation_percent,
-            },
-            (None, size) => Figures { size, ..Figures::default() },
+/// The numbers of a vdev.
+fn figures(all: &Vdevs, vdev: &VdevStatus, depth: usize) -> Figures {
+    let is_top = depth == 2 && all.health.root.children.iter().any(|top| std::ptr::eq(top, vdev));
+    let usage = all.usage.iter().find(|usage| is_top && usage.vdev == VdevId(vdev.id)).copied();
+    let is_cache = all.health.l2cache.iter().any(|cache| std::ptr::eq(cache, vdev));
+    let size = vdev.size_bytes.or(usage.map(|usage| usage.size_bytes));
+    match (usage, size) {
+        // The content of a cache device is not part of the pool.
+        (_, Some(size)) if is_cache => {
+            let used = all.cache.iter().find(|cache| cache.vdev == vdev.guid);
+            let unused = (size.saturating_sub(VDEV_LABELS_BYTES), 0);
+            let space = used.map_or(unused, |cache| (cache.capacity_bytes, cache.used_bytes));
+            Figures { size: Some(size), space: Some(space), ..Figures::default() }
         }
+        (Some(usage), size) => Figures {
+            size,
+            space: Some((usage.size_bytes, usage.allocated_bytes)),
+            checkpoint: usage.checkpoint_bytes,
+            expandable: vdev.expandable_bytes,
+            fragmentation: usage.fragmentation_percent,
+        },
+        (None, size) => Figures { size, ..Figures::default() },
     }
 }
 
@@ -89,33 +75,17 @@ impl List {
         columns: &[String],
         round: Round,
     ) -> Result<Outcome, CliError> {
-        let (all, mut outcome) = session.find_pools_to_show(names).await?;
-        let waiting = session.waiting(names);
-        if all.is_empty() && waiting.is_empty() && !session.json() && !self.form.script {
+        let request = Request { pools: names.to_vec(), vdevs: self.verbose };
+        let answered = session.control().run(request).await?;
+        let (Pools { pools, waiting, is_empty }, outcome) = (answered.answer, answered.outcome);
+        if is_empty && !session.json() && !self.form.script {
             return print("no pools available\n").map(|()| outcome);
-        }
-        let mut pools = Vec::new();
-        for found in all {
-            let opened = async {
-                let mos = session.open_without_asking(&found).await?;
-                let (usage, health) = (mos.usage().await?, mos.pool().status());
-                let properties = Properties::with_usage(&mos, &health, &usage).await?;
-                let key = self.keys.key(&found);
-                let held = session.held(&found);
-                let properties = properties.mounted_below(held.as_ref().and_then(|pool| pool.mounts.root()));
-                let cache = held.map(|pool| pool.engine.cache_devices().usage()).unwrap_or_default();
-                Ok::<_, CliError>(Pool { key, mos, properties, health, usage, cache })
-            };
-            match opened.await {
-                Ok(pool) => pools.push(pool),
-                Err(error) => outcome = outcome.and(error.tell(found.name())),
-            }
         }
         let mut table = self.as_table(&pools, columns);
         for waiting in &waiting {
             table.row(columns.iter().map(|column| match column.as_str() {
-                "name" => waiting.pool.name.clone(),
-                "guid" => waiting.pool.guid.to_string(),
+                "name" => waiting.name.clone(),
+                "guid" => waiting.guid.to_string(),
                 "health" => waiting::STATE.into(),
                 _ => "-".into(),
             }));
@@ -129,7 +99,7 @@ impl List {
         Ok(outcome)
     }
 
-    fn as_table(&self, pools: &[Pool], columns: &[String]) -> Table {
+    fn as_table(&self, pools: &[Listed], columns: &[String]) -> Table {
         let mut table = Table::new(columns.iter().map(|column| heading(column)));
         for (i, column) in columns.iter().enumerate() {
             table.widen(i, least_width(column, self.verbose));
@@ -137,30 +107,31 @@ impl List {
         let exact = self.form.values.exact();
         for pool in pools {
             table.row(columns.iter().map(|column| cell(&pool.properties, column, exact)));
-            if self.verbose {
-                let mut rows = Rows { list: self, pool, columns, table: &mut table };
+            if let Some(vdevs) = &pool.vdevs {
+                let mut rows = Rows { list: self, vdevs, columns, table: &mut table };
                 rows.all();
             }
         }
         table
     }
 
-    fn as_json(&self, pools: &[Pool], waiting: &[Waiting], columns: &[String]) -> Value {
+    fn as_json(&self, pools: &[Listed], waiting: &[Waits], columns: &[String]) -> Value {
         let (exact, numbers) = (self.form.values.exact(), self.form.values.numbers());
         let mut entries = Map::new();
         for pool in pools {
             let mut values = Map::new();
             for column in columns.iter().filter(|column| *column != "name") {
-                let source = pool.properties.get(column).map_or(&Source::None, |found| &found.source);
+                let found = find(&pool.properties, column);
+                let source = found.map_or(&Source::None, |found| &found.source);
                 let value = cell(&pool.properties, column, exact);
                 values.insert(column.clone(), property(&value, source, numbers));
             }
-            let mut entry = head(&pool.mos, numbers);
+            let mut entry = head(&pool.head, numbers);
             entry.insert("properties".into(), values.into());
-            if self.verbose {
-                entry.insert("vdevs".into(), vdevs::json(pool, self.names, &self.form.values));
+            if let Some(all) = &pool.vdevs {
+                entry.insert("vdevs".into(), vdevs::json(all, self.names, &self.form.values));
             }
-            entries.insert(pool.key.clone(), entry.into());
+            entries.insert(self.keys.key(&pool.head.name, pool.head.guid), entry.into());
         }
         for waiting in waiting {
             let (key, entry) = waiting::entry(waiting, self.keys, numbers);
@@ -191,21 +162,25 @@ fn least_width(column: &str, verbose: bool) -> usize {
     }
 }
 
-fn cell(properties: &Properties, column: &str, exact: bool) -> String {
-    properties.get(column).map_or_else(|| "-".into(), |property| text(property, exact))
+fn find<'p>(properties: &'p [Property], name: &str) -> Option<&'p Property> {
+    properties.iter().find(|property| property.name == name)
+}
+
+fn cell(properties: &[Property], column: &str, exact: bool) -> String {
+    find(properties, column).map_or_else(|| "-".into(), |property| text(property, exact))
 }
 
 /// The rows of a pool's vdevs.
 struct Rows<'a> {
     list: &'a List,
-    pool: &'a Pool,
+    vdevs: &'a Vdevs,
     columns: &'a [String],
     table: &'a mut Table,
 }
 
 impl Rows<'_> {
     fn all(&mut self) {
-        let health = &self.pool.health;
+        let health = &self.vdevs.health;
         let of_class = |class| health.root.children.iter().filter(move |top| top.class == class);
         of_class(VdevClass::Normal).for_each(|top| self.vdev(top, 2, false));
         for (class, heading) in HEADED_CLASSES {
@@ -236,7 +211,7 @@ impl Rows<'_> {
             true => format!("\t{}", name(vdev, style)),
             false => format!("{:depth$}{}", "", name(vdev, style)),
         };
-        let figures = self.pool.figures(vdev, depth);
+        let figures = figures(self.vdevs, vdev, depth);
         let exact = self.list.form.values.exact();
         self.row(name, |column| match column {
             "health" => state(vdev, spare),

@@ -4,6 +4,7 @@
 
 use cenote_control::refusal::cannot;
 use cenote_control::zfs::properties::settings::Setting;
+use cenote_control::zpool::shown::vdev_properties::named;
 use cenote_dataset::{DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::Feature;
@@ -13,7 +14,6 @@ use clap::Args;
 
 use super::create::compatibility;
 use super::create::properties::{comment, own_name, pool_switch};
-use super::vdev_properties::named;
 use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, dataset};

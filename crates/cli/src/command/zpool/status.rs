@@ -1,5 +1,7 @@
 //! `zpool status`: a pool's health, its recorded scrubs and other work, its devices, its known errors.
 
+use cenote_control::zpool::shown::list::Head;
+use cenote_control::zpool::shown::waits::waits;
 use cenote_dataset::Mos;
 use cenote_dataset::usage::VdevUsage;
 use cenote_pool::{FoundPool, PoolHealth, Trouble, VdevState};
@@ -47,7 +49,7 @@ impl Status {
     async fn show(&self, session: &Session, names: &[String], round: &Round) -> Result<Outcome, CliError> {
         let as_json = session.json();
         let (pools, mut outcome) = session.find_pools_to_show(names).await?;
-        let waiting = session.waiting(names);
+        let waiting = waits(session, names);
         if pools.is_empty() && waiting.is_empty() && !as_json {
             return print("no pools available\n").map(|()| outcome);
         }
@@ -73,11 +75,14 @@ impl Status {
                 (Ok(shown), false) => self.as_text(shown, reason.as_ref()),
                 (Err(unopened), false) => self.unopened(&found, &unopened.health, reason.as_ref()),
                 (Ok(shown), true) if !is_left_out => {
-                    documents.insert(self.keys.key(&found), self.as_json(shown, reason));
+                    documents.insert(self.keys.key(found.name(), found.guid()), self.as_json(shown, reason));
                     continue;
                 }
                 (Err(unopened), true) => {
-                    documents.insert(self.keys.key(&found), self.unopened_as_json(&found, unopened, reason));
+                    documents.insert(
+                        self.keys.key(found.name(), found.guid()),
+                        self.unopened_as_json(&found, unopened, reason),
+                    );
                     continue;
                 }
                 (_, true) => continue,
@@ -95,7 +100,7 @@ impl Status {
                 documents.entry(key).or_insert(entry.into());
                 continue;
             }
-            let text = waiting::text(session, &waiting);
+            let text = waiting::text(&waiting);
             print(if printed > 0 || !round.is_first { "\n".to_owned() + &text } else { text })?;
             printed += 1;
         }
@@ -185,7 +190,7 @@ impl Status {
 
     fn as_json(&self, shown: &Shown, reason: Option<Reason>) -> Value {
         let (style, numbers) = (self.style(shown.circumstances.resilvering), self.form.numbers());
-        let mut entry = head(&shown.mos, numbers);
+        let mut entry = head(&Head::of(&shown.mos), numbers);
         // OpenZFS omits it here.
         entry.remove("type");
         reason.iter().for_each(|reason| add_reason(&mut entry, reason));

@@ -2,13 +2,12 @@
 //!
 //! OpenZFS lists a pool of its cache file that does not open as UNAVAIL, with dashes for what is not known.
 
-use cenote_host::waiting::Waiting;
+use cenote_control::zpool::shown::waits::Waits;
 use serde_json::{Map, Value, json};
 
 use super::pool_json::PoolKeys;
 use super::reason::paragraph;
 use crate::command::json::number_or_text;
-use crate::session::Session;
 
 /// The state that is shown.
 pub const STATE: &str = "UNAVAIL";
@@ -16,26 +15,26 @@ const ACTION: &str = "The daemon tries to open it again, at least every 30 secon
     devices, or forget the pool with 'zpool export'.";
 
 /// The section of `zpool status`.
-pub fn text(session: &Session, waiting: &Waiting) -> String {
-    let seconds = session.runtime().now().since(waiting.since).as_secs();
-    let status = format!("The pool waits to be opened, for {seconds} seconds and {} tries.", waiting.tries);
-    let mut out = format!("  pool: {}\n state: {STATE}\n", waiting.pool.name);
+pub fn text(waiting: &Waits) -> String {
+    let status =
+        format!("The pool waits to be opened, for {} seconds and {} tries.", waiting.seconds, waiting.tries);
+    let mut out = format!("  pool: {}\n state: {STATE}\n", waiting.name);
     out += &paragraph("status", &status);
     out += &paragraph("action", ACTION);
     out += &paragraph(" error", &waiting.why);
     out += "config:\n\n";
-    for device in &waiting.pool.devices {
-        out += &format!("\t{}\n", device.path.display());
+    for device in &waiting.devices {
+        out += &format!("\t{}\n", device.display());
     }
     out
 }
 
 /// The entry of JSON, and its key.
-pub fn entry(waiting: &Waiting, keys: PoolKeys, numbers: bool) -> (String, Map<String, Value>) {
-    let guid = waiting.pool.guid.to_string();
-    let key = if keys.by_guid { guid.clone() } else { waiting.pool.name.clone() };
+pub fn entry(waiting: &Waits, keys: PoolKeys, numbers: bool) -> (String, Map<String, Value>) {
+    let guid = waiting.guid.to_string();
+    let key = if keys.by_guid { guid.clone() } else { waiting.name.clone() };
     let mut entry = Map::new();
-    entry.insert("name".into(), json!(waiting.pool.name));
+    entry.insert("name".into(), json!(waiting.name));
     entry.insert("state".into(), json!(STATE));
     entry.insert("pool_guid".into(), number_or_text(&guid, numbers));
     entry.insert("status".into(), json!("The pool waits to be opened."));

@@ -3,6 +3,7 @@
 //!
 //! Source: OpenZFS `collect_list_stats`.
 
+use cenote_control::zpool::shown::list::Vdevs as Known;
 use cenote_dataset::Source;
 use cenote_pool::{VdevClass, VdevStatus};
 use serde_json::{Map, Value};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use super::super::DeviceNames;
 use super::super::tree::{HEADED_CLASSES, Style, name, state};
 use super::super::vdevs_json::{identity, is_told};
-use super::Pool;
+use super::figures;
 use crate::command::form::Form;
 use crate::command::json::property;
 
@@ -28,20 +29,20 @@ const PROPERTIES: [&str; 9] = [
 ];
 
 struct Vdevs<'a> {
-    pool: &'a Pool,
+    all: &'a Known,
     style: Style,
     form: &'a Form,
 }
 
 /// All vdevs of a pool.
-pub fn json(pool: &Pool, names: DeviceNames, form: &Form) -> Value {
-    let vdevs = Vdevs { pool, style: Style { counters: true, names, ..Style::default() }, form };
-    let health = &pool.health;
+pub fn json(all: &Known, names: DeviceNames, form: &Form) -> Value {
+    let vdevs = Vdevs { all, style: Style { counters: true, names, ..Style::default() }, form };
+    let health = &all.health;
     let of_class = |class: VdevClass| health.root.children.iter().filter(move |top| top.class == class);
-    let mut all = vdevs.entries(of_class(VdevClass::Normal), VdevClass::Normal.name(), 2);
+    let mut sections = vdevs.entries(of_class(VdevClass::Normal), VdevClass::Normal.name(), 2);
     let mut section = |heading: &str, entries: Map<String, Value>| {
         if !entries.is_empty() {
-            all.insert(heading.into(), entries.into());
+            sections.insert(heading.into(), entries.into());
         }
     };
     for (class, heading) in HEADED_CLASSES {
@@ -49,7 +50,7 @@ pub fn json(pool: &Pool, names: DeviceNames, form: &Form) -> Value {
     }
     section("l2cache", vdevs.entries(health.l2cache.iter(), "l2cache", 2));
     section("spares", vdevs.entries(health.spares.iter(), SPARE, 2));
-    all.into()
+    sections.into()
 }
 
 const SPARE: &str = "spare";
@@ -67,7 +68,7 @@ impl Vdevs<'_> {
 
     fn entry(&self, vdev: &VdevStatus, class: &str, depth: usize) -> Value {
         let (exact, numbers) = (self.form.exact(), self.form.numbers());
-        let figures = self.pool.figures(vdev, depth);
+        let figures = figures(self.all, vdev, depth);
         let cell = |column: &str| match column {
             "health" => state(vdev, class == SPARE),
             column => figures.cell(column, exact),

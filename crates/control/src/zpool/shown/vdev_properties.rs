@@ -1,4 +1,4 @@
-//! The properties of vdevs, as `zpool get all POOL VDEV` shows them.
+//! The properties of vdevs.
 //!
 //! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; values that
 //! were set come from the vdev's ZAP. Operations and bytes are counted while a pool is open in the daemon,
@@ -14,8 +14,7 @@ use cenote_format::units::{ObjectId, VdevId};
 use cenote_object::{Zap, ZapEntry};
 use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
 
-use crate::outcome::CliError;
-use crate::render::nice_number;
+use crate::error::ControlError;
 
 /// Settable numbers; a dash if unset.
 const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
@@ -86,10 +85,10 @@ fn add<'a>(
 }
 
 /// Checks a property's name; names with a colon are user properties.
-pub fn check(name: &str) -> Result<(), CliError> {
+pub fn check(name: &str) -> Result<(), ControlError> {
     match name.contains(':') || name == "name" || ALL.split_whitespace().any(|known| known == name) {
         true => Ok(()),
-        false => Err(CliError::Usage(format!(
+        false => Err(ControlError::Usage(format!(
             "invalid vdev property '{name}'; `zpool get all POOL VDEV` lists them"
         ))),
     }
@@ -101,17 +100,15 @@ pub struct Vdevs<'a> {
     pub mos: &'a Mos,
     /// Space of the top-level vdevs.
     pub usage: &'a [VdevUsage],
-    /// Print exact numbers.
-    pub exact: bool,
 }
 
 impl Vdevs<'_> {
-    /// A vdev's properties as printed: all, or the named ones.
+    /// A vdev's properties: all, or the named ones.
     pub async fn properties(
         &self,
         named: &Named<'_>,
         names: Option<&[String]>,
-    ) -> Result<Vec<Property>, CliError> {
+    ) -> Result<Vec<Property>, ControlError> {
         let zap = self.zap(named).await?;
         let mut all: Vec<&str> = match names {
             Some(names) => names.iter().map(String::as_str).collect(),
@@ -128,60 +125,57 @@ impl Vdevs<'_> {
                 Some(value) => (value, Source::None),
                 None => setting(zap.as_ref(), named, name).await?,
             };
-            properties.push(Property {
-                name: name.into(),
-                value: Value::Text(value),
-                source,
-                received: None,
-            });
+            properties.push(Property { name: name.into(), value, source, received: None });
         }
         Ok(properties)
     }
 
     /// A value that is computed rather than set.
-    fn fact(&self, named: &Named<'_>, name: &str) -> Option<String> {
+    fn fact(&self, named: &Named<'_>, name: &str) -> Option<Value> {
         let Named { vdev, parent, .. } = *named;
         let config = self.config(vdev);
         let config = config.as_ref();
         let (all, allocated) = self.space(named);
-        let bytes = |number: u64| if self.exact { number.to_string() } else { nice_number(number) };
-        let percent = |number: u64| if self.exact { number.to_string() } else { format!("{number}%") };
-        let on = |is: bool| if is { "on".to_owned() } else { "off".into() };
-        let text = |get: fn(&VdevConfig) -> &Option<String>| config.and_then(|config| get(config).clone());
+        let number = |number: u64| Some(Value::Number(number));
+        let on = |is: bool| Some(word(if is { "on" } else { "off" }));
+        let text = |get: fn(&VdevConfig) -> &Option<String>| {
+            config.and_then(|config| get(config).clone()).map(Value::Text)
+        };
         match name {
-            "name" => Some(named.name.clone()),
-            "capacity" => Some(percent((u128::from(allocated) * 100 / u128::from(all.max(1))) as u64)),
-            "state" => Some(self.state(vdev.state)),
-            "guid" => Some(vdev.guid.to_string()),
-            "asize" => Some(bytes(self.asize(vdev))),
-            "psize" => Some(bytes(if vdev.children.is_empty() { vdev.size_bytes.unwrap_or(0) } else { 0 })),
-            "ashift" => Some(self.top(vdev).map_or(0, |top| top.ashift).to_string()),
-            "size" => Some(bytes(all)),
-            "free" => Some(bytes(all.saturating_sub(allocated))),
-            "allocated" => Some(bytes(allocated)),
-            "expandsize" if vdev.expandable_bytes == 0 => Some("-".into()),
-            "expandsize" => Some(bytes(vdev.expandable_bytes)),
-            "fragmentation" => Some(format!("{}%", self.fragmentation(named))),
-            "parity" => Some(config.map_or(0, |config| config.parity).to_string()),
-            "path" if vdev.children.is_empty() => vdev.path.clone(),
+            "name" => Some(word(&named.name)),
+            "capacity" => number((u128::from(allocated) * 100 / u128::from(all.max(1))) as u64),
+            "state" => number(state_number(vdev.state)),
+            "guid" => number(vdev.guid.0),
+            "asize" => number(self.asize(vdev)),
+            "psize" => number(if vdev.children.is_empty() { vdev.size_bytes.unwrap_or(0) } else { 0 }),
+            "ashift" => number(self.top(vdev).map_or(0, |top| top.ashift).into()),
+            "size" => number(all),
+            "free" => number(all.saturating_sub(allocated)),
+            "allocated" => number(allocated),
+            "expandsize" => number(vdev.expandable_bytes),
+            "fragmentation" => number(self.fragmentation(named)),
+            "parity" => number(config.map_or(0, |config| config.parity) as u64),
+            "path" if vdev.children.is_empty() => vdev.path.as_deref().map(word),
             "devid" => text(|config| &config.devid),
             "physpath" => text(|config| &config.phys_path),
             "encpath" => text(|config| &config.enclosure_path),
-            "parent" => parent.map(kernel_name),
+            "parent" => parent.map(kernel_name).map(Value::Text),
             "children" if vdev.children.is_empty() => None,
-            "children" => Some(vdev.children.iter().map(kernel_name).collect::<Vec<_>>().join(",")),
-            "numchildren" => Some(vdev.children.len().to_string()),
-            "read_errors" => Some(bytes(vdev.errors.read)),
-            "write_errors" => Some(bytes(vdev.errors.write)),
-            "checksum_errors" => Some(bytes(vdev.errors.checksum)),
-            "removing" => Some(on(vdev.removing)),
-            "raidz_expanding" => Some(on(config.is_some_and(|config| config.raidz_expanding))),
+            "children" => {
+                Some(Value::Text(vdev.children.iter().map(kernel_name).collect::<Vec<_>>().join(",")))
+            }
+            "numchildren" => number(vdev.children.len() as u64),
+            "read_errors" => number(vdev.errors.read),
+            "write_errors" => number(vdev.errors.write),
+            "checksum_errors" => number(vdev.errors.checksum),
+            "removing" => on(vdev.removing),
+            "raidz_expanding" => on(config.is_some_and(|config| config.raidz_expanding)),
             // Only the kernel knows whether a device supports trim.
-            "trim_support" | "slow_ios" => Some("-".into()),
+            "trim_support" | "slow_ios" => Some(word("-")),
             // What fails is suspended, and shows there.
-            "initialize_errors" | "trim_errors" => Some("0".into()),
+            "initialize_errors" | "trim_errors" => number(0),
             _ if name.ends_with("_ops") || name.ends_with("_bytes") => {
-                Some(self.counted(vdev, name).map_or_else(|| "-".into(), bytes))
+                Some(self.counted(vdev, name).map_or_else(|| word("-"), Value::Number))
             }
             _ => None,
         }
@@ -207,19 +201,6 @@ impl Vdevs<'_> {
             }),
         }
         Some(if what == "bytes" { counts.bytes } else { counts.operations })
-    }
-
-    fn state(&self, state: VdevState) -> String {
-        // `vdev_state_t`.
-        let number = match state {
-            VdevState::Offline => 2,
-            VdevState::Removed => 3,
-            VdevState::Unavailable => 4,
-            VdevState::Faulted => 5,
-            VdevState::Degraded => 6,
-            VdevState::Online => 7,
-        };
-        if self.exact { number.to_string() } else { state.to_string() }
     }
 
     /// Total and allocated bytes, for RAID-Z without parity, as OpenZFS counts. Only top-level vdevs and the
@@ -268,7 +249,7 @@ impl Vdevs<'_> {
         self.mos.pool_config().vdevs.iter().find(|top| below(top, vdev).is_some()).cloned()
     }
 
-    async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, CliError> {
+    async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, ControlError> {
         let id = match self.config(named.vdev) {
             Some(config) if config.top_zap != ObjectId(0) => config.top_zap,
             Some(config) => config.leaf_zap,
@@ -279,6 +260,22 @@ impl Vdevs<'_> {
             ObjectId(0) => Ok(None),
             id => Ok(Some(Zap::open_id(self.mos.objset(), id).await?)),
         }
+    }
+}
+
+fn word(text: &str) -> Value {
+    Value::Text(text.into())
+}
+
+/// The number of a state, `vdev_state_t`.
+pub fn state_number(state: VdevState) -> u64 {
+    match state {
+        VdevState::Offline => 2,
+        VdevState::Removed => 3,
+        VdevState::Unavailable => 4,
+        VdevState::Faulted => 5,
+        VdevState::Degraded => 6,
+        VdevState::Online => 7,
     }
 }
 
@@ -299,37 +296,37 @@ fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig
 }
 
 /// The value that was set, otherwise the default.
-async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(String, Source), CliError> {
+async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Value, Source), ControlError> {
     let number = match zap {
         Some(zap) if LIMITS.contains(&name) || name == "failfast" => zap.get_u64(name).await?,
         _ => None,
     };
     Ok(match name {
-        "allocating" if !named.allocates() => ("-".into(), Source::None),
-        "allocating" if named.vdev.non_allocating => ("off".into(), Source::Local),
-        "allocating" => ("on".into(), Source::Default),
-        "failfast" if number == Some(0) => ("off".into(), Source::Local),
-        "failfast" => ("on".into(), Source::Default),
-        "bootsize" => ("0".into(), Source::Default),
+        "allocating" if !named.allocates() => (word("-"), Source::None),
+        "allocating" if named.vdev.non_allocating => (word("off"), Source::Local),
+        "allocating" => (word("on"), Source::Default),
+        "failfast" if number == Some(0) => (word("off"), Source::Local),
+        "failfast" => (word("on"), Source::Default),
+        "bootsize" => (Value::Number(0), Source::Default),
         _ if LIMITS.contains(&name) => match number.filter(|&number| number != u64::MAX) {
-            Some(number) => (number.to_string(), Source::Local),
-            None => ("-".into(), Source::Default),
+            Some(number) => (Value::Number(number), Source::Local),
+            None => (word("-"), Source::Default),
         },
         _ => match text(zap, name).await? {
-            Some(text) => (text, Source::Local),
-            None => ("-".into(), Source::Default),
+            Some(text) => (Value::Text(text), Source::Local),
+            None => (word("-"), Source::Default),
         },
     })
 }
 
-async fn text(zap: Option<&Zap>, name: &str) -> Result<Option<String>, CliError> {
+async fn text(zap: Option<&Zap>, name: &str) -> Result<Option<String>, ControlError> {
     let is_text = name == "comment" || name.contains(':');
     let Some(zap) = zap.filter(|_| is_text) else { return Ok(None) };
     Ok(zap.lookup(name.as_bytes()).await?.and_then(|value| value.as_text()))
 }
 
 /// User properties: strings whose names contain a colon.
-async fn own(zap: Option<&Zap>) -> Result<Vec<String>, CliError> {
+async fn own(zap: Option<&Zap>) -> Result<Vec<String>, ControlError> {
     let Some(zap) = zap else { return Ok(Vec::new()) };
     let entries = zap.to_vec().await?;
     let is_own = |entry: &&ZapEntry| entry.name_text().contains(':') && entry.value.as_text().is_some();

@@ -1,0 +1,48 @@
+//! Looking at open pools: what the engine knows is read from no disk.
+
+use std::fs;
+
+use crate::serve::bench::{Bench, can_mount};
+
+/// Bytes that the daemon has read, by whatever call: the images are in the page cache.
+fn read_bytes(bench: &Bench) -> u64 {
+    let daemon = bench.daemon.as_ref().unwrap().id();
+    let counts = fs::read_to_string(format!("/proc/{daemon}/io")).unwrap();
+    let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+    bytes.parse().unwrap()
+}
+
+#[test]
+fn what_is_known_of_an_open_pool_is_read_from_no_disk() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.done("zpool create -m none tank mirror a b cache c");
+    bench.done("zfs create tank/home");
+    bench.done("zfs snapshot tank/home@monday");
+    bench.done("zpool sync tank");
+    let lines = [
+        "zfs get all tank/home",
+        "zfs list -t all",
+        "zpool list -v",
+        "zpool get all tank",
+        "zpool get all tank all-vdevs",
+        "zfs holds tank/home@monday",
+    ];
+    // Blocks that nobody has asked for since the pool was made come into the cache.
+    lines.iter().for_each(|line| drop(bench.done(line)));
+    let read = |line: &str| {
+        let before = read_bytes(&bench);
+        bench.done(line);
+        read_bytes(&bench) - before
+    };
+    for line in lines {
+        let bytes = read(line);
+        // The request, and what the kernel says of mounts: less than one label of one disk.
+        assert!(bytes < 64 << 10, "{line}: {bytes} bytes");
+    }
+    // Reads of labels are counted.
+    let bytes = read("zpool reopen tank");
+    assert!(bytes > 256 << 10, "{bytes} bytes");
+}
