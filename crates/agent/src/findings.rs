@@ -1,4 +1,4 @@
-//! What is wrong with pools now, as `zpool status` and `zpool list` say it.
+//! What is wrong with pools now, as `zpool status` and `zpool list` have it.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,11 @@ pub struct Finding {
     pub is_urgent: bool,
 }
 
-/// Reads the documents of `zpool status -j --json-int` and `zpool list -j -p`.
-pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings {
+/// How full pools are, in percent, by name.
+pub type Capacities = BTreeMap<String, u64>;
+
+/// Reads the document of `zpool status -j --json-int`, and how full pools are.
+pub fn of_pools(status: &Value, used_percent: &Capacities, capacity_percent: u64) -> Findings {
     let mut findings = Findings::new();
     for (name, pool) in status["pools"].as_object().into_iter().flatten() {
         let text = |member: &str| pool[member].as_str().unwrap_or_default();
@@ -62,9 +65,7 @@ pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings
             }
         }
     }
-    for (name, pool) in list["pools"].as_object().into_iter().flatten() {
-        let used = pool["properties"]["capacity"]["value"].as_str().unwrap_or_default();
-        let used: u64 = used.trim_end_matches('%').parse().unwrap_or(0);
+    for (name, &used) in used_percent {
         if used >= capacity_percent {
             let subject = format!("pool {name} is {used} % full");
             let text = "Free space: destroy snapshots or datasets, or add vdevs.\n".to_owned();
@@ -77,10 +78,19 @@ pub fn of_pools(status: &Value, list: &Value, capacity_percent: u64) -> Findings
 
 /// Not everything could be shown: what was wrong with a pool that is not shown now is so still, as far as
 /// anybody knows.
-pub fn keep_unseen(found: &mut Findings, before: &Findings, status: &Value, list: &Value, why: &str) {
+pub fn keep_unseen(
+    found: &mut Findings,
+    before: &Findings,
+    status: &Value,
+    used_percent: &Capacities,
+    why: &str,
+) {
     for (key, finding) in before {
-        let shown = if key.ends_with(CAPACITY) { list } else { status };
-        if finding.pool.as_deref().is_some_and(|pool| shown["pools"].get(pool).is_none()) {
+        let is_unseen = |pool: &str| match key.ends_with(CAPACITY) {
+            true => !used_percent.contains_key(pool),
+            false => status["pools"].get(pool).is_none(),
+        };
+        if finding.pool.as_deref().is_some_and(is_unseen) {
             found.entry(key.clone()).or_insert_with(|| finding.clone());
         }
     }
@@ -97,12 +107,11 @@ mod tests {
 
     #[test]
     fn what_can_not_be_seen_is_not_over() {
-        let one = |state: &str| json!({"state": state, "error_count": 0});
-        let before =
-            of_pools(&json!({"pools": {"a": one("DEGRADED"), "b": one("DEGRADED")}}), &json!({}), 90);
+        let (none, one) = (Capacities::new(), |state: &str| json!({"state": state, "error_count": 0}));
+        let before = of_pools(&json!({"pools": {"a": one("DEGRADED"), "b": one("DEGRADED")}}), &none, 90);
         let status = json!({"pools": {"b": one("ONLINE")}});
-        let mut found = of_pools(&status, &json!({}), 90);
-        keep_unseen(&mut found, &before, &status, &json!({}), "pool 'a': I/O error");
+        let mut found = of_pools(&status, &none, 90);
+        keep_unseen(&mut found, &before, &status, &none, "pool 'a': I/O error");
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a: state", "view"], "b is well, a was not seen");
         assert!(found["view"].text.contains("pool 'a': I/O error"));
     }
@@ -119,11 +128,10 @@ mod tests {
             "vdevs": tree, "spares": {"s": leaf("AVAIL", 0)}});
         let status = json!({"pools": {"tank": pool, "well": {"state": "ONLINE", "error_count": 0}}});
         let stuck = json!({"pools": {"well": {"state": "SUSPENDED", "error_count": 0}}});
-        let stuck = of_pools(&stuck, &json!({}), 90);
+        let stuck = of_pools(&stuck, &Capacities::new(), 90);
         assert!(stuck.values().all(|finding| finding.is_urgent) && stuck.contains_key("well: suspended"));
-        let list = json!({"pools": {"tank": {"properties": {"capacity": {"value": "90"}}},
-            "well": {"properties": {"capacity": {"value": "89"}}}}});
-        let found = of_pools(&status, &list, 90);
+        let used = Capacities::from([("tank".into(), 90), ("well".into(), 89)]);
+        let found = of_pools(&status, &used, 90);
         let subjects: Vec<&str> = found.values().map(|finding| &*finding.subject).collect();
         assert_eq!(
             subjects,

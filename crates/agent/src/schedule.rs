@@ -24,11 +24,30 @@ impl Trims {
     }
 }
 
+/// Work on a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Everything is verified.
+    Scrub,
+    /// Devices are told what is free.
+    Trim,
+}
+
+impl Work {
+    /// The verb of `zpool` that orders it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Work::Scrub => "scrub",
+            Work::Trim => "trim",
+        }
+    }
+}
+
 /// Work that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// Of `zpool`.
-    pub verb: &'static str,
+    /// Which.
+    pub work: Work,
     /// Whatever is in its name, it is one word.
     pub pool: String,
 }
@@ -44,12 +63,12 @@ pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<
         let is_due =
             |rule: &&crate::rules::Scheduled, last_s| rule.is_for(name) && rule.is_due(last_s, now_s);
         if is_well && !is_scanning && rules.scrub.iter().any(|rule| is_due(&rule, scanned_s)) {
-            all.push(Due { verb: "scrub", pool: name.clone() });
+            all.push(Due { work: Work::Scrub, pool: name.clone() });
         }
         let trimmed_s = trims.last_s.get(name).copied().unwrap_or(trims.started_s);
         if is_well && rules.trim.iter().any(|rule| is_due(&rule, trimmed_s)) {
             trims.last_s.insert(name.clone(), now_s);
-            all.push(Due { verb: "trim", pool: name.clone() });
+            all.push(Due { work: Work::Trim, pool: name.clone() });
         }
     }
     all
@@ -79,10 +98,10 @@ mod tests {
             "never": {"state": "ONLINE"},
         }});
         let mut trims = Trims::new(100 * day);
-        let work = |verb, pool: &str| Due { verb, pool: pool.into() };
-        let scrubs = [work("scrub", "b"), work("scrub", "my tank"), work("scrub", "never")];
+        let work = |work, pool: &str| Due { work, pool: pool.into() };
+        let scrubs = ["b", "my tank", "never"].map(|pool| work(Work::Scrub, pool));
         assert_eq!(due(&status, &rules, &mut trims, 100 * day), scrubs);
-        assert_eq!(due(&status, &rules, &mut trims, 101 * day)[0], work("trim", "a"));
-        assert!(!due(&status, &rules, &mut trims, 102 * day - 1).contains(&work("trim", "a")));
+        assert_eq!(due(&status, &rules, &mut trims, 101 * day)[0], work(Work::Trim, "a"));
+        assert!(!due(&status, &rules, &mut trims, 102 * day - 1).contains(&work(Work::Trim, "a")));
     }
 }

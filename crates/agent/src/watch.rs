@@ -7,7 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cenote_control::zpool::shown::list::{List, Listed, Pools};
+use cenote_control::zpool::work::scrub::{self, Scrub};
+use cenote_control::zpool::work::trim::{self, Trim};
 use cenote_runtime::Runtime;
+use cenote_serve::run::ask;
 use cenote_serve::socket::Serving;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -15,7 +19,7 @@ use serde_json::Value;
 use crate::alerts::{Alert, Alerts, Tell, by_command};
 use crate::findings::{self, Finding, Findings};
 use crate::rules::Rules;
-use crate::schedule::{self, Due, Trims};
+use crate::schedule::{self, Due, Trims, Work};
 use crate::view::{run, vdevs};
 use crate::{record, smart};
 
@@ -38,18 +42,19 @@ pub async fn keep_watch(
     let (mut disks, mut before) = (Disks::default(), Findings::new());
     loop {
         let status = run(&commands, &["zpool", "status", "--json", "--json-int"]).await;
-        let list = run(&commands, &["zpool", "list", "--json", "-p", "-o", "name,capacity"]).await;
-        for Due { verb, pool } in schedule::due(&status.value, &rules, &mut trims, now_s()) {
-            match run(&commands, &["zpool", verb, "--", &pool]).await.failed {
-                None => say(&format!("began as the rules say: zpool {verb} '{pool}'")),
+        let list = ask(&commands, List { pools: Vec::new(), vdevs: false }, "zpool list").await;
+        let used = list.answer.map(capacities).unwrap_or_default();
+        for Due { work, pool } in schedule::due(&status.value, &rules, &mut trims, now_s()) {
+            match order(&commands, work, &pool).await {
+                None => say(&format!("began as the rules say: zpool {} '{pool}'", work.verb())),
                 // A pool whose disks can't trim says so each time: once an interval is enough.
                 Some(why) => say(&why),
             }
         }
         disks.look(&runtime, &rules, &status.value, now_s(), say).await;
-        let mut found = findings::of_pools(&status.value, &list.value, rules.alerts.capacity);
+        let mut found = findings::of_pools(&status.value, &used, rules.alerts.capacity);
         if let Some(why) = status.failed.or(list.failed) {
-            findings::keep_unseen(&mut found, &before, &status.value, &list.value, &why);
+            findings::keep_unseen(&mut found, &before, &status.value, &used, &why);
         }
         before = found.clone();
         found.extend(disks.findings.clone());
@@ -58,6 +63,31 @@ pub async fn keep_watch(
             send(&runtime, &tell, alert, say).await;
         }
         runtime.timeout(rules.look, roused()).await.ok();
+    }
+}
+
+/// How full pools are.
+fn capacities(listed: Pools) -> findings::Capacities {
+    let capacity = |pool: &Listed| {
+        let capacity = pool.properties.iter().find(|property| property.name == "capacity")?;
+        Some((pool.head.name.clone(), capacity.number()?))
+    };
+    listed.pools.iter().filter_map(capacity).collect()
+}
+
+/// Orders work for a pool; answers why that failed.
+async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<String> {
+    let (pool, command) = (pool.to_owned(), format!("zpool {} {pool}", work.verb()));
+    match work {
+        Work::Scrub => {
+            let scrub = Scrub { pools: vec![pool], order: scrub::Order::Start, wait: false };
+            ask(commands, scrub, &command).await.failed
+        }
+        Work::Trim => {
+            let order = trim::Order::Start;
+            let trim = Trim { pool, devices: Vec::new(), order, rate_bytes: 0, wait: false };
+            ask(commands, trim, &command).await.failed
+        }
     }
 }
 

@@ -18,9 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cenote_control::remote::{Asking, Daemon};
+use cenote_control::session::GivenKeys;
 use cenote_control::table::{self, Row};
 use cenote_control::verb::{Needs, Runs};
 use cenote_control::zfs::points;
+use cenote_control::{Caller, Options};
 use cenote_host::own::is_trusted;
 use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
@@ -181,6 +183,11 @@ impl Serving for Commands {
 
     fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8 {
         requests::carry_out(&self.runtime, &self.pools, asking, asked, replies)
+    }
+
+    fn session(&self, caller: Caller, command: String, sees_all: bool) -> cenote_control::Session {
+        let options = Options::in_daemon(GivenKeys::default(), command, sees_all);
+        cenote_control::Session::in_daemon(&self.runtime, caller, options, &self.pools)
     }
 }
 

@@ -1,12 +1,15 @@
-//! A command that the daemon runs for a part of its own, such as HTTP: its streams are pipes.
+//! What the daemon runs for a part of its own, such as HTTP: a verb, whose answer is a value ([`ask`]), or a
+//! command, whose streams are pipes.
 //!
-//! Dropped before its end, a command is cancelled, as by Ctrl-C.
+//! Dropped before its end, it is cancelled, as by Ctrl-C.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
+use cenote_control::{Answered, Caller, Console, Input, Note, Outcome, Progress, Rights, Verb};
 use cenote_dataset::Credentials;
 use cenote_host::cancel::Cancel;
 use serde_json::Value;
@@ -117,6 +120,84 @@ impl Running {
     }
 }
 
+/// What a verb answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard<T> {
+    /// Its answer; none: it failed as a whole.
+    pub answer: Option<T>,
+    /// Why it lacks something: what could be shown is there even so.
+    pub failed: Option<String>,
+}
+
+/// Asks a verb, as the daemon's own user. `command`: as the pool's history records it, if it changes one.
+pub async fn ask<V: Verb>(commands: &Arc<dyn Serving>, request: V, command: &str) -> Heard<V::Answer>
+where
+    V::Answer: Send,
+{
+    let (said, cancel) = (Arc::new(Said::default()), Cancel::default());
+    let who = Credentials { uid: rustix::process::getuid().as_raw(), gids: Vec::new() };
+    let caller = Caller::client(who, Rights::All, said.clone(), "/".into(), Vec::new(), cancel.clone());
+    let (told, done) = oneshot::channel();
+    let (commands, command) = (commands.clone(), command.to_owned());
+    let begun = on_command_thread(move || {
+        let session = commands.session(caller, command, V::SEES_ALL);
+        _ = told.send(session.runtime().clone().block_on(session.run(request)));
+    });
+    if let Err(error) = begun {
+        return Heard { answer: None, failed: Some(error.to_string()) };
+    }
+    let _cancelled_if_dropped = Ends(cancel);
+    match done.await {
+        Ok(Ok(Answered { answer, outcome: Outcome::Done })) => Heard { answer: Some(answer), failed: None },
+        Ok(Ok(Answered { answer, .. })) => Heard { answer: Some(answer), failed: Some(said.text()) },
+        Ok(Err(error)) => Heard { answer: None, failed: Some(error.to_string()) },
+        Err(_) => Heard { answer: None, failed: Some(format!("{} did not end", V::NAME)) },
+    }
+}
+
+/// Cancels a verb when it is dropped.
+struct Ends(Cancel);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// What a verb says while it runs, as far as it fails: a line each.
+#[derive(Default)]
+struct Said(Mutex<Vec<u8>>);
+
+impl Said {
+    fn text(&self) -> String {
+        let said = self.0.lock().map(|said| String::from_utf8_lossy(&said).trim().to_owned());
+        said.unwrap_or_default()
+    }
+}
+
+impl Console for Said {
+    fn note(&self, note: Note) {
+        let (Note::Said(text) | Note::Bare(text) | Note::Failed { text, .. }) = note;
+        if let Ok(mut said) = self.0.lock() {
+            keep(&mut said, (text + "\n").as_bytes());
+        }
+    }
+
+    fn progress(&self, _now: Option<Progress<'_>>) {}
+
+    fn output(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn input(&self) -> Input<'_> {
+        Input::None
+    }
+
+    fn prompt(&self, _text: &str) -> Option<String> {
+        None
+    }
+}
+
 /// What a command printed that shows something.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Document {
@@ -200,12 +281,12 @@ async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io::Write;
 
     use cenote_runtime::Runtime;
     use serde_json::json;
 
+    use cenote_control::Session;
     use cenote_control::remote::Asking;
 
     use super::*;
@@ -224,6 +305,10 @@ mod tests {
 
         fn carry_out(&self, _: Asking, _: Asked, _: Replies) -> u8 {
             1
+        }
+
+        fn session(&self, _: Caller, _: String, _: bool) -> Session {
+            unreachable!("it has no pools")
         }
     }
 

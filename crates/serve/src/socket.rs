@@ -51,6 +51,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cenote_control::remote::Asking;
+use cenote_control::{Caller, Session};
 use cenote_dataset::Credentials;
 use cenote_disk::Origin;
 use rustix::net::{
@@ -156,6 +157,10 @@ pub trait Serving: Send + Sync + 'static {
     /// Carries out the request of a verb; answers its exit status. What is to be told goes by `replies`, not
     /// to its streams.
     fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8;
+
+    /// What a verb works with that a part of the daemon asks for itself. If it `sees_all`, what was done
+    /// until now is in the pools that it finds.
+    fn session(&self, caller: Caller, command: String, sees_all: bool) -> Session;
 }
 
 /// Runs a command on a thread made for it.
@@ -486,6 +491,10 @@ mod tests {
                 verb => replies.fail(&Failure { text: format!("no {verb}"), status: 2 }),
             }
             0
+        }
+
+        fn session(&self, _: Caller, _: String, _: bool) -> Session {
+            unreachable!("it has no pools")
         }
     }
 

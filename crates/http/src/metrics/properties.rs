@@ -1,15 +1,15 @@
-//! `zfs_pool_*`, `zfs_dataset_*`: properties by zfs_exporter's names, as the commands print them.
+//! `zfs_pool_*`, `zfs_dataset_*`: properties by zfs_exporter's names.
 
 use std::sync::Arc;
 
-use cenote_serve::run::{self, Document};
+use cenote_control::zfs::list::List as Datasets;
+use cenote_control::zfs::select::{self, Scope, Types};
+use cenote_control::zpool::shown::list::{List as Pools, Listed};
+use cenote_dataset::{Property, Value};
+use cenote_serve::run::{Heard, ask};
 use cenote_serve::socket::Serving;
-use serde_json::Value;
 
 use super::families::{Families, Kind};
-
-/// What a list of all datasets may take; a list beyond it is left out.
-const LIST_BYTES_MAX: usize = 256 << 20;
 
 /// A property, the metric that it becomes, and what it says.
 type Shown = (&'static str, &'static str, &'static str);
@@ -55,71 +55,71 @@ const SUCCESS: (&str, &str) = (
 
 /// Adds those of pools.
 pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
-    let wanted = POOL.iter().chain([&HEALTH]).map(|shown| shown.0);
-    let columns: Vec<&str> = ["name"].into_iter().chain(wanted).collect();
-    let words = ["zpool", "list", "--json", "-p", "-o", &columns.join(",")];
-    let listed = run::document(commands, words, LIST_BYTES_MAX).await;
+    let listed = ask(commands, Pools { pools: Vec::new(), vdevs: false }, "zpool list").await;
     add_success(&listed, "pool", families);
-    for (pool, entry) in entries(&listed.value, "pools") {
+    let Some(listed) = listed.answer else { return };
+    for Listed { head, properties, .. } in &listed.pools {
+        let pool = &*head.name;
         for (property, metric, help) in POOL {
-            let value = match text(entry, property) {
-                Some("on") => Some(1.0),
-                Some("off") => Some(0.0),
-                Some(text) => number(text),
-                None => None,
+            let value = match number(properties, property) {
+                // Like zpool, which shows a dash.
+                Some(0) if property == "expandsize" => None,
+                number => number.map(|number| number as f64),
             };
-            // These two are percentages there.
-            let scale = if matches!(property, "capacity" | "fragmentation") { 0.01 } else { 1.0 };
+            // Hundredths, and percentages.
+            let is_ratio = matches!(property, "capacity" | "fragmentation" | "dedupratio");
+            let scale = if is_ratio { 0.01 } else { 1.0 };
             if let Some(value) = value {
                 families.add(metric, (Kind::Gauge, help), &[("pool", pool)], value * scale);
             }
         }
-        let health = match text(entry, "health") {
-            Some("ONLINE") => 0.0,
-            Some("DEGRADED") => 1.0,
-            Some("FAULTED") => 2.0,
-            Some("OFFLINE") => 3.0,
-            Some("REMOVED") => 5.0,
-            Some("SUSPENDED") => 6.0,
-            _ => 4.0,
-        };
-        families.add(HEALTH.1, (Kind::Gauge, HEALTH.2), &[("pool", pool)], health);
+        add_health(pool, &head.state, families);
     }
+    for waiting in &listed.waiting {
+        add_health(&waiting.name, "UNAVAIL", families);
+    }
+}
+
+fn add_health(pool: &str, state: &str, families: &mut Families) {
+    let health = match state {
+        "ONLINE" => 0.0,
+        "DEGRADED" => 1.0,
+        "FAULTED" => 2.0,
+        "OFFLINE" => 3.0,
+        "REMOVED" => 5.0,
+        "SUSPENDED" => 6.0,
+        _ => 4.0,
+    };
+    families.add(HEALTH.1, (Kind::Gauge, HEALTH.2), &[("pool", pool)], health);
 }
 
 /// Adds those of file systems and volumes.
 pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) {
-    let columns: Vec<&str> = ["name"].into_iter().chain(DATASET.iter().map(|shown| shown.0)).collect();
-    let words = ["zfs", "list", "--json", "-p", "-t", "filesystem,volume", "-o", &columns.join(",")];
-    let listed = run::document(commands, words, LIST_BYTES_MAX).await;
+    let properties = DATASET.iter().map(|shown| shown.0.to_owned()).collect();
+    let scope = Scope { types: Types::HEADS, depth: None };
+    let listed = ask(commands, Datasets { names: Vec::new(), scope, properties }, "zfs list").await;
     add_success(&listed, "dataset", families);
-    for (name, entry) in entries(&listed.value, "datasets") {
-        let kind = if entry["type"] == "VOLUME" { "volume" } else { "filesystem" };
-        let pool = name.split('/').next().unwrap_or(name);
+    for shown in listed.answer.into_iter().flat_map(|listed| listed.datasets) {
+        let kind = if shown.kind == select::Kind::Volume { "volume" } else { "filesystem" };
         for (property, metric, help) in DATASET {
-            if let Some(value) = text(entry, property).and_then(number) {
-                let labels = [("name", name), ("pool", pool), ("type", kind)];
-                families.add(metric, (Kind::Gauge, help), &labels, value);
+            if let Some(number) = number(&shown.properties, property) {
+                let labels = [("name", &*shown.name), ("pool", shown.pool()), ("type", kind)];
+                let scale = if property == "compressratio" { 0.01 } else { 1.0 };
+                families.add(metric, (Kind::Gauge, help), &labels, number as f64 * scale);
             }
         }
     }
 }
 
 /// Says whether all could be shown.
-fn add_success(listed: &Document, collector: &str, families: &mut Families) {
+fn add_success<T>(listed: &Heard<T>, collector: &str, families: &mut Families) {
     let is_whole = f64::from(u8::from(listed.failed.is_none()));
     families.add(SUCCESS.0, (Kind::Gauge, SUCCESS.1), &[("collector", collector)], is_whole);
 }
 
-fn entries<'a>(document: &'a Value, root: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    document[root].as_object().into_iter().flatten().map(|(name, entry)| (&**name, entry))
-}
-
-fn text<'a>(entry: &'a Value, property: &str) -> Option<&'a str> {
-    entry["properties"][property]["value"].as_str()
-}
-
-/// A number, whatever unit stands behind it: `1.00x`, `6%`.
-fn number(text: &str) -> Option<f64> {
-    text.trim_end_matches(['x', '%']).parse().ok()
+fn number(properties: &[Property], name: &str) -> Option<u64> {
+    match properties.iter().find(|property| property.name == name)?.value {
+        Value::Number(number) => Some(number),
+        Value::Text(_) => None,
+    }
 }
