@@ -106,7 +106,7 @@ fn answers_are_values_and_failures_say_why() {
         (asking("zfs list", &shown(&json!(["none"]))), "no such pool", 1),
         (asking("zfs list", &json!({"nothing": "of it"})), "this is not its request", 2),
         (asking("zfs explode", &json!({})), "no verb 'zfs explode'", 2),
-        (asking("zpool destroy", &json!({"pool": "tank"})), "takes no request", 2),
+        (asking("zpool create", &json!({"pool": "tank"})), "takes no request", 2),
     ];
     for (request, why, status) in failures {
         let answers = speak(&socket, 0, &request);
@@ -119,6 +119,81 @@ fn answers_are_values_and_failures_say_why() {
     old["version"] = json!(2);
     let answers = speak(&socket, 0, &old);
     assert_eq!(answers, [(REFUSED, b"the client is of another version".to_vec())]);
+}
+
+/// Requests of verbs that change something, or show content, about this dataset.
+fn changes(name: &str) -> Vec<Value> {
+    let at = format!("{name}@a");
+    let (user, all) = (json!({"to": {"user": NOBODY}, "reach": "local"}), json!({"user": NOBODY}));
+    let grant = json!({"grantee": user, "permissions": ["destroy"]});
+    let setting = json!([{"property": "a:b", "value": "c"}]);
+    let verbs = [
+        ("zfs create", json!({"name": format!("{name}/x")})),
+        ("zfs destroy", json!({"target": name, "recursive": true})),
+        ("zfs destroy", json!({"target": name, "recursive": true, "dry_run": true})),
+        ("zfs snapshot", json!({"snapshots": [format!("{name}@b")]})),
+        ("zfs bookmark", json!({"source": at, "bookmark": format!("{name}#a")})),
+        ("zfs hold", json!({"tag": "x", "snapshots": [at]})),
+        ("zfs release", json!({"tag": "x", "snapshots": [at]})),
+        ("zfs rollback", json!({"snapshot": at})),
+        ("zfs clone", json!({"snapshot": at, "name": format!("{name}/y")})),
+        ("zfs promote", json!({"clone": name})),
+        ("zfs rename", json!({"from": name, "to": format!("{name}s")})),
+        ("zfs set", json!({"names": [name], "settings": setting})),
+        ("zfs inherit", json!({"names": [name], "property": "a:b"})),
+        ("zfs allow", json!({"dataset": name, "grants": [grant]})),
+        ("zfs unallow", json!({"dataset": name, "grantees": [user]})),
+        ("zfs load-key", json!({"name": name, "place": {"read": [1]}})),
+        ("zfs unload-key", json!({"name": null})),
+        ("zfs change-key", json!({"name": name, "inherit": true})),
+        ("zfs mount", json!({"which": {"one": name}})),
+        ("zfs unmount", json!({"name": name})),
+        ("zfs userspace", json!({"dataset": name})),
+        ("zfs groupspace", json!({"dataset": name, "all": true})),
+        ("zfs projectspace", json!({"dataset": name})),
+        ("zpool scrub", json!({"pools": [name]})),
+        ("zpool trim", json!({"pool": name, "order": "cancel"})),
+        ("zpool offline", json!({"pool": name, "devices": ["a"], "how": "faulted"})),
+        ("zpool clear", json!({"pool": name})),
+        ("zpool checkpoint", json!({"pool": name})),
+        ("zpool export", json!({"force": true})),
+        ("zpool destroy", json!({"pool": name, "force": true, "who": all})),
+        ("zpool reguid", json!({"pool": name})),
+        ("zpool wait", json!({"pool": name})),
+    ];
+    verbs.into_iter().map(|(verb, request)| asking(verb, &request)).collect()
+}
+
+#[test]
+fn a_user_who_was_given_nothing_changes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench();
+    bench.done("zfs snapshot -r tank@a");
+    let looks = ["zfs list -t all -o name,guid,userrefs", "zpool status", "zfs allow tank/home"];
+    let seen = || looks.map(|line| bench.done(line));
+    let before = seen();
+    for name in ["tank/home", "tank"] {
+        for request in changes(name) {
+            let answers = speak(&bench.path("sock"), NOBODY, &request);
+            let failed = content(&answers, FAILED).unwrap_or_else(|| panic!("{request}: {answers:?}"));
+            let text = failed["text"].as_str().unwrap();
+            assert!(text.contains("permission denied"), "{request}: {text}");
+            assert_eq!(content(&answers, ANSWER), None, "{request}");
+        }
+    }
+    assert_eq!(seen(), before);
+    // The requests are such that root's are heeded.
+    let done = changes("tank/home").into_iter().filter(|request| {
+        let verb = request["asking"]["verb"].as_str().unwrap();
+        ["zfs snapshot", "zfs hold", "zfs allow"].contains(&verb)
+    });
+    for request in done {
+        let answers = speak(&bench.path("sock"), 0, &request);
+        assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]), "{request}: {answers:?}");
+    }
+    assert_ne!(seen(), before);
 }
 
 #[test]
@@ -146,6 +221,9 @@ fn the_daemon_opens_no_file_that_a_user_names_in_a_request() {
             speak(&socket, NOBODY, &asking(verb, &request));
         }
         speak(&socket, NOBODY, &asking("zfs wait", &json!({"filesystem": name})));
+        for request in changes(&name) {
+            speak(&socket, NOBODY, &request);
+        }
         let mut request = asking(&name, &json!(name));
         request["asking"]["command"] = json!(name);
         request["asking"]["keys"] = json!({ &name: [[name.as_bytes(), null]] });
