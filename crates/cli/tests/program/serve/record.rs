@@ -127,6 +127,7 @@ fn a_disk_that_was_not_there_at_the_start_is_taken_when_it_comes() {
     let content = fs::read(bench.path("mnt/1")).unwrap();
     fs::rename(bench.path("away"), bench.path("d/b")).unwrap();
     bench.until("zpool status", |status| status.contains("state: ONLINE") && status.contains("resilvered"));
+    bench.done("zpool wait -t resilver tank");
     // The other one alone has everything.
     bench.done("zpool offline tank a");
     bench.done("zpool export tank");

@@ -84,6 +84,7 @@ fn a_spare_steps_in_for_a_disk_that_was_cut_short_though_nobody_reads_it() {
     disk.set_len(whole_bytes).unwrap();
     shows(&bench, "AVAIL");
     shows(&bench, "state: ONLINE");
+    // What it missed at the end may still be brought.
     bench.done("zpool wait -t resilver tank");
     bench.done("zpool scrub -w tank");
     let status = bench.done("zpool status tank");
