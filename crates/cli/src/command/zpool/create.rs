@@ -3,11 +3,9 @@
 //! The pool is left exported, since nothing keeps it imported. Its root file system is created by the same
 //! code as every other, so that the kernel can mount it.
 
-pub(super) mod compatibility;
 pub(super) mod devices;
 mod draid;
 pub(super) mod layout;
-pub(super) mod properties;
 pub(super) mod replication;
 
 use std::fmt::Write as _;
@@ -15,6 +13,7 @@ use std::path::PathBuf;
 
 use cenote_control::zfs::properties::settings::{self, Setting};
 use cenote_control::zfs::tree::fill;
+use cenote_control::zpool::properties::options::PoolProperties;
 use cenote_format::units::Txg;
 use cenote_fs::write::NewFilesystem;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
@@ -27,7 +26,6 @@ use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
 use crate::session::{Session, check_kernel, print, print_json, this_host};
-use properties::PoolProperties;
 
 /// The txg that creates a pool, `TXG_INITIAL`.
 const FIRST_TXG: Txg = Txg(4);

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cenote_control::refusal::cannot;
+use cenote_control::zpool::leaves::detach;
 use cenote_control::zpool::leaves::meant::leaf;
+use cenote_control::zpool::properties::options::ashift_option;
 use cenote_control::zpool::shown::properties::Properties;
 use cenote_control::zpool::work::LOOK_INTERVAL;
 use cenote_control::zpool::work::scans::scan;
@@ -21,7 +23,6 @@ use clap::Args;
 
 use super::DeviceNames;
 use super::create::layout::{self, Group, Layout};
-use super::create::properties::ashift_option;
 use super::create::{check_features, devices, layout_json, layout_lines, lines_beside, replication};
 use super::replace::resilver;
 use super::tree::{self, Style};
@@ -315,13 +316,8 @@ async fn expand_to_end(session: &Session, engine: &Engine) -> Result<Outcome, Cl
 impl Detach {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let what = format!("detach {}", self.device);
-        let work = async |engine: &Engine| {
-            let leaf = leaf(&engine.pool(), &self.device)?
-                .ok_or_else(|| CliError::Refused(format!("cannot {what}: no such device in pool")))?;
-            cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
-        };
-        session.change_pool(&self.pool, work).await
+        let request = detach::Detach { pool: self.pool, device: self.device };
+        Ok(session.control().run(request).await?.outcome)
     }
 }
 

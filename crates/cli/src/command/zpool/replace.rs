@@ -5,6 +5,7 @@
 
 use cenote_control::refusal::cannot;
 use cenote_control::zpool::leaves::meant::{leaf, meant};
+use cenote_control::zpool::properties::options::ashift_option;
 use cenote_control::zpool::work::scans::scan;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
@@ -14,7 +15,6 @@ use cenote_pool::{FoundDevice, VdevConfig, VdevKind};
 use cenote_tasks::Resilver;
 use clap::Args;
 
-use super::create::properties::ashift_option;
 use super::devices::joining;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;

@@ -1,22 +1,11 @@
-//! `zpool set`: properties of a pool.
-//!
-//! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
+//! `zpool set`, as it is typed.
 
-use cenote_control::refusal::cannot;
 use cenote_control::zfs::properties::settings::Setting;
-use cenote_control::zpool::shown::vdev_properties::named;
-use cenote_dataset::{DatasetKind, Mos};
-use cenote_engine::Engine;
-use cenote_format::features::Feature;
-use cenote_format::props::Prop;
-use cenote_tasks::PoolSetting;
+use cenote_control::zpool::properties::set::Set as Request;
 use clap::Args;
 
-use super::create::compatibility;
-use super::create::properties::{comment, own_name, pool_switch};
-use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, dataset};
+use crate::session::Session;
 
 /// `zpool set`
 #[derive(Debug, Args)]
@@ -35,87 +24,8 @@ pub struct Set {
 impl Set {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Setting { property, value } = Setting::parse(&self.option).map_err(CliError::Usage)?;
-        self.refuse_vdevs(session).await?;
-        let work = async |engine: &Engine, pool: &String| {
-            let what = format!("set property for '{pool}'");
-            let refused = |why: String| CliError::Refused(format!("cannot {what}: {why}"));
-            let setting = setting(&engine.mos().await?, &property, &value).await?.map_err(refused)?;
-            cenote_tasks::set_pool(engine, setting).await.map_err(cannot(&what))
-        };
-        session.change_each(&self.pools, String::as_str, work).await
-    }
-
-    /// OpenZFS also sets vdev properties: the vdevs' names follow the pool's.
-    async fn refuse_vdevs(&self, session: &Session) -> Result<(), CliError> {
-        let [pool, others @ ..] = &*self.pools else { return Ok(()) };
-        let health = session.find_pool(pool).await?.status();
-        match others.iter().find(|name| !named(&health, name).is_empty()) {
-            None => Ok(()),
-            Some(vdev) => {
-                let instead = "`zpool get all POOL VDEV` shows a vdev's properties. To set them, import the \
-                    pool with OpenZFS";
-                Err(not_yet::option(&format!("zpool set {} {pool} {vdev}", self.option), instead))
-            }
-        }
-    }
-}
-
-/// The parsed value, or why it is invalid.
-pub(super) async fn setting(
-    mos: &Mos,
-    name: &str,
-    value: &str,
-) -> Result<Result<PoolSetting, String>, CliError> {
-    let name = own_name(name);
-    if name == "bootfs" {
-        let id = match value {
-            "" => 0,
-            root => {
-                let root = dataset(mos, root).await?;
-                if root.kind().await? != DatasetKind::Filesystem {
-                    return Ok(Err("property 'bootfs' must be a file system".into()));
-                }
-                root.id().0
-            }
-        };
-        return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
-    }
-    Ok(plain_setting(name, value))
-}
-
-fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
-    if let Some(feature) = name.strip_prefix("feature@") {
-        let feature = Feature::by_name(feature).ok_or_else(|| format!("feature '{feature}' unsupported"))?;
-        return match value {
-            "enabled" => Ok(PoolSetting::Feature(feature)),
-            "disabled" => Err(format!("property '{name}' can only be set to 'disabled' at creation time")),
-            _ => Err(format!("property '{name}' can only be set to 'enabled' or 'disabled'")),
-        };
-    }
-    match name {
-        "comment" => comment(value).map(PoolSetting::Comment),
-        "compatibility" => {
-            compatibility::features(value)?;
-            Ok(PoolSetting::Compatibility(value.into()))
-        }
-        "ashift" => match value.parse() {
-            Ok(ashift @ (0 | 9..=16)) => Ok(PoolSetting::Number("ashift".into(), ashift)),
-            _ => Err(format!(
-                "property 'ashift' number {value} is invalid, only values between 9 and 16 are allowed."
-            )),
-        },
-        "altroot" | "readonly" => {
-            Err(format!("property '{name}' can only be set during pool creation or import"))
-        }
-        "cachefile" | "multihost" | "version" => Err(format!("'{name}' can't be set here")),
-        _ if name.contains(':') => Ok(PoolSetting::Text(name.into(), value.into())),
-        _ => match Prop::zpool(name) {
-            None => Err(format!("invalid property '{name}'")),
-            Some(prop) if prop.is_read_only() => Err(format!("'{name}' is readonly")),
-            Some(_) => {
-                pool_switch(name, value).map(|(name, number)| PoolSetting::Number(name.into(), number))
-            }
-        },
+        let setting = Setting::parse(&self.option).map_err(CliError::Usage)?;
+        let request = Request { setting, pools: self.pools };
+        Ok(session.control().run(request).await?.outcome)
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use cenote_control::refusal::why_not;
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::leaves::meant::leaf;
+use cenote_control::zpool::properties::set::setting;
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
@@ -18,7 +19,6 @@ use serde_json::json;
 
 use super::DeviceNames;
 use super::create::check_name;
-use super::set::setting;
 use super::tree::{self, Style};
 use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};

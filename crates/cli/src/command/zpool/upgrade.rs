@@ -1,20 +1,16 @@
-//! `zpool upgrade`: lists or enables the features that pools lack.
+//! `zpool upgrade`, as it is typed, and what it shows.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_upgrade`), including the wording.
 
 use std::fmt::Write as _;
 
-use cenote_control::refusal::cannot;
-use cenote_dataset::{FeatureState, Mos};
-use cenote_engine::Engine;
+use cenote_control::zpool::properties::upgrade::{Features, Lacking, Upgrade as Request, Upgraded};
 use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
-use cenote_tasks::PoolSetting;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::create::compatibility;
 use crate::command::json::document;
-use crate::outcome::{CliError, Outcome, Printed, Say};
+use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, print, print_json};
 
 /// `zpool upgrade`
@@ -40,20 +36,6 @@ pub struct Upgrade {
     pub pools: Vec<String>,
 }
 
-/// The features that a pool lacks.
-struct Lacking {
-    pool: String,
-    version: u64,
-    features: Vec<&'static Feature>,
-}
-
-/// The features that a pool gained.
-struct Upgraded {
-    /// Its version before feature flags.
-    from: Option<u64>,
-    enabled: Vec<&'static Feature>,
-}
-
 impl Upgrade {
     /// Whether it only lists features.
     pub fn only_looks(&self) -> bool {
@@ -65,71 +47,42 @@ impl Upgrade {
         if !session.json() {
             print("This system supports ZFS pool feature flags.\n\n")?;
         }
-        match () {
-            () if self.features && session.json() => print_json(&known_json()).map(|()| Outcome::Done),
-            () if self.features => print(known()).map(|()| Outcome::Done),
-            () if self.pools.is_empty() && !self.all => list(session).await,
-            () => self.upgrade(session).await,
+        if self.features {
+            let printed = if session.json() { print_json(&known_json()) } else { print(known()) };
+            return printed.map(|()| Outcome::Done);
+        }
+        let pools = (self.all || !self.pools.is_empty()).then(|| self.pools.clone());
+        let answered = session.control().run(Request { pools }).await?;
+        match (answered.answer, session.json()) {
+            (Features::Lacking(all), true) => print_json(&list_json(&all)).map(|()| answered.outcome),
+            (Features::Lacking(all), false) => print(list_text(&all)).map(|()| answered.outcome),
+            (Features::Enabled { pools, .. }, true) => {
+                let entries = pools.iter().map(|one| (one.pool.clone(), upgraded_json(one)));
+                let entries = document("zpool upgrade", "pools", entries.collect());
+                Ok(answered.outcome.printed(print_json(&entries)))
+            }
+            (Features::Enabled { pools, failed }, false) => {
+                Ok(answered.outcome.printed(print(self.enabled_text(&pools, failed))))
+            }
         }
     }
 
-    async fn upgrade(&self, session: &Session) -> Result<Outcome, CliError> {
-        let (mut outcome, mut entries, mut had_all) = (Outcome::Done, Map::new(), true);
-        for found in session.pools_to_change(&self.pools).await? {
-            let (name, mut done) = (found.name(), None);
-            let work = async |engine: &Engine| {
-                done = Some(upgrade(engine, name).await?);
-                Ok(())
-            };
-            match session.change_unused(&found, work).await {
-                Ok(changed) => outcome = outcome.and(changed),
-                Err(error) => outcome = outcome.and(error.tell(name)),
-            }
-            match done {
-                Some(upgraded) if session.json() => _ = entries.insert(name.into(), upgraded.json(name)),
-                // Of all pools, only those are named that get something.
-                Some(upgraded) if self.all && upgraded.is_nothing() => {}
-                Some(upgraded) => {
-                    had_all = false;
-                    outcome = outcome.printed(print(upgraded.text(name)));
-                }
-                None => had_all = false,
-            }
-        }
-        if self.all && had_all && !session.json() {
-            outcome = outcome.printed(print(
-                "All pools are already formatted using feature flags.\n\n\
-                 Every feature flags pool already has all supported and requested features enabled.\n",
-            ));
-        }
-        match session.json() {
-            true => Ok(outcome.printed(print_json(&document("zpool upgrade", "pools", entries)))),
-            false => Ok(outcome),
+    fn enabled_text(&self, pools: &[Upgraded], failed: u64) -> String {
+        // Of all pools, only those are named that get something.
+        let named = pools.iter().filter(|one| !self.all || !is_nothing(one));
+        let text: String = named.map(upgraded_text).collect();
+        match self.all && failed == 0 && text.is_empty() {
+            true => "All pools are already formatted using feature flags.\n\n\
+                 Every feature flags pool already has all supported and requested features enabled.\n"
+                .into(),
+            false => text,
         }
     }
-}
-
-async fn list(session: &Session) -> Result<Outcome, CliError> {
-    let mut all = Vec::new();
-    for found in session.pools_to_change(&[]).await? {
-        let mos = session.open_without_asking(&found).await?;
-        let version = mos.uberblock().version;
-        let features = match version < SPA_VERSION_FEATURES {
-            true => Vec::new(),
-            false => lacking(&mos, SPA_FEATURES.iter().collect()).await?,
-        };
-        all.push(Lacking { pool: found.name().into(), version, features });
-    }
-    match session.json() {
-        true => print_json(&list_json(&all))?,
-        false => print(list_text(&all))?,
-    }
-    Ok(Outcome::Done)
 }
 
 fn list_json(all: &[Lacking]) -> Value {
     let entry = |Lacking { pool, version, features }: &Lacking| {
-        let names: Vec<&str> = features.iter().map(|feature| feature.name).collect();
+        let names: Vec<&str> = features.iter().map(|feature| &*feature.name).collect();
         (pool.clone(), json!({"name": pool, "version": version, "disabled_features": names}))
     };
     document("zpool upgrade", "pools", all.iter().map(entry).collect())
@@ -144,7 +97,7 @@ fn list_text(all: &[Lacking]) -> String {
             let _ = writeln!(lacking, "{pool}");
         }
         for feature in features {
-            let mark = if feature.no_upgrade { "(*)" } else { "" };
+            let mark = if feature.by_name_only { "(*)" } else { "" };
             let _ = writeln!(lacking, "      {}{mark}", feature.name);
         }
     }
@@ -173,61 +126,26 @@ fn list_text(all: &[Lacking]) -> String {
         }
 }
 
-impl Upgraded {
-    fn is_nothing(&self) -> bool {
-        self.from.is_none() && self.enabled.is_empty()
-    }
-
-    fn text(&self, name: &str) -> String {
-        let mut out = String::new();
-        if let Some(version) = self.from {
-            let _ = writeln!(out, "Successfully upgraded '{name}' from version {version} to feature flags.");
-        }
-        if self.enabled.is_empty() {
-            return format!("Pool '{name}' already has all supported and requested features enabled.\n");
-        }
-        let _ = writeln!(out, "Enabled the following features on '{name}':");
-        self.enabled.iter().for_each(|feature| _ = writeln!(out, "  {}", feature.name));
-        out + "\n"
-    }
-
-    fn json(&self, name: &str) -> Value {
-        let enabled: Vec<&str> = self.enabled.iter().map(|feature| feature.name).collect();
-        json!({"name": name, "upgraded_from": self.from, "enabled_features": enabled})
-    }
+fn is_nothing(upgraded: &Upgraded) -> bool {
+    upgraded.from_version.is_none() && upgraded.enabled.is_empty()
 }
 
-/// Enables the features that the pool should have but lacks.
-async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, CliError> {
-    let mut mos = engine.mos().await?;
-    let compatibility = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
-    let mut wanted = compatibility::features(&compatibility).map_err(CliError::Refused)?;
-    wanted.retain(|feature| !feature.no_upgrade);
-    let version = mos.uberblock().version;
-    let from = Some(version).filter(|version| *version < SPA_VERSION_FEATURES);
-    if from.is_some() {
-        if compatibility == "legacy" {
-            let why = "Upgrade not performed because 'compatibility' property set to 'legacy'.";
-            return Err(CliError::Refused(why.into()));
-        }
-        let begun = cenote_tasks::set_pool(engine, PoolSetting::FeatureFlags).await;
-        begun.map_err(cannot(format!("upgrade '{name}'")))?;
-        mos = engine.mos().await?;
+fn upgraded_text(upgraded: &Upgraded) -> String {
+    let (mut out, name) = (String::new(), &upgraded.pool);
+    if let Some(version) = upgraded.from_version {
+        let _ = writeln!(out, "Successfully upgraded '{name}' from version {version} to feature flags.");
     }
-    let enabled = lacking(&mos, wanted).await?;
-    for feature in &enabled {
-        let set = cenote_tasks::set_pool(engine, PoolSetting::Feature(feature)).await;
-        set.map_err(cannot(format!("set property for '{name}'")))?;
+    if upgraded.enabled.is_empty() {
+        return format!("Pool '{name}' already has all supported and requested features enabled.\n");
     }
-    Ok(Upgraded { from, enabled })
+    let _ = writeln!(out, "Enabled the following features on '{name}':");
+    upgraded.enabled.iter().for_each(|feature| _ = writeln!(out, "  {feature}"));
+    out + "\n"
 }
 
-async fn lacking(mos: &Mos, wanted: Vec<&'static Feature>) -> Result<Vec<&'static Feature>, CliError> {
-    let states = mos.features().await?;
-    let is_disabled = |feature: &&'static Feature| {
-        states.iter().any(|(other, state)| other.name == feature.name && *state == FeatureState::Disabled)
-    };
-    Ok(wanted.into_iter().filter(is_disabled).collect())
+fn upgraded_json(upgraded: &Upgraded) -> Value {
+    let Upgraded { pool, from_version, enabled } = upgraded;
+    json!({"name": pool, "upgraded_from": from_version, "enabled_features": enabled})
 }
 
 /// All features and their descriptions.

@@ -1,4 +1,4 @@
-//! `-o` of `zpool create`: the properties of a new pool.
+//! The properties of a new pool, and of a new vdev, as they are typed.
 
 use cenote_format::features::Feature;
 use cenote_format::props::{Prop, ZPOOL_PROPS};

@@ -1,0 +1,40 @@
+//! `zpool detach`: takes a device out of a mirror, or ends a replacement.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_detach`), including the wording.
+
+use cenote_engine::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::meant::leaf;
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Which device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detach {
+    /// The pool.
+    pub pool: String,
+    /// A device of a mirror, or of a replacement: its path, the last component of it, or its guid.
+    pub device: String,
+}
+
+impl Verb for Detach {
+    const NAME: &'static str = "zpool detach";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// There is no such device; others do not have all that it holds.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let what = format!("detach {}", self.device);
+        let work = async |engine: &Engine| {
+            let leaf = leaf(&engine.pool(), &self.device)?
+                .ok_or_else(|| ControlError::Refused(format!("cannot {what}: no such device in pool")))?;
+            cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
+        };
+        Ok(session.change_pool(&self.pool, work).await?.into())
+    }
+}

@@ -1,0 +1,127 @@
+//! `zpool set`: properties of pools.
+//!
+//! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
+
+use cenote_dataset::{DatasetKind, Mos};
+use cenote_engine::Engine;
+use cenote_format::features::Feature;
+use cenote_format::props::Prop;
+use cenote_tasks::PoolSetting;
+use serde::{Deserialize, Serialize};
+
+use super::compatibility;
+use super::options::{comment, own_name, pool_switch};
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::{Session, dataset};
+use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zfs::properties::settings::Setting;
+use crate::zpool::shown::vdev_properties::named;
+
+/// What is to be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Set {
+    /// The property with its value.
+    pub setting: Setting,
+    /// Pools.
+    pub pools: Vec<String>,
+}
+
+impl Verb for Set {
+    const NAME: &'static str = "zpool set";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// It is about vdevs. Pools that can't have the value are told of.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        self.refuse_vdevs(session).await?;
+        let Setting { property, value } = &self.setting;
+        let work = async |engine: &Engine, pool: &String| {
+            let what = format!("set property for '{pool}'");
+            let refused = |why: String| ControlError::Refused(format!("cannot {what}: {why}"));
+            let setting = setting(&engine.mos().await?, property, value).await?.map_err(refused)?;
+            cenote_tasks::set_pool(engine, setting).await.map_err(cannot(&what))
+        };
+        Ok(session.change_each(&self.pools, String::as_str, work).await?.into())
+    }
+}
+
+impl Set {
+    /// OpenZFS also sets vdev properties: the vdevs' names follow the pool's.
+    async fn refuse_vdevs(&self, session: &Session) -> Result<(), ControlError> {
+        let [pool, others @ ..] = &*self.pools else { return Ok(()) };
+        let health = session.find_pool(pool).await?.status();
+        match others.iter().find(|name| !named(&health, name).is_empty()) {
+            None => Ok(()),
+            Some(vdev) => {
+                let Setting { property, value } = &self.setting;
+                let instead = "`zpool get all POOL VDEV` shows a vdev's properties. To set them, import the \
+                    pool with OpenZFS";
+                Err(ControlError::Refused(format!(
+                    "`zpool set {property}={value} {pool} {vdev}` is not in Cenote yet. {instead}."
+                )))
+            }
+        }
+    }
+}
+
+/// The parsed value, or why it is invalid.
+pub async fn setting(
+    mos: &Mos,
+    name: &str,
+    value: &str,
+) -> Result<Result<PoolSetting, String>, ControlError> {
+    let name = own_name(name);
+    if name == "bootfs" {
+        let id = match value {
+            "" => 0,
+            root => {
+                let root = dataset(mos, root).await?;
+                if root.kind().await? != DatasetKind::Filesystem {
+                    return Ok(Err("property 'bootfs' must be a file system".into()));
+                }
+                root.id().0
+            }
+        };
+        return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
+    }
+    Ok(plain_setting(name, value))
+}
+
+fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
+    if let Some(feature) = name.strip_prefix("feature@") {
+        let feature = Feature::by_name(feature).ok_or_else(|| format!("feature '{feature}' unsupported"))?;
+        return match value {
+            "enabled" => Ok(PoolSetting::Feature(feature)),
+            "disabled" => Err(format!("property '{name}' can only be set to 'disabled' at creation time")),
+            _ => Err(format!("property '{name}' can only be set to 'enabled' or 'disabled'")),
+        };
+    }
+    match name {
+        "comment" => comment(value).map(PoolSetting::Comment),
+        "compatibility" => {
+            compatibility::features(value)?;
+            Ok(PoolSetting::Compatibility(value.into()))
+        }
+        "ashift" => match value.parse() {
+            Ok(ashift @ (0 | 9..=16)) => Ok(PoolSetting::Number("ashift".into(), ashift)),
+            _ => Err(format!(
+                "property 'ashift' number {value} is invalid, only values between 9 and 16 are allowed."
+            )),
+        },
+        "altroot" | "readonly" => {
+            Err(format!("property '{name}' can only be set during pool creation or import"))
+        }
+        "cachefile" | "multihost" | "version" => Err(format!("'{name}' can't be set here")),
+        _ if name.contains(':') => Ok(PoolSetting::Text(name.into(), value.into())),
+        _ => match Prop::zpool(name) {
+            None => Err(format!("invalid property '{name}'")),
+            Some(prop) if prop.is_read_only() => Err(format!("'{name}' is readonly")),
+            Some(_) => {
+                pool_switch(name, value).map(|(name, number)| PoolSetting::Number(name.into(), number))
+            }
+        },
+    }
+}

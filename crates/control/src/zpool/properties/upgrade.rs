@@ -1,0 +1,149 @@
+//! `zpool upgrade`: lists or enables the features that pools lack.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_upgrade`), including the wording.
+
+use cenote_dataset::{FeatureState, Mos};
+use cenote_engine::Engine;
+use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
+use cenote_tasks::PoolSetting;
+use serde::{Deserialize, Serialize};
+
+use super::compatibility;
+use crate::error::{ControlError, Outcome};
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// What is to become of pools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// Pools whose features are all enabled, as their property `compatibility` has it; empty: all pools.
+    /// None: what pools lack is listed.
+    #[serde(default)]
+    pub pools: Option<Vec<String>>,
+}
+
+/// What pools lack, or have gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Features {
+    /// What they lack.
+    Lacking(Vec<Lacking>),
+    /// What they have gained.
+    Enabled {
+        /// Pools that have all now.
+        pools: Vec<Upgraded>,
+        /// How many others there are.
+        failed: u64,
+    },
+}
+
+/// The features that a pool lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// The pool.
+    pub pool: String,
+    /// Its version; one of before feature flags has none of them.
+    pub version: u64,
+    /// The features.
+    pub features: Vec<Lacked>,
+}
+
+/// A feature that a pool lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacked {
+    /// Its name.
+    pub name: String,
+    /// An upgrade leaves it out: it is enabled by name only.
+    pub by_name_only: bool,
+}
+
+/// The features that a pool has gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgraded {
+    /// The pool.
+    pub pool: String,
+    /// Its version before, if that was before feature flags.
+    pub from_version: Option<u64>,
+    /// The features.
+    pub enabled: Vec<String>,
+}
+
+impl Verb for Upgrade {
+    const NAME: &'static str = "zpool upgrade";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Sometimes(Needs::All);
+    type Answer = Features;
+
+    /// # Errors
+    /// A pool is not there. Those that can't be upgraded are told of.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Features>, ControlError> {
+        let Some(names) = &self.pools else { return Ok(list(session).await?.into()) };
+        let (mut pools, mut failed, mut outcome) = (Vec::new(), 0, Outcome::Done);
+        for found in session.pools_to_change(names).await? {
+            let (name, mut done) = (found.name(), None);
+            let work = async |engine: &Engine| {
+                done = Some(upgrade(engine, name).await?);
+                Ok(())
+            };
+            outcome = outcome.and(match session.change_unused(&found, work).await {
+                Ok(changed) => changed,
+                Err(error) => session.caller().tell(name, &error),
+            });
+            failed += u64::from(done.is_none());
+            pools.extend(done);
+        }
+        Ok(Answered { answer: Features::Enabled { pools, failed }, outcome })
+    }
+}
+
+async fn list(session: &Session) -> Result<Features, ControlError> {
+    let mut all = Vec::new();
+    for found in session.pools_to_change(&[]).await? {
+        let mos = session.open_without_asking(&found).await?;
+        let version = mos.uberblock().version;
+        let features = match version < SPA_VERSION_FEATURES {
+            true => Vec::new(),
+            false => lacking(&mos, SPA_FEATURES.iter().collect()).await?,
+        };
+        let features = features.into_iter();
+        let lacked =
+            |feature: &Feature| Lacked { name: feature.name.into(), by_name_only: feature.no_upgrade };
+        all.push(Lacking { pool: found.name().into(), version, features: features.map(lacked).collect() });
+    }
+    Ok(Features::Lacking(all))
+}
+
+/// Enables the features that the pool should have but lacks.
+async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, ControlError> {
+    let mut mos = engine.mos().await?;
+    let compatibility = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
+    let mut wanted = compatibility::features(&compatibility).map_err(ControlError::Refused)?;
+    wanted.retain(|feature| !feature.no_upgrade);
+    let version = mos.uberblock().version;
+    let from = Some(version).filter(|version| *version < SPA_VERSION_FEATURES);
+    if from.is_some() {
+        if compatibility == "legacy" {
+            let why = "Upgrade not performed because 'compatibility' property set to 'legacy'.";
+            return Err(ControlError::Refused(why.into()));
+        }
+        let begun = cenote_tasks::set_pool(engine, PoolSetting::FeatureFlags).await;
+        begun.map_err(cannot(format!("upgrade '{name}'")))?;
+        mos = engine.mos().await?;
+    }
+    let enabled = lacking(&mos, wanted).await?;
+    for feature in &enabled {
+        let set = cenote_tasks::set_pool(engine, PoolSetting::Feature(feature)).await;
+        set.map_err(cannot(format!("set property for '{name}'")))?;
+    }
+    let enabled = enabled.iter().map(|feature| feature.name.to_owned()).collect();
+    Ok(Upgraded { pool: name.into(), from_version: from, enabled })
+}
+
+async fn lacking(mos: &Mos, wanted: Vec<&'static Feature>) -> Result<Vec<&'static Feature>, ControlError> {
+    let states = mos.features().await?;
+    let is_disabled = |feature: &&'static Feature| {
+        states.iter().any(|(other, state)| other.name == feature.name && *state == FeatureState::Disabled)
+    };
+    Ok(wanted.into_iter().filter(is_disabled).collect())
+}
