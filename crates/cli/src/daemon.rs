@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cenote_control::permissions::ONLY_ADMINS;
 use cenote_control::remote::{Asking, Daemon};
 use cenote_control::session::GivenKeys;
 use cenote_control::table::{self, Row};
@@ -240,10 +241,6 @@ async fn check_user(row: Option<&Row>, command: &Command, session: &Session) -> 
             let needed = points::diff::permissions(session, &diff.from, &diff.later()).await?;
             needed.check(&client.who).await
         }
-        _ => Err(CliError::Refused(
-            "permission denied: only root and the daemon's user may change pools or read files; others may \
-             list them, show their properties and state, and do what `zfs allow` delegates to them"
-                .into(),
-        )),
+        _ => Err(CliError::Refused(ONLY_ADMINS.into())),
     }
 }

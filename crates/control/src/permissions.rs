@@ -16,6 +16,10 @@ use crate::session::{Session, pool_of};
 /// Why something is refused that nobody can be given.
 pub const FOR_ADMINS: &str = "permission denied: only root and the daemon's user may do that";
 
+/// Why a verb is refused that is for administrators.
+pub const ONLY_ADMINS: &str = "permission denied: only root and the daemon's user may change pools or read \
+    files; others may list them, show their properties and state, and do what `zfs allow` delegates to them";
+
 /// What a request would do, and the permissions that it needs for that.
 pub struct Permissions {
     what: String,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ControlError, Outcome};
-use crate::permissions::Permissions;
+use crate::permissions::{ONLY_ADMINS, Permissions};
 use crate::session::Session;
 
 /// Who may run a verb.
@@ -115,7 +115,7 @@ impl Session {
             match (V::NEEDS, self.caller().delegated()) {
                 (_, None) | (Needs::Nothing, _) => {}
                 (Needs::Delegated, Some(who)) => request.permissions(self).await?.check(who).await?,
-                (Needs::All, Some(_)) => return Err(Permissions::to(V::NAME).denied()),
+                (Needs::All, Some(_)) => return Err(ControlError::Refused(ONLY_ADMINS.into())),
             }
             request.carry_out(self).await
         };
