@@ -180,13 +180,17 @@ pub trait Console: Send + Sync {
     ///
     /// # Errors
     /// There is none.
-    fn output(&self) -> io::Result<File>;
+    fn output(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Where the bytes come from that a verb takes: standard input.
     ///
     /// # Errors
     /// There is none.
-    fn stream(&self) -> io::Result<File>;
+    fn stream(&self) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// From where a secret can come.
     fn input(&self) -> Input<'_>;
@@ -242,14 +246,6 @@ impl Console for Silent {
     fn note(&self, _note: Note) {}
 
     fn progress(&self, _now: Option<Progress<'_>>) {}
-
-    fn output(&self) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn stream(&self) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 
     fn input(&self) -> Input<'_> {
         Input::None

@@ -3,7 +3,6 @@
 //!
 //! Dropped before its end, it is cancelled, as by Ctrl-C.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -177,17 +176,13 @@ impl Said {
 
 impl Console for Said {
     fn note(&self, note: Note) {
-        let (Note::Said(text) | Note::Bare(text) | Note::Failed { text, .. }) = note;
+        let (Note::Said(text) | Note::Bare(text) | Note::Line(text) | Note::Failed { text, .. }) = note;
         if let Ok(mut said) = self.0.lock() {
             keep(&mut said, (text + "\n").as_bytes());
         }
     }
 
     fn progress(&self, _now: Option<Progress<'_>>) {}
-
-    fn output(&self) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 
     fn input(&self) -> Input<'_> {
         Input::None
@@ -281,6 +276,7 @@ async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use cenote_runtime::Runtime;

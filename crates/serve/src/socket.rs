@@ -543,14 +543,6 @@ mod tests {
 
         fn progress(&self, _now: Option<cenote_control::Progress<'_>>) {}
 
-        fn output(&self) -> io::Result<std::fs::File> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn stream(&self) -> io::Result<std::fs::File> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
         fn input(&self) -> Input<'_> {
             Input::None
         }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use cenote_cache::CacheOptions;
 use cenote_control::remote::Asking;
-use cenote_control::table;
+use cenote_control::{Caller, Session, table};
 use cenote_dataset::{ImportOptions, import};
 use cenote_disk::Limits;
 use cenote_engine::Engine;
@@ -53,6 +53,10 @@ impl Serving for Idle {
         replies.answer(asking.request.get().as_bytes());
         consume((&asking.keys, &asking.command, table::row(&asking.verb).is_some()));
         0
+    }
+
+    fn session(&self, _: Caller, _: String, _: bool) -> Session {
+        unreachable!("only a daemon's own parts ask for it")
     }
 }
 

@@ -3,6 +3,7 @@
 use cenote_control::zfs::send::Send as Request;
 use clap::{ArgAction, Args};
 
+use super::not_yet;
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
@@ -82,6 +83,9 @@ pub struct Send {
     /// Accepted for scripts: blocks are not sent once for all
     #[arg(short = 'D', long, hide = true)]
     pub dedup: bool,
+    /// Leave out blocks that a bookmark of `zfs redact` names
+    #[arg(long, value_name = "BOOKMARK", hide = true)]
+    pub redact: Option<String>,
     /// The snapshot, or a file system or volume as it is on disk
     #[arg(required_unless_present = "token")]
     pub snapshot: Option<String>,
@@ -96,6 +100,12 @@ impl Send {
                 "WARNING: deduplicated send is no longer supported.  A regular,\n\
                  non-deduplicated stream will be generated.\n",
             );
+        }
+        if self.redact.is_some() {
+            return Err(not_yet::option(
+                "zfs send --redact",
+                "`cenote cp -r` copies some files only; to redact snapshots, import the pool with OpenZFS",
+            ));
         }
         if session.json() && !dry_run {
             return Err(CliError::Usage("--json and the stream can't both go to standard output".into()));
