@@ -3,8 +3,9 @@
 //! Errors of all layers below this crate arrive as [`InspectError`]; verbs add only errors about what was
 //! asked for and about finding pools.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets. A verb that
-//! does several things ends with the worst of their outcomes.
+//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets; 255 for a send
+//! that can't be resumed, by which scripts know it (OpenZFS returns -1 there). A verb that does several things
+//! ends with the worst of their outcomes.
 
 use std::io;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ pub enum Outcome {
     Done,
     /// Something that was asked for was not done.
     Failed,
+    /// A token is of no use: what it is about is gone.
+    Unresumable,
     /// The command line is wrong.
     Misused,
     /// Damaged data was found.
@@ -34,6 +37,7 @@ impl Outcome {
         match self {
             Outcome::Done => 0,
             Outcome::Failed => 1,
+            Outcome::Unresumable => 255,
             Outcome::Misused => 2,
             Outcome::Damaged => 3,
         }
@@ -45,6 +49,7 @@ impl Outcome {
             0 => Outcome::Done,
             2 => Outcome::Misused,
             3 => Outcome::Damaged,
+            255 => Outcome::Unresumable,
             _ => Outcome::Failed,
         }
     }
@@ -80,6 +85,9 @@ pub enum ControlError {
     /// The request can't be carried out; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// The token is of no use; the text says why.
+    #[error("cannot resume send: {0}")]
+    Unresumable(String),
     /// Too few of the pool's devices were found to open it.
     #[error("pool '{pool}' is unavailable because devices are missing or cut short: {source}{notes}")]
     DevicesMissing {
@@ -177,6 +185,7 @@ impl ControlError {
     pub fn outcome(&self) -> Outcome {
         match self {
             ControlError::Usage(_) => Outcome::Misused,
+            ControlError::Unresumable(_) => Outcome::Unresumable,
             ControlError::Told { outcome, .. } => *outcome,
             ControlError::Inspect(error) if error.is_damage() => Outcome::Damaged,
             ControlError::Corrupted { .. } => Outcome::Damaged,

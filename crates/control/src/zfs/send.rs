@@ -151,7 +151,7 @@ impl Verb for Send {
         self.check()?;
         let mut sent = Sent::default();
         let given = self.token.as_deref().map(token::state_of).transpose();
-        let given = given.map_err(|error| refused(format!("cannot resume send: {error}")))?;
+        let given = given.map_err(|error| ControlError::Unresumable(error.to_string()))?;
         let target = match (&given, self.saved) {
             (Some(state), false) => String::from_utf8_lossy(&state.to_name).into_owned(),
             _ => self.target.clone(),
@@ -402,11 +402,10 @@ fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
 
 /// The rest of a stream.
 async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<SendRequest, ControlError> {
-    let cannot = |why: String| refused(format!("cannot resume send: {why}"));
     let name = &*String::from_utf8_lossy(&state.to_name);
     let found = by_guid(mos, name, state.to_guid).await?;
     let Some(dataset) = found else {
-        return Err(cannot(match mos.dataset(name).await {
+        return Err(ControlError::Unresumable(match mos.dataset(name).await {
             Ok(_) => format!("'{name}' is no longer the same snapshot used in the initial send"),
             Err(_) => format!("'{name}' used in the initial send no longer exists"),
         }));
@@ -479,7 +478,7 @@ async fn source_of(to: &Dataset, guid: Guid) -> Result<Since, ControlError> {
             None => None,
         };
     }
-    Err(refused(format!("cannot resume send: incremental source {:#x} no longer exists", guid.0)))
+    Err(ControlError::Unresumable(format!("incremental source {:#x} no longer exists", guid.0)))
 }
 
 /// The snapshot of that guid: that of the name, or any other of its file system.
