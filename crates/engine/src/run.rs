@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
 use crate::room::PATIENCE;
-use crate::space_check::{SpaceCheck, check_space, has_room};
+use crate::space_check::{SpaceCheck, check_space, has_room, is_roomy};
 use crate::sync;
 use crate::txgs::Hold;
 
@@ -97,11 +97,11 @@ impl Engine {
     /// it can: a task that is refused leads to none.
     async fn wait_for_room(&self, check: SpaceCheck) -> Result<()> {
         for _ in 0..PATIENCE {
-            let deferred_bytes = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
-            if deferred_bytes == 0 || self.0.is_untouched() {
+            let space = self.0.allocator.class_space(AllocClass::Normal);
+            if space.deferred_bytes == 0 || is_roomy(&space) || self.0.is_untouched() {
                 return Ok(());
             }
-            if has_room(&self.mos().await?, check, deferred_bytes).await? {
+            if has_room(&self.mos().await?, check, space.deferred_bytes).await? {
                 return Ok(());
             }
             self.0.allocator.give_up_kept();

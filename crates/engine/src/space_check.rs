@@ -9,7 +9,7 @@
 use cenote_dataset::Mos;
 use cenote_format::dsl::names::pool as names;
 use cenote_object::{DatasetError, Result};
-use cenote_pool::alloc::AllocClass;
+use cenote_pool::alloc::{AllocClass, Space};
 
 use crate::context::SyncContext;
 
@@ -41,6 +41,14 @@ impl SpaceCheck {
         let slop = mos.slop_bytes();
         Ok(Some(mos.usable_bytes().await?.saturating_add(slop - (slop >> kept_back))))
     }
+}
+
+/// Whether there is room for any task, without a look at what the datasets use. Slop is at most half of a
+/// small pool, and a 32nd of a large one; in raw bytes, of several copies, it is more.
+pub(crate) fn is_roomy(space: &Space) -> bool {
+    const LARGE_BYTES: u64 = 1 << 30;
+    let slop = (space.size_bytes / 2).min((space.size_bytes / 8).max(LARGE_BYTES));
+    space.free_bytes() > slop + TASK_BYTES
 }
 
 /// Whether there is room for a task in a pool as the last txg left it.
