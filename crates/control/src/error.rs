@@ -4,8 +4,8 @@
 //! asked for and about finding pools.
 //!
 //! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets; 255 for a send
-//! that can't be resumed, by which scripts know it (OpenZFS returns -1 there). A verb that does several things
-//! ends with the worst of their outcomes.
+//! that can't be resumed, by which scripts know it (OpenZFS returns -1 there). A verb that does several
+//! things ends with the worst of their outcomes.
 
 use std::io;
 use std::process::ExitCode;

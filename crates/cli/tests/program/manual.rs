@@ -262,7 +262,7 @@ fn is_known(output: &Output) -> bool {
     let errors = String::from_utf8_lossy(&output.stderr);
     match errors.split_once("is not in Cenote yet. ") {
         Some((_, advice)) => advice.len() > 20,
-        None => matches!(output.status.code(), Some(0 | 1)),
+        None => matches!(output.status.code(), Some(0 | 1 | 255)),
     }
 }
 

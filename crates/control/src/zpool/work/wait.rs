@@ -18,6 +18,9 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
+/// A resilver begins after so long, if it can.
+const RESILVER_IS_DUE: Duration = Duration::from_secs(2);
+
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
@@ -99,7 +102,12 @@ impl Verb for Wait {
         loop {
             let left = left(&pool.engine, wanted).await?;
             let rest = most.map(|most| most.saturating_sub(session.runtime().now().since(began)));
-            if rest.is_some_and(|rest| rest.is_zero()) || left.iter().all(|left| left.bytes.is_none()) {
+            // A disk that has just come back lacks something: its resilver is about to begin.
+            let is_due = wanted.contains(&Activity::Resilver)
+                && session.runtime().now().since(began) < RESILVER_IS_DUE
+                && !pool.engine.pool().behind().is_empty();
+            let is_done = !is_due && left.iter().all(|left| left.bytes.is_none());
+            if rest.is_some_and(|rest| rest.is_zero()) || is_done {
                 return Ok(left.into());
             }
             session.runtime().sleep(rest.unwrap_or(LOOK_INTERVAL).min(LOOK_INTERVAL)).await;
