@@ -368,7 +368,8 @@ pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: Obj
 }
 
 /// The version that has to be scanned now instead of one that was found in the tree of `txg`: the oldest
-/// that has its blocks. A head may have snapshots since; a snapshot, or a dataset, may be gone.
+/// that has its blocks. A head may have snapshots since; a snapshot, or a dataset, or all of a file system,
+/// may be gone.
 async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result<Option<DatasetId>> {
     let is_there = match context.mos().await?.dataset_phys(found.dataset).await {
         // Its number may have become another one's.
@@ -380,7 +381,12 @@ async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result
         (true, true) => return Ok(Some(found.dataset)),
         (true, false) => (ObjectId(found.dataset.0), txg),
         (false, false) => return Ok(None),
-        (false, true) => (context.dir_phys(found.dir).await?.head_dataset, found.born_after),
+        (false, true) => match context.dir_phys(found.dir).await {
+            Ok(dir) => (dir.head_dataset, found.born_after),
+            // The rest of its file system went as well.
+            Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        },
     };
     loop {
         let phys = context.dataset_phys(id).await?;
