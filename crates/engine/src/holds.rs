@@ -87,7 +87,8 @@ impl Engine {
         }
     }
 
-    fn has_more_room_soon(&self) -> bool {
+    /// Whether the next txgs may make room.
+    pub(crate) fn has_more_room_soon(&self) -> bool {
         let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
         deferred > 0 || self.dirty_bytes() > 0
     }

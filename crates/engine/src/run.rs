@@ -3,7 +3,6 @@
 use cenote_boxed::boxed;
 use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
-use cenote_pool::alloc::AllocClass;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -11,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
 use crate::room::PATIENCE;
-use crate::space_check::{SpaceCheck, check_space, has_room, is_roomy};
+use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
 use crate::txgs::Hold;
 
@@ -27,6 +26,13 @@ impl Drop for Unwinding<'_> {
         let stopped = self.engine.stop(self.txg, "writing it was broken off".into());
         self.engine.0.txgs.done(Err(stopped));
     }
+}
+
+/// What became of a task.
+enum Ran<T, F> {
+    Done(Result<T>),
+    /// It was not begun.
+    Refused(F, DatasetError),
 }
 
 impl Engine {
@@ -79,35 +85,36 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        self.run_queued(&self.0.tasks, SpaceCheck::None, task, hold).await
+        match self.run_queued(&self.0.tasks, SpaceCheck::None, task, hold).await? {
+            Ran::Done(outcome) => outcome,
+            Ran::Refused(_, error) => Err(error),
+        }
     }
 
-    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, task: F) -> Result<T>
+    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, mut task: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
         self.refuse_if_suspended()?;
-        self.wait_for_room(check).await?;
-        let hold = self.hold().await?;
-        self.run_queued(queue, check, task, hold).await
-    }
-
-    /// If a task could only be done in room that was freed and can't be used yet, writes the txgs after which
-    /// it can: a task that is refused leads to none.
-    async fn wait_for_room(&self, check: SpaceCheck) -> Result<()> {
-        for _ in 0..PATIENCE {
-            let space = self.0.allocator.class_space(AllocClass::Normal);
-            if space.deferred_bytes == 0 || is_roomy(&space) || self.0.is_untouched() {
-                return Ok(());
+        let mut patience = PATIENCE;
+        loop {
+            let hold = self.hold().await?;
+            let error = match self.run_queued(queue, check, task, hold).await? {
+                Ran::Done(outcome) => return outcome,
+                Ran::Refused(refused, error) => {
+                    task = refused;
+                    error
+                }
+            };
+            patience -= 1;
+            let is_full = matches!(error, DatasetError::NoSpace { .. });
+            if !is_full || patience == 0 || !self.has_more_room_soon() {
+                return Err(error);
             }
-            if has_room(&self.mos().await?, check, space.deferred_bytes).await? {
-                return Ok(());
-            }
-            self.0.allocator.give_up_kept();
+            // What was freed can be used some txgs later, and in an idle pool nothing else writes them.
             self.for_command(self.force_sync()).await?;
         }
-        Ok(())
     }
 
     async fn run_queued<T, F>(
@@ -116,7 +123,7 @@ impl Engine {
         check: SpaceCheck,
         task: F,
         hold: Hold,
-    ) -> Result<T>
+    ) -> Result<Ran<T, F>>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
@@ -127,24 +134,24 @@ impl Engine {
             Box::pin(async move {
                 let before = context.changes();
                 context.actor = actor;
-                let outcome = match check_space(context, check).await {
-                    Ok(()) => task(context).await,
-                    Err(full) => Err(full),
+                let ran = match check_space(context, check).await {
+                    Ok(()) => Ran::Done(task(context).await),
+                    Err(error) => Ran::Refused(task, error),
                 };
-                if let Err(error) = &outcome
+                if let Ran::Done(Err(error)) = &ran
                     && !error.is_refusal()
                     && context.changes() != before
                 {
                     context.broken = Some(error.clone());
                 }
                 // Whoever asked may have gone: the task is done all the same.
-                drop(answer.send(outcome));
+                drop(answer.send(ran));
             })
         });
         queue.lock().push(task);
         drop(hold);
         self.for_command(self.sync(txg)).await?;
-        answered.await.unwrap_or_else(|_| Err(self.stopped()))
+        answered.await.map_err(|_| self.stopped())
     }
 
     /// Brings txg `txg`, and all before it, to the disk.

@@ -6,10 +6,9 @@
 //!
 //! Source: OpenZFS `dsl_synctask.c` (`dsl_sync_task_sync`), `dsl_pool.c` (`dsl_pool_adjustedsize`).
 
-use cenote_dataset::Mos;
 use cenote_format::dsl::names::pool as names;
 use cenote_object::{DatasetError, Result};
-use cenote_pool::alloc::{AllocClass, Space};
+use cenote_pool::alloc::AllocClass;
 
 use crate::context::SyncContext;
 
@@ -29,43 +28,18 @@ pub enum SpaceCheck {
     None,
 }
 
-impl SpaceCheck {
-    /// How much of a pool may be used before a task is refused; nothing: it never is.
-    async fn usable_bytes(self, mos: &Mos) -> Result<Option<u64>> {
-        let kept_back = match self {
-            SpaceCheck::Normal => 0,
-            SpaceCheck::Reserved => 1,
-            SpaceCheck::ExtraReserved => 2,
-            SpaceCheck::None => return Ok(None),
-        };
-        let slop = mos.slop_bytes();
-        Ok(Some(mos.usable_bytes().await?.saturating_add(slop - (slop >> kept_back))))
-    }
-}
-
-/// Whether there is room for any task, without a look at what the datasets use. Slop is at most half of a
-/// small pool, and a 32nd of a large one; in raw bytes, of several copies, it is more.
-pub(crate) fn is_roomy(space: &Space) -> bool {
-    const LARGE_BYTES: u64 = 1 << 30;
-    let slop = (space.size_bytes / 2).min((space.size_bytes / 8).max(LARGE_BYTES));
-    space.free_bytes() > slop + TASK_BYTES
-}
-
-/// Whether there is room for a task in a pool as the last txg left it.
-pub(crate) async fn has_room(mos: &Mos, check: SpaceCheck, deferred_bytes: u64) -> Result<bool> {
-    let Some(usable) = check.usable_bytes(mos).await? else { return Ok(true) };
-    let used = mos.root_dataset().await?.dir().phys().used_bytes;
-    Ok(used.saturating_add(TASK_BYTES) <= usable.saturating_sub(deferred_bytes))
-}
-
 /// Refuses a task that there is no room for.
 pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Result<()> {
-    if check == SpaceCheck::None {
-        return Ok(());
-    }
+    let kept_back = match check {
+        SpaceCheck::Normal => 0,
+        SpaceCheck::Reserved => 1,
+        SpaceCheck::ExtraReserved => 2,
+        SpaceCheck::None => return Ok(()),
+    };
     let mos = context.mos().await?;
-    let Some(usable) = check.usable_bytes(&mos).await? else { return Ok(()) };
+    let slop = mos.slop_bytes();
     let deferred = context.syncing.allocator.class_space(AllocClass::Normal).deferred_bytes;
+    let usable = mos.usable_bytes().await?.saturating_add(slop - (slop >> kept_back));
     let mut available = usable.saturating_sub(deferred);
     let root = context.directory_object(names::ROOT_DATASET).await?;
     let used = context.dir_phys(root).await?.used_bytes;
