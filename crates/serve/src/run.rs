@@ -26,7 +26,7 @@ pub struct Running {
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,
     status: oneshot::Receiver<u8>,
-    cancel: Cancel,
+    _cancelled_if_dropped: Ends,
 }
 
 /// What a command does next.
@@ -79,7 +79,7 @@ pub fn start(
     })?;
     let stdout = Some(Receiver::from_owned_fd(stdout.into())?);
     let stderr = Some(Receiver::from_owned_fd(stderr.into())?);
-    Ok((Running { stdout, stderr, status, cancel }, stdin))
+    Ok((Running { stdout, stderr, status, _cancelled_if_dropped: Ends(cancel) }, stdin))
 }
 
 impl Running {
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// Cancels a verb when it is dropped.
+/// Cancels a verb or a command when it is dropped.
 struct Ends(Cancel);
 
 impl Drop for Ends {
@@ -255,12 +255,6 @@ async fn output(
 pub fn keep(messages: &mut Vec<u8>, chunk: &[u8]) {
     if messages.len() + chunk.len() <= MESSAGES_BYTES_MAX {
         messages.extend(chunk);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.cancel.cancel();
     }
 }
 
