@@ -55,7 +55,7 @@ class Host:
         self.log = open(f"{WORK}/daemon.log", "ab")
         self.start()
         vdevs = [f"{WORK}/disks/{w}" if w[0] == "d" and w[1:].isdigit() else w for w in words.split()]
-        self.must("zpool", "create", "-o", "compatibility=off", "-O", "compression=lz4", "-m", f"{WORK}/tank",
+        self.must("zpool", "create", "-o", "compatibility=openzfs-2.3", "-O", "compression=lz4", "-m", f"{WORK}/tank",
                   "tank", *vdevs)
 
     def make_disk(self, name):
