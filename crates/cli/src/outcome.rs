@@ -11,9 +11,6 @@ pub trait Say {
 
     /// Prints it after the name of the object it concerns, unless the text contains that name already.
     fn tell(&self, name: &str) -> Outcome;
-
-    /// The same without advice, for commands that give that themselves.
-    fn tell_cause(&self, name: &str) -> Outcome;
 }
 
 impl Say for CliError {
@@ -23,11 +20,6 @@ impl Say for CliError {
 
     fn tell(&self, name: &str) -> Outcome {
         say_error(self.text_about(name), self.outcome().status());
-        self.outcome()
-    }
-
-    fn tell_cause(&self, name: &str) -> Outcome {
-        say_error(self.cause_about(name), self.outcome().status());
         self.outcome()
     }
 }

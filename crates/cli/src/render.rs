@@ -6,6 +6,7 @@
 mod escape;
 mod glob;
 mod json;
+mod paragraph;
 mod table;
 
 pub use cenote_control::text::{
@@ -15,4 +16,5 @@ pub use cenote_control::text::{
 pub use escape::{escape_terminal, hex, visible};
 pub use glob::glob_matches;
 pub use json::{json_line, json_lines};
+pub use paragraph::paragraph;
 pub use table::{Align, Table};

@@ -25,7 +25,7 @@ use cenote_policy::PolicyName;
 use cenote_runtime::Runtime;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use cenote_control::session::{WayBack, check_kernel, dataset, file_error, meant, pool_of, this_host};
+pub use cenote_control::session::{WayBack, check_kernel, dataset, file_error, meant, pool_of};
 pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
 pub use json_array::JsonArray;
 pub use progress::{Progress, describe_bytes, watch};

@@ -105,6 +105,13 @@ impl Caller {
         outcome
     }
 
+    /// The same without advice, for verbs that give that themselves.
+    pub fn tell_cause(&self, name: &str, error: &ControlError) -> crate::Outcome {
+        let outcome = error.outcome();
+        self.console.note(Note::Failed { text: error.cause_about(name), status: outcome.status() });
+        outcome
+    }
+
     /// Waits until they stop the verb: Ctrl-C, or the signals that `kill` and service managers send.
     pub async fn interrupted(&self) {
         if let Some(client) = &self.client {

@@ -16,11 +16,12 @@ use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::META_DNODE_OBJECT;
 use cenote_object::{Objset, Result, Zap, ZapEntry};
+use serde::{Deserialize, Serialize};
 
 use crate::mos::Mos;
 
 /// A block in the error log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedError {
     /// The dataset (with feature `head_errlog`, the live one whose chain has the block), object, level and
     /// block.

@@ -14,7 +14,7 @@ use crate::words::word_struct;
 
 word_struct! {
     /// The logical address of a block, `zbookmark_phys_t`.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub struct BlockBookmark("block bookmark", bytes: 32, required: all) {
         /// The dataset; 0 for the MOS.
         pub dataset: DatasetId,

@@ -35,6 +35,7 @@ pub mod sa;
 pub mod scan;
 pub mod space_map;
 pub mod stream;
+pub mod text_or_bytes;
 pub mod uberblock;
 pub mod units;
 pub mod unseen;

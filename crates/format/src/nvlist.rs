@@ -20,6 +20,8 @@ mod native;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 
 /// Lists within lists, `nvpair_max_recursion` outside the kernel.
@@ -28,7 +30,7 @@ pub const MAX_DEPTH: u32 = 100;
 pub const NV_UNIQUE_NAME: u32 = 1;
 
 /// An ordered list of named, typed values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nvlist {
     /// `NV_UNIQUE_NAME` or `NV_UNIQUE_NAME_TYPE` (2), as stored.
     pub flags: u32,
@@ -36,7 +38,8 @@ pub struct Nvlist {
 }
 
 /// A value and its type, `data_type_t`. Strings are bytes: OpenZFS requires no encoding.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NvValue {
     /// A flag without a value: the pair is there or not.
     Boolean,
@@ -55,7 +58,7 @@ pub enum NvValue {
     /// 64-bit unsigned.
     Uint64(u64),
     /// A string without NUL.
-    String(Vec<u8>),
+    String(#[serde(with = "crate::text_or_bytes")] Vec<u8>),
     /// Bytes.
     ByteArray(Vec<u8>),
     /// 16-bit signed numbers.
@@ -71,7 +74,7 @@ pub enum NvValue {
     /// 64-bit unsigned numbers.
     Uint64Array(Vec<u64>),
     /// Strings without NUL.
-    StringArray(Vec<Vec<u8>>),
+    StringArray(#[serde(with = "crate::text_or_bytes::each")] Vec<Vec<u8>>),
     /// A time in nanoseconds, `hrtime_t`.
     Hrtime(i64),
     /// A list.

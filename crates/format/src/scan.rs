@@ -8,6 +8,8 @@
 //!
 //! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
 
+use serde::{Deserialize, Serialize};
+
 use crate::errlog::BlockBookmark;
 use crate::units::{ObjectId, Txg, VdevId};
 use crate::words::{offset_of, word_struct};
@@ -29,7 +31,8 @@ pub const DSS_CANCELED: u64 = 3;
 pub const DSS_ERRORSCRUBBING: u64 = 4;
 
 /// What a scan does, `pool_scan_func_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScanFunc {
     /// No scan has run.
     None,
@@ -56,7 +59,8 @@ impl From<u64> for ScanFunc {
 }
 
 /// The state of a scan, removal or RAID-Z expansion, `dsl_scan_state_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScanState {
     /// Never started.
     None,
@@ -87,7 +91,8 @@ impl From<u64> for ScanState {
 
 /// State of rebuild, initialize and trim: `vdev_rebuild_state_t`, `vdev_initializing_state_t`,
 /// `vdev_trim_state_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VdevWorkState {
     /// Never started.
     None,
@@ -145,6 +150,7 @@ pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
 
 word_struct! {
     /// Position of a walk over dedup tables, `ddt_bookmark_t`.
+    #[derive(Serialize, Deserialize)]
     pub struct DdtBookmark("DDT bookmark", bytes: 32, required: all) {
         /// Class.
         pub class: u64,
@@ -159,6 +165,7 @@ word_struct! {
 
 word_struct! {
     /// The last or running scrub or resilver, `dsl_scan_phys_t`: words in the MOS directory.
+    #[derive(Serialize, Deserialize)]
     pub struct ScanPhys("scan", bytes: 192, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
@@ -229,6 +236,7 @@ impl ScanPhys {
 
 word_struct! {
     /// The last or running error scrub, `dsl_errorscrub_phys_t`: words in the MOS directory.
+    #[derive(Serialize, Deserialize)]
     pub struct ErrorScrubPhys("error scrub", bytes: 72, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
@@ -268,6 +276,7 @@ pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 
 word_struct! {
     /// The last or running removal of a top-level vdev, `spa_removing_phys_t`: words in the MOS directory.
+    #[derive(Serialize, Deserialize)]
     pub struct RemovingPhys("removal", bytes: 56, required: all) {
         /// A `ScanState`.
         pub state: u64,
@@ -289,6 +298,7 @@ word_struct! {
 word_struct! {
     /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the
     /// vdev's ZAP.
+    #[derive(Serialize, Deserialize)]
     pub struct RebuildPhys("rebuild", bytes: 96, required: all) {
         /// A `VdevWorkState` (`of_rebuild`).
         pub state: u64,

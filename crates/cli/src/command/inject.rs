@@ -170,7 +170,7 @@ impl Inject {
         faults: Vec<Fault>,
     ) -> Result<Outcome, CliError> {
         let tree = pool.engine.pool();
-        let device = self.device.as_deref().map(|typed| named(&tree, typed)).transpose()?;
+        let device = self.device.as_deref().map(|typed| named(session, &tree, typed)).transpose()?;
         let places = match (&target.path, device) {
             (Some(_), _) => {
                 let mut places = self.places(session, target).await?;
@@ -240,7 +240,7 @@ impl Inject {
         let mut listed = Vec::new();
         for pool in pools {
             let (tree, taps) = (pool.engine.pool(), taps(pool)?);
-            let only = self.device.as_deref().map(|typed| named(&tree, typed)).transpose()?;
+            let only = self.device.as_deref().map(|typed| named(session, &tree, typed)).transpose()?;
             for (leaf, name) in
                 leaves(&tree).into_iter().filter(|(leaf, _)| only.is_none_or(|only| only == *leaf))
             {
@@ -270,8 +270,8 @@ fn taps(pool: &OpenPool) -> Result<Arc<Taps>, CliError> {
     pool.engine.pool().taps().ok_or_else(none)
 }
 
-fn named(pool: &Pool, typed: &str) -> Result<Guid, CliError> {
-    leaf(pool, typed)?.ok_or_else(|| {
+fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, CliError> {
+    leaf(session.caller(), pool, typed)?.ok_or_else(|| {
         CliError::Refused(format!("cannot inject faults into {typed}: no such device in pool"))
     })
 }

@@ -5,11 +5,9 @@
 
 mod cachefile;
 mod checkpoint;
-mod circumstances;
 mod create;
 mod dedup;
 mod devices;
-mod errors;
 mod events;
 mod expansion;
 mod get;
@@ -25,7 +23,6 @@ mod manage;
 mod passes;
 mod pool_json;
 mod properties;
-mod reason;
 mod reguid;
 mod remove;
 pub mod repeat;
@@ -35,7 +32,6 @@ mod set;
 mod split;
 mod status;
 pub mod tree;
-mod unopened;
 mod upgrade;
 mod vdevs_json;
 mod wait;

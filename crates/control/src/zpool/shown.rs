@@ -1,7 +1,10 @@
 //! What is to be seen of pools.
 
+pub mod events;
 pub mod get;
+pub mod history;
 pub mod list;
 pub mod properties;
+pub mod status;
 pub mod vdev_properties;
 pub mod waits;

@@ -1,36 +1,21 @@
-//! `zpool create`: a new pool on devices or files.
-//!
-//! The pool is left exported, since nothing keeps it imported. Its root file system is created by the same
-//! code as every other, so that the kernel can mount it.
-
-pub(super) mod devices;
-mod draid;
-pub(super) mod layout;
-pub(super) mod replication;
+//! `zpool create`, as it is typed; a layout, as `-n` shows it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use cenote_control::zfs::properties::settings::{self, Setting};
-use cenote_control::zfs::tree::fill;
-use cenote_control::zpool::properties::options::PoolProperties;
-use cenote_format::units::Txg;
-use cenote_fs::write::NewFilesystem;
-use cenote_pool::create::{NewDevice, NewVdev, plan};
-use cenote_pool::{PoolState, VdevClass};
-use cenote_tasks::NewPool;
+use cenote_control::zfs::properties::settings::Setting;
+use cenote_control::zpool::layout::devices::{Laid, LaidDevice, LaidVdev};
+use cenote_control::zpool::layout::parse;
+use cenote_control::zpool::properties::options::only_ashift;
+use cenote_control::zpool::whole::create::Create as Request;
+use cenote_pool::VdevClass;
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::render::nice_bytes;
-use crate::session::{Session, check_kernel, print, print_json, this_host};
-
-/// The txg that creates a pool, `TXG_INITIAL`.
-const FIRST_TXG: Txg = Txg(4);
-/// `ZFS_MAX_DATASET_NAME_LEN` less `/$ORIGIN@$ORIGIN`.
-const MOST_NAME_BYTES: usize = 240;
+use crate::session::{Session, print, print_json};
 
 /// `zpool create`
 #[derive(Debug, Args)]
@@ -76,123 +61,48 @@ pub struct Create {
 impl Create {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let refused = |why: String| CliError::Usage(format!("cannot create '{}': {why}", self.pool));
-        check_name(&self.pool).map_err(|why| refused(why.into()))?;
-        let properties = PoolProperties::parse(&self.options, self.no_features).map_err(refused)?;
-        let mountpoint = self.mountpoint.iter().map(|path| format!("mountpoint={path}"));
-        let root_options: Vec<String> = self.root_options.iter().cloned().chain(mountpoint).collect();
-        let root = Setting::parse_all(&root_options).and_then(|root| settings::read_all(&root, None));
-        let mut root = root.map_err(refused)?;
-        let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
-        let layout::Layout { groups, spares, cache } = layout::parse(&self.vdevs).map_err(refused)?;
-        layout::require_data(&groups).map_err(|why| refused(why.into()))?;
-        let has = |name: &str| properties.features.iter().any(|feature| feature.name == name);
-        check_features(&groups, has).map_err(|why| refused(why.into()))?;
-        check_kernel(&self.pool)?;
-        let vdevs = devices::open(session.runtime(), &groups).await?;
-        let spares = devices::open_all(session.runtime(), &spares).await?;
-        let cache = devices::open_all(session.runtime(), &cache).await?;
-        if !self.force {
-            let in_vdevs = vdevs.iter().flat_map(|vdev| &vdev.devices);
-            let all: Vec<&NewDevice> = in_vdevs.chain(&spares).chain(&cache).collect();
-            let mut problems = devices::in_the_way(session.runtime(), &self.pool, &all).await;
-            problems.extend(replication::mismatch(&[], &groups, &devices::sizes(&vdevs)));
-            if !problems.is_empty() {
-                return Err(refused(format!("use '-f' to override:\n  {}", problems.join("\n  "))));
-            }
-        }
-        let paths = vdevs.iter().flat_map(|vdev| &vdev.devices).chain(&spares).chain(&cache);
-        let paths: Vec<PathBuf> = paths.map(|new| PathBuf::from(&new.path)).collect();
-        let host = this_host();
-        let name = (host.id, host.name.as_str());
-        let mut plan = plan(session.runtime(), &self.pool, &vdevs, properties.ashift, name, FIRST_TXG)?;
+        let answered = session.control().run(self.request()?).await?;
         if self.dry_run {
+            let (pool, laid) = (&self.pool, &answered.answer);
             match session.json() {
-                true => print_json(&layout_json("zpool create", &self.pool, &vdevs, &spares, &cache))?,
+                true => print_json(&layout_json("zpool create", pool, laid))?,
                 false => print(
-                    drawing(&self.pool, &groups, &vdevs)
-                        + &lines_beside("spares", &spares)
-                        + &lines_beside("cache", &cache),
+                    format!("would create '{pool}' with the following layout:\n\n\t{pool}\n")
+                        + &layout_lines(&laid.vdevs, 0)
+                        + &lines_beside("spares", &laid.spares)
+                        + &lines_beside("cache", &laid.cache),
                 )?,
             }
-            return Ok(Outcome::Done);
         }
-        let projects = has("project_quota");
-        plan.config.comment = properties.comment;
-        plan.config.compatibility = properties.compatibility;
-        let mut numbers = properties.numbers;
-        numbers.extend(properties.ashift.map(|ashift| ("ashift", ashift.into())));
-        let fill = fill::filesystem(session, filesystem, projects, settings::take_quotas(&mut root));
-        let new = NewPool {
-            plan,
-            features: properties.features,
-            properties: numbers,
-            root_properties: root,
-            keys: session.keys(),
-            cache: session.cache(),
-        };
-        let engine = cenote_tasks::create_pool(session.runtime(), new, fill).await?;
-        if !spares.is_empty() {
-            cenote_tasks::add_spares(&engine, spares).await?;
-        }
-        if !cache.is_empty() {
-            cenote_tasks::add_cache(&engine, cache).await?;
-        }
-        session.note_command(&engine);
-        engine.set_state(PoolState::Exported, host).await?;
-        if session.pools().is_none() {
-            return Ok(Outcome::Done);
-        }
-        // Their locks go with them.
-        let keys = engine.keys().known().await;
-        drop((engine, vdevs));
-        let found = session.searching(paths).find_on_disks(&self.pool).await?;
-        let pool = session.hold(&found, self.altroot.as_deref().map(PathBuf::from)).await?;
-        if let Some(pools) = session.pools() {
-            pool.post(&pools.events, "sysevent.fs.zfs.pool_create");
-        }
-        for (root, key) in keys {
-            pool.engine.keys().learn(root, key).await;
-        }
-        session.mount_all(&pool).await
+        Ok(answered.outcome)
+    }
+
+    fn request(&self) -> Result<Request, CliError> {
+        let refused = |why: String| CliError::Usage(format!("cannot create '{}': {why}", self.pool));
+        let mountpoint = self.mountpoint.iter().map(|path| format!("mountpoint={path}"));
+        let root: Vec<String> = self.root_options.iter().cloned().chain(mountpoint).collect();
+        Ok(Request {
+            pool: self.pool.clone(),
+            layout: parse(&self.vdevs).map_err(refused)?,
+            properties: Setting::parse_all(&self.options).map_err(refused)?,
+            no_features: self.no_features,
+            root_properties: Setting::parse_all(&root).map_err(refused)?,
+            altroot: self.altroot.as_deref().map(PathBuf::from),
+            force: self.force,
+            dry_run: self.dry_run,
+        })
     }
 }
 
-/// OpenZFS's rules for names of new pools (`zpool_name_valid`).
-pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
-    let is_reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word));
-    if is_reserved || name == "log" {
-        return Err("name is reserved");
-    }
-    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Err("name must begin with a letter");
-    }
-    if name.len() >= MOST_NAME_BYTES {
-        return Err("name is too long");
-    }
-    match name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.: ".contains(c)) {
-        true => Ok(()),
-        false => Err("names may contain letters, digits, '-', '_', '.', ':' and blanks only"),
-    }
-}
-
-/// The layout as printed by `-n`.
-fn drawing(pool: &str, groups: &[layout::Group<'_>], vdevs: &[NewVdev]) -> String {
-    let heading = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
-    heading + &layout_lines(groups, vdevs, 0)
+/// The value of `-o ashift=N`; no other property is valid there.
+pub(super) fn ashift_option(options: &[String]) -> Result<Option<u32>, String> {
+    only_ashift(&Setting::parse_all(options)?)
 }
 
 /// The vdevs and devices printed by `-n`, as JSON.
-pub(super) fn layout_json(
-    command: &str,
-    pool: &str,
-    vdevs: &[NewVdev],
-    spares: &[NewDevice],
-    cache: &[NewDevice],
-) -> Value {
-    let device = |new: &NewDevice| json!({"path": new.path, "size_bytes": new.device.size_bytes()});
-    let devices = |all: &[NewDevice]| all.iter().map(device).collect::<Vec<_>>();
-    let vdev = |new: &NewVdev| {
+pub(super) fn layout_json(command: &str, pool: &str, laid: &Laid) -> Value {
+    let devices = |all: &[LaidDevice]| all.iter().map(|device| json!(device)).collect::<Vec<_>>();
+    let vdev = |new: &LaidVdev| {
         json!({"vdev_type": new.kind.name(), "parity": new.parity, "class": new.class.name(),
             "devices": devices(&new.devices)})
     };
@@ -200,70 +110,37 @@ pub(super) fn layout_json(
         "output_version": version(command),
         "dry_run": true,
         "pool": pool,
-        "vdevs": vdevs.iter().map(vdev).collect::<Vec<_>>(),
-        "spares": devices(spares),
-        "l2cache": devices(cache),
+        "vdevs": laid.vdevs.iter().map(vdev).collect::<Vec<_>>(),
+        "spares": devices(&laid.spares),
+        "l2cache": devices(&laid.cache),
     })
 }
 
 /// Devices outside the vdevs: a heading and one line each.
-pub(super) fn lines_beside(heading: &str, devices: &[NewDevice]) -> String {
+pub(super) fn lines_beside(heading: &str, devices: &[LaidDevice]) -> String {
     if devices.is_empty() {
         return String::new();
     }
-    let line = |new: &NewDevice| format!("\t  {}\t{}\n", new.path, nice_bytes(new.device.size_bytes()));
+    let line = |new: &LaidDevice| format!("\t  {}\t{}\n", new.path, nice_bytes(new.size_bytes));
     std::iter::once(format!("\t{heading}\n")).chain(devices.iter().map(line)).collect()
 }
 
-/// Some kinds of vdevs require features.
-pub(super) fn check_features(
-    groups: &[layout::Group<'_>],
-    has: impl Fn(&str) -> bool,
-) -> Result<(), &'static str> {
-    if groups.iter().any(layout::Group::needs_classes) && !has("allocation_classes") {
-        return Err("special and dedup vdevs need feature@allocation_classes");
-    }
-    match groups.iter().any(|group| group.draid.is_some()) && !has("draid") {
-        true => Err("draid vdevs need feature@draid"),
-        false => Ok(()),
-    }
-}
-
 /// New vdevs, numbered from `first`, one device per line.
-pub(super) fn layout_lines(groups: &[layout::Group<'_>], vdevs: &[NewVdev], first: usize) -> String {
+pub(super) fn layout_lines(vdevs: &[LaidVdev], first: usize) -> String {
     let (mut out, mut class) = (String::new(), VdevClass::Normal);
-    for (index, (group, vdev)) in (first..).zip(groups.iter().zip(vdevs)) {
-        if group.class != class {
-            class = group.class;
+    for (index, vdev) in (first..).zip(vdevs) {
+        if vdev.class != class {
+            class = vdev.class;
             let _ = writeln!(out, "\t{}", class.name());
         }
         let is_single = vdev.devices.len() == 1 && vdev.parity == 0;
         if !is_single {
-            let _ = writeln!(out, "\t  {}-{index}", group.name());
+            let _ = writeln!(out, "\t  {}-{index}", vdev.name);
         }
         for new in &vdev.devices {
             let indent = if is_single { "" } else { "  " };
-            let _ = writeln!(out, "\t  {indent}{}\t{}", new.path, nice_bytes(new.device.size_bytes()));
+            let _ = writeln!(out, "\t  {indent}{}\t{}", new.path, nice_bytes(new.size_bytes));
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_follow_the_rules() {
-        for fine in ["tank", "a", "A.b-c_d:e f", "logs", "my-mirror"] {
-            assert_eq!(check_name(fine), Ok(()), "{fine}");
-        }
-        let long = "x".repeat(240);
-        for wrong in [
-            "", "1a", "mirror", "mirrors", "raidz2x", "draid", "spares", "log", "a/b", "a@b", "\u{e9}", "c%",
-            &long,
-        ] {
-            assert!(check_name(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -9,25 +9,23 @@
 
 use std::fmt::Write as _;
 
-use cenote_dataset::Mos;
+use cenote_control::zpool::shown::status::Dedup;
 use cenote_format::ddt::DdtStat;
 
-use crate::outcome::CliError;
 use crate::render::{nice_bytes, nice_number};
 
 /// The paragraph `dedup:`.
-pub async fn paragraph(mos: &Mos, exact: bool) -> Result<String, CliError> {
-    let histogram = mos.dedup_histogram().await?;
+pub fn paragraph(dedup: &Dedup, exact: bool) -> String {
     let mut total = DdtStat::default();
     let mut rows = String::new();
-    for (power, bucket) in histogram.buckets.iter().enumerate().filter(|(_, bucket)| bucket.blocks > 0) {
+    for (power, bucket) in dedup.buckets.iter().enumerate().filter(|(_, bucket)| bucket.blocks > 0) {
         rows += &row(&nice_number(1 << power), bucket);
         total += bucket;
     }
     if total.blocks == 0 {
-        return Ok("\n dedup: no DDT entries\n".into());
+        return "\n dedup: no DDT entries\n".into();
     }
-    let table_bytes = mos.dedup_table_bytes().await?;
+    let table_bytes = dedup.table_bytes;
     let size = if exact { table_bytes.to_string() } else { nice_number(table_bytes) };
     let mut out = format!("\n dedup: DDT entries {}, size {size} on disk\n\n", total.blocks);
     out.push_str("bucket              allocated                       referenced          \n");
@@ -38,7 +36,7 @@ pub async fn paragraph(mos: &Mos, exact: bool) -> Result<String, CliError> {
     out += &columns("------", rules, rules);
     out += &rows;
     out += &row("Total", &total);
-    Ok(out + "\n")
+    out + "\n"
 }
 
 fn row(name: &str, stat: &DdtStat) -> String {

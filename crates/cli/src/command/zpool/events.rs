@@ -1,23 +1,17 @@
-//! `zpool events`: what the daemon has seen happen to its pools; without one, the events of a pool that are
-//! on its disks.
-//!
-//! OpenZFS keeps events in memory and loses them at reboot, and so does the daemon. What survives are the
-//! internal events in the history, each of which was such an event, and the error log, which records where
-//! but not when.
+//! `zpool events`, as it is typed; how events are shown.
 
 use std::fmt::Write as _;
 
+use cenote_control::zpool::shown::events::{Event, Events as Request, Order, What};
 use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
-use cenote_host::events::{Event, Events as Ring};
-
 use serde_json::{Map, Value, json};
 
 use super::Events;
 use super::history::indented;
 use crate::command::json::{document, nvlist};
-use crate::outcome::{CliError, Outcome, Say};
+use crate::outcome::{CliError, Outcome};
 use crate::render::{ctime, escape_terminal};
 use crate::session::{Session, print, print_json};
 
@@ -29,96 +23,65 @@ const DATA_ERROR: &str = "ereport.fs.zfs.data";
 impl Events {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if let Some(pools) = session.pools() {
-            return self.of_daemon(session, &pools.events).await;
-        }
-        if self.follow || self.clear {
-            let why = "no daemon runs (`cenote serve`), and what is on disk neither goes on nor is cleared";
-            let option = if self.follow { "-f" } else { "-c" };
-            return Err(CliError::Refused(format!("zpool events {option}: {why}")));
-        }
-        let mut documents = Map::new();
-        let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
-        if !self.script && !session.json() {
-            print(format!("{:<30} CLASS\n", "TIME"))?;
-        }
-        for found in pools {
-            let gathered = async {
-                let mos = session.open_without_asking(&found).await?;
-                Ok::<_, CliError>((mos.history().await?, mos.error_log().await?))
-            };
-            match gathered.await {
-                Ok((records, errors)) => {
-                    let is_event =
-                        |record: &&Nvlist| record.contains(key::INT_NAME) || record.contains(key::INT_EVENT);
-                    if session.json() {
-                        let events = records.iter().filter(is_event).map(event_json);
-                        let events: Vec<Value> = events.chain(errors.iter().map(error_json)).collect();
-                        documents
-                            .insert(found.name().into(), json!({"name": found.name(), "events": events}));
-                        continue;
-                    }
-                    let events = records.iter().filter(is_event).map(|record| self.event(record));
-                    let errors = errors.iter().map(|error| self.error(error));
-                    print(events.chain(errors).collect::<String>())?;
-                }
-                Err(error) => outcome = outcome.and(error.tell(found.name())),
-            }
-        }
-        if session.json() {
-            print_json(&document("zpool events", "pools", documents))?;
-        }
-        Ok(outcome)
-    }
-
-    /// What the daemon has seen.
-    async fn of_daemon(&self, session: &Session, events: &Ring) -> Result<Outcome, CliError> {
+        let ask = async |after, order| {
+            session.control().run(Request { pools: self.pools.clone(), after, order }).await
+        };
         if self.clear {
-            let cleared = events.clear();
+            let cleared = ask(0, Order::Clear).await?.answer.cleared;
             let text = format!("cleared {cleared} events\n");
             let json = json!({"cleared": cleared});
             return if session.json() { print_json(&json) } else { print(text) }.map(|()| Outcome::Done);
         }
-        if !self.script && !session.json() {
-            print(format!("{:<30} CLASS\n", "TIME"))?;
-        }
-        let is_meant = |event: &&Event| self.pools.is_empty() || self.pools.contains(&event.pool);
-        let (mut last, mut documents) = (0, Map::new());
-        loop {
-            let new = events.after(last);
-            last = new.last().map_or(last, |event| event.id);
-            for event in new.iter().filter(is_meant) {
-                if !session.json() {
-                    print(self.seen(event))?;
-                } else if self.follow {
-                    print_json(&seen_json(event))?;
-                } else {
-                    let list = documents
-                        .entry(event.pool.clone())
-                        .or_insert_with(|| json!({"name": event.pool, "events": []}));
-                    if let Some(list) = list["events"].as_array_mut() {
-                        list.push(seen_json(event));
-                    }
+        if self.follow {
+            let mut last = 0;
+            self.heading(session)?;
+            loop {
+                let seen = ask(last, Order::Await).await?.answer;
+                last = seen.last;
+                for event in &seen.events {
+                    if session.json() { print_json(&as_json(event)) } else { print(self.shown(event)) }?;
                 }
             }
-            if !self.follow {
-                break;
-            }
-            events.wait_after(last).await;
         }
+        let answered = ask(0, Order::Show).await?;
+        let events = &answered.answer.events;
         if session.json() {
-            print_json(&document("zpool events", "pools", documents))?;
+            let mut pools = Map::new();
+            let names = answered.answer.pools.iter().chain(events.iter().map(|event| &event.pool));
+            for pool in names {
+                pools.entry(pool.clone()).or_insert_with(|| json!({"name": pool, "events": []}));
+            }
+            for event in events {
+                if let Some(list) = pools[&event.pool]["events"].as_array_mut() {
+                    list.push(as_json(event));
+                }
+            }
+            print_json(&document("zpool events", "pools", pools))?;
+        } else {
+            self.heading(session)?;
+            print(events.iter().map(|event| self.shown(event)).collect::<String>())?;
         }
-        Ok(Outcome::Done)
+        Ok(answered.outcome)
     }
 
-    fn seen(&self, event: &Event) -> String {
-        let seconds = (event.unix_ns / 1_000_000_000) as i64;
-        let time =
-            event_time(seconds).replace(".000000000", &format!(".{:09}", event.unix_ns % 1_000_000_000));
-        let mut out = self.line(&time, event.class);
+    fn heading(&self, session: &Session) -> Result<(), CliError> {
+        if self.script || session.json() { Ok(()) } else { print(format!("{:<30} CLASS\n", "TIME")) }
+    }
+
+    fn shown(&self, event: &Event) -> String {
+        match &event.what {
+            What::Seen { class, unix_ns, members } => self.seen(class, *unix_ns, members),
+            What::Recorded(record) => self.recorded(record),
+            What::DataError(error) => self.error(error),
+        }
+    }
+
+    fn seen(&self, class: &str, unix_ns: u64, members: &Nvlist) -> String {
+        let seconds = (unix_ns / 1_000_000_000) as i64;
+        let time = event_time(seconds).replace(".000000000", &format!(".{:09}", unix_ns % 1_000_000_000));
+        let mut out = self.line(&time, class);
         if self.verbose {
-            for (name, value) in event.members.iter() {
+            for (name, value) in members.iter() {
                 let _ = writeln!(out, "        {name} = {}", member(value));
             }
             out.push('\n');
@@ -130,7 +93,7 @@ impl Events {
         if self.script { format!("{time}\t{class}\n") } else { format!("{time:<30} {class}\n") }
     }
 
-    fn event(&self, record: &Nvlist) -> String {
+    fn recorded(&self, record: &Nvlist) -> String {
         let time = record.get_u64(key::TIME).map_or_else(|| "-".into(), |s| event_time(s.cast_signed()));
         let mut out = self.line(&time, HISTORY_EVENT);
         if self.verbose {
@@ -158,8 +121,16 @@ impl Events {
     }
 }
 
-fn event_json(record: &Nvlist) -> Value {
-    json!({"class": HISTORY_EVENT, "time": record.get_u64(key::TIME), "history": nvlist(record)})
+fn as_json(event: &Event) -> Value {
+    match &event.what {
+        What::Seen { class, unix_ns, members } => {
+            json!({"class": class, "time_ns": unix_ns, "event": nvlist(members)})
+        }
+        What::Recorded(record) => {
+            json!({"class": HISTORY_EVENT, "time": record.get_u64(key::TIME), "history": nvlist(record)})
+        }
+        What::DataError(error) => error_json(error),
+    }
 }
 
 /// A value as `zpool events -v` prints it: numbers in hex, texts in quotes.
@@ -174,10 +145,6 @@ fn member(value: &NvValue) -> String {
         }
         other => other.to_string(),
     }
-}
-
-fn seen_json(event: &Event) -> Value {
-    json!({"class": event.class, "time_ns": event.unix_ns, "event": nvlist(&event.members)})
 }
 
 fn error_json(error: &LoggedError) -> Value {

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use cenote_control::zpool::shown::history::{History as Request, Recorded};
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
 
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::History;
 use crate::command::json::{document, nvlist};
-use crate::outcome::{CliError, Outcome, Say};
+use crate::outcome::{CliError, Outcome};
 use crate::render::{dotted_time, escape_terminal};
 use crate::session::{Session, print, print_json};
 
@@ -64,28 +65,22 @@ const LEGACY_EVENTS: [&str; 41] = [
 impl History {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let answered = session.control().run(Request { pools: self.pools.clone() }).await?;
         let mut documents = Map::new();
-        let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
-        for found in pools {
-            let records =
-                async { Ok::<_, CliError>(session.open_without_asking(&found).await?.history().await?) };
-            match records.await {
-                Ok(records) if session.json() => {
-                    let shown = records.iter().filter(|record| self.internal || record.contains(key::CMD));
-                    let records: Vec<Value> = shown.map(nvlist).collect();
-                    documents.insert(found.name().into(), json!({"name": found.name(), "history": records}));
-                }
-                Ok(records) => {
-                    let lines: String = records.iter().filter_map(|record| self.record(record)).collect();
-                    print(format!("History for '{}':\n{lines}\n", found.name()))?;
-                }
-                Err(error) => outcome = outcome.and(error.tell(found.name())),
+        for Recorded { pool, records } in answered.answer {
+            if session.json() {
+                let shown = records.iter().filter(|record| self.internal || record.contains(key::CMD));
+                let records: Vec<Value> = shown.map(nvlist).collect();
+                documents.insert(pool.clone(), json!({"name": pool, "history": records}));
+                continue;
             }
+            let lines: String = records.iter().filter_map(|record| self.record(record)).collect();
+            print(format!("History for '{pool}':\n{lines}\n"))?;
         }
         if session.json() {
             print_json(&document("zpool history", "pools", documents))?;
         }
-        Ok(outcome)
+        Ok(answered.outcome)
     }
 
     fn record(&self, record: &Nvlist) -> Option<String> {

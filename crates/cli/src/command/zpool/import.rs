@@ -6,19 +6,21 @@
 
 use std::path::PathBuf;
 
+use cenote_control::zpool::shown::status::circumstances::Circumstances;
+use cenote_control::zpool::shown::status::reason::judge;
+use cenote_control::zpool::shown::status::unopened::Unopened;
+use cenote_control::zpool::whole::check_name;
 use cenote_dataset::Mos;
 use cenote_inspect::rewind::Reach;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
 use cenote_tasks::PoolSetting;
 use serde_json::{Map, Value};
 
-use super::create::check_name;
 use super::import_text::{action, last_user, opened, problems, went_back, would_go_back};
-use super::reason::{Circumstances, judge, paragraph};
-use super::unopened::Unopened;
 use super::{Import, cachefile, import_json, tree};
 use crate::command::json::document;
 use crate::outcome::{CliError, Outcome, Printed, Say};
+use crate::render::paragraph;
 use crate::session::{Session, WayBack, check_kernel, print, print_json};
 
 impl Import {
@@ -326,7 +328,7 @@ impl Import {
         let mut out = format!("  pool: {name}\n    id: {guid}\n state: {}{destroyed}\n", health.state());
         let reason = judge(health, circumstances);
         if let Some(reason) = &reason {
-            out += &paragraph("status", reason.status);
+            out += &paragraph("status", &reason.status);
         }
         out += &paragraph("action", &action(health, opens, reason.as_ref().map(|reason| &*reason.action)));
         if let Some(comment) = &found.config.comment {

@@ -1,12 +1,13 @@
 //! `zpool import --json`: all pools on the disks, keyed by guid because names may repeat.
 
+use cenote_control::zpool::shown::status::circumstances::Circumstances;
+use cenote_control::zpool::shown::status::reason::judge;
+use cenote_control::zpool::shown::status::unopened::Unopened;
 use cenote_dataset::Mos;
 use cenote_pool::{Discovery, FoundPool, PoolState, Problem};
 use serde_json::{Map, Value, json};
 
-use super::reason::{Circumstances, judge};
 use super::tree::Style;
-use super::unopened::Unopened;
 use super::vdevs_json::Report;
 use crate::command::json::document;
 use crate::outcome::CliError;
@@ -58,7 +59,7 @@ async fn pool(found: &FoundPool, opened: Result<Mos, (CliError, Unopened)>) -> R
         entry["msgid"] = json!(reason.id);
     }
     let style = Style { exact: true, ..Style::default() };
-    let report = Report { usage: &[], mos: opened.as_ref().ok(), style, numbers: true };
+    let report = Report { usage: &[], style, numbers: true };
     for (heading, vdevs) in report.sections(&health) {
         entry[heading] = vdevs;
     }

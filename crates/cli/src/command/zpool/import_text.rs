@@ -4,8 +4,7 @@
 use cenote_dataset::Mos;
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
 
-use super::reason::paragraph;
-use crate::render::{counted, ctime};
+use crate::render::{counted, ctime, paragraph};
 use crate::session::WayBack;
 
 /// Whether the pool can be opened, and how to repair it.

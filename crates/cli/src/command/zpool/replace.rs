@@ -1,21 +1,9 @@
-//! `zpool replace`, `zpool evacuate`: a device takes the place of another, for good or as a hot spare.
-//!
-//! Source: OpenZFS `zpool_main.c` (`zpool_do_attach_or_replace`), `libzfs_pool.c` (`zpool_vdev_attach`),
-//! including the wording.
+//! `zpool replace`, `zpool evacuate`, as they are typed.
 
-use cenote_control::refusal::cannot;
-use cenote_control::zpool::leaves::meant::{leaf, meant};
-use cenote_control::zpool::properties::options::ashift_option;
-use cenote_control::zpool::work::scans::scan;
-use cenote_dataset::Mos;
-use cenote_engine::Engine;
-use cenote_format::units::Guid;
-use cenote_pool::create::NewDevice;
-use cenote_pool::{FoundDevice, VdevConfig, VdevKind};
-use cenote_tasks::Resilver;
+use cenote_control::zpool::joining::{evacuate, replace};
 use clap::Args;
 
-use super::devices::joining;
+use super::create::ashift_option;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
@@ -83,93 +71,18 @@ pub struct Evacuate {
 impl Evacuate {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let what = format!("evacuate {} to {}", self.device, self.new_device);
-        let work = async |engine: &Engine| {
-            let mos = engine.mos().await?;
-            let old = leaf(mos.pool(), &self.device)?.ok_or_else(|| {
-                CliError::Refused(format!("cannot {what}: {}", why_not(&mos, &self.device)))
-            })?;
-            let new = joining(session, &mos, &self.new_device, self.force).await?;
-            cenote_tasks::evacuate(engine, old, new).await.map_err(cannot(&what))?;
-            scan(session, engine, self.wait).await
-        };
-        session.change_pool(&self.pool, work).await
+        let Evacuate { force, wait, pool, device, new_device } = self;
+        let request = evacuate::Evacuate { pool, device, new_device, force, wait };
+        Ok(session.control().run(request).await?.outcome)
     }
-}
-
-/// Who takes the place.
-enum New {
-    Device(NewDevice),
-    Spare(Guid, Option<FoundDevice>),
 }
 
 impl Replace {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let typed = self.new_device.as_ref().unwrap_or(&self.device);
-        let what = format!("replace {} with {typed}", self.device);
         let ashift = ashift_option(&self.options).map_err(CliError::Usage)?;
-        let work = async |engine: &Engine| {
-            let mos = engine.mos().await?;
-            let refused = |why: &str| CliError::Refused(format!("cannot {what}: {why}"));
-            let old = leaf(mos.pool(), &self.device)?.ok_or_else(|| refused(why_not(&mos, &self.device)))?;
-            if ashift.is_some_and(|ashift| ashift > ashift_of(&mos, old)) {
-                return Err(refused(
-                    "new device has a different optimal sector size; use the option '-o ashift=N'",
-                ));
-            }
-            let resilver = resilver(self.sequential);
-            match self.newcomer(session, &mos, typed).await? {
-                New::Device(device) => cenote_tasks::replace(engine, old, device, resilver).await,
-                New::Spare(spare, device) => {
-                    cenote_tasks::spare_in(engine, old, spare, device, resilver).await
-                }
-            }
-            .map_err(cannot(&what))?;
-            scan(session, engine, self.wait).await
-        };
-        session.change_pool(&self.pool, work).await
+        let Replace { force, sequential, wait, pool, device, new_device, .. } = self;
+        let request = replace::Replace { pool, device, new_device, force, sequential, wait, ashift };
+        Ok(session.control().run(request).await?.outcome)
     }
-
-    async fn newcomer(&self, session: &Session, mos: &Mos, typed: &str) -> Result<New, CliError> {
-        let (config, found) = (mos.pool().config(), mos.pool().found());
-        let spare = meant(&found, config.spares.iter(), typed)?;
-        if let Some(spare) = config.spares.iter().find(|one| Some(one.guid) == spare) {
-            let device = found.device(spare.guid);
-            let device = match spare.kind {
-                VdevKind::DistributedSpare => None,
-                _ => Some(device.ok_or_else(|| {
-                    CliError::Refused(format!("cannot open '{typed}': the spare is not there"))
-                })?),
-            };
-            let opened = match device {
-                Some(device) => Some(FoundDevice::new(device.open_for_writing(session.runtime()).await?)),
-                None => None,
-            };
-            return Ok(New::Spare(spare.guid, opened));
-        }
-        joining(session, mos, typed, self.force).await.map(New::Device)
-    }
-}
-
-/// How what joins is brought what it lacks: `-s`.
-pub fn resilver(is_sequential: bool) -> Resilver {
-    if is_sequential { Resilver::Sequential } else { Resilver::Healing }
-}
-
-/// Why something that is no device of the tree can't be replaced.
-fn why_not(mos: &Mos, typed: &str) -> &'static str {
-    let (config, found) = (mos.pool().config(), mos.pool().found());
-    let is_one = |vdevs: &[VdevConfig]| meant(&found, vdevs.iter(), typed).is_ok_and(|one| one.is_some());
-    match () {
-        () if is_one(&config.spares) => "device is reserved as a hot spare",
-        () if is_one(&config.l2cache) => "device is in use as a cache",
-        () => "no such device in pool",
-    }
-}
-
-fn ashift_of(mos: &Mos, leaf: Guid) -> u32 {
-    let vdevs = mos.pool().vdevs();
-    let top = vdevs.tops().find(|top| top.leaves().any(|one| one.guid == leaf));
-    top.map_or(0, |top| top.ashift)
 }

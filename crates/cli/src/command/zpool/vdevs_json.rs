@@ -2,8 +2,7 @@
 //!
 //! Source: OpenZFS `vdev_stats_nvlist`, `fill_vdev_info`.
 
-use cenote_dataset::Mos;
-use cenote_dataset::usage::VdevUsage;
+use cenote_control::zpool::shown::status::Space;
 use cenote_format::units::VdevId;
 use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevState, VdevStatus};
 use serde_json::{Map, Value, json};
@@ -15,9 +14,7 @@ use crate::render::{nice_bytes, nice_number};
 /// Everything needed to describe a vdev.
 pub struct Report<'a> {
     /// Space of the top-level vdevs.
-    pub usage: &'a [VdevUsage],
-    /// The pool, if it could be opened.
-    pub mos: Option<&'a Mos>,
+    pub usage: &'a [Space],
     /// How vdevs are named, and whether numbers are exact.
     pub style: Style,
     /// Whether numbers are JSON numbers.
@@ -96,16 +93,16 @@ impl Report<'_> {
     fn space(&self, vdev: &VdevStatus, depth: u32) -> [(&'static str, u64); 3] {
         let holds_data =
             |id: VdevId| vdev.children.iter().any(|top| VdevId(top.id) == id && top.class != VdevClass::Log);
-        let is_meant = |usage: &&VdevUsage| match depth {
-            0 => holds_data(usage.vdev),
-            1 => usage.vdev == VdevId(vdev.id),
+        let is_meant = |usage: &&Space| match depth {
+            0 => holds_data(usage.raw.vdev),
+            1 => usage.raw.vdev == VdevId(vdev.id),
             _ => false,
         };
         let (mut allocated, mut total, mut deflated) = (0, 0, 0);
         for usage in self.usage.iter().filter(is_meant) {
-            allocated += usage.allocated_bytes;
-            total += usage.size_bytes;
-            deflated += self.mos.map_or(0, |mos| mos.pool().vdevs().deflate(usage.vdev, usage.size_bytes));
+            allocated += usage.raw.allocated_bytes;
+            total += usage.raw.size_bytes;
+            deflated += usage.deflated_bytes;
         }
         [("alloc_space", allocated), ("total_space", total), ("def_space", deflated)]
     }

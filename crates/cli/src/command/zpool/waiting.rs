@@ -6,8 +6,8 @@ use cenote_control::zpool::shown::waits::Waits;
 use serde_json::{Map, Value, json};
 
 use super::pool_json::PoolKeys;
-use super::reason::paragraph;
 use crate::command::json::number_or_text;
+use crate::render::paragraph;
 
 /// The state that is shown.
 pub const STATE: &str = "UNAVAIL";

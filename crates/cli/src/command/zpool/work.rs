@@ -7,66 +7,38 @@
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_err_scrub_status`, `print_rebuild_status_impl`,
 //! `print_removal_status`, `print_checkpoint_status`.
 
-use cenote_dataset::Mos;
-use cenote_dataset::usage::{PoolUsage, VdevUsage};
-use cenote_format::Phys;
-use cenote_format::dsl::names::{pool as names, vdev_zap};
-use cenote_format::indirect::{IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0};
+use cenote_control::zpool::shown::status::work::{Pace, Rebuild, Removal, Work};
 use cenote_format::scan::{
     ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState,
 };
-use cenote_format::units::ObjectId;
-use cenote_pool::{VdevKind, VdevStatus};
+use cenote_format::units::VdevId;
+use cenote_pool::VdevStatus;
 
 use super::expansion;
-use crate::outcome::CliError;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
 /// Of slower rebuilds it is not said how long they take.
 const LEAST_RATE: u64 = 10 << 20;
 
-/// How fast the daemon scans.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// Bytes since it began, or went on.
-    pub done_bytes: u64,
-    /// Seconds since then.
-    pub seconds: u64,
-    /// When that was, in seconds since 1970.
-    pub since_s: u64,
+fn bytes_per_second(pace: Pace) -> Option<u64> {
+    pace.done_bytes.checked_div(pace.seconds).filter(|rate| *rate > 0)
 }
 
-impl Pace {
-    fn bytes_per_second(self) -> Option<u64> {
-        self.done_bytes.checked_div(self.seconds).filter(|rate| *rate > 0)
-    }
-}
-
-/// The lines about all finished and unfinished work. `now_s`: the time, if the daemon does it.
-pub async fn lines(
-    mos: &Mos,
-    root: &VdevStatus,
-    usage: &[VdevUsage],
-    pace: Option<Pace>,
-    now_s: Option<u64>,
-) -> Result<String, CliError> {
-    let scan = mos.scan_status().await?;
-    let errors = mos.error_scrub_status().await?;
-    let is_newer =
-        |it: &ErrorScrubPhys| scan.as_ref().is_none_or(|scan| it.start_time_s >= scan.start_time_s);
-    let errors = errors.filter(is_newer);
-    let mut out = errors.as_ref().map_or_else(String::new, error_scrub_lines);
+/// The lines about all finished and unfinished work.
+pub fn lines(work: &Work, root: &VdevStatus) -> String {
+    let (scan, now_s) = (work.scan.as_ref(), work.now_s);
+    let is_newer = |it: &&ErrorScrubPhys| scan.is_none_or(|scan| it.start_time_s >= scan.start_time_s);
+    let errors = work.error_scrub.as_ref().filter(is_newer);
+    let mut out = errors.map_or_else(String::new, error_scrub_lines);
     // Of two scrubs, the newer one is shown.
     let scan = scan.filter(|scan| errors.is_none() || !scan.is_scrub());
-    out += &scan_lines(scan.as_ref(), &rebuilds(mos, root).await?, pace, now_s.is_some());
-    out += &removal(mos, root, now_s).await?;
-    if let Some(checkpoint) = mos.checkpoint().await? {
-        let (since, space) = (time(checkpoint.timestamp_s), PoolUsage::sum(usage).checkpoint_bytes);
+    out += &scan_lines(scan, &work.rebuilds, root, work.pace, now_s.is_some());
+    out += &work.removal.map_or_else(String::new, |it| removal(&it, root, now_s));
+    if let Some(checkpoint) = work.checkpoint {
+        let (since, space) = (time(checkpoint.timestamp_s), checkpoint.space_bytes);
         out += &format!("checkpoint: created {since}, consumes {}\n", nice_number(space));
     }
-    let expansion = expansion::last(mos, usage).await?;
-    out += &expansion.map_or_else(String::new, |it| it.lines(root, now_s));
-    Ok(out)
+    out + &work.expansion.map_or_else(String::new, |it| expansion::lines(&it, root, now_s))
 }
 
 fn time(seconds: u64) -> String {
@@ -76,12 +48,13 @@ fn time(seconds: u64) -> String {
 /// A scrub is always shown; of resilvers and rebuilds, the newest or the one in progress.
 fn scan_lines(
     scan: Option<&ScanPhys>,
-    rebuilds: &[(String, RebuildPhys)],
+    rebuilds: &[Rebuild],
+    root: &VdevStatus,
     pace: Option<Pace>,
     is_done_now: bool,
 ) -> String {
     let func = scan.map_or(ScanFunc::None, |scan| ScanFunc::from(scan.func));
-    let newest_rebuild = rebuilds.iter().map(|(_, rebuild)| rebuild.end_time_s).max().unwrap_or(0);
+    let newest_rebuild = rebuilds.iter().map(|it| it.recorded.end_time_s).max().unwrap_or(0);
     let mut out = String::new();
     match (func, scan) {
         (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub", pace),
@@ -90,7 +63,9 @@ fn scan_lines(
         }
         _ => {}
     }
-    rebuilds.iter().for_each(|(name, rebuild)| out += &rebuild_line(name, rebuild, is_done_now));
+    for Rebuild { vdev, recorded } in rebuilds {
+        out += &rebuild_line(&name_of(root, *vdev), recorded, is_done_now);
+    }
     out
 }
 
@@ -138,7 +113,7 @@ fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
             // What was written since it began adds to what it meets.
             let percent = (100.0 * scan.examined_bytes as f64 / to_issue.max(1) as f64).min(100.0);
             let progress = if scan.is_paused() { "paused, started" } else { "in progress since" };
-            let rate = pace.and_then(Pace::bytes_per_second).filter(|_| !scan.is_paused());
+            let rate = pace.and_then(bytes_per_second).filter(|_| !scan.is_paused());
             let at = rate.map_or_else(String::new, |rate| format!(" at {}/s", nice_bytes(rate)));
             let left = to_issue.saturating_sub(scan.examined_bytes);
             let estimate = match rate {
@@ -196,42 +171,20 @@ fn rebuild_line(name: &str, rebuild: &RebuildPhys, is_done_now: bool) -> String 
     }
 }
 
-/// Sequential rebuilds, by the name of the top-level vdev.
-async fn rebuilds(mos: &Mos, root: &VdevStatus) -> Result<Vec<(String, RebuildPhys)>, CliError> {
-    let mut found = Vec::new();
-    for vdev in &mos.pool_config().vdevs {
-        let Some(zap) = mos.vdev_zap(vdev).await? else { continue };
-        let Some(value) = zap.lookup(vdev_zap::VDEV_REBUILD_PHYS.as_bytes()).await? else { continue };
-        let words: Vec<u64> = value.words().collect();
-        if let Ok(rebuild) = RebuildPhys::from_words(&words)
-            && VdevWorkState::of_rebuild(rebuild.state) != VdevWorkState::None
-        {
-            found.push((name_of(root, vdev.id), rebuild));
-        }
-    }
-    Ok(found)
-}
-
-pub fn name_of(root: &VdevStatus, id: u64) -> String {
-    let top = root.children.iter().find(|top| top.id == id);
+/// The name of a top-level vdev.
+pub fn name_of(root: &VdevStatus, id: VdevId) -> String {
+    let top = root.children.iter().find(|top| top.id == id.0);
     top.map_or_else(|| format!("vdev {id}"), |top| top.name.clone())
 }
 
 /// The full path, for a single disk.
-fn path_of(root: &VdevStatus, id: u64) -> String {
-    let path = root.children.iter().find(|top| top.id == id).and_then(|top| top.path.clone());
+fn path_of(root: &VdevStatus, id: VdevId) -> String {
+    let path = root.children.iter().find(|top| top.id == id.0).and_then(|top| top.path.clone());
     path.unwrap_or_else(|| name_of(root, id))
 }
 
-/// The newest removal of a vdev.
-pub async fn removing(mos: &Mos) -> Result<Option<RemovingPhys>, CliError> {
-    let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else { return Ok(None) };
-    let words: Vec<u64> = value.words().collect();
-    Ok(RemovingPhys::from_words(&words).ok().filter(|removing| removing.state != 0))
-}
-
-async fn removal(mos: &Mos, root: &VdevStatus, now_s: Option<u64>) -> Result<String, CliError> {
-    let Some(removing) = removing(mos).await? else { return Ok(String::new()) };
+fn removal(removal: &Removal, root: &VdevStatus, now_s: Option<u64>) -> String {
+    let removing = &removal.recorded;
     let copied = nice_number(removing.copied_bytes);
     let (start, end) = (time(removing.start_time_s), time(removing.end_time_s));
     let vdev = removing.removing_vdev;
@@ -243,23 +196,23 @@ async fn removal(mos: &Mos, root: &VdevStatus, now_s: Option<u64>) -> Result<Str
                 "remove: Removal of vdev {vdev} copied {copied} in {hours}h{minutes}m, completed on {end}\n"
             )
         }
-        ScanState::Canceled => format!("remove: Removal of {} canceled on {end}\n", path_of(root, vdev.0)),
+        ScanState::Canceled => format!("remove: Removal of {} canceled on {end}\n", path_of(root, vdev)),
         ScanState::Scanning => {
             let percent = 100.0 * removing.copied_bytes as f64 / removing.to_copy_bytes.max(1) as f64;
-            let (name, all) = (path_of(root, vdev.0), nice_number(removing.to_copy_bytes));
-            let (at, to_go) = removal_pace(&removing, now_s).unwrap_or_default();
+            let (name, all) = (path_of(root, vdev), nice_number(removing.to_copy_bytes));
+            let (at, to_go) = removal_pace(removing, now_s).unwrap_or_default();
             format!(
                 "remove: Evacuation of {name} in progress since {start}\n\t{copied} copied out of {all}{at}, \
                  {percent:.2}% done{to_go}\n"
             )
         }
-        _ => return Ok(String::new()),
+        _ => return String::new(),
     };
-    let memory = mapping_bytes(mos).await?;
-    if memory > 0 {
-        out += &format!("\t{} memory used for removed device mappings\n", nice_number(memory));
+    if removal.mapping_bytes > 0 {
+        let memory = nice_number(removal.mapping_bytes);
+        out += &format!("\t{memory} memory used for removed device mappings\n");
     }
-    Ok(out)
+    out
 }
 
 /// How fast a removal is that the daemon does, and how long it takes yet.
@@ -273,17 +226,4 @@ fn removal_pace(removing: &RemovingPhys, now_s: Option<u64>) -> Option<(String, 
         _ => ", (copy is slow, no estimated time)".into(),
     };
     Some((format!(" at {}/s", nice_number(rate)), to_go))
-}
-
-/// Memory taken by the mappings of removed vdevs.
-pub async fn mapping_bytes(mos: &Mos) -> Result<u64, CliError> {
-    let mut entries = 0u64;
-    for vdev in &mos.pool_config().vdevs {
-        if vdev.kind == VdevKind::Indirect && vdev.indirect_object != ObjectId(0) {
-            let dnode = mos.objset().dnode(vdev.indirect_object).await?;
-            let phys = IndirectMappingPhys::decode(dnode.bonus(), dnode.endian());
-            entries = entries.saturating_add(phys.map_or(0, |phys| phys.num_entries));
-        }
-    }
-    Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
 }

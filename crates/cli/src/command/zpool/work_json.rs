@@ -4,15 +4,13 @@
 //! Source: OpenZFS `scan_status_nvlist`, `removal_status_nvlist`, `checkpoint_status_nvlist`,
 //! `raidz_expand_status_nvlist`.
 
-use cenote_dataset::Mos;
-use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_control::zpool::shown::status::work::Work;
 use cenote_format::scan::{ScanFunc, ScanState};
+use cenote_pool::VdevStatus;
 use serde_json::{Map, Value, json};
 
-use super::expansion;
-use super::work::{self, Pace};
+use super::work::name_of;
 use crate::command::json::number_or_text;
-use crate::outcome::CliError;
 use crate::render::{date, nice_bytes, nice_number};
 
 /// How numbers are printed.
@@ -48,15 +46,11 @@ impl Numbers {
 }
 
 /// The members about all finished and unfinished work.
-pub async fn members(
-    mos: &Mos,
-    usage: &[VdevUsage],
-    pace: Option<Pace>,
-    numbers: Numbers,
-) -> Result<Map<String, Value>, CliError> {
+pub fn members(work: &Work, root: &VdevStatus, numbers: Numbers) -> Map<String, Value> {
     let (bytes, time) = (|count| numbers.bytes(count), |seconds| numbers.time(seconds));
     let mut members = Map::new();
-    if let Some(scan) = mos.scan_status().await? {
+    if let Some(scan) = work.scan {
+        let pace = work.pace;
         let pass_bytes = pace.map_or(0, |pace| pace.done_bytes);
         let mut stats = json!({
             "function": function(ScanFunc::from(scan.func)),
@@ -76,7 +70,7 @@ pub async fn members(
             "issued_bytes_per_scan": bytes(pass_bytes),
             "issued": bytes(scan.examined_bytes),
         });
-        let errors = mos.error_scrub_status().await?.filter(|it| it.start_time_s > scan.start_time_s);
+        let errors = work.error_scrub.filter(|it| it.start_time_s > scan.start_time_s);
         if let (Some(errors), Some(stats)) = (errors, stats.as_object_mut()) {
             stats.extend([
                 ("err_scrub_func".into(), function(ScanFunc::from(errors.func)).into()),
@@ -90,7 +84,8 @@ pub async fn members(
         }
         members.insert("scan_stats".into(), stats);
     }
-    if let Some(removing) = work::removing(mos).await? {
+    if let Some(removal) = work.removal {
+        let removing = removal.recorded;
         let stats = json!({
             "state": state(ScanState::from(removing.state)),
             "removing_vdev": numbers.plain(removing.removing_vdev.0),
@@ -98,22 +93,21 @@ pub async fn members(
             "end_time": time(removing.end_time_s),
             "to_copy": bytes(removing.to_copy_bytes),
             "copied": bytes(removing.copied_bytes),
-            "mapping_memory": bytes(work::mapping_bytes(mos).await?),
+            "mapping_memory": bytes(removal.mapping_bytes),
         });
         members.insert("removal_stats".into(), stats);
     }
-    if let Some(checkpoint) = mos.checkpoint().await? {
+    if let Some(checkpoint) = work.checkpoint {
         let stats = json!({
             "state": "EXISTS",
             "start_time": time(checkpoint.timestamp_s),
-            "space": bytes(PoolUsage::sum(usage).checkpoint_bytes),
+            "space": bytes(checkpoint.space_bytes),
         });
         members.insert("checkpoint_stats".into(), stats);
     }
-    if let Some(expansion) = expansion::last(mos, usage).await? {
-        let health = mos.pool().status();
+    if let Some(expansion) = work.expansion {
         let stats = json!({
-            "name": work::name_of(&health.root, expansion.vdev.0),
+            "name": name_of(root, expansion.vdev),
             "state": state(expansion.state),
             "expanding_vdev": numbers.plain(expansion.vdev.0),
             "start_time": time(expansion.start_s),
@@ -124,7 +118,7 @@ pub async fn members(
         });
         members.insert("raidz_expand_stats".into(), stats);
     }
-    Ok(members)
+    members
 }
 
 fn function(function: ScanFunc) -> &'static str {

@@ -34,7 +34,7 @@ impl Verb for Clear {
         session.resume(&self.pool, &format!("clear errors for {}", self.pool)).await?;
         let work = async |engine: &Engine| {
             let only = match &self.device {
-                Some(typed) => Some(named(engine, "clear errors for", typed)?),
+                Some(typed) => Some(named(session.caller(), engine, "clear errors for", typed)?),
                 None => None,
             };
             let devices = session.returning(engine, only).await?;

@@ -31,7 +31,7 @@ impl Verb for Detach {
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("detach {}", self.device);
         let work = async |engine: &Engine| {
-            let leaf = leaf(&engine.pool(), &self.device)?
+            let leaf = leaf(session.caller(), &engine.pool(), &self.device)?
                 .ok_or_else(|| ControlError::Refused(format!("cannot {what}: no such device in pool")))?;
             cenote_tasks::detach(engine, leaf).await.map_err(cannot(&what))
         };

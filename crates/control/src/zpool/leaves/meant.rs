@@ -1,8 +1,8 @@
 //! The device that a user names: by guid, by path, or by the last component of a path.
 //!
-//! Idea: every command that names a device asks here. Guids and paths come first; a short name that several
-//! devices have (`disk` of `/p/disk` and `/q/disk`) is refused with all their paths, for the wrong one would
-//! be detached as readily as the right one.
+//! Idea: every verb that names a device asks here. Paths are as the caller sees them. Guids and paths come
+//! first; a short name that several devices have (`disk` of `/p/disk` and `/q/disk`) is refused with all
+//! their paths, for the wrong one would be detached as readily as the right one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,23 +11,24 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Pool, VdevConfig};
 
+use crate::caller::Caller;
 use crate::error::ControlError;
 
 /// A leaf of the pool's tree; `None`: there is no such device.
 ///
 /// # Errors
 /// Several leaves have that short name.
-pub fn leaf(pool: &Pool, typed: &str) -> Result<Option<Guid>, ControlError> {
+pub fn leaf(caller: &Caller, pool: &Pool, typed: &str) -> Result<Option<Guid>, ControlError> {
     let (vdevs, found) = (pool.vdevs(), pool.found());
-    meant(&found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
+    meant(caller, &found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
 }
 
 /// The same; it has to be there.
 ///
 /// # Errors
 /// It is not, or several leaves have that short name.
-pub fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, ControlError> {
-    let found = leaf(&engine.pool(), typed)?;
+pub fn named(caller: &Caller, engine: &Engine, verb: &str, typed: &str) -> Result<Guid, ControlError> {
+    let found = leaf(caller, &engine.pool(), typed)?;
     found.ok_or_else(|| ControlError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
 }
 
@@ -36,12 +37,13 @@ pub fn named(engine: &Engine, verb: &str, typed: &str) -> Result<Guid, ControlEr
 /// # Errors
 /// Several have that short name.
 pub fn meant<'v>(
+    caller: &Caller,
     found: &FoundPool,
     vdevs: impl Iterator<Item = &'v VdevConfig>,
     typed: &str,
 ) -> Result<Option<Guid>, ControlError> {
     let vdevs: Vec<&VdevConfig> = vdevs.collect();
-    let absolute = std::path::absolute(typed).ok();
+    let absolute = std::path::absolute(caller.local(Path::new(typed))).ok();
     let is_exact = |vdev: &&VdevConfig| {
         vdev.guid.to_string() == typed
             || paths(found, vdev).any(|path| absolute.as_deref() == Some(Path::new(path)))

@@ -60,7 +60,7 @@ impl Verb for Offline {
         };
         let work = async |engine: &Engine| {
             for typed in &self.devices {
-                let leaf = named(engine, "offline", typed)?;
+                let leaf = named(session.caller(), engine, "offline", typed)?;
                 take_out(engine, leaf, how).await.map_err(cannot(format!("offline {typed}")))?;
             }
             Ok(())

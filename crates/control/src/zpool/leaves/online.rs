@@ -39,7 +39,7 @@ impl Verb for Online {
         session.resume(&self.pool, &format!("online {}", self.devices.join(", "))).await?;
         let work = async |engine: &Engine| {
             for typed in &self.devices {
-                let leaf = named(engine, "online", typed)?;
+                let leaf = named(session.caller(), engine, "online", typed)?;
                 let devices = session.returning(engine, Some(leaf)).await?;
                 let done = bring_back(engine, Some(leaf), Back::Online, devices).await;
                 done.map_err(cannot(format!("online {typed}")))?;

@@ -101,7 +101,7 @@ impl Verb for Remove {
 impl Remove {
     async fn remove(&self, session: &Session, engine: &Engine, typed: &str) -> Result<(), ControlError> {
         let mos = engine.mos().await?;
-        let removed = match named(&mos, typed)? {
+        let removed = match named(session, &mos, typed)? {
             Meant::Beside(guid) => remove_beside(engine, guid).await,
             Meant::Log(vdev) => remove_log(engine, vdev).await,
             Meant::Data(vdev) => {
@@ -133,7 +133,7 @@ impl Remove {
         let mos = session.open_pool_without_asking(&self.pool).await?;
         let mut all = Vec::new();
         for typed in &self.devices {
-            let memory_bytes = match named(&mos, typed)? {
+            let memory_bytes = match named(session, &mos, typed)? {
                 Meant::Beside(_) | Meant::Log(_) => 0,
                 Meant::Data(vdev) => mapping_bytes_after(&mos, vdev).await?,
             };
@@ -170,10 +170,11 @@ enum Meant {
     Data(VdevId),
 }
 
-fn named(mos: &Mos, typed: &str) -> Result<Meant, ControlError> {
+fn named(session: &Session, mos: &Mos, typed: &str) -> Result<Meant, ControlError> {
     let (config, found) = (mos.pool().config(), mos.pool().found());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
-    let device = meant(&found, config.spares.iter().chain(&config.l2cache).chain(leaves), typed)?;
+    let device =
+        meant(session.caller(), &found, config.spares.iter().chain(&config.l2cache).chain(leaves), typed)?;
     let is_it = |vdev: &VdevConfig| Some(vdev.guid) == device;
     if let Some(beside) = config.spares.iter().chain(&config.l2cache).find(|vdev| is_it(vdev)) {
         return Ok(Meant::Beside(beside.guid));

@@ -4,6 +4,7 @@ use cenote_format::features::Feature;
 use cenote_format::props::{Prop, ZPOOL_PROPS};
 
 use super::compatibility;
+use crate::zfs::properties::settings::Setting;
 
 /// Pool properties stored as numbers that may be set at creation.
 const POOL_SWITCHES: [&str; 6] =
@@ -27,17 +28,19 @@ pub struct PoolProperties {
 }
 
 impl PoolProperties {
-    /// Parses `-o` options; with `none`, only named features are enabled. The error says what is wrong.
-    pub fn parse(options: &[String], none: bool) -> Result<PoolProperties, String> {
+    /// Reads settings; with `none`, only named features are enabled.
+    ///
+    /// # Errors
+    /// A property that there is not, or a value that it can't have.
+    pub fn read(settings: &[Setting], none: bool) -> Result<PoolProperties, String> {
         let mut this = PoolProperties::default();
         let mut named = Vec::new();
         let mut compatibility = None;
-        for option in options {
-            let (name, value) = split(option)?;
-            match own_name(name) {
+        for Setting { property, value } in settings {
+            match own_name(property) {
                 "ashift" => this.ashift = ashift(value)?,
                 "comment" => this.comment = Some(comment(value)?),
-                "compatibility" => compatibility = Some(value),
+                "compatibility" => compatibility = Some(&**value),
                 // Applies only to a kernel that imports the pool.
                 "altroot" => {}
                 "cachefile" if value == "none" => {}
@@ -64,10 +67,6 @@ impl PoolProperties {
     }
 }
 
-fn split(option: &str) -> Result<(&str, &str), String> {
-    option.split_once('=').ok_or_else(|| format!("'{option}': use PROPERTY=VALUE"))
-}
-
 fn ashift(value: &str) -> Result<Option<u32>, String> {
     match value.parse() {
         Ok(0) => Ok(None),
@@ -76,16 +75,27 @@ fn ashift(value: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// The ashift; no other option is valid here.
-pub fn ashift_option(options: &[String]) -> Result<Option<u32>, String> {
+/// The ashift; no other property is valid here.
+///
+/// # Errors
+/// There is another one, or the value can't be.
+pub fn only_ashift(settings: &[Setting]) -> Result<Option<u32>, String> {
     let mut found = None;
-    for option in options {
-        found = match split(option)? {
-            ("ashift", value) => ashift(value)?,
-            (name, _) => return Err(format!("-o {name}: only ashift is accepted")),
+    for Setting { property, value } in settings {
+        found = match property.as_str() {
+            "ashift" => ashift(value)?,
+            name => return Err(format!("-o {name}: only ashift is accepted")),
         };
     }
     Ok(found)
+}
+
+/// The same as a number.
+///
+/// # Errors
+/// It can't be.
+pub fn check_ashift(wanted: Option<u32>) -> Result<Option<u32>, String> {
+    wanted.map_or(Ok(None), |number| ashift(&number.to_string()))
 }
 
 /// Checks the length of a comment.
@@ -125,7 +135,8 @@ mod tests {
     use super::*;
 
     fn pool(options: &[&str], none: bool) -> Result<PoolProperties, String> {
-        PoolProperties::parse(&options.iter().map(|o| o.to_string()).collect::<Vec<_>>(), none)
+        let options: Vec<String> = options.iter().map(|option| option.to_string()).collect();
+        PoolProperties::read(&Setting::parse_all(&options)?, none)
     }
 
     #[test]

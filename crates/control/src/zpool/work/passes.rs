@@ -38,7 +38,7 @@ impl Ordered {
         devices: &[String],
     ) -> Result<Outcome, ControlError> {
         let work = async |engine: &Engine| {
-            let refused = self.order(engine, self.leaves(engine, devices).await?).await?;
+            let refused = self.order(engine, self.leaves(session, engine, devices).await?).await?;
             let ended = match (self.order, session.pools().is_some()) {
                 (PassOrder::Start { .. }, false) => self.finish(session, engine).await?,
                 (PassOrder::Start { .. }, true) if self.wait => self.wait(session, engine).await?,
@@ -71,7 +71,12 @@ impl Ordered {
     }
 
     /// The devices that were named, or all.
-    async fn leaves(&self, engine: &Engine, devices: &[String]) -> Result<Vec<(Guid, String)>, ControlError> {
+    async fn leaves(
+        &self,
+        session: &Session,
+        engine: &Engine,
+        devices: &[String],
+    ) -> Result<Vec<(Guid, String)>, ControlError> {
         let mos = engine.mos().await?;
         if devices.is_empty() {
             let vdevs = mos.pool().vdevs();
@@ -80,7 +85,7 @@ impl Ordered {
         }
         let named = |typed: &String| {
             let missing = || format!("cannot {} '{typed}': no such device in pool", self.verb);
-            leaf(mos.pool(), typed)?
+            leaf(session.caller(), mos.pool(), typed)?
                 .map(|leaf| (leaf, typed.clone()))
                 .ok_or_else(|| ControlError::Refused(missing()))
         };

@@ -1,39 +1,55 @@
-//! The vdevs of a new pool as typed: `mirror a b special mirror c d log e`.
+//! The vdevs of a new pool, or those that a pool gets: as values, and as words: `mirror a b special mirror c
+//! d log e`.
 //!
 //! Idea: a word that is not a keyword is a device. `mirror`, `raidz` and `draid` group the devices that
 //! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of everything that follows.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`).
 
+pub mod devices;
+pub mod draid;
+pub mod replication;
+
 use cenote_pool::create::DraidConfig;
 use cenote_pool::{VdevClass, VdevKind};
+use serde::{Deserialize, Serialize};
 
-use super::draid;
+use draid::Draid;
 
-/// A vdev as typed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group<'a> {
+/// `VDEV_RAIDZ_MAXPARITY` and the number of devices that a RAID-Z has at most.
+const MAX_PARITY: usize = 3;
+const MAX_RAIDZ_CHILDREN: usize = 255;
+
+/// A vdev that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
     /// [`VdevKind::Disk`] for a single device of either kind.
     pub kind: VdevKind,
     /// RAID-Z and dRAID: parity columns.
+    #[serde(default)]
     pub parity: usize,
     /// dRAID: its geometry.
-    pub draid: Option<DraidConfig>,
+    #[serde(default)]
+    pub draid: Option<Draid>,
     /// Its allocation class.
+    #[serde(default)]
     pub class: VdevClass,
-    /// Its devices, as typed.
-    pub devices: Vec<&'a str>,
+    /// Its devices: paths, or names in `/dev`.
+    pub devices: Vec<String>,
 }
 
-/// Vdevs and other devices as typed.
-#[derive(Debug, Default)]
-pub struct Layout<'a> {
+/// Vdevs and other devices that are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
     /// The vdevs.
-    pub groups: Vec<Group<'a>>,
+    #[serde(default)]
+    pub groups: Vec<Group>,
     /// Devices that replace failed ones.
-    pub spares: Vec<&'a str>,
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// Devices that cache frequently read data.
-    pub cache: Vec<&'a str>,
+    #[serde(default)]
+    pub cache: Vec<String>,
 }
 
 /// The purpose of the words that follow.
@@ -57,10 +73,9 @@ impl Section {
     }
 }
 
-/// Parses the operands. The error says what is wrong with them.
-pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
+/// Parses words. The error says what is wrong with them.
+pub fn parse(words: &[String]) -> Result<Layout, String> {
     let mut layout = Layout::default();
-    let mut typed_draids = Vec::new();
     let (mut section, mut gathers) = (Section::Vdevs(VdevClass::Normal), false);
     for (index, word) in words.iter().enumerate() {
         let groups = &mut layout.groups;
@@ -80,12 +95,12 @@ pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
         }
         let draid = draid::parse(word).transpose()?;
         let kind = match &draid {
-            Some(typed) => Some((VdevKind::Draid, typed.parity)),
+            Some((parity, _)) => Some((VdevKind::Draid, *parity)),
             None => grouping(word)?,
         };
         match (section, kind) {
-            (Section::Spares, None) => layout.spares.push(word),
-            (Section::Cache, None) => layout.cache.push(word),
+            (Section::Spares, None) => layout.spares.push(word.clone()),
+            (Section::Cache, None) => layout.cache.push(word.clone()),
             (Section::Spares | Section::Cache, Some(_)) => {
                 return Err(format!("'spare' and 'cache' devices are single, not {word}"));
             }
@@ -95,21 +110,17 @@ pub fn parse(words: &[String]) -> Result<Layout<'_>, String> {
                 return Err(format!("'{}' devices can be single or mirrors, not {word}", class.name()));
             }
             (Section::Vdevs(class), Some((kind, parity))) => {
-                typed_draids.extend(draid.map(|typed| (groups.len(), typed)));
-                groups.push(Group { kind, parity, draid: None, class, devices: Vec::new() });
+                let draid = draid.map(|(_, geometry)| geometry);
+                groups.push(Group { kind, parity, draid, class, devices: Vec::new() });
                 gathers = true;
             }
             (Section::Vdevs(class), None) => match groups.last_mut().filter(|_| gathers) {
-                Some(group) => group.devices.push(word),
+                Some(group) => group.devices.push(word.clone()),
                 None => groups.push(Group::single(class, word)),
             },
         }
     }
-    for (index, typed) in typed_draids {
-        let group = &mut layout.groups[index];
-        group.draid = Some(typed.shape(group.devices.len())?);
-    }
-    check(&layout)?;
+    layout.check()?;
     Ok(layout)
 }
 
@@ -130,51 +141,92 @@ fn grouping(word: &str) -> Result<Option<(VdevKind, usize)>, String> {
 }
 
 /// A new pool needs a vdev for data; additions to an existing pool do not.
-pub fn require_data(groups: &[Group<'_>]) -> Result<(), &'static str> {
+pub fn require_data(groups: &[Group]) -> Result<(), &'static str> {
     match groups.iter().any(|group| group.class == VdevClass::Normal) {
         true => Ok(()),
         false => Err("at least one vdev must be for data; put it before 'log', 'special' and 'dedup'"),
     }
 }
 
-impl<'a> Layout<'a> {
+impl Layout {
     /// All devices, as typed.
-    pub fn devices(&self) -> Vec<&'a str> {
+    pub fn devices(&self) -> Vec<&str> {
         let in_groups = self.groups.iter().flat_map(|group| &group.devices);
-        in_groups.chain(&self.spares).chain(&self.cache).copied().collect()
+        in_groups.chain(&self.spares).chain(&self.cache).map(String::as_str).collect()
+    }
+
+    /// Whether such vdevs can be. Words that parse passed it; values have to.
+    ///
+    /// # Errors
+    /// The reason why they can't.
+    pub fn check(&self) -> Result<(), String> {
+        for group in &self.groups {
+            group.check()?;
+        }
+        let mut all = self.devices();
+        all.sort_unstable();
+        match all.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("{} is named twice", pair[0])),
+            None => Ok(()),
+        }
+    }
+
+    /// Some kinds of vdevs require features.
+    ///
+    /// # Errors
+    /// The feature that is missing.
+    pub fn check_features(&self, has: impl Fn(&str) -> bool) -> Result<(), &'static str> {
+        let needs_classes = |group: &Group| matches!(group.class, VdevClass::Special | VdevClass::Dedup);
+        if self.groups.iter().any(needs_classes) && !has("allocation_classes") {
+            return Err("special and dedup vdevs need feature@allocation_classes");
+        }
+        match self.groups.iter().any(|group| group.draid.is_some()) && !has("draid") {
+            true => Err("draid vdevs need feature@draid"),
+            false => Ok(()),
+        }
     }
 }
 
-fn check(layout: &Layout<'_>) -> Result<(), String> {
-    for group in &layout.groups {
-        let least = match group.kind {
+impl Group {
+    fn single(class: VdevClass, device: &str) -> Group {
+        Group { kind: VdevKind::Disk, parity: 0, draid: None, class, devices: vec![device.into()] }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let (kind, count) = (&self.kind, self.devices.len());
+        let has_parity = matches!(kind, VdevKind::Raidz | VdevKind::Draid);
+        let least = match kind {
+            VdevKind::Disk | VdevKind::File => 1,
             VdevKind::Mirror => 2,
-            VdevKind::Raidz | VdevKind::Draid => group.parity + 1,
-            _ => 1,
+            _ if has_parity => self.parity + 1,
+            _ => return Err(format!("a vdev of type '{}' can't be made", kind.name())),
         };
-        if group.devices.len() < least {
-            return Err(format!("{} requires at least {least} devices", group.name()));
+        let parities = if has_parity { 1..=MAX_PARITY } else { 0..=0 };
+        if !parities.contains(&self.parity) || self.draid.is_some() != (*kind == VdevKind::Draid) {
+            return Err(format!("{}: parity or geometry is another kind's", kind.name()));
         }
-        if group.kind == VdevKind::Raidz && group.devices.len() > 255 {
-            return Err(format!("{} has at most 255 devices", group.name()));
+        if count < least {
+            return Err(format!("{} requires at least {least} devices", self.name()));
+        }
+        if has_parity && self.class != VdevClass::Normal {
+            let class = self.class.name();
+            return Err(format!("'{class}' devices can be single or mirrors, not {}", self.name()));
+        }
+        match kind {
+            VdevKind::Disk | VdevKind::File if count > 1 => Err("a single device is one device".into()),
+            VdevKind::Raidz if count > MAX_RAIDZ_CHILDREN => {
+                Err(format!("{} has at most {MAX_RAIDZ_CHILDREN} devices", self.name()))
+            }
+            _ => self.shape().map(drop),
         }
     }
-    let mut all = layout.devices();
-    all.sort_unstable();
-    match all.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("{} is named twice", pair[0])),
-        None => Ok(()),
-    }
-}
 
-impl<'a> Group<'a> {
-    fn single(class: VdevClass, device: &'a str) -> Group<'a> {
-        Group { kind: VdevKind::Disk, parity: 0, draid: None, class, devices: vec![device] }
-    }
-
-    /// Whether its class depends on a feature.
-    pub fn needs_classes(&self) -> bool {
-        matches!(self.class, VdevClass::Special | VdevClass::Dedup)
+    /// The geometry of a dRAID over its devices.
+    ///
+    /// # Errors
+    /// It does not fit them.
+    pub fn shape(&self) -> Result<Option<DraidConfig>, String> {
+        self.draid.map(|draid| draid.shape(self.parity, self.devices.len())).transpose()
     }
 
     /// Its kind as typed.
@@ -183,7 +235,8 @@ impl<'a> Group<'a> {
             VdevKind::Mirror => "mirror".into(),
             VdevKind::Raidz => format!("raidz{}", self.parity),
             VdevKind::Draid => {
-                let (data, spares) = self.draid.map_or((0, 0), |shape| (shape.data, shape.spares));
+                let shape = self.shape().ok().flatten();
+                let (data, spares) = shape.map_or((0, 0), |shape| (shape.data, shape.spares));
                 format!("draid{}:{data}d:{}c:{spares}s", self.parity, self.devices.len())
             }
             _ => "single device".into(),

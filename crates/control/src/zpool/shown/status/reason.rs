@@ -11,16 +11,17 @@ use std::borrow::Cow;
 use cenote_pool::{
     ErrorCounts, FailMode, PoolHealth, Standstill, Trouble, VdevClass, VdevKind, VdevState, VdevStatus,
 };
+use serde::{Deserialize, Serialize};
 
-pub use super::circumstances::{Circumstances, Corrupted};
+use super::circumstances::Circumstances;
 
 /// A problem and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// OpenZFS's message id.
-    pub id: Option<&'static str>,
+    pub id: Option<Cow<'static, str>>,
     /// What is wrong.
-    pub status: &'static str,
+    pub status: Cow<'static, str>,
     /// What to do.
     pub action: Cow<'static, str>,
     /// Nothing is wrong, but newer software could do better.
@@ -51,7 +52,11 @@ pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason
 }
 
 const fn reason(id: Option<&'static str>, status: &'static str, action: &'static str) -> Option<Reason> {
-    Some(Reason { id, status, action: Cow::Borrowed(action), is_advice: false })
+    let id = match id {
+        Some(id) => Some(Cow::Borrowed(id)),
+        None => None,
+    };
+    Some(Reason { id, status: Cow::Borrowed(status), action: Cow::Borrowed(action), is_advice: false })
 }
 
 /// The older state was only opened; `-n` checks that it is intact.
@@ -74,14 +79,19 @@ fn corrupted(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason
         ),
     };
     let status = "The pool metadata is corrupted, and the pool cannot be opened.";
-    Some(Reason { id: Some("ZFS-8000-72"), status, action: action.into(), is_advice: false })
+    Some(Reason {
+        id: Some("ZFS-8000-72".into()),
+        status: status.into(),
+        action: action.into(),
+        is_advice: false,
+    })
 }
 
 const ATTACH: &str = "Attach the missing devices, or name the folders or files that hold them with --disks.";
 
 const DATA_ERRORS: Reason = Reason {
-    id: Some("ZFS-8000-8A"),
-    status: "Earlier scrubs or reads met blocks that could not be repaired.",
+    id: Some(Cow::Borrowed("ZFS-8000-8A")),
+    status: Cow::Borrowed("Earlier scrubs or reads met blocks that could not be repaired."),
     action: Cow::Borrowed("Restore the files concerned from a copy: 'zpool status -v' lists them."),
     is_advice: false,
 };
@@ -136,7 +146,7 @@ fn lost_states(circumstances: Circumstances) -> Option<Reason> {
          the next changes write over what is left of newer states."
     );
     let status = "The pool's newest uberblocks are damaged on all devices: it was opened as it was before.";
-    Some(Reason { id: None, status, action: action.into(), is_advice: false })
+    Some(Reason { id: None, status: status.into(), action: action.into(), is_advice: false })
 }
 
 const LEAVE_ALONE: &str = "make sure that no other machine has it imported.";
@@ -268,8 +278,9 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
 
 /// Features that newer software could use.
 fn dated(circumstances: Circumstances) -> Option<Reason> {
-    let advice =
-        |status, action| Some(Reason { id: None, status, action: Cow::Borrowed(action), is_advice: true });
+    let advice = |status: &'static str, action: &'static str| {
+        Some(Reason { id: None, status: status.into(), action: action.into(), is_advice: true })
+    };
     if circumstances.is_legacy {
         return advice(
             "The pool has a format from before feature flags.",
@@ -287,29 +298,10 @@ fn dated(circumstances: Circumstances) -> Option<Reason> {
     None
 }
 
-/// A labelled paragraph, wrapped at 80 columns; lines after the first are indented by a tab.
-pub fn paragraph(label: &str, text: &str) -> String {
-    const TAB_COLUMNS: usize = 8;
-    const COLUMNS: usize = 80;
-    let (mut out, mut column) = (format!("{label}:"), label.len() + 1);
-    for (i, word) in text.split_whitespace().enumerate() {
-        if i > 0 && column + 1 + word.len() > COLUMNS {
-            out.push_str("\n\t");
-            column = TAB_COLUMNS;
-        } else {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += word.len();
-    }
-    out + "\n"
-}
-
 impl Reason {
     /// The page about it.
     pub fn page(&self) -> Option<String> {
-        self.id.map(|id| format!("https://openzfs.github.io/openzfs-docs/msg/{id}"))
+        self.id.as_ref().map(|id| format!("https://openzfs.github.io/openzfs-docs/msg/{id}"))
     }
 }
 
@@ -325,14 +317,5 @@ mod tests {
         };
         assert!(status(true).starts_with("Devices are being resilvered"));
         assert!(status(false).contains("when the pool was last written"));
-    }
-
-    #[test]
-    fn paragraphs_are_wrapped_and_indented() {
-        let text = "word ".repeat(30);
-        let out = paragraph("status", &text);
-        assert!(out.lines().all(|line| line.replace('\t', "        ").len() <= 80), "{out}");
-        assert!(out.lines().skip(1).all(|line| line.starts_with('\t')) && out.starts_with("status: word"));
-        assert_eq!(out.split_whitespace().count(), 31);
     }
 }

@@ -3,8 +3,9 @@
 
 use cenote_pool::{FoundPool, PoolHealth};
 
-use super::reason::{Circumstances, Corrupted, Reason, judge};
-use crate::outcome::CliError;
+use super::circumstances::{Circumstances, Corrupted};
+use super::reason::{Reason, judge};
+use crate::error::ControlError;
 use crate::session::Session;
 
 /// The diagnosis.
@@ -17,14 +18,14 @@ pub struct Unopened {
 
 impl Unopened {
     /// Diagnoses a pool that could not be opened because of this error.
-    pub async fn look(session: &Session, found: &FoundPool, error: &CliError) -> Unopened {
+    pub async fn look(session: &Session, found: &FoundPool, error: &ControlError) -> Unopened {
         let (mut health, circumstances) = (found.status(), Circumstances::of_found(found));
         if let Some(pool) = session.held(found) {
             // It is open, though what is shown of it can't be read at present.
             health = pool.engine.pool().status();
             return Unopened { health, circumstances };
         }
-        if !matches!(error, CliError::Corrupted { .. }) {
+        if !matches!(error, ControlError::Corrupted { .. }) {
             return Unopened { health, circumstances };
         }
         let corrupted = Some(Corrupted { way_back: session.way_back(found).await });

@@ -4,6 +4,7 @@
 //! Source: OpenZFS `zpool_vdev.c` (`draid_config_by_type`), including the wording.
 
 use cenote_pool::create::DraidConfig;
+use serde::{Deserialize, Serialize};
 
 /// Data devices per group, by default.
 const DEFAULT_DATA: u64 = 8;
@@ -12,18 +13,22 @@ const MAX_PARITY: usize = 3;
 const MAX_CHILDREN: u64 = 255;
 const MAX_SPARES: u64 = 100;
 
-/// The parts of the geometry that were typed.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Typed {
-    /// Parity devices per group.
-    pub parity: usize,
-    data: Option<u64>,
-    children: Option<u64>,
-    spares: u64,
+/// The geometry that is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draid {
+    /// Data devices per group; none: 8, or as many as there are.
+    #[serde(default)]
+    pub data: Option<u64>,
+    /// Devices in all, if that was said: it has to be true.
+    #[serde(default)]
+    pub children: Option<u64>,
+    /// Distributed spares.
+    #[serde(default)]
+    pub spares: u64,
 }
 
-/// Parses a word; `None` if it does not begin with `draid`.
-pub fn parse(word: &str) -> Option<Result<Typed, String>> {
+/// Parses a word: parity devices per group, and the rest; `None` if it does not begin with `draid`.
+pub fn parse(word: &str) -> Option<Result<(usize, Draid), String>> {
     let mut parts = word.strip_prefix("draid")?.split(':');
     let parity = match parts.next() {
         None | Some("") => Ok(1),
@@ -34,7 +39,7 @@ pub fn parse(word: &str) -> Option<Result<Typed, String>> {
         }
     };
     Some(parity.and_then(|parity| {
-        let mut typed = Typed { parity, ..Typed::default() };
+        let mut typed = Draid::default();
         for part in parts {
             let wrong = || format!("invalid dRAID syntax; expected [:<number><c|d|s>] not '{word}'");
             let (at, suffix) = part.char_indices().next_back().ok_or_else(wrong)?;
@@ -46,14 +51,17 @@ pub fn parse(word: &str) -> Option<Result<Typed, String>> {
                 _ => return Err(wrong()),
             }
         }
-        Ok(typed)
+        Ok((parity, typed))
     }))
 }
 
-impl Typed {
-    /// The geometry over this many devices.
-    pub fn shape(&self, children: usize) -> Result<DraidConfig, String> {
-        let (children, parity, spares) = (children as u64, self.parity as u64, self.spares);
+impl Draid {
+    /// The geometry over this many devices, `parity` of which per group are for parity.
+    ///
+    /// # Errors
+    /// It does not fit them.
+    pub fn shape(&self, parity: usize, children: usize) -> Result<DraidConfig, String> {
+        let (children, parity, spares) = (children as u64, parity as u64, self.spares);
         if let Some(wanted) = self.children.filter(|&wanted| wanted != children) {
             return Err(format!(
                 "invalid number of dRAID children; {wanted} required but {children} provided"
@@ -95,8 +103,8 @@ mod tests {
     use super::*;
 
     fn shape(word: &str, children: usize) -> Result<(usize, u64, u64, u64), String> {
-        let typed = parse(word).unwrap()?;
-        typed.shape(children).map(|shape| (typed.parity, shape.data, shape.groups, shape.spares))
+        let (parity, typed) = parse(word).unwrap()?;
+        typed.shape(parity, children).map(|shape| (parity, shape.data, shape.groups, shape.spares))
     }
 
     #[test]

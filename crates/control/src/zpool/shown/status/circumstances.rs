@@ -4,7 +4,7 @@ use cenote_dataset::{FeatureState, Mos};
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_pool::{FoundPool, LostStates, PoolState};
 
-use crate::outcome::CliError;
+use crate::error::ControlError;
 use crate::session::WayBack;
 
 /// Problems other than the state of vdevs.
@@ -48,7 +48,7 @@ impl Circumstances {
     }
 
     /// What an open pool shows.
-    pub async fn of_pool(mos: &Mos) -> Result<Circumstances, CliError> {
+    pub async fn of_pool(mos: &Mos) -> Result<Circumstances, ControlError> {
         let scan = mos.scan_status().await?;
         let features = mos.features().await?;
         let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");

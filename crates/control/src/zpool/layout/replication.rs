@@ -7,7 +7,7 @@
 
 use cenote_pool::{VdevClass, VdevKind};
 
-use super::layout::Group;
+use super::Group;
 
 /// If sizes within one vdev differ by more than this, it is probably a mistake, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
@@ -22,7 +22,7 @@ struct Level {
 
 /// What is suspicious about new vdevs, whose devices have these sizes and are files or not, beside the vdevs
 /// that are there.
-pub fn mismatch(present: &[Group<'_>], new: &[Group<'_>], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
+pub fn mismatch(present: &[Group], new: &[Group], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
     let (present, levels_of_new) = (levels(present), levels(new));
     let differs = |pair: &[Level]| pair[0].is_like(pair[1]).err();
     if present.windows(2).any(|pair| differs(pair).is_some()) || levels_of_new.is_empty() {
@@ -44,11 +44,11 @@ fn mismatch_within(kind: &str, sizes: &[(u64, bool)]) -> Option<String> {
     differs.then(|| format!("{kind} contains devices of different sizes"))
 }
 
-fn levels(groups: &[Group<'_>]) -> Vec<Level> {
+fn levels(groups: &[Group]) -> Vec<Level> {
     groups.iter().filter(|group| group.class != VdevClass::Log).map(level).collect()
 }
 
-fn level(group: &Group<'_>) -> Level {
+fn level(group: &Group) -> Level {
     let kind = match group.kind {
         VdevKind::Mirror => "mirror",
         VdevKind::Raidz => "raidz",
@@ -138,12 +138,12 @@ fn kinds_and_losses(one: Level, other: Level) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout;
+    use super::super::parse;
     use super::*;
 
-    fn groups(line: &str) -> Vec<Group<'static>> {
+    fn groups(line: &str) -> Vec<Group> {
         let words: Vec<String> = line.split(' ').map(String::from).collect();
-        layout::parse(words.leak()).unwrap().groups
+        parse(&words).unwrap().groups
     }
 
     fn said(present: &str, new: &str) -> Option<String> {

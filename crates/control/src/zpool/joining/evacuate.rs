@@ -1,0 +1,52 @@
+//! `zpool evacuate`: all that a device holds is brought to another one, while it still works.
+
+use cenote_engine::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::{joining, why_not};
+use crate::error::ControlError;
+use crate::refusal::cannot;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::leaves::meant::leaf;
+use crate::zpool::work::scans::scan;
+
+/// Which device, and where to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evacuate {
+    /// The pool.
+    pub pool: String,
+    /// A device of it: its path, the last component of that, or its guid.
+    pub device: String,
+    /// What takes its place.
+    pub new_device: String,
+    /// Accept a device that holds something.
+    #[serde(default)]
+    pub force: bool,
+    /// Wait until it is done, as without a daemon.
+    #[serde(default)]
+    pub wait: bool,
+}
+
+impl Verb for Evacuate {
+    const NAME: &'static str = "zpool evacuate";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    type Answer = ();
+
+    /// # Errors
+    /// There is no such device; the new one can't be used, or holds something.
+    async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        let what = format!("evacuate {} to {}", self.device, self.new_device);
+        let work = async |engine: &Engine| {
+            let mos = engine.mos().await?;
+            let old = leaf(session.caller(), mos.pool(), &self.device)?.ok_or_else(|| {
+                ControlError::Refused(format!("cannot {what}: {}", why_not(session, &mos, &self.device)))
+            })?;
+            let new = joining(session, &mos, &self.new_device, self.force).await?;
+            cenote_tasks::evacuate(engine, old, new).await.map_err(cannot(&what))?;
+            scan(session, engine, self.wait).await
+        };
+        Ok(session.change_pool(&self.pool, work).await?.into())
+    }
+}

@@ -1,0 +1,50 @@
+//! `zpool history`: the commands that were run on a pool, and its internal events.
+
+use cenote_format::nvlist::Nvlist;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Verb};
+
+/// Of which pools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// By name or guid; none: all.
+    #[serde(default)]
+    pub pools: Vec<String>,
+}
+
+/// What a pool recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The pool's name.
+    pub pool: String,
+    /// The records as they are on disk, the oldest first (`cenote_format::history` has their keys).
+    pub records: Vec<Nvlist>,
+}
+
+impl Verb for History {
+    const NAME: &'static str = "zpool history";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Always;
+    const SEES_ALL: bool = true;
+    type Answer = Vec<Recorded>;
+
+    /// # Errors
+    /// None of the pools that are named is there. Those whose history can't be read are told of.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Recorded>>, ControlError> {
+        let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
+        let mut all = Vec::new();
+        for found in pools {
+            let records = async { Ok(session.open_without_asking(&found).await?.history().await?) };
+            match records.await {
+                Ok(records) => all.push(Recorded { pool: found.name().into(), records }),
+                Err::<_, ControlError>(error) => {
+                    outcome = outcome.and(session.caller().tell(found.name(), &error));
+                }
+            }
+        }
+        Ok(Answered { answer: all, outcome })
+    }
+}

@@ -1,0 +1,76 @@
+//! The error log as a list of files.
+//!
+//! Source: OpenZFS `zpool_get_errlog`, `zpool_obj_to_path`.
+
+use cenote_dataset::{Dataset, Mos};
+use cenote_format::units::{DatasetId, ObjectId};
+use cenote_fs::{Filesystem, PathFinder};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+
+/// An object with damaged blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damaged {
+    /// Whose it is.
+    pub dataset: Of,
+    /// Its number.
+    pub object: ObjectId,
+    /// Its path in the file system, without the slash at its beginning; none: it has no path, or the keys
+    /// are not loaded.
+    #[serde(with = "path_form")]
+    pub path: Option<Vec<u8>>,
+}
+
+/// Whose an object is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// The pool itself.
+    Pool,
+    /// A dataset.
+    Dataset(String),
+    /// A dataset that is gone.
+    Gone(DatasetId),
+}
+
+/// A path in JSON: text, or bytes if it is not UTF-8.
+mod path_form {
+    use cenote_format::text_or_bytes::each;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        each::serialize(path.as_slice(), serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
+        each::deserialize(deserializer).map(|all| all.into_iter().next())
+    }
+}
+
+/// The damaged objects, each once.
+///
+/// # Errors
+/// The error log can't be read.
+pub async fn damaged_objects(mos: &Mos) -> Result<Vec<Damaged>, ControlError> {
+    let mut all = Vec::new();
+    for (id, object) in mos.damaged_objects().await? {
+        all.push(match (id, mos.dataset_by_id(id).await) {
+            (DatasetId(0), _) => Damaged { dataset: Of::Pool, object, path: None },
+            (id, Err(_)) => Damaged { dataset: Of::Gone(id), object, path: None },
+            (_, Ok(dataset)) => {
+                let path = path(&dataset, object).await;
+                Damaged { dataset: Of::Dataset(dataset.name().into()), object, path }
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// The file's path; `None` if the dataset is locked, is a volume, or has no such file.
+async fn path(dataset: &Dataset, object: ObjectId) -> Option<Vec<u8>> {
+    let filesystem = Filesystem::open(dataset.objset().await.ok()?).await.ok()?;
+    let attr = filesystem.attr(object).await.ok()?;
+    PathFinder::new(&filesystem).path_of(object, &attr).await.ok()
+}

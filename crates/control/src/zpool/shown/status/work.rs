@@ -1,0 +1,190 @@
+//! Long-running work that a pool has recorded: scans, rebuilds, a removal, a checkpoint, an expansion.
+//!
+//! Of what is in progress only how far it has come is on disk. If the daemon does it now, its speed is known,
+//! too.
+//!
+//! Source: OpenZFS `spa_misc.c` (`spa_scan_get_stats`), `vdev_removal.c` (`spa_removal_get_stats`),
+//! `vdev_raidz.c` (`spa_raidz_expand_get_stats`).
+
+use cenote_dataset::Mos;
+use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_format::Phys;
+use cenote_format::dsl::names::{pool as names, vdev_zap};
+use cenote_format::indirect::{IndirectMappingPhys, VDEV_INDIRECT_MAPPING_SIZE_V0};
+use cenote_format::scan::{ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanPhys, ScanState, VdevWorkState};
+use cenote_format::units::{ObjectId, VdevId};
+use cenote_host::pools::OpenPool;
+use cenote_pool::VdevKind;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+
+/// All finished and unfinished work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// The time, in seconds since 1970, if the daemon has the pool open and does the work.
+    pub now_s: Option<u64>,
+    /// The last scrub or resilver.
+    pub scan: Option<ScanPhys>,
+    /// How fast the daemon scans.
+    pub pace: Option<Pace>,
+    /// The last scrub of the blocks in the error log.
+    pub error_scrub: Option<ErrorScrubPhys>,
+    /// The last sequential rebuild of each top-level vdev.
+    pub rebuilds: Vec<Rebuild>,
+    /// The newest removal of a vdev.
+    pub removal: Option<Removal>,
+    /// The checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The expansion in progress, or the last.
+    pub expansion: Option<Expansion>,
+}
+
+/// How fast the daemon scans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Bytes since it began, or went on.
+    pub done_bytes: u64,
+    /// Seconds since then.
+    pub seconds: u64,
+    /// When that was, in seconds since 1970.
+    pub since_s: u64,
+}
+
+/// A sequential rebuild.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebuild {
+    /// The top-level vdev.
+    pub vdev: VdevId,
+    /// What it has recorded.
+    pub recorded: RebuildPhys,
+}
+
+/// The removal of a vdev.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// What the pool has recorded.
+    pub recorded: RemovingPhys,
+    /// Memory that the mappings of all removed vdevs take.
+    pub mapping_bytes: u64,
+}
+
+/// The checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// When it was made, in seconds since 1970.
+    pub timestamp_s: u64,
+    /// Space that it alone keeps.
+    pub space_bytes: u64,
+}
+
+/// The expansion of a RAID-Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expansion {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// Whether it is in progress, or has ended.
+    pub state: ScanState,
+    /// In seconds since 1970.
+    pub start_s: u64,
+    /// The same; 0: it has not ended.
+    pub end_s: u64,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+    /// Bytes that are allocated on the vdev.
+    pub allocated_bytes: u64,
+    /// A device is missing, or lacks something.
+    pub waits: bool,
+}
+
+impl Work {
+    /// What a pool says. `held`: the daemon has it open.
+    pub(super) async fn gather(
+        session: &Session,
+        mos: &Mos,
+        held: Option<&OpenPool>,
+        usage: &[VdevUsage],
+    ) -> Result<Work, ControlError> {
+        let now_s = session.runtime().unix_time_ns() / 1_000_000_000;
+        let pace = held.and_then(|pool| pool.engine.scan_pass()).map(|pass| {
+            let seconds = session.runtime().now().since(pass.since).as_secs();
+            Pace { done_bytes: pass.done_bytes, seconds, since_s: now_s - seconds }
+        });
+        let checkpoint = mos.checkpoint().await?.map(|checkpoint| Checkpoint {
+            timestamp_s: checkpoint.timestamp_s,
+            space_bytes: PoolUsage::sum(usage).checkpoint_bytes,
+        });
+        Ok(Work {
+            now_s: held.map(|_| now_s),
+            scan: mos.scan_status().await?,
+            pace,
+            error_scrub: mos.error_scrub_status().await?,
+            rebuilds: rebuilds(mos).await?,
+            removal: removal(mos).await?,
+            checkpoint,
+            expansion: expansion(mos, usage).await?,
+        })
+    }
+}
+
+async fn rebuilds(mos: &Mos) -> Result<Vec<Rebuild>, ControlError> {
+    let mut found = Vec::new();
+    for top in &mos.pool_config().vdevs {
+        let Some(zap) = mos.vdev_zap(top).await? else { continue };
+        let Some(value) = zap.lookup(vdev_zap::VDEV_REBUILD_PHYS.as_bytes()).await? else { continue };
+        let words: Vec<u64> = value.words().collect();
+        if let Ok(recorded) = RebuildPhys::from_words(&words)
+            && VdevWorkState::of_rebuild(recorded.state) != VdevWorkState::None
+        {
+            found.push(Rebuild { vdev: VdevId(top.id), recorded });
+        }
+    }
+    Ok(found)
+}
+
+async fn removal(mos: &Mos) -> Result<Option<Removal>, ControlError> {
+    let Some(value) = mos.directory()?.lookup(names::REMOVING.as_bytes()).await? else { return Ok(None) };
+    let words: Vec<u64> = value.words().collect();
+    let recorded = RemovingPhys::from_words(&words).ok().filter(|removing| removing.state != 0);
+    let Some(recorded) = recorded else { return Ok(None) };
+    Ok(Some(Removal { recorded, mapping_bytes: mapping_bytes(mos).await? }))
+}
+
+/// Memory taken by the mappings of removed vdevs.
+async fn mapping_bytes(mos: &Mos) -> Result<u64, ControlError> {
+    let mut entries = 0u64;
+    for vdev in &mos.pool_config().vdevs {
+        if vdev.kind == VdevKind::Indirect && vdev.indirect_object != ObjectId(0) {
+            let dnode = mos.objset().dnode(vdev.indirect_object).await?;
+            let phys = IndirectMappingPhys::decode(dnode.bonus(), dnode.endian());
+            entries = entries.saturating_add(phys.map_or(0, |phys| phys.num_entries));
+        }
+    }
+    Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
+}
+
+/// The expansion in progress, or that which ended last.
+async fn expansion(mos: &Mos, usage: &[VdevUsage]) -> Result<Option<Expansion>, ControlError> {
+    let mut found: Option<Expansion> = None;
+    for top in mos.pool_config().vdevs.iter().filter(|top| top.kind == VdevKind::Raidz) {
+        let Some(zap) = mos.vdev_zap(top).await? else { continue };
+        let Some(state) = zap.get_u64(vdev_zap::RAIDZ_EXPAND_STATE).await? else { continue };
+        let vdev = VdevId(top.id);
+        let used = usage.iter().find(|usage| usage.vdev == vdev);
+        let expansion = Expansion {
+            vdev,
+            state: ScanState::from(state),
+            start_s: zap.get_u64(vdev_zap::RAIDZ_EXPAND_START_TIME).await?.unwrap_or(0),
+            end_s: zap.get_u64(vdev_zap::RAIDZ_EXPAND_END_TIME).await?.unwrap_or(0),
+            copied_bytes: zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0),
+            allocated_bytes: used.map_or(0, |usage| usage.allocated_bytes),
+            waits: top.raidz_expanding && mos.pool().reflow_waits_for(vdev).is_some(),
+        };
+        let rank = |one: &Expansion| (one.state == ScanState::Scanning, one.end_s);
+        if found.as_ref().is_none_or(|before| rank(before) < rank(&expansion)) {
+            found = Some(expansion);
+        }
+    }
+    Ok(found)
+}
