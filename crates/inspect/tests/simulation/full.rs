@@ -19,7 +19,7 @@ use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
 use crate::run::recover;
 
 /// A file system that is filled with incompressible files, and emptied.
-struct Files {
+pub struct Files {
     engine: Engine,
     fs: FsWriter,
     files: Vec<(Vec<u8>, ObjectId)>,
@@ -28,13 +28,13 @@ struct Files {
 }
 
 impl Files {
-    async fn of(rt: &Runtime, engine: &Engine, dataset: &str) -> Files {
+    pub async fn of(rt: &Runtime, engine: &Engine, dataset: &str) -> Files {
         let open = engine.dataset(dataset).await.unwrap();
         let fs = FsWriter::open(open, FsOptions::default()).await.unwrap();
         Files { engine: engine.clone(), fs, files: Vec::new(), made: 0, rng: rt.rng() }
     }
 
-    async fn make(&mut self, len: usize) -> Result<(), FsError> {
+    pub async fn make(&mut self, len: usize) -> Result<(), FsError> {
         self.made += 1;
         let name = format!("file{}", self.made).into_bytes();
         let new = NewFile { kind: NewKind::Regular, mode: 0o600, umask: 0, uid: 1, gid: 1 };
@@ -78,7 +78,7 @@ async fn used(mos: &Mos, dataset: &str) -> u64 {
     mos.dataset(dataset).await.unwrap().dir().phys().used_bytes
 }
 
-async fn make_child(rt: &Runtime, engine: &Engine, name: &str, settings: &[(&str, u64)]) -> Files {
+pub async fn make_child(rt: &Runtime, engine: &Engine, name: &str, settings: &[(&str, u64)]) -> Files {
     let now = now(rt);
     let settings = settings.iter().map(|(name, bytes)| ((*name).to_owned(), Value::Number(*bytes)));
     let fill = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {

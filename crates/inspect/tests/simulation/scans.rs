@@ -12,13 +12,16 @@ use cenote_format::units::Txg;
 use cenote_pool::VdevClass::Normal;
 use cenote_pool::VdevKind::{Mirror, Raidz};
 use cenote_runtime::{Rng, Runtime};
-use cenote_tasks::{cancel_scrub, pause_scrub, run_scan, start_scrub};
+use cenote_tasks::{
+    InUse, cancel_scrub, destroy_dataset, destroy_snapshots, pause_scrub, run_scan, snapshot, start_scrub,
+};
 use cenote_testkit::image::Image;
 
 use crate::check::{Unsure, check_sound, compare};
 use crate::cuts::{self, Cut, number, simulate, survives_cuts};
+use crate::full::{Files, make_child};
 use crate::model::World;
-use crate::pools::{Disks, Layout, Vdev, open};
+use crate::pools::{Disks, Layout, POOL, Vdev, create, open};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
@@ -142,6 +145,48 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
         let ended = scan_of(&engine).await;
         assert_eq!(ScanState::from(ended.state), ScanState::Canceled);
         assert!(pause_scrub(&engine).await.is_err() && cancel_scrub(&engine).await.is_err());
+    });
+}
+
+/// Between two looks at what a scrub has read, a snapshot is destroyed, and its file system after it: nothing
+/// is left that could be read instead.
+#[test]
+fn a_scrub_ends_though_what_it_reads_is_destroyed_with_its_file_system() {
+    const ROUNDS: u64 = 16;
+    let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512, spares: 0 };
+    simulate(number("CENOTE_SEED").unwrap_or(3), |rt| async move {
+        let disks = Disks::new(&rt, layout.shape(), layout.blank());
+        let made = create(&rt, &layout, &disks.devices()).await;
+        let name = format!("{POOL}/gone");
+        for round in 0..ROUNDS {
+            make_child(&rt, &made, &format!("{name}{round}"), &[]).await;
+        }
+        made.sync_all().await.unwrap();
+        drop(made);
+        let disks = Disks::new(&rt, layout.shape(), disks.images());
+        let slow = disks
+            .devices()
+            .into_iter()
+            .map(|disk| Arc::new(Delayed::new(disk, SLOW, &rt)) as Arc<dyn Device>);
+        let engine = Engine::start(&open(&rt, slow.collect()).await.unwrap()).await.unwrap();
+        for round in 0..ROUNDS {
+            let name = format!("{name}{round}");
+            let mut files = Files::of(&rt, &engine, &name).await;
+            for _ in 0..8 {
+                files.make(300_000).await.unwrap();
+            }
+            drop(files);
+            let snapshot_name = [format!("{name}@s")];
+            snapshot(&engine, &snapshot_name).await.unwrap();
+            start_scrub(&engine, Txg(0)).await.unwrap();
+            let scanner = engine.clone();
+            let scrubbing = rt.spawn(async move { run_scan(&scanner, &|_| {}).await });
+            rt.sleep(Duration::from_secs(round * 2)).await;
+            destroy_snapshots(&engine, &snapshot_name, InUse::Refuse).await.unwrap();
+            destroy_dataset(&engine, &name).await.unwrap();
+            assert_eq!(scrubbing.await.unwrap().unwrap().errors, 0, "round {round}");
+            engine.sync_all().await.unwrap();
+        }
     });
 }
 
