@@ -13,10 +13,7 @@ use crate::session::meant;
 /// Verbs with the same meaning, and the alternative.
 type Missing = (&'static [&'static str], &'static str);
 
-const ZPOOL: &[Missing] = &[
-    (&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there"),
-    (&["prefetch"], "Commands read what they need, and `cenote serve` keeps in memory what it has read"),
-];
+const ZPOOL: &[Missing] = &[(&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there")];
 
 const ZFS: &[Missing] = &[
     (&["jail", "unjail"], "It is for FreeBSD's jails: import the pool with OpenZFS there"),

@@ -22,6 +22,7 @@ mod list;
 mod manage;
 mod passes;
 mod pool_json;
+mod prefetch;
 mod properties;
 mod reguid;
 mod remove;
@@ -99,6 +100,8 @@ pub enum Zpool {
     Trim(passes::Trim),
     /// Set a property or enable a feature
     Set(set::Set),
+    /// Read the tables of shared blocks into memory
+    Prefetch(prefetch::Prefetch),
     /// Give a pool another guid
     Reguid(reguid::Reguid),
     /// Enable all features, or list the missing ones
@@ -377,6 +380,7 @@ impl Zpool {
             Zpool::Initialize(initialize) => initialize.run(session).await,
             Zpool::Trim(trim) => trim.run(session).await,
             Zpool::Set(set) => set.run(session).await,
+            Zpool::Prefetch(prefetch) => prefetch.run(session).await,
             Zpool::Reguid(reguid) => reguid.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,
             Zpool::Import(import) => import.run(session).await,

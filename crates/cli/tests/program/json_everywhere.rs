@@ -50,6 +50,7 @@ const LINES: &str = "\
     zpool sync
     zpool reguid tank
     ! zpool reguid -g 0 tank
+    ! zpool prefetch tank
     zpool split -n tank half
     ! zpool split tank tank
     zpool checkpoint tank

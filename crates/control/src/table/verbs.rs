@@ -7,7 +7,7 @@ use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
 use crate::{zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 81] = [
+pub static VERBS: [Row; 82] = [
     Row::line("arcstat", Nothing, Always, InDaemon).seeing_all(),
     Row::line("cat", All, Never, OnOpenPools).seeing_all(),
     Row::line("cp", All, Never, OnOpenPools).seeing_all(),
@@ -75,6 +75,7 @@ pub static VERBS: [Row; 81] = [
     Row::of::<zpool::shown::list::List>(),
     Row::of::<zpool::leaves::offline::Offline>(),
     Row::of::<zpool::leaves::online::Online>(),
+    Row::of::<zpool::work::prefetch::Prefetch>(),
     Row::of::<zpool::whole::reguid::Reguid>(),
     Row::of::<zpool::leaves::remove::Remove>(),
     Row::of::<zpool::leaves::reopen::Reopen>(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 pub mod initialize;
 mod passes;
+pub mod prefetch;
 pub mod resilver;
 pub mod scans;
 pub mod scrub;

@@ -155,3 +155,23 @@ fn vdev_properties_count_operations_and_bytes_and_the_root_those_of_devices_that
     bench.until("zpool status tank", |status| !status.contains("replacing"));
     assert!(count("write_bytes", "root") >= root + 3_000_000);
 }
+
+#[test]
+fn tables_of_shared_blocks_are_read_into_memory() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} -o compatibility=openzfs-2.3 -O dedup=on tank a"));
+    for copy in 0..2 {
+        let blocks: Vec<u8> = (0..8u8).flat_map(|block| vec![block + 1; 128 << 10]).collect();
+        fs::write(bench.path(&format!("mnt/{copy}")), blocks).unwrap();
+    }
+    bench.done("zpool sync tank");
+    assert_eq!(bench.done("zpool prefetch tank"), "");
+    assert_eq!(json(&bench, "zpool prefetch -t ddt --json tank")["ddt_entries"], 8);
+    assert_eq!(json(&bench, "zpool prefetch -t brt --json tank")["ddt_entries"], 0);
+    assert!(bench.fails("zpool prefetch -t zil tank").contains("ddt"));
+    assert!(bench.fails("zpool prefetch nosuch").contains("nosuch"));
+}
