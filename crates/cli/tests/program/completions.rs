@@ -32,7 +32,7 @@ fn verbs_options_and_their_values_are_candidates() {
         ("zpool set feature@lz", vec!["feature@lz4_compress="]),
         ("zpool create tank /dev/nul", vec![]),
         // Only names that exist are offered.
-        ("zpool prefe", vec![]),
+        ("zpool ddtpr", vec![]),
         ("cenote compl", vec!["completions"]),
     ] {
         assert_eq!(candidates(&pool, line), wanted, "{line}");

@@ -208,6 +208,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("zpool split", Changes(&[("{P} {P}", 1), ("{P} 1new", 1), ("{P} new nosuch", 1), ("nosuch new", 1)])),
     ("zpool reguid", Changes(&[("-g 0 {P}", 1), ("nosuch", 1)])),
+    ("zpool prefetch", Changes(&[("{P}", 1), ("nosuch", 1)])),
     (
         "zpool offline",
         Changes(&[("{P} nosuch", 1), ("{P} {IMAGE}", 1), ("-t {P} {IMAGE}", 1), ("nosuch a", 1)]),

@@ -106,7 +106,7 @@ fn answers_are_values_and_failures_say_why() {
         (asking("zfs list", &shown(&json!(["none"]))), "no such pool", 1),
         (asking("zfs list", &json!({"nothing": "of it"})), "this is not its request", 2),
         (asking("zfs explode", &json!({})), "no verb 'zfs explode'", 2),
-        (asking("zpool create", &json!({"pool": "tank"})), "takes no request", 2),
+        (asking("zpool import", &json!({"pool": "tank"})), "takes no request", 2),
     ];
     for (request, why, status) in failures {
         let answers = speak(&socket, 0, &request);
@@ -127,6 +127,7 @@ fn changes(name: &str) -> Vec<Value> {
     let (user, all) = (json!({"to": {"user": NOBODY}, "reach": "local"}), json!({"user": NOBODY}));
     let grant = json!({"grantee": user, "permissions": ["destroy"]});
     let setting = json!([{"property": "a:b", "value": "c"}]);
+    let secret = json!({"kind": "disk", "devices": ["/etc/shadow"]});
     let verbs = [
         ("zfs create", json!({"name": format!("{name}/x")})),
         ("zfs destroy", json!({"target": name, "recursive": true})),
@@ -159,6 +160,15 @@ fn changes(name: &str) -> Vec<Value> {
         ("zpool export", json!({"force": true})),
         ("zpool destroy", json!({"pool": name, "force": true, "who": all})),
         ("zpool reguid", json!({"pool": name})),
+        ("zpool create", json!({"pool": "new", "layout": {"groups": [secret]}})),
+        ("zpool add", json!({"pool": name, "layout": {"groups": [secret]}})),
+        ("zpool attach", json!({"pool": name, "device": "a", "new_device": "/etc/shadow"})),
+        ("zpool replace", json!({"pool": name, "device": "a", "new_device": "/etc/shadow"})),
+        ("zpool evacuate", json!({"pool": name, "device": "a", "new_device": "/etc/shadow"})),
+        ("zpool split", json!({"pool": name, "new_pool": "half"})),
+        ("zpool events", json!({"order": "clear"})),
+        ("zpool history", json!({})),
+        ("zpool prefetch", json!({"pool": name})),
         ("zpool wait", json!({"pool": name})),
     ];
     verbs.into_iter().map(|(verb, request)| asking(verb, &request)).collect()
