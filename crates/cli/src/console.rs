@@ -1,11 +1,14 @@
 //! The terminal of a command, as its verb speaks to it: notes, progress, and secrets that are
 //! typed or piped in.
 //!
+//! Idea: what a command has begun may outlive it, in the queue of a txg, say, with its terminal. The streams
+//! go with the command: who reads its output waits for their end.
+//!
 //! Locking: the line of progress has a mutex of its own, held while it is redrawn.
 
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cenote_control::{Console, Input, Note};
 use parking_lot::Mutex;
@@ -18,20 +21,26 @@ use crate::streams::Streams;
 
 /// The streams of a command.
 pub struct Terminal {
-    streams: Arc<Streams>,
+    streams: Weak<Streams>,
     progress: Mutex<Option<Progress>>,
 }
 
 impl Terminal {
     /// That of these streams.
-    pub fn new(streams: Arc<Streams>) -> Terminal {
-        Terminal { streams, progress: Mutex::new(None) }
+    pub fn new(streams: &Arc<Streams>) -> Terminal {
+        Terminal { streams: Arc::downgrade(streams), progress: Mutex::new(None) }
+    }
+
+    fn there(&self) -> io::Result<Arc<Streams>> {
+        self.streams.upgrade().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }
 
 impl Console for Terminal {
     fn note(&self, note: Note) {
-        print_note(&self.streams, note);
+        if let Some(streams) = self.streams.upgrade() {
+            print_note(&streams, note);
+        }
     }
 
     fn progress(&self, now: Option<cenote_control::Progress<'_>>) {
@@ -39,8 +48,8 @@ impl Console for Terminal {
         match now {
             None => shown.take().into_iter().for_each(|line| line.finish()),
             Some(now) => {
-                let line =
-                    shown.get_or_insert_with(|| Progress::bytes_at(self.streams.clone(), now.total_bytes));
+                let Some(streams) = self.streams.upgrade() else { return };
+                let line = shown.get_or_insert_with(|| Progress::bytes_at(streams, now.total_bytes));
                 line.message(now.what);
                 line.total(now.total_bytes);
                 line.set(now.done_bytes);
@@ -49,25 +58,27 @@ impl Console for Terminal {
     }
 
     fn output(&self) -> io::Result<File> {
-        self.streams.stdout.try_clone()
+        self.there()?.stdout.try_clone()
     }
 
     fn stream(&self) -> io::Result<File> {
-        self.streams.stdin.try_clone()
+        self.there()?.stdin.try_clone()
     }
 
     fn input(&self) -> Input<'_> {
-        match (self.streams.stdin.is_terminal(), self.streams.stderr_screen().is_some()) {
+        let Ok(streams) = self.there() else { return Input::None };
+        match (streams.stdin.is_terminal(), streams.stderr_screen().is_some()) {
             (true, true) => Input::Terminal,
             (true, false) => Input::None,
             // What is not read now stays for later.
-            (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, &*self.streams.stdin))),
+            (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, streams.stdin.clone()))),
         }
     }
 
     fn prompt(&self, text: &str) -> Option<String> {
-        match self.streams.client {
-            Some(_) => prompt_at(&self.streams, text).ok(),
+        let streams = self.there().ok()?;
+        match streams.client {
+            Some(_) => prompt_at(&streams, text).ok(),
             None => rpassword::prompt_password(text).ok(),
         }
     }

@@ -86,7 +86,7 @@ pub fn streams() -> Arc<Streams> {
 /// Who the command of this thread works for.
 pub fn caller() -> Caller {
     let streams = streams();
-    let console = Arc::new(Terminal::new(streams.clone()));
+    let console = Arc::new(Terminal::new(&streams));
     let Some(client) = &streams.client else { return Caller::own(console) };
     let rights = if client.is_admin { Rights::All } else { Rights::Delegated };
     let (who, cwd, env) = (client.who.clone(), client.cwd.clone(), client.env.clone());

@@ -28,9 +28,9 @@ pub fn carry_out(
     let replies = Arc::new(replies);
     let Asked { line, peer, streams: [stdin, stdout, _], cancel, .. } = asked;
     let rights = if is_trusted(peer.who.uid) { Rights::All } else { Rights::Delegated };
-    let console = ClientConsole::new(&replies, [stdin, stdout], line.screens[1].is_some());
+    let console = Arc::new(ClientConsole::new(&replies, [stdin, stdout], line.screens[1].is_some()));
     let cwd = Path::new(OsStr::from_bytes(&line.cwd)).to_owned();
-    let caller = Caller::client(peer.who, rights, Arc::new(console), cwd, line.env, cancel);
+    let caller = Caller::client(peer.who, rights, console.clone(), cwd, line.env, cancel);
     let Asking { verb, request, keys, command } = asking;
     let unknown =
         || ControlError::Usage(format!("this daemon has no verb '{verb}'; it is of another version"));
@@ -39,6 +39,7 @@ pub fn carry_out(
         let session = Session::in_daemon(runtime, caller, options, pools);
         runtime.block_on(verb.run(&session, request.get().as_bytes()))
     });
+    console.end();
     match done {
         Ok((answer, outcome)) => {
             replies.answer(&answer);

@@ -1,5 +1,10 @@
 //! The console of a verb's caller at the other end of the socket: notes and progress go there, and secrets
 //! come from the standard input that the client has passed.
+//!
+//! Idea: what a verb has begun may outlive it, in the queue of a txg, say, and keeps whatever it asks for keys.
+//! The client's streams are closed with the verb nevertheless: who reads its output waits for their end.
+//!
+//! Locking: the streams have a mutex of their own, held for one look.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
@@ -8,27 +13,38 @@ use std::sync::Arc;
 
 use cenote_control::remote::{Share, Told};
 use cenote_control::{Console, Input, Note, Progress};
+use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::replies::Replies;
 
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+
 /// The client's console.
 pub struct ClientConsole {
     replies: Arc<Replies>,
-    stdin: File,
-    stdout: File,
+    /// Standard input and output; none: the verb has ended.
+    streams: Mutex<Option<[File; 2]>>,
     /// Its standard error is a terminal.
     has_screen: bool,
 }
 
 impl ClientConsole {
     /// `has_screen`: its standard error is a terminal.
-    pub(crate) fn new(
-        replies: &Arc<Replies>,
-        [stdin, stdout]: [OwnedFd; 2],
-        has_screen: bool,
-    ) -> ClientConsole {
-        ClientConsole { replies: replies.clone(), stdin: stdin.into(), stdout: stdout.into(), has_screen }
+    pub(crate) fn new(replies: &Arc<Replies>, streams: [OwnedFd; 2], has_screen: bool) -> ClientConsole {
+        let streams = Mutex::new(Some(streams.map(File::from)));
+        ClientConsole { replies: replies.clone(), streams, has_screen }
+    }
+
+    /// The verb has ended.
+    pub(crate) fn end(&self) {
+        self.streams.lock().take();
+    }
+
+    fn of(&self, which: usize) -> io::Result<File> {
+        let streams = self.streams.lock();
+        streams.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?[which].try_clone()
     }
 }
 
@@ -47,25 +63,27 @@ impl Console for ClientConsole {
     }
 
     fn output(&self) -> io::Result<File> {
-        self.stdout.try_clone()
+        self.of(OUTPUT)
     }
 
     fn stream(&self) -> io::Result<File> {
-        self.stdin.try_clone()
+        self.of(INPUT)
     }
 
     fn input(&self) -> Input<'_> {
-        match (self.stdin.is_terminal(), self.has_screen) {
+        let Ok(stdin) = self.of(INPUT) else { return Input::None };
+        match (stdin.is_terminal(), self.has_screen) {
             (true, true) => Input::Terminal,
             (true, false) => Input::None,
             // What is not read now stays for later.
-            (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, &self.stdin))),
+            (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, stdin))),
         }
     }
 
     fn prompt(&self, text: &str) -> Option<String> {
+        let terminal = self.of(INPUT).ok()?;
         self.replies.show(text);
-        let line = hidden_line(&self.stdin).ok();
+        let line = hidden_line(&terminal).ok();
         self.replies.show("\n");
         line
     }

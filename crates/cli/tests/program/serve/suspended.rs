@@ -206,3 +206,21 @@ fn programs_that_wait_for_a_suspended_pool_can_be_killed() {
     bench.done("zpool clear tank");
     waits.join().unwrap().unwrap();
 }
+
+/// What a command has begun waits on in a txg; whoever reads its output does not.
+#[test]
+fn a_command_that_gives_up_lets_go_of_its_output() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench("");
+    bench.done("inject tank a --hang write,flush");
+    let waits = sync_file(&bench, "meanwhile");
+    // Until the device counts as one that does not answer.
+    sleep(Duration::from_secs(6));
+    let why = soon("zfs snapshot tank@late", |line| bench.fails(line));
+    assert!(why.contains("has not answered"), "{why}");
+    bench.done("inject --clear tank");
+    waits.join().unwrap().unwrap();
+    bench.until("zfs list -H -o name -t snapshot", |names| names == "tank@late\n");
+}
