@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_runtime::Runtime;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Op;
 use crate::io::Io;
@@ -49,7 +50,7 @@ impl Default for Kind {
 }
 
 /// The counts of one kind of operation at some moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Operations that ended.
     pub operations: u64,
@@ -60,6 +61,7 @@ pub struct Counts {
     /// Operations under way.
     pub active: u64,
     /// How many took how long.
+    #[serde(with = "crate::list")]
     pub times: [u64; TIME_BUCKETS],
     /// How many were how large.
     pub sizes: [u64; SIZE_BUCKETS],

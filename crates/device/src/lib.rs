@@ -25,6 +25,7 @@ mod faulty;
 mod file;
 mod held;
 mod io;
+pub mod list;
 mod memory;
 mod order;
 mod pieces;

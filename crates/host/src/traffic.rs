@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use cenote_device::{Counters, Counts, Op};
 use cenote_format::units::Guid;
 use cenote_pool::{ClassLoad, IoClass, VdevStatus};
+use serde::{Deserialize, Serialize};
 
 use crate::pools::OpenPool;
 
 /// What passes to and from a vdev.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Traffic {
     /// Reads of its devices.
     pub read: Counts,

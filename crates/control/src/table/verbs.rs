@@ -71,7 +71,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zpool::shown::history::History>(),
     Row::line("zpool import", All, Never, AsWordsSay),
     Row::of::<zpool::work::initialize::Initialize>(),
-    Row::line("zpool iostat", All, Always, OnOpenPools),
+    Row::of::<zpool::shown::iostat::Iostat>(),
     Row::of::<zpool::shown::list::List>(),
     Row::of::<zpool::leaves::offline::Offline>(),
     Row::of::<zpool::leaves::online::Online>(),

@@ -3,6 +3,7 @@
 pub mod events;
 pub mod get;
 pub mod history;
+pub mod iostat;
 pub mod list;
 pub mod properties;
 pub mod status;

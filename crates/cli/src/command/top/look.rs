@@ -1,6 +1,7 @@
 //! A look at everything that `cenote top` shows.
 
 use cenote_cache::CacheStats;
+use cenote_control::zpool::shown::iostat::Counted;
 use cenote_device::Counts;
 use cenote_engine::L2Stats;
 use cenote_host::pools::Pools;
@@ -47,7 +48,7 @@ impl Look {
             let status = pool.engine.mos().await?.pool().status();
             looks.push(PoolLook {
                 health: status.shown_state().to_owned(),
-                sample: Sample::take(&pool, Style::default()).await?,
+                sample: Sample::of(&Counted::now(&pool).await?, Style::default()),
                 cache: pool.engine.cache().stats(),
                 second: pool.engine.cache_devices().stats(),
                 dirty_bytes: pool.engine.dirty_bytes(),

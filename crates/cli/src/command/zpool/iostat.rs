@@ -10,10 +10,10 @@ pub mod sample;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
+use cenote_control::zpool::shown::iostat::Iostat as Request;
 use cenote_device::Counts;
-use cenote_host::pools::OpenPool;
+use cenote_host::traffic::Traffic;
 use cenote_pool::IoClass;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,6 @@ use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{nice_number, time_span};
 use crate::session::{Session, print, print_json};
-use cenote_host::traffic::Traffic;
 use sample::{Line, Sample};
 
 /// `zpool iostat`
@@ -119,35 +118,23 @@ impl Iostat {
             let instead = "`zpool iostat -j -v` names each device; run the script on those";
             return Err(not_yet::option("zpool iostat -c", instead));
         }
-        let Some(pools) = session.pools() else {
-            let why =
-                "no daemon runs (`cenote serve`), so no pool is in use; `cenote lab run` measures storage";
-            return Err(CliError::Refused(format!("cannot show I/O statistics: {why}")));
-        };
         let (names, schedule) = split(&self.pools)?;
-        let mut held = pools.all();
-        if !names.is_empty() {
-            held.clear();
-            for name in names {
-                let found = session.find_pool(name).await?;
-                held.extend(session.held(&found));
-            }
-        }
-        if held.is_empty() && !session.json() && !self.script {
+        let first = self.samples(session, names).await?;
+        if first.is_empty() && !session.json() && !self.script {
             return print("no pools available\n").map(|()| Outcome::Done);
         }
         let before = RefCell::new(Vec::new());
         if self.skip_first {
-            before.replace(self.samples(&held).await?);
+            before.replace(first);
             if let Some((interval, _)) = schedule {
                 session.runtime().sleep(interval).await;
             }
         }
-        let show = async |_: &[String], round: Round| {
-            let now = self.samples(&held).await?;
-            let shown: Vec<Sample> = match before.borrow().is_empty() {
-                true => now.clone(),
-                false => now.iter().zip(before.borrow().iter()).map(|(now, old)| now.since(old)).collect(),
+        let show = async |names: &[String], round: Round| {
+            let now = self.samples(session, names).await?;
+            let shown: Vec<Sample> = match before.borrow().len() == now.len() {
+                false => now.clone(),
+                true => now.iter().zip(before.borrow().iter()).map(|(now, old)| now.since(old)).collect(),
             };
             before.replace(now);
             match session.json() {
@@ -159,13 +146,10 @@ impl Iostat {
         self.repeat.run(session, &self.pools, show).await
     }
 
-    async fn samples(&self, pools: &[Arc<OpenPool>]) -> Result<Vec<Sample>, CliError> {
+    async fn samples(&self, session: &Session, names: &[String]) -> Result<Vec<Sample>, CliError> {
         let style = Style { names: self.names, ..Style::default() };
-        let mut samples = Vec::new();
-        for pool in pools {
-            samples.push(Sample::take(pool, style).await?);
-        }
-        Ok(samples)
+        let counted = session.control().run(Request { pools: names.to_vec() }).await?.answer;
+        Ok(counted.iter().map(|pool| Sample::of(pool, style)).collect())
     }
 
     fn groups(&self) -> Vec<Group> {

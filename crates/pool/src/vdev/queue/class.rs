@@ -1,6 +1,7 @@
 //! What operations are for, and how many there are of each kind.
 
 use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
+use serde::{Deserialize, Serialize};
 
 /// What an operation is for (`zio_priority_t`), the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,7 +87,7 @@ impl Moved {
 }
 
 /// How many operations of a class wait and are under way, and what waiting cost so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassLoad {
     /// Operations that wait.
     pub waiting: u64,
@@ -97,6 +98,7 @@ pub struct ClassLoad {
     /// How long all of them together have waited, ns.
     pub waited_ns: u64,
     /// Those that had to wait, by how long: bucket `n` at least 2^n ns.
+    #[serde(with = "cenote_device::list")]
     pub(super) waits: [u64; TIME_BUCKETS],
     /// What the device was sent: single operations by size, bucket `n` those of at least 2^n bytes.
     pub alone: [u64; SIZE_BUCKETS],

@@ -1,13 +1,10 @@
-//! A look at the counters of a pool's vdevs.
+//! The counters of a pool's vdevs as lines, and what passed between two looks.
 
-use cenote_dataset::usage::VdevUsage;
-use cenote_format::units::VdevId;
-use cenote_host::pools::OpenPool;
-use cenote_host::traffic::{Loads, Traffic, loads};
+use cenote_control::zpool::shown::iostat::Counted;
+use cenote_host::traffic::Traffic;
 use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
-use crate::outcome::CliError;
 
 /// A pool at some moment, or what passed between two.
 #[derive(Clone)]
@@ -34,51 +31,28 @@ impl Line {
     pub fn shown(&self) -> String {
         format!("{:depth$}{}", "", self.name, depth = self.depth)
     }
+
+    fn heading(name: &str) -> Line {
+        Line { name: name.into(), depth: 0, space: None, traffic: None }
+    }
 }
 
 impl Sample {
-    /// Looks at a pool.
-    pub async fn take(pool: &OpenPool, style: Style) -> Result<Sample, CliError> {
-        let mos = pool.engine.mos().await?;
-        let (health, usage) = (mos.pool().status(), mos.usage().await?);
-        let ns = pool.engine.runtime().now().since(pool.since).as_nanos() as u64;
-        let space = |usage: &VdevUsage| {
-            (usage.allocated_bytes, usage.size_bytes.saturating_sub(usage.allocated_bytes))
-        };
-        let class_of =
-            |usage: &VdevUsage| health.root.children.iter().find(|top| VdevId(top.id) == usage.vdev);
-        let in_pool =
-            usage.iter().filter(|usage| class_of(usage).is_none_or(|top| top.class != VdevClass::Log));
-        let total = in_pool.map(space).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let loads = loads(pool);
-        let traffic = Some(Traffic::of(pool, &loads, &health.root));
-        let mut lines = vec![Line { name: pool.name.clone(), depth: 0, space: Some(total), traffic }];
-        let of_top = |top: &VdevStatus| usage.iter().find(|usage| usage.vdev == VdevId(top.id)).map(space);
+    /// A pool's lines.
+    pub fn of(pool: &Counted, style: Style) -> Sample {
+        let mut lines = Vec::new();
+        let root = &pool.health.root;
+        lines.push(Line { name: pool.pool.clone(), ..line(pool, root, 0, style) });
         let is_shown = |top: &&VdevStatus| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
-        let tops = |class| health.root.children.iter().filter(is_shown).filter(move |top| top.class == class);
-        for top in tops(VdevClass::Normal) {
-            add(&mut lines, (pool, &loads), top, 2, of_top(top), style);
-        }
+        let tops = |class| root.children.iter().filter(is_shown).filter(move |top| top.class == class);
+        tops(VdevClass::Normal).for_each(|top| add(&mut lines, pool, top, 2, style));
         for (class, heading) in HEADED_CLASSES {
-            for (index, top) in tops(class).enumerate() {
-                if index == 0 {
-                    lines.push(Line { name: heading.into(), depth: 0, space: None, traffic: None });
-                }
-                add(&mut lines, (pool, &loads), top, 2, of_top(top), style);
-            }
+            lines.extend(tops(class).next().map(|_| Line::heading(heading)));
+            tops(class).for_each(|top| add(&mut lines, pool, top, 2, style));
         }
-        let used = pool.engine.cache_devices().usage();
-        for (index, vdev) in health.l2cache.iter().enumerate() {
-            if index == 0 {
-                lines.push(Line { name: "cache".into(), depth: 0, space: None, traffic: None });
-            }
-            let used = used.iter().find(|used| used.vdev == vdev.guid);
-            let space =
-                used.map(|used| (used.used_bytes, used.capacity_bytes.saturating_sub(used.used_bytes)));
-            let traffic = used.map(|used| Traffic::of_device(&used.counters)).unwrap_or_default();
-            lines.push(Line { name: name(vdev, style), depth: 2, space, traffic: Some(traffic) });
-        }
-        Ok(Sample { lines, ns })
+        lines.extend(pool.health.l2cache.first().map(|_| Line::heading("cache")));
+        lines.extend(pool.health.l2cache.iter().map(|vdev| line(pool, vdev, 2, style)));
+        Sample { lines, ns: pool.open_ns }
     }
 
     /// What has passed since an earlier look.
@@ -100,17 +74,13 @@ impl Sample {
     }
 }
 
-fn add(
-    lines: &mut Vec<Line>,
-    (pool, loads): (&OpenPool, &Loads),
-    vdev: &VdevStatus,
-    depth: usize,
-    space: Option<(u64, u64)>,
-    style: Style,
-) {
-    let traffic = Some(Traffic::of(pool, loads, vdev));
-    lines.push(Line { name: name(vdev, style), depth, space, traffic });
-    for child in &vdev.children {
-        add(lines, (pool, loads), child, depth + 2, None, style);
-    }
+fn add(lines: &mut Vec<Line>, pool: &Counted, vdev: &VdevStatus, depth: usize, style: Style) {
+    lines.push(line(pool, vdev, depth, style));
+    vdev.children.iter().for_each(|child| add(lines, pool, child, depth + 2, style));
+}
+
+fn line(pool: &Counted, vdev: &VdevStatus, depth: usize, style: Style) -> Line {
+    let space = pool.space.get(&vdev.guid).map(|space| (space.allocated_bytes, space.free_bytes));
+    let traffic = Some(pool.traffic.get(&vdev.guid).cloned().unwrap_or_default());
+    Line { name: name(vdev, style), depth, space, traffic }
 }
