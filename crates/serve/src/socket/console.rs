@@ -1,8 +1,9 @@
 //! The console of a verb's caller at the other end of the socket: notes and progress go there, and secrets
 //! come from the standard input that the client has passed.
 //!
-//! Idea: what a verb has begun may outlive it, in the queue of a txg, say, and keeps whatever it asks for keys.
-//! The client's streams are closed with the verb nevertheless: who reads its output waits for their end.
+//! Idea: what a verb has begun may outlive it, in the queue of a txg, say, and keeps whatever it asks for
+//! keys. The client's streams are closed with the verb nevertheless: who reads its output waits for their
+//! end.
 //!
 //! Locking: the streams have a mutex of their own, held for one look.
 
