@@ -123,19 +123,18 @@ impl Iostat {
         if first.is_empty() && !session.json() && !self.script {
             return print("no pools available\n").map(|()| Outcome::Done);
         }
-        let before = RefCell::new(Vec::new());
-        if self.skip_first {
-            before.replace(first);
-            if let Some((interval, _)) = schedule {
-                session.runtime().sleep(interval).await;
-            }
+        let (first, before) = if self.skip_first { (None, first) } else { (Some(first), Vec::new()) };
+        if let (None, Some((interval, _))) = (&first, schedule) {
+            session.runtime().sleep(interval).await;
         }
+        let (first, before) = (RefCell::new(first), RefCell::new(before));
         let show = async |names: &[String], round: Round| {
-            let now = self.samples(session, names).await?;
-            let shown: Vec<Sample> = match before.borrow().len() == now.len() {
-                false => now.clone(),
-                true => now.iter().zip(before.borrow().iter()).map(|(now, old)| now.since(old)).collect(),
+            let taken = first.take();
+            let now = match taken {
+                Some(first) => first,
+                None => self.samples(session, names).await?,
             };
+            let shown: Vec<Sample> = now.iter().map(|now| now.since_last(&before.borrow())).collect();
             before.replace(now);
             match session.json() {
                 true => print_json(&round.stamp(self.as_json(&shown)))?,

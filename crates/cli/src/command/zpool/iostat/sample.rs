@@ -55,6 +55,13 @@ impl Sample {
         Sample { lines, ns: pool.open_ns }
     }
 
+    /// What has passed since the last look at all pools; of one that was not open then, or was opened again,
+    /// everything.
+    pub fn since_last(&self, all: &[Sample]) -> Sample {
+        let is_it = |old: &&Sample| old.lines[0].name == self.lines[0].name && old.ns <= self.ns;
+        all.iter().find(is_it).map_or_else(|| self.clone(), |old| self.since(old))
+    }
+
     /// What has passed since an earlier look.
     pub fn since(&self, before: &Sample) -> Sample {
         let line = |line: &Line| {
