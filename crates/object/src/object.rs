@@ -195,6 +195,8 @@ impl Object {
     pub(crate) async fn next_pointers(&self, from: u64, end: u64) -> Result<Option<(Vec<PointerRun>, u64)>> {
         let first = self.next_data_block(BlockId(from)).await?;
         let Some(BlockId(first)) = first.filter(|first| first.0 < end) else { return Ok(None) };
+        // Behind the last block there is nothing: pointers of that need not be made, to say so.
+        let end = end.min(self.dnode.max_block_id.0.saturating_add(1)).max(first + 1);
         let next = end.min(first.saturating_add(WINDOW_BLOCKS));
         Ok(Some((self.pointers(0, first..next).await, next)))
     }
