@@ -17,11 +17,11 @@ use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result, Zap};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
 use cenote_runtime::Runtime;
-use parking_lot::MutexGuard;
+use std::ops::DerefMut;
 
+use crate::background::ScanSettings;
 use crate::engine::{LiveDataset, Shared, User};
 use crate::kept_deadlists::KeptDeadlists;
-use crate::scanning::ScanSettings;
 use crate::space::map_edit::SpaceMapEdit;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
@@ -189,11 +189,11 @@ impl SyncContext {
     pub async fn begin_writing(&mut self) -> Result<()> {
         self.has_begun = true;
         let engine = self.engine.clone();
-        let Some(taking) = engine.taking.get() else { return self.settle_scratch().await };
+        let Some(taking) = engine.told.taking.get() else { return self.settle_scratch().await };
         let mark = taking.mark.lock().take();
         if let Some(mark) = mark {
             // As it is on disk: a task may have changed the vdevs of the txg's.
-            let pool = engine.pool.read().clone();
+            let pool = engine.on_disk.read().pool.clone();
             refuse_changed(&pool, taking).await?;
             pool.write_config(&mark).await?;
             self.config_changed = true;
@@ -220,7 +220,7 @@ impl SyncContext {
 
     /// The last one on disk.
     pub fn last_uberblock(&self) -> Uberblock {
-        *self.engine.pool.read().uberblock()
+        *self.engine.on_disk.read().pool.uberblock()
     }
 
     /// From here on the txg is written to `pool`: another tree of vdevs, or another version.
@@ -235,7 +235,7 @@ impl SyncContext {
 
     /// The pool's configuration, to look at or to change; one that has changed is written after
     /// [`SyncContext::config_has_changed`].
-    pub fn config(&self) -> MutexGuard<'_, PoolConfig> {
+    pub fn config(&self) -> impl DerefMut<Target = PoolConfig> + '_ {
         self.engine.config.lock()
     }
 
@@ -281,7 +281,7 @@ impl SyncContext {
 
     /// The tunables of scans.
     pub fn scan_settings(&self) -> &ScanSettings {
-        self.engine.scanning.settings()
+        self.engine.background.settings()
     }
 
     /// A random number.

@@ -20,13 +20,14 @@ use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
+use crate::background::Background;
 use crate::context::SyncContext;
 use crate::handles::Handles;
 use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
+use crate::locks::Ranked;
 use crate::pending_frees::Freeing;
 use crate::room::Room;
-use crate::scanning::Scanning;
 use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
 use crate::store::features::Features;
@@ -61,8 +62,6 @@ pub(crate) struct Actor {
 
 pub(crate) struct Shared {
     pub(crate) runtime: Runtime,
-    /// With the last uberblock on disk.
-    pub(crate) pool: RwLock<Pool>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) cache_devices: CacheDevices,
     pub(crate) allocator: Arc<Allocator>,
@@ -70,54 +69,77 @@ pub(crate) struct Shared {
     pub(crate) txgs: Arc<Txgs>,
     /// Changed only by whoever writes a txg.
     pub(crate) mos: LiveObjset,
-    pub(crate) on_disk: RwLock<OnDisk>,
     pub(crate) room: Arc<Room>,
     pub(crate) freeing: Freeing,
     pub(crate) throttle: Throttle,
     pub(crate) kstats: Kstats,
     pub(crate) mos_policy: Arc<StoragePolicy>,
-    /// As the last txg whose tasks ran left them.
-    pub(crate) features: RwLock<Features>,
-    /// As the MOS and labels have it.
-    pub(crate) config: Mutex<PoolConfig>,
-    /// Changed only by whoever writes a txg.
-    pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
     /// Who else has a block that is freed.
     pub(crate) tables: Tables,
-    /// What devices have missed, as their logs say.
-    pub(crate) missed: Mutex<Missed>,
-    /// What writing the MOS took and its directory has not been charged for.
-    pub(crate) uncharged: Mutex<SpaceDelta>,
-    pub(crate) datasets: Mutex<BTreeMap<DatasetId, LiveDataset>>,
+    pub(crate) datasets: Ranked<Mutex<BTreeMap<DatasetId, LiveDataset>>>,
+    pub(crate) tasks: Ranked<Mutex<Tasks>>,
+    /// As the MOS and labels have it.
+    pub(crate) config: Ranked<Mutex<PoolConfig>>,
+    pub(crate) carried: Ranked<Mutex<Carried>>,
+    pub(crate) on_disk: Ranked<RwLock<OnDisk>>,
+    /// Changed only by whoever writes a txg.
+    pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
     /// What users of datasets share.
     pub(crate) handles: Handles,
     /// Snapshots that somebody looks into.
     pub(crate) snapshots: Snapshots,
-    /// Tasks that come before anything else in the open txg's sync.
-    pub(crate) first_tasks: Mutex<Vec<Task>>,
-    /// Tasks of the open txg, in order.
-    pub(crate) tasks: Mutex<Vec<Task>>,
     /// Held while tasks change which datasets there are, and by who looks one up to open it.
     pub(crate) names: tokio::sync::RwLock<()>,
-    /// Scrubs and resilvers.
-    pub(crate) scanning: Scanning,
+    pub(crate) background: Background,
     /// One txg is written at a time.
-    pub(crate) syncing: tokio::sync::Mutex<()>,
-    /// How the pool was found, if whoever opened it says so.
-    pub(crate) taking: OnceLock<Taking>,
-    /// Hears of each record that the history gets.
-    pub(crate) history_listener: OnceLock<HistoryListener>,
-    /// Hears of each change of the configuration, once labels have it.
-    pub(crate) config_listener: OnceLock<ConfigListener>,
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) told: Told,
 }
 
 /// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by
 /// its next pass.
 #[derive(Clone)]
 pub(crate) struct OnDisk {
+    /// With its uberblock.
+    pub(crate) pool: Pool,
     pub(crate) mos: Objset,
     /// With the vdevs that it had then.
     pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
+}
+
+/// Tasks of the open txg, in order.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// These come before anything else in its sync.
+    pub(crate) first: Vec<Task>,
+    pub(crate) rest: Vec<Task>,
+}
+
+impl Tasks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.rest.is_empty()
+    }
+}
+
+/// What the writer of txgs carries from one to the next.
+pub(crate) struct Carried {
+    /// As the last txg whose tasks ran left them.
+    pub(crate) features: Features,
+    /// What devices have missed, as their logs say.
+    pub(crate) missed: Missed,
+    /// What writing the MOS took and its directory has not been charged for.
+    pub(crate) uncharged: SpaceDelta,
+}
+
+/// What the engine was told once, if at all.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// How the pool was found.
+    pub(crate) taking: OnceLock<Taking>,
+    /// Hears of each record that the history gets.
+    pub(crate) history_listener: OnceLock<HistoryListener>,
+    /// Hears of each change of the configuration, once labels have it.
+    pub(crate) config_listener: OnceLock<ConfigListener>,
 }
 
 /// By leaf, runs of txgs that it missed: the first and the last of each.
@@ -291,7 +313,7 @@ impl Engine {
 
     /// The pool, with the last uberblock on disk.
     pub fn pool(&self) -> Pool {
-        self.0.pool.read().clone()
+        self.0.on_disk.read().pool.clone()
     }
 
     /// The cache of its blocks.
@@ -312,7 +334,7 @@ impl Engine {
     /// From now on `listener` hears of each change of the configuration (devices, names, guids), by whatever
     /// cause, as soon as the labels have it. It must not wait. Said once.
     pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
-        drop(self.0.config_listener.set(Box::new(listener)));
+        drop(self.0.told.config_listener.set(Box::new(listener)));
     }
 
     /// What of the pool is allocated.

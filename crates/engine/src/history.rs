@@ -37,7 +37,7 @@ pub const NO_DETAILS: &str = " ";
 impl Engine {
     /// From now on `listener` hears of each record, when its txg is being written. Said once.
     pub fn on_history(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {
-        drop(self.0.history_listener.set(Box::new(listener)));
+        drop(self.0.told.history_listener.set(Box::new(listener)));
     }
 
     /// Notes a command, which user `uid` gave, in the history: it is on disk with the open txg, or the one
@@ -52,7 +52,7 @@ impl Engine {
                 let _ = context.log(record).await;
             })
         });
-        self.0.tasks.lock().push(task);
+        self.0.tasks.lock().rest.push(task);
     }
 }
 
@@ -96,7 +96,7 @@ impl SyncContext {
         record.insert(key::TIME, NvValue::Uint64(self.now_s()));
         let host = self.engine.config.lock().hostname.clone().unwrap_or_default();
         record.insert(key::HOST, text(&host));
-        if let Some(listener) = self.engine.history_listener.get() {
+        if let Some(listener) = self.engine.told.history_listener.get() {
             listener(&record);
         }
         let object = match self.find_directory_object(names::HISTORY).await? {

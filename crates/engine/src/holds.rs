@@ -156,7 +156,7 @@ impl Engine {
     }
 
     fn refused(&self, dataset: DatasetId, need: Need, verdict: Verdict) -> DatasetError {
-        let name = self.0.pool.read().name().into();
+        let name = self.0.on_disk.read().pool.name().into();
         self.0.kstats.tx(if verdict == Verdict::OverQuota { DmuTx::Quota } else { DmuTx::Error });
         match verdict {
             Verdict::OverQuota => DatasetError::OverQuota { pool: name, dataset },
@@ -227,7 +227,7 @@ impl Engine {
             }
             if let Some(delay) = delay(dirty, max) {
                 self.0.kstats.tx(DmuTx::Delayed);
-                self.0.pool.read().queue_settings().set_dirty_percent(100);
+                self.0.on_disk.read().pool.queue_settings().set_dirty_percent(100);
                 let now = self.0.runtime.now();
                 let until = {
                     let mut last = throttle.last_delay.lock();

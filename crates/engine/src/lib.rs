@@ -24,7 +24,7 @@
 //!   in_use                     heads and snapshots that a task may take away
 //!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
 //!   logs, zil                    the intent log
-//!   scanning                     who scrubs or resilvers now
+//!   background                   who scrubs, resilvers, removes, expands or rebuilds now
 //!   second                       cache devices (L2ARC)
 //!   open, state, rewind          a pool taken and given back
 //! ```
@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod background;
 pub mod bookmarks;
 mod context;
 mod deadlists;
@@ -52,6 +53,7 @@ mod in_use;
 mod kept_deadlists;
 mod kstat;
 pub mod livelist;
+mod locks;
 pub mod logs;
 mod open;
 mod open_dataset;
@@ -59,7 +61,6 @@ mod pending_frees;
 mod rewind;
 mod room;
 mod run;
-mod scanning;
 mod second;
 mod sharing;
 pub mod space;
@@ -74,6 +75,7 @@ mod txgs;
 mod writable;
 pub mod zil;
 
+pub use background::{Background, Pass, ScanSettings, Work};
 pub use cenote_l2arc::{DeviceUse, L2Settings, L2Stats};
 pub use context::SyncContext;
 pub use engine::{Engine, WeakEngine};
@@ -86,7 +88,6 @@ pub use open::NewEngine;
 pub use open_dataset::OpenDataset;
 pub use rewind::OlderState;
 pub use room::Need;
-pub use scanning::{Pass, ScanSettings};
 pub use space_check::SpaceCheck;
 pub use throttle::default_dirty_bytes_max;
 pub use txgs::Hold;

@@ -187,7 +187,7 @@ impl Engine {
             allocator,
             txg: hold.txg(),
             pass: 1,
-            features: Features { hole_birth: false, embedded_data: false, ..*self.0.features.read() },
+            features: Features { hole_birth: false, embedded_data: false, ..self.0.carried.lock().features },
             tables: None,
             in_flight: InFlight::default(),
         }

@@ -1,7 +1,7 @@
 //! From a pool that is opened for writing to an engine: the space of its vdevs is loaded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_cache::{BlockCache, CacheOptions};
@@ -19,11 +19,12 @@ use cenote_object::{DatasetError, LiveObjset, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{Pool, VdevConfig, VdevState, Waits};
 
-use crate::engine::{Engine, OnDisk, Shared};
+use crate::background::Background;
+use crate::engine::{Carried, Engine, OnDisk, Shared, Tasks, Told};
 use crate::kstat::Kstats;
+use crate::locks::{Rank, Ranked};
 use crate::logs::LostLog;
 use crate::pending_frees::Freeing;
-use crate::scanning::Scanning;
 use crate::sharing::release::SharedBlocks;
 use crate::sharing::tables::Tables;
 use crate::space::maps::SpaceMaps;
@@ -140,41 +141,39 @@ impl Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
         from.pool.begin_to_change(&from.allocator);
-        let on_disk = OnDisk { mos: from.mos.clone(), vdevs: from.pool.config() }.into();
+        let (mos, vdevs) = (from.mos.clone(), from.pool.config());
+        let cache_devices = CacheDevices::new(&runtime, from.pool.guid());
+        let missed = from.pool.noted_missed().clone();
+        let carried = Carried { features: from.features, missed, uncharged: SpaceDelta::default() };
+        let on_disk = OnDisk { pool: from.pool, mos, vdevs };
         let mos = from.mos.in_view(&from.mos.pool().waiting(Waits::AsTxg));
         let mos = LiveObjset::new(mos, Txg(synced.0 + 1));
         let tables = Tables::new(from.shared, mos.clone());
         Engine::of(Arc::new(Shared {
-            cache_devices: CacheDevices::new(&runtime, from.pool.guid()),
+            cache_devices,
             cache: from.cache,
             allocator: Arc::new(from.allocator),
             keys: from.keys,
             txgs: Arc::new(Txgs::after(synced)),
-            on_disk,
             room: Arc::default(),
             freeing: from.freeing,
             throttle: Throttle::new(&runtime),
             kstats: Kstats::default(),
             mos,
             mos_policy: Arc::new(StoragePolicy::of_mos()),
-            features: from.features.into(),
-            config: from.config.into(),
-            space_maps: from.space_maps.into(),
             tables,
-            missed: from.pool.noted_missed().clone().into(),
-            uncharged: SpaceDelta::default().into(),
-            datasets: BTreeMap::new().into(),
+            datasets: Ranked::new(Rank::Datasets, BTreeMap::new()),
+            tasks: Ranked::new(Rank::Tasks, Tasks::default()),
+            config: Ranked::new(Rank::Config, from.config),
+            carried: Ranked::new(Rank::Carried, carried),
+            on_disk: Ranked::new(Rank::OnDisk, on_disk),
+            space_maps: from.space_maps.into(),
             handles: Default::default(),
             snapshots: Default::default(),
-            first_tasks: Vec::new().into(),
-            tasks: Vec::new().into(),
             names: tokio::sync::RwLock::default(),
-            scanning: Scanning::default(),
-            syncing: tokio::sync::Mutex::default(),
-            taking: OnceLock::new(),
-            history_listener: OnceLock::new(),
-            config_listener: OnceLock::new(),
-            pool: from.pool.into(),
+            background: Background::default(),
+            turn: tokio::sync::Mutex::default(),
+            told: Told::default(),
             runtime,
         }))
     }

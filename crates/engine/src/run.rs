@@ -4,11 +4,10 @@ use cenote_boxed::boxed;
 use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::context::SyncContext;
-use crate::engine::{Engine, Task};
+use crate::engine::{Engine, Task, Tasks};
 use crate::room::PATIENCE;
 use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
@@ -27,6 +26,9 @@ impl Drop for Unwinding<'_> {
         self.engine.0.txgs.done(Err(stopped));
     }
 }
+
+/// Which of a txg's tasks one belongs to.
+type Queue = fn(&mut Tasks) -> &mut Vec<Task>;
 
 /// What became of a task.
 enum Ran<T, F> {
@@ -61,7 +63,7 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        self.run_among(&self.0.tasks, check, task).await
+        self.run_among(|tasks| &mut tasks.rest, check, task).await
     }
 
     /// The same for a task that must come before anything is freed in its txg.
@@ -73,7 +75,7 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        self.run_among(&self.0.first_tasks, check, task).await
+        self.run_among(|tasks| &mut tasks.first, check, task).await
     }
 
     /// The same for a task that goes with what was done in the txg that is held open.
@@ -85,13 +87,13 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        match self.run_queued(&self.0.tasks, SpaceCheck::None, task, hold).await? {
+        match self.run_queued(|tasks| &mut tasks.rest, SpaceCheck::None, task, hold).await? {
             Ran::Done(outcome) => outcome,
             Ran::Refused(_, error) => Err(error),
         }
     }
 
-    async fn run_among<T, F>(&self, queue: &Mutex<Vec<Task>>, check: SpaceCheck, mut task: F) -> Result<T>
+    async fn run_among<T, F>(&self, queue: Queue, check: SpaceCheck, mut task: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
@@ -119,7 +121,7 @@ impl Engine {
 
     async fn run_queued<T, F>(
         &self,
-        queue: &Mutex<Vec<Task>>,
+        queue: Queue,
         check: SpaceCheck,
         task: F,
         hold: Hold,
@@ -148,7 +150,7 @@ impl Engine {
                 drop(answer.send(ran));
             })
         });
-        queue.lock().push(task);
+        queue(&mut self.0.tasks.lock()).push(task);
         drop(hold);
         self.for_command(self.sync(txg)).await?;
         answered.await.map_err(|_| self.stopped())
@@ -164,16 +166,16 @@ impl Engine {
             return Ok(());
         }
         // Somebody waits, so the disks get all that they can do.
-        self.0.pool.read().queue_settings().set_dirty_percent(100);
+        self.0.on_disk.read().pool.queue_settings().set_dirty_percent(100);
         self.write_soon(txg).await
     }
 
     /// The same at the pace that changes in memory ask for.
     pub(crate) async fn sync_gently(&self) -> Result<()> {
         // A txg under way may be one that somebody waits for.
-        if self.0.syncing.try_lock().is_ok() {
+        if self.0.turn.try_lock().is_ok() {
             let percent = self.0.throttle.percent();
-            self.0.pool.read().queue_settings().set_dirty_percent(percent);
+            self.0.on_disk.read().pool.queue_settings().set_dirty_percent(percent);
         }
         self.write_soon(self.last_changed()).await
     }
@@ -191,7 +193,7 @@ impl Engine {
             if self.0.txgs.synced()? >= txg {
                 return Ok(());
             }
-            let _alone = self.0.syncing.lock().await;
+            let _alone = self.0.turn.lock().await;
             if self.0.txgs.synced()? < txg {
                 let unwinding = Unwinding { engine: self, txg: self.open_txg() };
                 let outcome = sync::sync_open_txg(&self.0).await;
@@ -221,7 +223,7 @@ impl Engine {
     /// Why there is no answer from a task.
     fn stopped(&self) -> DatasetError {
         let given_up = |txg| DatasetError::Stopped {
-            pool: self.0.pool.read().name().into(),
+            pool: self.0.on_disk.read().pool.name().into(),
             txg,
             why: "a task was given up".into(),
         };

@@ -71,7 +71,7 @@ impl Engine {
             is_prepared: AtomicBool::new(false),
         };
         // A second one changes nothing.
-        drop(self.0.taking.set(taking));
+        drop(self.0.told.taking.set(taking));
     }
 
     /// Does what was left to do before anybody can change the pool. It is written with the first change, or
@@ -86,7 +86,7 @@ impl Engine {
         // What has changed must not be taken for preparation, but for the claims on logs that a pool begins
         // with.
         let is_prepared = |taking: &Taking| taking.is_prepared.swap(true, Ordering::AcqRel);
-        let taking = self.0.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
+        let taking = self.0.told.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
         let Some(taking) = taking else { return work.await };
         let _preparing = Preparing::of(taking);
         let done = work.await;
@@ -109,7 +109,7 @@ impl Engine {
     pub async fn close(&self, state: PoolState) -> Result<()> {
         // Whoever reads ahead has the devices open.
         self.0.cache.prefetch().end().await;
-        match self.0.taking.get() {
+        match self.0.told.taking.get() {
             None => self.sync_all().await?,
             Some(taking) if self.has_changed() || taking.found_state != state || taking.is_uneven => {
                 self.set_state(state, taking.host.clone()).await?;
@@ -140,7 +140,7 @@ impl Engine {
 impl Shared {
     /// The pool was taken, and nothing that it holds has been changed on disk.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.taking.get().is_some_and(|taking| !taking.gate.is_open())
+        self.told.taking.get().is_some_and(|taking| !taking.gate.is_open())
     }
 
     /// Something has changed in memory.

@@ -39,11 +39,10 @@ use cenote_object::{DatasetError, Result, ZapEdit};
 use cenote_pool::Waits;
 use cenote_pool::label::LabelUpdate;
 use futures::TryStreamExt;
-use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::context::SyncContext;
-use crate::engine::{LiveDataset, OnDisk, Shared, Task, User};
+use crate::engine::{LiveDataset, OnDisk, Shared, Task, Tasks, User};
 use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
@@ -65,15 +64,8 @@ const DATASETS_AT_ONCE: usize = 32;
 
 /// What a txg leaves to be written.
 struct Frozen {
-    first_tasks: Vec<Task>,
     datasets: Vec<(LiveDataset, Arc<Layer>)>,
-    tasks: Vec<Task>,
-}
-
-impl Frozen {
-    fn has_tasks(&self) -> bool {
-        !self.first_tasks.is_empty() || !self.tasks.is_empty()
-    }
+    tasks: Tasks,
 }
 
 /// Closes the open txg and brings it to the disk; answers its number, with an error as well.
@@ -81,12 +73,13 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
     let (begun, now) = (engine.txgs.opened(), || engine.runtime.now());
     let (dirty_bytes, closes) = (engine.throttle.dirty().bytes(), now());
     let (txg, frozen) = engine.txgs.close(&engine.runtime, |next| freeze(engine, next)).await;
-    let (closed, before) = (now(), engine.pool.read().moved());
-    if frozen.datasets.is_empty() && !frozen.has_tasks() && !engine.mos.is_dirty() && !engine.frees_now() {
+    let (closed, before) = (now(), engine.on_disk.read().pool.moved());
+    if frozen.datasets.is_empty() && frozen.tasks.is_empty() && !engine.mos.is_dirty() && !engine.frees_now()
+    {
         return Ok(txg);
     }
     write_txg(engine, txg, frozen).await.map_err(|error| (txg, error))?;
-    let after = engine.pool.read().moved();
+    let after = engine.on_disk.read().pool.moved();
     engine.kstats.txg_written(TxgRecord {
         txg,
         birth_ns: begun.as_ns(),
@@ -103,9 +96,9 @@ async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()>
     engine.mos.relabel(txg);
     // Until the txg is on disk, nobody opens what tasks are about to change. Not a moment earlier: who
     // holds a txg open may be waiting.
-    let _names = if frozen.has_tasks() { Some(engine.names.write().await) } else { None };
+    let has_tasks = !frozen.tasks.is_empty();
+    let _names = if has_tasks { Some(engine.names.write().await) } else { None };
     let context = &mut new_context(engine, txg);
-    let has_tasks = frozen.has_tasks();
     write_frozen(context, frozen).await?;
     if has_tasks && !has_changed(context) {
         return Ok(());
@@ -127,19 +120,19 @@ fn freeze(engine: &Shared, next: Txg) -> Frozen {
     let datasets = dirty.into_iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
     // Their next change belongs to the next txg, and so does what the intent log says of it.
     idle.into_iter().for_each(|dataset| dataset.objset.relabel(next));
-    let taken = |tasks: &Mutex<Vec<Task>>| std::mem::take(&mut *tasks.lock());
-    Frozen { first_tasks: taken(&engine.first_tasks), datasets, tasks: taken(&engine.tasks) }
+    let tasks = std::mem::take(&mut *engine.tasks.lock());
+    Frozen { datasets, tasks }
 }
 
 fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
-    let pool = engine.pool.read().waiting(Waits::AsTxg);
+    let pool = engine.on_disk.read().pool.waiting(Waits::AsTxg);
     let syncing = SyncingTxg {
         pool,
         cache: engine.cache.clone(),
         allocator: engine.allocator.clone(),
         txg,
         pass: 1,
-        features: *engine.features.read(),
+        features: engine.carried.lock().features,
         tables: Some(engine.tables.clone()),
         in_flight: InFlight::default(),
     };
@@ -159,7 +152,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
 }
 
 async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
-    for task in frozen.first_tasks {
+    for task in frozen.tasks.first {
         run(context, task).await?;
     }
     context.activate_gang_headers().await?;
@@ -168,7 +161,7 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
         context.begin_writing().await?;
     }
     write_datasets(context, frozen.datasets).await?;
-    for task in frozen.tasks {
+    for task in frozen.tasks.rest {
         run(context, task).await?;
         follow_features(context).await?;
         write_born(context).await?;
@@ -181,7 +174,7 @@ async fn follow_features(context: &mut SyncContext) -> Result<()> {
     if std::mem::take(&mut context.features_changed) {
         let features = Features::of(&context.mos().await?).await?;
         context.syncing.features = features;
-        *context.engine.features.write() = features;
+        context.engine.carried.lock().features = features;
     }
     Ok(())
 }
@@ -280,10 +273,11 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
 
 /// The pool's configuration, as this txg leaves it, in the MOS.
 pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
-    let mut config = context.engine.config.lock().clone();
-    config.txg = context.syncing.txg;
-    let packed = config.encode().encode();
-    *context.engine.config.lock() = config;
+    let packed = {
+        let mut config = context.engine.config.lock();
+        config.txg = context.syncing.txg;
+        config.encode().encode()
+    };
     let edit = context.edit();
     let object = context.directory_object(names::CONFIG).await?;
     let len = (packed.len() as u64).to_ne_bytes().to_vec();
@@ -294,7 +288,7 @@ pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
 /// The MOS can't be charged for while it is being written: what the last pass cost goes into this one, or
 /// into the next txg.
 async fn charge_mos(context: &mut SyncContext) -> Result<()> {
-    let space = std::mem::take(&mut *context.engine.uncharged.lock());
+    let space = std::mem::take(&mut context.engine.carried.lock().uncharged);
     if space == SpaceDelta::default() {
         return Ok(());
     }
@@ -320,8 +314,8 @@ async fn write_mos(context: &mut SyncContext) -> Result<()> {
         cost = cost + -context.space_of(&bp);
         context.free(bp);
     }
-    let mut uncharged = engine.uncharged.lock();
-    *uncharged = *uncharged + cost;
+    let mut carried = engine.carried.lock();
+    carried.uncharged = carried.uncharged + cost;
     Ok(())
 }
 
@@ -379,10 +373,9 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     }
     let pool = pool.at(&uberblock).waiting(Waits::Never);
     let mos = context.engine.mos.on_disk().in_view(&pool);
-    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config() };
-    *context.engine.pool.write() = pool;
+    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config(), pool };
     if context.config_changed
-        && let Some(listener) = context.engine.config_listener.get()
+        && let Some(listener) = context.engine.told.config_listener.get()
     {
         listener();
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Locking: two mutexes, never held together nor across an await. Anybody may hold; only the task that has
-//! `Shared::syncing` closes. While `closing` is set nobody gets a hold, and `holds` only falls.
+//! `Shared::turn` closes. While `closing` is set nobody gets a hold, and `holds` only falls.
 //!
 //! Source: OpenZFS `txg.c`, with quiescing made a moment rather than a state.
 

@@ -59,7 +59,7 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
         view.suspended_or_not(false).await;
         if let Ok(engine) = engine.upgrade() {
             // What devices have missed meanwhile is brought, or found to be there.
-            engine.order_scan();
+            engine.background().scans.order();
         }
         events.post(RESUMED, &pool, view.guid(), Nvlist::new());
         say(&format!("pool '{pool}' goes on"));

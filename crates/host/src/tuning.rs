@@ -211,12 +211,12 @@ impl Tuning {
         bring(queues.all(), |name, value| pool.queue_settings().set(name, value));
         bring(prefetch.all(), |name, value| ahead.set(name, value));
         bring(cache_devices.all(), |name, value| engine.cache_devices().settings().set(name, value));
-        if engine.scan_settings().all() != scans.all() {
-            bring(scans.all(), |name, value| engine.scan_settings().set(name, value));
-            engine.order_scan();
-            engine.order_removal();
-            engine.order_expansion();
-            engine.order_rebuild();
+        if engine.background().settings().all() != scans.all() {
+            bring(scans.all(), |name, value| engine.background().settings().set(name, value));
+            engine.background().scans.order();
+            engine.background().removals.order();
+            engine.background().expansions.order();
+            engine.background().rebuilds.order();
         }
     }
 }

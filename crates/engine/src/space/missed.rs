@@ -18,13 +18,13 @@ const LOG_BLOCK_BYTES: u32 = 4 << 10;
 
 /// Whether devices have missed what their logs don't say yet.
 pub(crate) fn has_missed(context: &SyncContext) -> bool {
-    *context.engine.missed.lock() != context.syncing.pool.missed()
+    context.engine.carried.lock().missed != context.syncing.pool.missed()
 }
 
 /// Notes what devices have missed.
 pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
     let missed = context.syncing.pool.missed();
-    let noted = std::mem::replace(&mut *context.engine.missed.lock(), missed.clone());
+    let noted = std::mem::replace(&mut context.engine.carried.lock().missed, missed.clone());
     for (leaf, runs) in missed.iter().filter(|(leaf, runs)| noted.get(leaf) != Some(runs)) {
         write_log(context, *leaf, runs).await?;
     }

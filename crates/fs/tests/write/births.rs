@@ -115,7 +115,7 @@ impl World {
         loop {
             self.set("zfs_scan_suspend_progress", 0);
             let engine = self.engine.clone();
-            let stop = move |_| engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+            let stop = move |_| engine.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
             run_scan(&self.engine, &stop).await.unwrap();
             let scan = self.engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
             assert!(scan.is_running() && scan.is_resilver(), "it has ended");
@@ -138,7 +138,7 @@ impl World {
     }
 
     fn set(&self, name: &str, value: u64) {
-        self.engine.scan_settings().set(name, value).unwrap();
+        self.engine.background().settings().set(name, value).unwrap();
     }
 
     /// The content of a file, of what one disk alone holds.

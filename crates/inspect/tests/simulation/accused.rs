@@ -122,7 +122,7 @@ impl History {
         let devices: Vec<_> = faulty[..count].iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let engine = create(rt, layout, &devices).await;
         for name in ["zfs_resilver_min_time_ms", "zfs_scrub_min_time_ms"] {
-            engine.scan_settings().set(name, 1).unwrap();
+            engine.background().settings().set(name, 1).unwrap();
         }
         // A disk that takes the place of another counts among those that may fail.
         let candidates =
@@ -373,15 +373,15 @@ impl History {
             let mos = engine.mos().await.unwrap();
             let so_far = expansion(&engine, &mos).await.unwrap();
             let most = so_far.map_or(1, |progress| progress.done_bytes) + (64 << 10);
-            engine.scan_settings().set("raidz_expand_max_reflow_bytes", most).unwrap();
+            engine.background().settings().set("raidz_expand_max_reflow_bytes", most).unwrap();
             run_expansion(&engine, &|_| {}).await.ok();
             return expansion(&engine, &engine.mos().await.unwrap()).await.unwrap().is_none();
         }
         let stopped = engine.clone();
-        let stop = move |_| stopped.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
-        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        let stop = move |_| stopped.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
+        engine.background().settings().set("zfs_scan_suspend_progress", 0).unwrap();
         run_rebuild(&engine, &stop).await.ok();
-        if !engine.scan_settings().is_suspended() {
+        if !engine.background().settings().is_suspended() {
             run_scan(&engine, &stop).await.ok();
         }
         let mos = engine.mos().await.unwrap();
@@ -397,7 +397,7 @@ impl History {
         self.say("all are well");
         let engine = self.engine.clone();
         for (name, value) in [("raidz_expand_max_reflow_bytes", 0), ("zfs_scan_suspend_progress", 0)] {
-            engine.scan_settings().set(name, value).unwrap();
+            engine.background().settings().set(name, value).unwrap();
         }
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
         // An expansion waits for disks that lack anything; a resilver that met one which was away begins

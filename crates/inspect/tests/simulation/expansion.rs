@@ -123,9 +123,9 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
                 let children = layout.vdevs[0].2 as u64 + 1;
                 // Before the first rows, or on the way.
                 if rt.random_u64().is_multiple_of(2) {
-                    engine.scan_settings().set("raidz_expand_max_reflow_bytes", 1).unwrap();
+                    engine.background().settings().set("raidz_expand_max_reflow_bytes", 1).unwrap();
                     assert_eq!(expand(&engine).await, Expanded::Suspended);
-                    engine.scan_settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
+                    engine.background().settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
                 }
                 let away = leaf(&engine, (rt.random_u64() % children) as usize);
                 let taker = engine.clone();

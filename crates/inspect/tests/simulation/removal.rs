@@ -39,7 +39,7 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
 
 /// The first vdev leaves while the work goes on, a little in each txg.
 async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
-    engine.scan_settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
+    engine.background().settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
     let engine = engine.clone();
     let removing = rt.spawn(async move {
         start_removal(&engine, VdevId(0)).await?;
@@ -52,7 +52,7 @@ async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
 /// Whatever is obsolete leaves the mapping.
 fn condense_always(engine: &Engine) {
     for name in ["zfs_condense_indirect_obsolete_pct", "zfs_condense_min_mapping_bytes"] {
-        engine.scan_settings().set(name, 0).unwrap();
+        engine.background().settings().set(name, 0).unwrap();
     }
 }
 
@@ -100,7 +100,7 @@ fn a_removal_ends_although_one_scrub_follows_another() {
     on_pools("a_removal_ends_although_one_scrub_follows_another", |seed, layout| {
         simulate(seed, |rt| async move {
             let (_disks, engine, mut worker) = begin(&rt, layout).await;
-            engine.scan_settings().set("zfs_scrub_min_time_ms", 1).unwrap();
+            engine.background().settings().set("zfs_scrub_min_time_ms", 1).unwrap();
             let scanned = engine.clone();
             let scrubbing = rt.spawn(async move {
                 loop {

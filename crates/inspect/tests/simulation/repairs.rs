@@ -99,7 +99,7 @@ fn power_cuts_while_known_errors_are_scrubbed() {
     cuts::on_pools("power_cuts_while_known_errors_are_scrubbed", &pools, RUNS, |seed, layout| {
         let run = simulate(seed, |rt| async move {
             let (engine, worker) = with_known_errors(&rt, layout).await;
-            engine.scan_settings().set("zfs_scrub_error_blocks_per_txg", 2).unwrap();
+            engine.background().settings().set("zfs_scrub_error_blocks_per_txg", 2).unwrap();
             let (mut worker, before) = worker.cut_from_here().await;
             let scrubbing = rt.spawn(async move {
                 start_error_scrub(&engine).await?;
@@ -185,7 +185,7 @@ fn power_cuts_while_damage_older_than_an_expansion_is_repaired() {
     on_raidz("power_cuts_while_damage_older_than_an_expansion_is_repaired", |seed, layout| {
         let run = simulate(seed, |rt| async move {
             let (disks, engine, worker) = spoilt_raidz(&rt, layout).await;
-            engine.scan_settings().set("zfs_scrub_after_expand", 0).unwrap();
+            engine.background().settings().set("zfs_scrub_after_expand", 0).unwrap();
             attach_last(&disks, &engine).await;
             assert_eq!(run_expansion(&engine, &|_| {}).await.unwrap(), Expanded::Done);
             let (mut worker, before) = worker.cut_from_here().await;

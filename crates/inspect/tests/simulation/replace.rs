@@ -102,7 +102,7 @@ fn can_go(layout: &Layout) -> Vec<usize> {
 async fn replaced_under_work(rt: &Runtime, layout: &Layout, resilver: Resilver) {
     let (disks, engine, mut worker) = begin(rt, layout).await;
     // What is wrong after a rebuild is to be seen, not mended.
-    engine.scan_settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
+    engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
     replace_first(rt, layout, &disks, &engine, &mut worker, resilver).await;
     assert!(!is_being_replaced(&engine) && leaf_at(&engine, disks.disks[0].describe()).is_none());
     assert!(rebuilding(&engine.mos().await.unwrap()).await.unwrap().is_empty());
@@ -139,7 +139,7 @@ fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
     simulate(seed, |rt| async move {
         let (disks, engine, mut worker) = Worker::on_new_pool(&rt, &layout, 2, STEPS * 10).await;
         worker.sync().await;
-        engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
+        engine.background().settings().set("zfs_resilver_min_time_ms", 1).unwrap();
         let join = async |disk: usize, old: usize| {
             let device = disks.disks[disk].clone() as Arc<dyn Device>;
             let new = NewDevice { path: device.describe().to_owned(), device, is_file: false };
@@ -152,7 +152,7 @@ fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
         join(5, 0).await;
         let stop_on_the_way = |now: cenote_tasks::ScanProgress| {
             if now.done_bytes * 10 > now.total_bytes {
-                engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+                engine.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
             }
         };
         run_scan(&engine, &stop_on_the_way).await.unwrap();
@@ -166,7 +166,7 @@ fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
             "it goes on"
         );
         assert!(waits());
-        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        engine.background().settings().set("zfs_scan_suspend_progress", 0).unwrap();
         assert!(run_scan(&engine, &|_| {}).await.unwrap().incomplete.is_empty());
         assert!(!waits() && !is_being_replaced(&engine));
         worker.sync().await;
@@ -231,7 +231,7 @@ async fn survive(cut: Cut<'_>) -> Result<(), String> {
 fn power_cuts(seed: u64, layout: &Layout, resilver: Resilver) {
     let run = simulate(seed, |rt| async move {
         let (disks, engine, worker) = begin(&rt, layout).await;
-        engine.scan_settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
+        engine.background().settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
         let (mut worker, before) = worker.cut_from_here().await;
         replace_first(&rt, layout, &disks, &engine, &mut worker, resilver).await;
         worker.into_run(before)

@@ -121,7 +121,7 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
         let (disks, mut worker) = begin(&rt, &layout).await;
         let engine = worker.engine().clone();
         // It ends a slice at every chance, so that there is one to pause after.
-        engine.scan_settings().set("zfs_scrub_min_time_ms", 1).unwrap();
+        engine.background().settings().set("zfs_scrub_min_time_ms", 1).unwrap();
         start_scrub(&engine, Txg(0)).await.unwrap();
         let scanner = engine.clone();
         let scrubbing = rt.spawn(async move { run_scan(&scanner, &|_| {}).await });

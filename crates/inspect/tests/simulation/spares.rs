@@ -171,7 +171,7 @@ fn a_spare_that_steps_in_under_work_has_everything_and_goes_when_the_disk_is_bac
             simulate(seed, |rt| async move {
                 let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
                 // What is wrong after a rebuild is to be seen, not mended.
-                engine.scan_settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
+                engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
                 let mut gone = Vec::new();
                 worker.sync().await;
                 let fullest = by_content(&disks.images());
@@ -309,7 +309,7 @@ fn power_cuts_while_a_spare_steps_in() {
         for way in WAYS {
             let (run, victim) = simulate(seed, |rt| async move {
                 let (disks, engine, worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
-                engine.scan_settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
+                engine.background().settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
                 let (mut worker, before) = worker.cut_from_here().await;
                 let victim = by_content(&before)[0];
                 let leaf = leaf_at(&engine, disks.disks[victim].describe());
@@ -330,7 +330,7 @@ fn power_cuts_while_a_disk_comes_back_to_its_place_from_a_spare() {
             let victim = by_content(&disks.images())[0];
             let leaf = leaf_at(&engine, disks.disks[victim].describe());
             lose(&rt, &engine, &mut worker, leaf, Resilver::Healing).await;
-            engine.scan_settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
+            engine.background().settings().set("zfs_resilver_min_time_ms", SLICE_MS).unwrap();
             let (mut worker, before) = worker.cut_from_here().await;
             let (runner, back) = (engine.clone(), disks.clone());
             let returning = rt.spawn(async move { come_back(&back, &runner, victim).await });

@@ -37,7 +37,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
 /// Everything that is freed is trimmed in the next round.
 async fn switch_on(rt: &Runtime, engine: &Engine) {
     for (name, value) in [("zfs_trim_txg_batch", 1), ("zfs_trim_extent_bytes_min", 512)] {
-        engine.scan_settings().set(name, value).unwrap();
+        engine.background().settings().set(name, value).unwrap();
     }
     set_pool(engine, PoolSetting::Number("autotrim".into(), 1)).await.unwrap();
     rt.spawn(keep_autotrimming(engine.weak())).detach();

@@ -166,8 +166,8 @@ async fn join(engine: &Engine, leaf: Guid, newcomer: Newcomer, resilver: Resilve
         let task = engine
             .run(move |context| Box::pin(async move { join_sync(context, leaf, newcomer, resilver).await }));
         task.await?;
-        engine.order_scan();
-        engine.order_rebuild();
+        engine.background().scans.order();
+        engine.background().rebuilds.order();
         Ok(())
     };
     engine.to_end(join).await

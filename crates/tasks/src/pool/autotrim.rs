@@ -35,7 +35,8 @@ const BORROWED_BYTES: u64 = 16 << 20;
 
 /// Trims what is freed, while the pool's property says so, as long as the engine lives.
 pub async fn keep_autotrimming(engine: WeakEngine) {
-    let Ok((runtime, mut orders)) = engine.upgrade().map(|it| (it.runtime().clone(), it.pass_orders()))
+    let Ok((runtime, mut orders)) =
+        engine.upgrade().map(|it| (it.runtime().clone(), it.background().passes.orders()))
     else {
         return;
     };
@@ -88,7 +89,7 @@ struct Rounds {
 impl Rounds {
     async fn round(&mut self, engine: &Engine) -> Result<()> {
         self.let_go_of_deferred(engine).await?;
-        let batch = engine.scan_settings().trim_batch();
+        let batch = engine.background().settings().trim_batch();
         let pool = engine.pool();
         let tops: Vec<VdevConfig> = pool.vdevs().tops().cloned().collect();
         for top in tops.iter().filter(|top| !top.removing && !top.raidz_expanding) {
@@ -138,7 +139,7 @@ impl Rounds {
                 continue;
             }
             for on_leaf in pool.ranges_on(id, leaf.guid, range) {
-                if !engine.scan_settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
+                if !engine.background().settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
                     continue;
                 }
                 let trimmed = pool.pass_over(leaf.guid, on_leaf, Pass::Trim, space).await;

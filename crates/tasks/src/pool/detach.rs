@@ -106,7 +106,7 @@ async fn leave(engine: &Engine, leaf: Guid, parent: Option<Guid>) -> Result<()> 
             engine.run(move |context| Box::pin(async move { leave_sync(context, leaf, parent).await }));
         let Left { leaf, device } = left.await?;
         // It may have been all that was to be rebuilt.
-        engine.order_rebuild();
+        engine.background().rebuilds.order();
         let Some(device) = device else { return Ok(()) };
         if leaf.is_spare {
             engine.pool().keep_beside(leaf.guid, device.clone());

@@ -16,7 +16,7 @@
 //! Nothing is verified while it is copied. If a disk of the vdev is missing, or lacks something, it waits
 //! until that has been resilvered.
 //!
-//! Locking: one runner a pool ([`Engine::expansion_turn`]). It may be dropped at any await: a slice that has
+//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: a slice that has
 //! begun goes on to its end.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`spa_raidz_expand_thread`).
@@ -80,7 +80,7 @@ pub async fn run_expansion(
     engine: &Engine,
     progress: &(dyn Fn(ExpansionProgress) + Send + Sync),
 ) -> Result<Expanded> {
-    let _alone = engine.expansion_turn().await;
+    let _alone = engine.background().expansions.turn().await;
     let mut is_begun = false;
     loop {
         let pool = engine.pool();
@@ -88,7 +88,7 @@ pub async fn run_expansion(
         let vdev = VdevId(top.id);
         let done_bytes = copied_bytes(&engine.mos().await?, &top).await?;
         progress(ExpansionProgress { done_bytes, total_bytes: allocated_bytes(engine, vdev) });
-        let most_bytes = engine.scan_settings().most_reflow_bytes();
+        let most_bytes = engine.background().settings().most_reflow_bytes();
         if most_bytes != 0 && done_bytes >= most_bytes {
             return Ok(Expanded::Suspended);
         }
@@ -118,14 +118,15 @@ pub async fn run_expansion(
 
 /// Goes on with expansions whenever there is one that can, as long as the engine lives.
 pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
-    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.expansion_orders()));
+    let begun =
+        engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().expansions.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
         orders.mark_unchanged();
         let Ok(engine) = engine.upgrade() else { return };
         let done = run_expansion(&engine, &|_| {}).await;
         if matches!(done, Ok(Expanded::Done)) {
-            engine.order_scan();
+            engine.background().scans.order();
         }
         drop(engine);
         let waits = matches!(done, Ok(Expanded::Waits { .. }));

@@ -133,8 +133,8 @@ pub async fn bring_back(
         if how == Back::Online {
             autoexpand(&engine).await?;
         }
-        engine.order_scan();
-        engine.order_pass();
+        engine.background().scans.order();
+        engine.background().passes.order();
         Ok(())
     };
     engine.to_end(bring).await

@@ -105,7 +105,7 @@ pub async fn order_pass(engine: &Engine, leaf: Guid, pass: Pass, order: PassOrde
         let task =
             engine.run(move |context| Box::pin(async move { order_sync(context, leaf, pass, order).await }));
         task.await?;
-        engine.order_pass();
+        engine.background().passes.order();
         Ok(())
     };
     engine.to_end(ordered).await
@@ -192,7 +192,8 @@ struct Active {
 /// The pool's metadata can't be read, or a txg not be written.
 #[boxed]
 pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync)) -> Result<BTreeSet<Guid>> {
-    let (mut failed, mut is_begun, mut orders) = (BTreeSet::new(), false, engine.pass_orders());
+    let (mut failed, mut is_begun, mut orders) =
+        (BTreeSet::new(), false, engine.background().passes.orders());
     loop {
         orders.mark_unchanged();
         let active = active(engine).await?;
@@ -218,7 +219,8 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
 
 /// Goes on with passes whenever there is one, as long as the engine lives.
 pub async fn keep_passing(engine: WeakEngine) {
-    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.pass_orders()));
+    let begun =
+        engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().passes.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
         orders.mark_unchanged();
@@ -372,7 +374,7 @@ impl Slice<'_> {
         for (first, last) in self.pool.ranges_on(self.top, leaf, range) {
             let first = first.max(self.at);
             let len_bytes = last.saturating_sub(first);
-            if pass == Pass::Initialize || self.engine.scan_settings().is_worth_trimming(len_bytes) {
+            if pass == Pass::Initialize || self.engine.background().settings().is_worth_trimming(len_bytes) {
                 match self.pool.pass_over(leaf, (first, last), pass, space).await {
                     Ok(bytes) => self.done_bytes += bytes,
                     Err(Stuck::Unsupported) => return Err(Noted::Unsupported),

@@ -24,7 +24,7 @@
 //!
 //! Memory: ranges of a metaslab, and the pieces under way.
 //!
-//! Locking: one runner a pool ([`Engine::rebuild_turn`]). It may be dropped at any await: the pool still
+//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: the pool still
 //! says what is left.
 //!
 //! Source: OpenZFS `vdev_rebuild.c`, `vdev.c` (`vdev_dtl_should_excise`).
@@ -69,12 +69,12 @@ pub enum Resilver {
 /// The pool's metadata can't be read, or a txg not be written.
 #[boxed]
 pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<()> {
-    let _alone = engine.rebuild_turn().await;
-    let mut orders = engine.rebuild_orders();
+    let _alone = engine.background().rebuilds.turn().await;
+    let mut orders = engine.background().rebuilds.orders();
     loop {
         orders.mark_unchanged();
         let active = active(&engine.mos().await?).await?;
-        if active.is_empty() || engine.scan_settings().is_suspended() {
+        if active.is_empty() || engine.background().settings().is_suspended() {
             return Ok(());
         }
         let mut slices = Vec::new();
@@ -85,7 +85,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
                     engine
                         .run(move |context| Box::pin(async move { state::cancel(context, &top).await }))
                         .await?;
-                    engine.order_scan();
+                    engine.background().scans.order();
                 }
             }
         }
@@ -93,7 +93,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
         for (_, state) in &slices {
             sync_through(engine, Txg(state.max_txg.0.saturating_sub(1))).await?;
         }
-        let walk = engine.walk_turn().await;
+        let walk = engine.background().walk_turn().await;
         let slices = slices.into_iter().map(|(top, state)| slice(engine, top, state, orders.clone()));
         let done = join_all(slices).await;
         drop(walk);
@@ -105,14 +105,14 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
                 progress(now);
             }
             // A device may leave, and a scrub has to follow.
-            engine.order_scan();
+            engine.background().scans.order();
         }
     }
 }
 
 /// Rebuilds whenever there is something to rebuild, as long as the engine lives.
 pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
-    let Ok(mut orders) = engine.upgrade().map(|engine| engine.rebuild_orders()) else { return };
+    let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().rebuilds.orders()) else { return };
     loop {
         orders.mark_unchanged();
         let Ok(engine) = engine.upgrade() else { return };
@@ -156,8 +156,8 @@ async fn slice(
     let mos = engine.mos_to_mend().await?;
     let mut slice = Slice {
         pool: mos.pool().for_class(IoClass::Rebuild),
-        segment_bytes: engine.scan_settings().rebuild_segment_bytes(),
-        length: engine.scan_settings().slice(true),
+        segment_bytes: engine.background().settings().rebuild_segment_bytes(),
+        length: engine.background().settings().slice(true),
         at: state.last_offset_bytes,
         orders,
         mos,

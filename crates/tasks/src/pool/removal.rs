@@ -17,7 +17,7 @@
 //!
 //! If a device can't be read, or no other one takes the copies, the removal is canceled.
 //!
-//! Locking: one runner a pool ([`Engine::removal_turn`]). It may be dropped at any await: a slice that has
+//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: a slice that has
 //! begun goes on to its end, and the pool says what is left.
 //!
 //! Source: OpenZFS `vdev_removal.c`.
@@ -85,7 +85,7 @@ pub async fn run_removal(
     engine: &Engine,
     progress: &(dyn Fn(RemovalProgress) + Send + Sync),
 ) -> Result<Removed> {
-    let _alone = engine.removal_turn().await;
+    let _alone = engine.background().removals.turn().await;
     let (mut is_begun, mut copied) = (false, None);
     loop {
         let Some(removing) = in_progress(&engine.mos().await?).await? else {
@@ -94,7 +94,7 @@ pub async fn run_removal(
         };
         let (done_bytes, total_bytes) = (removing.copied_bytes, removing.to_copy_bytes);
         progress(RemovalProgress { done_bytes, total_bytes });
-        if engine.scan_settings().is_removal_suspended() {
+        if engine.background().settings().is_removal_suspended() {
             return Ok(Removed::Suspended);
         }
         if !std::mem::replace(&mut is_begun, true) {
@@ -133,7 +133,8 @@ pub async fn run_removal(
 
 /// Goes on with removals whenever there is one, as long as the engine lives; condenses mappings.
 pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
-    let begun = engine.upgrade().map(|engine| (engine.runtime().clone(), engine.removal_orders()));
+    let begun =
+        engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().removals.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
         orders.mark_unchanged();

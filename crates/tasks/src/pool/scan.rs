@@ -21,7 +21,7 @@
 //!
 //! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
 //!
-//! Locking: one scan at a time ([`Engine::scan_turn`]). It may be dropped at any await: the pool still says
+//! Locking: one scan at a time ([`Background::turn`]). It may be dropped at any await: the pool still says
 //! what is left.
 //!
 //! Source: OpenZFS `dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`).
@@ -118,7 +118,7 @@ where
 {
     let order = |engine: Engine| async move {
         let done = engine.run(task).await?;
-        engine.order_scan();
+        engine.background().scans.order();
         Ok(done)
     };
     engine.to_end(order).await
@@ -131,10 +131,10 @@ where
 /// The pool's metadata can't be read, or a txg not be written. Devices that fail are in the result.
 #[boxed]
 pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<Scanned> {
-    let _alone = engine.scan_turn().await;
+    let _alone = engine.background().scans.turn().await;
     let mut run = Run {
         engine,
-        orders: engine.scan_orders(),
+        orders: engine.background().scans.orders(),
         done: Scanned::default(),
         failed: BTreeSet::new(),
         is_resumed: true,
@@ -146,7 +146,7 @@ pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send +
 
 /// Scans whenever there is something to scan, as long as the engine lives.
 pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
-    let Ok(mut orders) = engine.upgrade().map(|engine| engine.scan_orders()) else { return };
+    let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().scans.orders()) else { return };
     loop {
         let Ok(engine) = engine.upgrade() else { return };
         if let Err(error) = run_scan(&engine, &|_| {}).await {
@@ -164,7 +164,7 @@ struct ShownPass<'a>(&'a Engine);
 
 impl Drop for ShownPass<'_> {
     fn drop(&mut self) {
-        self.0.set_scan_pass(None);
+        self.0.background().set_scan_pass(None);
     }
 }
 
@@ -204,14 +204,14 @@ impl Run<'_> {
                 }
                 continue;
             };
-            if scan.is_paused() || self.engine.scan_settings().is_suspended() {
+            if scan.is_paused() || self.engine.background().settings().is_suspended() {
                 return Ok(());
             }
             sync_through(self.engine, last_txg(&scan)).await?;
             let since = pass.get_or_insert(Pass { since: self.engine.runtime().now(), done_bytes: 0 });
-            self.engine.set_scan_pass(Some(*since));
+            self.engine.background().set_scan_pass(Some(*since));
             let errors = write_errors(&self.engine.pool());
-            let turn = self.engine.walk_turn().await;
+            let turn = self.engine.background().walk_turn().await;
             let mut slice = Slice::new(self.engine, &scan).await?;
             let interrupted = {
                 let (walk, orders) = (std::pin::pin!(slice.run()), std::pin::pin!(self.orders.changed()));
@@ -260,10 +260,10 @@ impl Run<'_> {
 
     /// Goes on with a scrub of known errors. Answers `false` if none is in progress.
     async fn scrub_errors(&mut self) -> Result<bool> {
-        if self.engine.scan_settings().is_suspended() {
+        if self.engine.background().settings().is_suspended() {
             return Ok(false);
         }
-        let turn = self.engine.walk_turn().await;
+        let turn = self.engine.background().walk_turn().await;
         let looked = {
             let look = std::pin::pin!(error_scrub::look(self.engine));
             match select(look, std::pin::pin!(self.orders.changed())).await {

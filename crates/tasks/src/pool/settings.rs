@@ -56,7 +56,7 @@ pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
         engine.allocator().set_trims(false);
     }
     // Who trims by itself looks again.
-    engine.order_pass();
+    engine.background().passes.order();
     if expands { autoexpand(engine).await } else { Ok(()) }
 }
 

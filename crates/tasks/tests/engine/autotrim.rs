@@ -106,7 +106,7 @@ fn what_is_freed_is_given_up_while_it_is_on() {
         lab.wait(400).await;
         assert_eq!(lab.held(&going).await, all, "it is off again");
         lab.turn(1).await;
-        lab.engine.scan_settings().set("zfs_trim_extent_bytes_min", 96 << 20).unwrap();
+        lab.engine.background().settings().set("zfs_trim_extent_bytes_min", 96 << 20).unwrap();
         let (goes, going) = lab.write(&mut rng).await;
         destroy(&lab.engine, goes).await;
         lab.wait(400).await;

@@ -22,9 +22,9 @@ async fn expand(engine: &Engine) -> Expanded {
 
 /// Copies so much, and stops.
 async fn expand_some(engine: &Engine, bytes: u64) -> ExpansionProgress {
-    engine.scan_settings().set("raidz_expand_max_reflow_bytes", bytes).unwrap();
+    engine.background().settings().set("raidz_expand_max_reflow_bytes", bytes).unwrap();
     assert_eq!(expand(engine).await, Expanded::Suspended);
-    engine.scan_settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
+    engine.background().settings().set("raidz_expand_max_reflow_bytes", 0).unwrap();
     expansion(engine, &engine.mos().await.unwrap()).await.unwrap().expect("it is not done")
 }
 
@@ -113,7 +113,7 @@ fn what_a_disk_had_spoilt_before_its_vdev_became_wider_is_read_and_repaired() {
                 attach_to_raidz(&engine, RAIDZ, device(&rt, folder.path(), width + more).await)
                     .await
                     .unwrap();
-                engine.scan_settings().set("zfs_scrub_after_expand", 0).unwrap();
+                engine.background().settings().set("zfs_scrub_after_expand", 0).unwrap();
                 assert_eq!(expand(&engine).await, Expanded::Done);
             }
             drop(engine);

@@ -228,7 +228,7 @@ fn a_device_that_goes_away_while_it_is_resilvered_has_everything_in_the_end() {
     for (goes, returns) in (0..30).flat_map(|goes| [(goes, 0), (goes, 3), (goes, 20)]) {
         simulate(|rt| async move {
             let lab = Lab::new(&rt, 2).await;
-            lab.engine.scan_settings().set("zfs_resilver_min_time_ms", 1).unwrap();
+            lab.engine.background().settings().set("zfs_resilver_min_time_ms", 1).unwrap();
             let (mut model, mut rng) = (Model::new(), Rng::new(12));
             take_out(&lab.engine, lab.leaf(1), Away::Offline).await.unwrap();
             lab.work(&mut model, &mut rng).await;
@@ -581,7 +581,7 @@ fn known_errors_are_scrubbed_alone() {
         assert!(!start_error_scrub(engine).await.unwrap(), "nothing is noted yet");
         lab.wait(3).await;
         assert_eq!(logged().await.len(), 3);
-        engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+        engine.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
         assert!(start_error_scrub(engine).await.unwrap());
         assert!(refused(start_error_scrub(engine).await).contains("currently error scrubbing; use"));
         let beside = start_scrub(engine, Txg(0)).await.map(|()| true);
@@ -589,8 +589,8 @@ fn known_errors_are_scrubbed_alone() {
         pause_scrub(engine).await.unwrap();
         let beside = pause_scrub(engine).await.map(|()| true);
         assert!(refused(beside).contains("error scrub is paused; use 'zpool scrub -e' to resume"));
-        engine.scan_settings().set("zfs_scan_suspend_progress", 0).unwrap();
-        engine.order_scan();
+        engine.background().settings().set("zfs_scan_suspend_progress", 0).unwrap();
+        engine.background().scans.order();
         lab.wait(10).await;
         let status = async || engine.mos().await.unwrap().error_scrub_status().await.unwrap();
         assert!(status().await.is_some_and(|it| it.is_paused() && (it.examined, it.to_examine) == (0, 3)));
@@ -603,7 +603,7 @@ fn known_errors_are_scrubbed_alone() {
         assert!(!done.is_running() && (done.examined, done.to_examine, done.errors) == (3, 0, 2), "{done:?}");
         assert_eq!(logged().await, BTreeSet::from([spoilt[1].0, spoilt[2].0]));
         // What it did not come to is not forgotten.
-        engine.scan_settings().set("zfs_scan_suspend_progress", 1).unwrap();
+        engine.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
         assert!(start_error_scrub(engine).await.unwrap());
         cancel_scrub(engine).await.unwrap();
         assert!(cancel_scrub(engine).await.is_err(), "there is none any more");

@@ -32,14 +32,14 @@ async fn three(rt: &Runtime, folder: &Path, kind: &VdevKind) -> Engine {
 
 /// Copies until something has been copied, and stops.
 async fn copy_some(engine: &Engine) {
-    engine.scan_settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
+    engine.background().settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
     let stop_when_begun = |now: cenote_tasks::RemovalProgress| {
         if now.done_bytes > 0 {
-            engine.scan_settings().set("zfs_removal_suspend_progress", 1).unwrap();
+            engine.background().settings().set("zfs_removal_suspend_progress", 1).unwrap();
         }
     };
     assert_eq!(run_removal(engine, &stop_when_begun).await.unwrap(), Removed::Suspended);
-    engine.scan_settings().set("zfs_removal_suspend_progress", 0).unwrap();
+    engine.background().settings().set("zfs_removal_suspend_progress", 0).unwrap();
 }
 
 /// An object of 8 MiB, some of which is on each vdev.
@@ -139,7 +139,7 @@ fn what_is_freed_leaves_the_mapping_of_a_removed_vdev() {
     rt.block_on(async {
         let (mut rng, mut model) = (Rng::new(seed), Model::new());
         let engine = three(&rt, folder.path(), &VdevKind::File).await;
-        engine.scan_settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
+        engine.background().settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         let bulk = bulk(&engine, &mut rng).await;
         start_removal(&engine, VdevId(0)).await.unwrap();
@@ -154,8 +154,8 @@ fn what_is_freed_leaves_the_mapping_of_a_removed_vdev() {
         assert_eq!(ranges(), before, "a short mapping is left alone");
         // A range goes only when nothing in it is in use, which the load alone does not always get to.
         destroy(&engine, bulk).await;
-        engine.scan_settings().set("zfs_condense_min_mapping_bytes", 0).unwrap();
-        engine.scan_settings().set("zfs_condense_indirect_obsolete_pct", 1).unwrap();
+        engine.background().settings().set("zfs_condense_min_mapping_bytes", 0).unwrap();
+        engine.background().settings().set("zfs_condense_indirect_obsolete_pct", 1).unwrap();
         run_removal(&engine, &|_| {}).await.unwrap();
         assert!(ranges() < before, "{} ranges of {before} are left", ranges());
         let left = ranges();

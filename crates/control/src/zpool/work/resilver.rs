@@ -27,7 +27,7 @@ impl Verb for Resilver {
     /// A pool is not there: told of. Devices that still lack something are an outcome.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let work = async |engine: &Engine, _: &String| {
-            engine.order_scan();
+            engine.background().scans.order();
             scan(session, engine, false).await
         };
         Ok(session.change_each(&self.pools, |pool| pool.as_str(), work).await?.into())

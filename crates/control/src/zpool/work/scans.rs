@@ -51,7 +51,7 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
 
 /// Whether a scan is in progress, but `zfs_scan_suspend_progress` keeps it from going on.
 async fn stands_still(engine: &Engine) -> Result<bool, ControlError> {
-    if !engine.scan_settings().is_suspended() {
+    if !engine.background().settings().is_suspended() {
         return Ok(false);
     }
     let scan = engine.mos().await?.scan_status().await?;

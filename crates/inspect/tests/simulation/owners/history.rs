@@ -62,9 +62,9 @@ impl History {
         let slow: Vec<_> = disks.disks[..count].iter().map(|disk| slow(rt, disk)).collect();
         let engine = create(rt, layout, &slow).await;
         for (name, value) in [("zfs_resilver_min_time_ms", 1), ("zfs_scrub_min_time_ms", 1)] {
-            engine.scan_settings().set(name, value).unwrap();
+            engine.background().settings().set(name, value).unwrap();
         }
-        engine.scan_settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
+        engine.background().settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
         engine.set_frees_per_txg(20 + rng.below(200));
         if rng.below(2) == 0 {
             set_property(&engine, POOL, "dedup", Value::Number(SHA256)).await.unwrap();
@@ -403,7 +403,7 @@ impl History {
     /// The disks get a little further; answers whether that is over.
     async fn slice(&mut self) -> bool {
         let (engine, stopped) = (self.engine.clone(), self.engine.clone());
-        let set = move |name: &str, value| engine.scan_settings().set(name, value).unwrap();
+        let set = move |name: &str, value| engine.background().settings().set(name, value).unwrap();
         let engine = stopped;
         match self.event {
             Event::Leaves => {
@@ -427,7 +427,7 @@ impl History {
                 let stop = |_| set("zfs_scan_suspend_progress", 1);
                 set("zfs_scan_suspend_progress", 0);
                 run_rebuild(&engine, &stop).await.unwrap();
-                if !engine.scan_settings().is_suspended() {
+                if !engine.background().settings().is_suspended() {
                     run_scan(&engine, &stop).await.unwrap();
                 }
             }
@@ -450,7 +450,7 @@ impl History {
             ("raidz_expand_max_reflow_bytes", 0),
             ("zfs_scan_suspend_progress", 0),
         ] {
-            engine.scan_settings().set(name, value).unwrap();
+            engine.background().settings().set(name, value).unwrap();
         }
         run_rebuild(engine, &|_| {}).await.unwrap();
         assert_eq!(run_expansion(engine, &|_| {}).await.unwrap(), Expanded::Done);

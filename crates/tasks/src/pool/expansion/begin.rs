@@ -36,7 +36,7 @@ pub async fn attach_to_raidz(engine: &Engine, vdev: VdevId, device: NewDevice) -
         // What was left of an expansion before this one.
         engine.pool().earlier_trees_ended().await;
         engine.run(move |context| Box::pin(async move { attach_sync(context, vdev, device).await })).await?;
-        engine.order_expansion();
+        engine.background().expansions.order();
         Ok(())
     };
     engine.to_end(attach).await

@@ -19,7 +19,7 @@ use crate::pool::take_tree::take_tree;
 pub(super) async fn finish(engine: Engine, vdev: VdevId) -> Result<()> {
     let task = engine.run(move |context| Box::pin(async move { finish_sync(context, vdev).await }));
     let leaf = task.await?;
-    engine.order_scan();
+    engine.background().scans.order();
     // There is more room by a disk.
     expand(&engine, leaf).await
 }

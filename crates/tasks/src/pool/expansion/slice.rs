@@ -47,7 +47,7 @@ pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Sl
     let end = reachable(synced, top.children.len(), top.ashift).min(reflow_end(&top));
     let until = engine.runtime().now() + SLICE;
     let (mut next, mut copied_bytes, mut failed) = (synced, 0, None);
-    let most_bytes = engine.scan_settings().most_reflow_bytes();
+    let most_bytes = engine.background().settings().most_reflow_bytes();
     while next < end && engine.runtime().now() < until && (most_bytes == 0 || copied_bytes < most_bytes) {
         match window(&engine, &top, next, end).await {
             Ok((to, bytes)) => (next, copied_bytes) = (to, copied_bytes + bytes),

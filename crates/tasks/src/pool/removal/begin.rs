@@ -50,7 +50,7 @@ pub async fn start_removal(engine: &Engine, vdev: VdevId) -> Result<()> {
             engine.allocator().set_allocates(vdev, allocates);
         }
         begun?;
-        engine.order_removal();
+        engine.background().removals.order();
         Ok(())
     };
     engine.to_end(start).await

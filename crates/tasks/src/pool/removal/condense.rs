@@ -73,7 +73,7 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
         }
         let looked_at = mos.uberblock().txg;
         drop(mos);
-        let _no_walks = engine.no_walks().await;
+        let _no_walks = engine.background().no_walks().await;
         if engine.allocator().is_kept_before(looked_at) {
             // Later: a reader of an older state may be after it.
             return Ok(());
@@ -96,7 +96,7 @@ fn removed(mos: &Mos) -> Vec<VdevConfig> {
 
 /// A mapping of which much is obsolete, or whose map of that is long.
 async fn worthwhile(engine: &Engine, mos: &Mos) -> Result<Option<VdevId>> {
-    let settings = engine.scan_settings();
+    let settings = engine.background().settings();
     for top in removed(mos) {
         let Some(zap) = mos.vdev_zap(&top).await? else { continue };
         let Some(map) = zap.get_u64(vdev_zap::INDIRECT_OBSOLETE_SM).await? else { continue };

@@ -90,7 +90,7 @@ impl Copying<'_> {
     fn of(engine: &Engine, top: VdevConfig, txg: Txg) -> Copying<'_> {
         let from = engine.allocator().moved_up_to(VdevId(top.id));
         let sector = 1 << top.ashift;
-        let most_bytes = engine.scan_settings().removal_segment_bytes().next_multiple_of(sector);
+        let most_bytes = engine.background().settings().removal_segment_bytes().next_multiple_of(sector);
         let (segments, entries) = Default::default();
         Copying { engine, top, txg, segments, from, most_bytes, entries, copied: 0 }
     }

@@ -30,7 +30,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// reads an older tree, which may have blocks that were freed and never copied.
 pub(super) async fn finish(engine: Engine, vdev: VdevId, copied: Txg) -> Result<()> {
     // Scans wait for it, so that it need not wait for the end of one.
-    let no_walks = engine.no_walks().await;
+    let no_walks = engine.background().no_walks().await;
     if engine.allocator().is_kept_before(copied) {
         engine.runtime().sleep(LOOK_INTERVAL).await;
         return Ok(());
@@ -109,7 +109,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
 pub async fn cancel_removal(engine: &Engine) -> Result<()> {
     let cancel = |engine: Engine| async move {
         engine.run(|context| Box::pin(cancel_sync(context))).await?;
-        engine.order_removal();
+        engine.background().removals.order();
         Ok(())
     };
     engine.to_end(cancel).await

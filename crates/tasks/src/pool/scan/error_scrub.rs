@@ -124,7 +124,8 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
     let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
     let Some(ErrorScrubPhys { start_time_s, .. }) = scrub else { return Ok(None) };
     let errors = mos.error_log().await?.into_iter().filter(|error| !error.by_last_scrub);
-    let errors: Vec<LoggedError> = errors.take(engine.scan_settings().error_blocks_per_txg()).collect();
+    let errors: Vec<LoggedError> =
+        errors.take(engine.background().settings().error_blocks_per_txg()).collect();
     let (mut in_doubt, mut items, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for (error, block) in errors.iter().zip(mos.logged_blocks(&errors).await) {
         match block {

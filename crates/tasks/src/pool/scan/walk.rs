@@ -58,7 +58,7 @@ impl<'a> Slice<'a> {
         let mos = engine.mos_to_mend().await?;
         Ok(Slice {
             scan,
-            length: engine.scan_settings().slice(scan.is_resilver()),
+            length: engine.background().settings().slice(scan.is_resilver()),
             pool: mos.pool().for_class(IoClass::Scrub),
             plan: Plan::of(scan, queue_of(&mos, scan).await?),
             mos,

@@ -107,7 +107,7 @@ impl Work {
         usage: &[VdevUsage],
     ) -> Result<Work, ControlError> {
         let now_s = session.runtime().unix_time_ns() / 1_000_000_000;
-        let pace = held.and_then(|pool| pool.engine.scan_pass()).map(|pass| {
+        let pace = held.and_then(|pool| pool.engine.background().scan_pass()).map(|pass| {
             let seconds = session.runtime().now().since(pass.since).as_secs();
             Pace { done_bytes: pass.done_bytes, seconds, since_s: now_s - seconds }
         });

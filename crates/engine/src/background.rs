@@ -1,5 +1,5 @@
-//! The scan of an open pool (scrub, resilver), as far as it is in memory: whose turn it is, how fast it goes,
-//! and its tunables. What has been scanned is in the pool. Also who is told of passes over free space.
+//! Work on an open pool in the background, as far as it is in memory: whose turn it is, who hears of orders,
+//! how fast the scan goes, and the tunables. How far each has come is in the pool.
 //!
 //! Locking: turns are held by whoever works. `walking` is shared by scans and rebuilds for a slice each, and
 //! held alone by what must not happen in the middle of one; it is asked for under a turn, and nothing is
@@ -125,7 +125,7 @@ impl ScanSettings {
 }
 
 /// One kind of work in the background: one does it at a time, and hears when there is something else to do.
-struct Work {
+pub struct Work {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Counts orders.
     orders: watch::Sender<u64>,
@@ -138,39 +138,39 @@ impl Default for Work {
 }
 
 impl Work {
-    async fn turn(&self) -> OwnedMutexGuard<()> {
+    /// Waits until nobody else does it, and lets nobody else until this is dropped.
+    pub async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turn.clone().lock_owned().await
     }
 
-    fn order(&self) {
+    /// There is something else to do, or nothing any more: whoever does it looks again.
+    pub fn order(&self) {
         self.orders.send_modify(|orders| *orders += 1);
     }
 
-    fn orders(&self) -> watch::Receiver<u64> {
+    /// Hears of orders. It ends with the engine.
+    pub fn orders(&self) -> watch::Receiver<u64> {
         self.orders.subscribe()
     }
 }
 
-/// What those who scan, start scans and look at them share.
+/// What those who work on an open pool in the background share with those who order it and look at it.
 #[derive(Default)]
-pub(crate) struct Scanning {
-    /// Orders: scans that begin, pause, go on, end; devices that come back.
-    scans: Work,
-    /// Passes over free space; nobody takes turns.
-    passes: Work,
-    removals: Work,
-    expansions: Work,
-    rebuilds: Work,
+pub struct Background {
+    /// Scrubs and resilvers. Orders: one begins, pauses, goes on, ends; a device is back.
+    pub scans: Work,
+    /// Passes over free space (initialize, trim); nobody takes turns.
+    pub passes: Work,
+    /// Vdevs that are removed.
+    pub removals: Work,
+    /// RAID-Z vdevs that are expanded.
+    pub expansions: Work,
+    /// Sequential rebuilds.
+    pub rebuilds: Work,
     /// Shared by those who walk over what the tree on disk refers to, a slice at a time.
     walking: Arc<tokio::sync::RwLock<()>>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
-}
-
-impl Scanning {
-    pub(crate) fn settings(&self) -> &ScanSettings {
-        &self.settings
-    }
 }
 
 /// A scan that runs, since this engine began it or went on with it.
@@ -183,99 +183,36 @@ pub struct Pass {
 }
 
 impl Engine {
-    /// The tunables of scans; [`Engine::order_scan`] tells of changes.
-    pub fn scan_settings(&self) -> &ScanSettings {
-        &self.0.scanning.settings
+    /// Its work in the background.
+    pub fn background(&self) -> &Background {
+        &self.0.background
+    }
+}
+
+impl Background {
+    /// The tunables of scans; an order tells of changes.
+    pub fn settings(&self) -> &ScanSettings {
+        &self.settings
     }
 
-    /// Waits until nobody else scans, and lets nobody else until this is dropped.
-    pub async fn scan_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.scans.turn().await
-    }
-
-    /// There is something else to scan, or nothing any more: whoever scans looks again.
-    pub fn order_scan(&self) {
-        self.0.scanning.scans.order();
-    }
-
-    /// Hears of orders. It ends with the engine.
-    pub fn scan_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.scans.orders()
-    }
-
-    /// There is something else to initialize or trim, or nothing any more.
-    pub fn order_pass(&self) {
-        self.0.scanning.passes.order();
-    }
-
-    /// Hears of that. It ends with the engine.
-    pub fn pass_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.passes.orders()
-    }
-
-    /// Waits until nobody else copies off a vdev, and lets nobody else until this is dropped.
-    pub async fn removal_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.removals.turn().await
-    }
-
-    /// There is a vdev to be removed, or none any more.
-    pub fn order_removal(&self) {
-        self.0.scanning.removals.order();
-    }
-
-    /// Hears of that. It ends with the engine.
-    pub fn removal_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.removals.orders()
-    }
-
-    /// Waits until nobody else expands a RAID-Z, and lets nobody else until this is dropped.
-    pub async fn expansion_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.expansions.turn().await
-    }
-
-    /// There is a RAID-Z to be expanded, or it may go on.
-    pub fn order_expansion(&self) {
-        self.0.scanning.expansions.order();
-    }
-
-    /// Hears of that. It ends with the engine.
-    pub fn expansion_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.expansions.orders()
-    }
-
-    /// Waits until nobody else rebuilds, and lets nobody else until this is dropped.
-    pub async fn rebuild_turn(&self) -> OwnedMutexGuard<()> {
-        self.0.scanning.rebuilds.turn().await
-    }
-
-    /// There is something to rebuild, or nothing any more.
-    pub fn order_rebuild(&self) {
-        self.0.scanning.rebuilds.order();
-    }
-
-    /// Hears of that. It ends with the engine.
-    pub fn rebuild_orders(&self) -> watch::Receiver<u64> {
-        self.0.scanning.rebuilds.orders()
-    }
-
-    /// For a slice of a walk over what the tree on disk refers to. Who waits for [`Engine::no_walks`] comes
-    /// before later slices.
+    /// For a slice of a walk over what the tree on disk refers to. Who waits for [`Background::no_walks`]
+    /// comes before later slices.
     pub async fn walk_turn(&self) -> OwnedRwLockReadGuard<()> {
-        self.0.scanning.walking.clone().read_owned().await
+        self.walking.clone().read_owned().await
     }
 
     /// Waits until the slices of walks that run have ended, and lets none begin until this is dropped.
     pub async fn no_walks(&self) -> OwnedRwLockWriteGuard<()> {
-        self.0.scanning.walking.clone().write_owned().await
+        self.walking.clone().write_owned().await
     }
 
     /// The scan that runs.
     pub fn scan_pass(&self) -> Option<Pass> {
-        *self.0.scanning.pass.lock()
+        *self.pass.lock()
     }
 
     /// How far the scan has come that runs; `None`: it has ended.
     pub fn set_scan_pass(&self, pass: Option<Pass>) {
-        *self.0.scanning.pass.lock() = pass;
+        *self.pass.lock() = pass;
     }
 }
