@@ -234,14 +234,23 @@ class Case:
 
     def check(self, where):
         lost, unreadable = [], 0
+        try:
+            reader = Nbd(f"{self.work}/nbd", "tank/v")
+        except Gone as error:
+            # All of it may be lost, and so the volume.
+            if not self.may_lose:
+                self.is_wrong(f"{where}: the volume: {error}")
+            reader = None
         for key, data in sorted(self.acked.items(), key=str):
             allowed = [data, *self.maybe.get(key, [])]
             try:
                 if isinstance(key, str):
                     with open(f"{self.mnt}/{key}", "rb") as file:
                         found = file.read()
+                elif reader:
+                    found = reader.read(key * BLOCK, BLOCK)
                 else:
-                    found = self.reader.read(key * BLOCK, BLOCK)
+                    continue
             except (OSError, Gone) as error:
                 unreadable += 1
                 if not self.may_lose:
@@ -251,6 +260,8 @@ class Case:
                 lost.append(f"{key}: {len(found)} bytes of other content")
         if lost:
             self.is_wrong(f"{where}: {len(lost)} of {len(self.acked)} acknowledged: {lost[:3]}")
+        if reader:
+            reader.close(True)
         return unreadable
 
     def go(self):
@@ -317,9 +328,7 @@ class Case:
         if self.nbd:
             self.nbd.close(True)
         self.run("zpool", "wait", "-t", "resilver", "tank", most=100)
-        self.reader = Nbd(f"{self.work}/nbd", "tank/v")
         self.check("live")
-        self.reader.close(True)
         status, text = self.run("zpool", "export", "tank")
         if status != 0 and not self.may_lose:
             self.is_wrong(f"export: {text}")
@@ -332,9 +341,7 @@ class Case:
             if status != 0 and not self.may_lose:
                 self.is_wrong(f"import: {text}")
             if status == 0:
-                self.reader = Nbd(f"{self.work}/nbd", "tank/v")
                 self.check("after an import")
-                self.reader.close(True)
         self.end_daemon()
         if "panicked" in open(f"{self.work}/daemon.log").read():
             self.is_wrong("the daemon panicked")

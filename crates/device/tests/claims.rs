@@ -16,7 +16,7 @@ struct Loop(PathBuf);
 impl Loop {
     /// `None`: not permitted here.
     fn over(file: &Path) -> Option<Loop> {
-        let output = Command::new("losetup").args(["-f", "--show"]).arg(file).output().ok()?;
+        let output = Command::new("losetup").args(["-P", "-f", "--show"]).arg(file).output().ok()?;
         let name = String::from_utf8(output.stdout).ok()?;
         let made = Some(Loop(name.trim().into())).filter(|made| !made.0.as_os_str().is_empty());
         if made.is_none() {
@@ -68,6 +68,43 @@ fn a_loop_device_and_its_file_are_one_device() {
         drop(device);
     }
     open(&file, &rt).expect("it is free again");
+}
+
+/// Two partitions of 2 MiB each, in an MBR.
+fn partition(file: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    for (at, first_sector) in [(446, 2048_u32), (462, 8192)] {
+        let mut entry = [0_u8; 16];
+        entry[4] = 0x83;
+        entry[8..12].copy_from_slice(&first_sector.to_le_bytes());
+        entry[12..].copy_from_slice(&4096_u32.to_le_bytes());
+        file.write_all_at(&entry, at).unwrap();
+    }
+    file.write_all_at(&[0x55, 0xaa], 510).unwrap();
+}
+
+#[test]
+fn partitions_are_taken_one_by_one_and_not_with_the_disk_below() {
+    let (folder, rt) = (tempfile::tempdir().unwrap(), Runtime::real(Some(1)));
+    let file = image(folder.path());
+    partition(&file);
+    let Some(disk) = Loop::over(&file) else { return };
+    let [first, second] = [1, 2].map(|number| PathBuf::from(format!("{}p{number}", disk.0.display())));
+    if !first.exists() {
+        return println!("skipped: nobody makes nodes for partitions here");
+    }
+    let one = open(&first, &rt).expect("nobody has it");
+    let other = open(&second, &rt).expect("another partition is another device");
+    for taken in [&first, &disk.0, &file] {
+        is_in_use(open(taken, &rt), "");
+    }
+    drop((one, other));
+    for whole in [&disk.0, &file] {
+        let taken = open(whole, &rt).expect("its partitions are free again");
+        is_in_use(open(&first, &rt), "");
+        drop(taken);
+    }
 }
 
 #[test]

@@ -396,7 +396,13 @@ impl History {
         }
         self.say("all are well");
         let engine = self.engine.clone();
-        for (name, value) in [("raidz_expand_max_reflow_bytes", 0), ("zfs_scan_suspend_progress", 0)] {
+        // In slices as they usually are: those of a millisecond have had their turn.
+        for (name, value) in [
+            ("raidz_expand_max_reflow_bytes", 0),
+            ("zfs_scan_suspend_progress", 0),
+            ("zfs_resilver_min_time_ms", 3000),
+            ("zfs_scrub_min_time_ms", 3000),
+        ] {
             engine.background().settings().set(name, value).unwrap();
         }
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
