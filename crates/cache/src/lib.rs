@@ -189,10 +189,14 @@ impl BlockCache {
             self.insert(block, bytes.clone(), caching, now_ns);
             Ok(bytes)
         };
-        match unless_suspended(pool, self.in_flight.join(block.key, read)).await {
-            Some(read) => read,
-            None => pool.read(bp, &ctx).await,
-        }
+        let joined = async {
+            match unless_suspended(pool, self.in_flight.join(block.key, read)).await {
+                Some(read) => read,
+                None => pool.read(bp, &ctx).await,
+            }
+        };
+        // The read that is joined may be one that waits.
+        pool.in_time(bp, ctx.place, joined).await
     }
 
     /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order

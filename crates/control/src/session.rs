@@ -20,6 +20,7 @@ mod writing;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cenote_cache::CacheOptions;
@@ -53,6 +54,8 @@ pub struct Session {
     pools: Option<Arc<Pools>>,
     /// The daemon that runs verbs for this program.
     daemon: Option<Arc<dyn Daemon>>,
+    /// The verb under way only looks: it does not wait for devices that don't answer.
+    pub(crate) only_looks: AtomicBool,
 }
 
 /// How a verb looks for pools, and opens them.
@@ -114,6 +117,7 @@ impl Session {
             told: Mutex::default(),
             pools: None,
             daemon: None,
+            only_looks: AtomicBool::new(false),
         }
     }
 
@@ -382,7 +386,11 @@ impl Session {
     /// Opens a pool in the state the common options select, with these keys.
     pub async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, ControlError> {
         if let Some(pool) = self.held(found) {
-            return Ok(pool.engine.mos().await?);
+            let mos = match self.only_looks.load(Ordering::Relaxed) {
+                true => pool.engine.mos_to_look().await,
+                false => pool.engine.mos().await,
+            };
+            return Ok(mos?);
         }
         let options = ImportOptions { keys, ..self.import_options() };
         let mos = self.import(found, &options).await?;

@@ -4,6 +4,8 @@
 //! [`Session::run`]. That looks at rights, so no door can forget to; and it hands the request to a daemon, if
 //! the session is that of a daemon's client, so a verb can't tell where its caller is.
 
+use std::sync::atomic::Ordering;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -111,6 +113,7 @@ impl Session {
         if let Some(daemon) = self.daemon() {
             return self.ask(daemon, request).await;
         }
+        self.only_looks.store(V::LOOKS == Looks::Always, Ordering::Relaxed);
         let checked = async {
             match (V::NEEDS, self.caller().delegated()) {
                 (_, None) | (Needs::Nothing, _) => {}

@@ -14,7 +14,7 @@ use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
-use cenote_pool::Pool;
+use cenote_pool::{Pool, Waits};
 use cenote_pool::alloc::{AllocClass, Allocator, BorrowedSpace};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
@@ -286,13 +286,26 @@ impl Engine {
         self.mos_keeping(true).await
     }
 
+    /// The same for a command that looks: a device that does not answer fails its reads after some seconds.
+    ///
+    /// # Errors
+    /// The object directory is damaged, or does not come in time.
+    #[boxed]
+    pub async fn mos_to_look(&self) -> Result<Mos> {
+        self.mos_for(false, Waits::Briefly).await
+    }
+
     async fn mos_keeping(&self, is_firm: bool) -> Result<Mos> {
+        self.mos_for(is_firm, Waits::Never).await
+    }
+
+    async fn mos_for(&self, is_firm: bool, waits: Waits) -> Result<Mos> {
         let (on_disk, kept) = {
             // Together, so that no later tree is looked at than is kept.
             let on_disk = self.0.on_disk.read();
             (on_disk.clone(), self.0.allocator.keep_freed(is_firm))
         };
-        let mos = on_disk.mos.in_view(&on_disk.mos.pool().keeping(kept));
+        let mos = on_disk.mos.in_view(&on_disk.mos.pool().keeping(kept).waiting(waits));
         Mos::at(&mos, self.0.keys.clone(), on_disk.vdevs).await
     }
 

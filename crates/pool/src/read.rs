@@ -30,7 +30,9 @@ use crate::mismatch::Mismatch;
 use crate::pool::Pool;
 use crate::recover::{CopyError, Recovered, Version, recover, recover_simply};
 use crate::second::{Offer, SecondLevel, Secondary};
+use crate::suspend::state::Waits;
 use crate::vdev::map::{BlockMap, Column, Row};
+use crate::vdev::patience::SLOW;
 use crate::vdev::queue::IoClass;
 use crate::vdev::{VdevTree, leaf::Leaf};
 use crate::zbookmark::Zbookmark;
@@ -43,6 +45,10 @@ use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE, Txg};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long those who look wait for a block whose devices do not answer.
+const BRIEFLY: Duration = Duration::from_secs(9);
 
 impl Pool {
     /// Reads a block: verified, decrypted, decompressed; `lsize` bytes, unless the context wants another
@@ -165,8 +171,44 @@ impl Pool {
     }
 
     /// The same; what has been read of the first copy's data columns is not read again. Through some views it
-    /// waits for devices that don't work.
+    /// waits for devices that don't work, through others not even for those that don't answer.
     pub(crate) async fn read_rest(
+        &self,
+        bp: &Blkptr,
+        psize: usize,
+        check: &Check<'_>,
+        ctx: &ReadContext,
+        had: Vec<Option<Version>>,
+    ) -> Result<Bytes> {
+        self.in_time(bp, ctx.place, self.read_patiently(bp, psize, check, ctx, had)).await
+    }
+
+    /// A read, which some views wait for briefly only.
+    ///
+    /// # Errors
+    /// Its own; [`PoolError::Unreadable`]: a device has not answered in time.
+    pub async fn in_time<T>(
+        &self,
+        bp: &Blkptr,
+        place: Zbookmark,
+        read: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        if self.waits() != Waits::Briefly {
+            return read.await;
+        }
+        let patience = if self.unanswering().is_empty() { BRIEFLY } else { BRIEFLY - SLOW };
+        let silent = |_| {
+            let (leaf, since) = self.unanswering().into_iter().max_by_key(|(_, since)| *since)?;
+            let path = self.device(leaf).map(|device| device.path.clone());
+            Some(format!("{} has not answered for {} s", path.unwrap_or_default(), since.as_secs()))
+        };
+        self.runtime().timeout(patience, read).await.unwrap_or_else(|late| {
+            let why = silent(late).unwrap_or_else(|| "its devices do not answer".into()).into();
+            Err(PoolError::Unreadable { place, at: addresses(bp), why })
+        })
+    }
+
+    async fn read_patiently(
         &self,
         bp: &Blkptr,
         psize: usize,

@@ -69,7 +69,7 @@ impl Pool {
 
     /// Whether reads through this view may wait for devices that don't work.
     pub fn reads_wait(&self) -> bool {
-        self.waits() != Waits::Never
+        !matches!(self.waits(), Waits::Briefly | Waits::Never)
     }
 
     /// Why the pool waits for its devices, if it does.
@@ -186,7 +186,7 @@ impl Pool {
     /// Whether reads through this view wait for devices that don't work.
     pub(crate) fn does_read_wait(&self) -> bool {
         match (self.waits(), self.failmode()) {
-            (_, None) | (Waits::Never, _) => false,
+            (_, None) | (Waits::Briefly | Waits::Never, _) => false,
             (Waits::AsClient, Some(mode)) => mode != FailMode::Continue,
             (Waits::AsTxg, Some(_)) => true,
         }

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod circles;
+mod prose;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use prose::Prose;
 
 /// The maximum length of a source file, except for tables of facts.
 const MOST_LINES: usize = 800;
@@ -87,6 +90,17 @@ const MOST_IN_CIRCLE: usize = 5;
 const IN_ROOMS: [&str; 2] = ["lab", "study"];
 /// The maximum number of files of a folder there.
 const MOST_IN_FOLDER: usize = 20;
+
+/// Clauses that hide their actor, in 1,000 words of comments of a crate...
+const MOST_CLAUSES: f64 = 1.0;
+/// ...but for crates whose comments have not been rewritten yet.
+const WORDY: &[&str] = &[];
+/// Words of comments for 1,000 lines of code, in all crates together.
+const MOST_COMMENTS: f64 = 1150.0;
+/// Clauses that hide their actor, in 1,000 words of a document...
+const MOST_IN_DOCUMENTS: f64 = 1.0;
+/// ...but for those that have not been rewritten yet, and the notes of proofs and benchmarks.
+const WORDY_DOCUMENTS: &[&str] = &[];
 
 /// This test, which names what it forbids.
 fn is_this(path: &str) -> bool {
@@ -238,6 +252,44 @@ fn no_folder_of_a_room_is_crowded() {
     let crowded = folders.into_iter().filter(|(_, files)| *files > MOST_IN_FOLDER);
     let broken = crowded.map(|(folder, files)| format!("{folder}: {files} files")).collect();
     assert_none("folders of at most 20 files in crates in rooms", broken);
+}
+
+#[test]
+fn comments_name_their_actors() {
+    let (mut crates, mut all): (BTreeMap<String, Prose>, _) = (BTreeMap::new(), Prose::default());
+    for (path, text) in all_sources() {
+        let name = path.split('/').nth(1).unwrap_or_default().to_owned();
+        let prose = Prose::of_comments(&text);
+        *crates.entry(name).or_default() += prose;
+        all += prose;
+    }
+    for (name, prose) in &crates {
+        let (clauses, words) = (prose.clauses_per_1000(), prose.words_per_1000_lines());
+        println!("{name:16} {clauses:5.1} clauses in 1,000 words, {words:5.0} words for 1,000 lines");
+    }
+    println!("all: {:.1}, {:.0}", all.clauses_per_1000(), all.words_per_1000_lines());
+    let is_bad = |(name, prose): &(&String, &Prose)| {
+        !WORDY.contains(&name.as_str()) && prose.clauses_per_1000() > MOST_CLAUSES
+    };
+    let broken = crates.iter().filter(is_bad);
+    let broken = broken.map(|(name, prose)| format!("{name}: {:.1}", prose.clauses_per_1000())).collect();
+    assert_none("at most 1 clause with who, whoever or what in 1,000 words of a crate's comments", broken);
+    let words = all.words_per_1000_lines();
+    assert!(words <= MOST_COMMENTS, "comments have {words:.0} words for 1,000 lines of code");
+}
+
+#[test]
+fn documents_name_their_actors() {
+    let is_document = |path: &str| path.ends_with(".md") && !path.starts_with("docs/example/");
+    let mut broken = Vec::new();
+    for (path, text) in all_texts().into_iter().filter(|(path, _)| is_document(path)) {
+        let clauses = Prose::of_document(&text).clauses_per_1000();
+        println!("{path}: {clauses:.1}");
+        if !WORDY_DOCUMENTS.contains(&path.as_str()) && clauses > MOST_IN_DOCUMENTS {
+            broken.push(format!("{path}: {clauses:.1}"));
+        }
+    }
+    assert_none("at most 1 clause with who, whoever or what in 1,000 words of a document", broken);
 }
 
 #[test]

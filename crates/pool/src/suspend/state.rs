@@ -51,6 +51,8 @@ pub enum Standstill {
 /// Which reads through a view wait for devices that don't work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
+    /// None, and not for long for devices that don't answer: commands that look.
+    Briefly,
     /// None.
     Never,
     /// If `failmode` is `wait`.

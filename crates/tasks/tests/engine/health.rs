@@ -334,6 +334,27 @@ fn reads_do_not_wait_for_a_hung_side_of_a_mirror() {
 }
 
 #[test]
+fn a_command_that_looks_waits_for_no_device_that_does_not_answer() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(31));
+        lab.work(&mut model, &mut rng).await;
+        lab.engine.cache().set_budget(0);
+        lab.disks.iter().for_each(|disk| _ = disk.add(Fault::hang_for_now(Op::Read, &rt)));
+        for most_s in [10, 6] {
+            let began = rt.now();
+            let looked = async { lab.engine.mos_to_look().await?.dataset(POOL).await?.objset().await };
+            let refused = looked.await.err().expect("all disks are silent").to_string();
+            assert!(rt.now() - began < Duration::from_secs(most_s), "{:?}", rt.now() - began);
+            assert!(refused.contains("has not answered for"), "{refused}");
+        }
+        lab.disks.iter().for_each(|disk| disk.heal());
+        rt.sleep(Duration::from_secs(1)).await;
+        lab.engine.mos_to_look().await.unwrap().dataset(POOL).await.unwrap().objset().await.unwrap();
+    });
+}
+
+#[test]
 fn errors_that_are_rare_are_borne_and_many_are_not() {
     simulate(|rt| async move {
         let lab = Lab::new(&rt, 2).await;
