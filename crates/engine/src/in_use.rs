@@ -28,6 +28,8 @@
 
 pub(crate) mod uses;
 
+use std::time::Duration;
+
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_format::units::{DatasetId, Txg};
@@ -42,6 +44,9 @@ use crate::space_check::SpaceCheck;
 /// How often a task that answers [`DatasetError::NextTxg`] runs again. Each run meets what clients did in one
 /// txg more; whoever changes a dataset in so many txgs in a row is using it.
 const RUNS_MAX: u32 = 16;
+/// How often a task that finds its dataset busy looks again, and when.
+const BUSY_LOOKS: u32 = 2;
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// A snapshot to look into, and what it is.
@@ -69,9 +74,15 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
+        let mut looks = BUSY_LOOKS;
         for _ in 0..RUNS_MAX {
             match self.run_within(check, task()).await {
                 Err(DatasetError::NextTxg { .. }) => {}
+                // The kernel tells of a closed file some time after `close` has returned.
+                Err(DatasetError::Busy { .. }) if looks > 0 => {
+                    looks -= 1;
+                    self.runtime().sleep(BUSY_INTERVAL).await;
+                }
                 done => return done,
             }
         }
