@@ -17,9 +17,11 @@
 
 pub mod caller;
 pub mod error;
+pub mod files;
 pub mod parts;
 pub mod permissions;
 mod pipe;
+mod progress;
 pub mod refusal;
 pub mod remote;
 pub mod session;
@@ -27,6 +29,7 @@ pub mod table;
 pub mod text;
 pub mod users;
 pub mod verb;
+pub mod volume;
 pub mod zfs;
 pub mod zpool;
 
