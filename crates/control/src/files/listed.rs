@@ -24,6 +24,9 @@ pub struct Files {
     pub place: Vec<u8>,
     /// The files.
     pub files: Vec<File>,
+    /// Of `ls`: no more files of this target follow.
+    #[serde(default)]
+    pub is_last: bool,
 }
 
 /// A file.
@@ -61,8 +64,9 @@ pub(super) fn give(
     target: usize,
     place: &Place,
     files: Vec<File>,
+    is_last: bool,
 ) -> Result<(), ControlError> {
-    session.caller().give(Part::of(Files { target, place: place.shown.clone(), files }))
+    session.caller().give(Part::of(Files { target, place: place.shown.clone(), files, is_last }))
 }
 
 /// Gives those files below a folder that `select` makes of rows, in the order of the disk.
@@ -76,7 +80,8 @@ pub(super) async fn give_below(
     let (caller, shown) = (session.caller().clone(), place.shown.clone());
     let part = move |batch: &RowBatch| {
         let files = select(batch);
-        let part = (!files.is_empty()).then(|| Part::of(Files { target, place: shown.clone(), files }));
+        let part = (!files.is_empty())
+            .then(|| Part::of(Files { target, place: shown.clone(), files, is_last: false }));
         (part.map(|part| caller.ready(part)).transpose(), batch.problems.clone())
     };
     let mut outcome = Outcome::Done;

@@ -58,12 +58,13 @@ impl Verb for Ls {
         let list = async |at, place: Place| match self.depth {
             Depth::All { links } if place.attr.is_dir() => {
                 let (all, needs) = (self.all, ScanNeeds { targets: links, ..ScanNeeds::default() });
-                give_below(session, at, &place, needs, move |batch| rows(batch, all)).await
+                let outcome = give_below(session, at, &place, needs, move |batch| rows(batch, all)).await?;
+                give(session, at, &place, Vec::new(), true).map(|()| outcome)
             }
             Depth::Files if place.attr.is_dir() => self.folder(session, at, &place).await,
             _ => {
                 let file = describe(&place.filesystem, Vec::new(), place.object, place.attr).await?;
-                give(session, at, &place, vec![file]).map(|()| Outcome::Done)
+                give(session, at, &place, vec![file], true).map(|()| Outcome::Done)
             }
         };
         Ok(on_each(session, &self.targets, LastLink::Keep, list).await?.into())
@@ -93,7 +94,7 @@ impl Ls {
         let mut files = Vec::new();
         for (number, entry) in entries.into_iter().enumerate() {
             if number > 0 && number.is_multiple_of(FILES_AT_ONCE) {
-                give(session, at, place, std::mem::take(&mut files))?;
+                give(session, at, place, std::mem::take(&mut files), false)?;
             }
             let file = match fs.attr(entry.object).await {
                 Ok(attr) => describe(fs, entry.name.to_vec(), entry.object, attr).await,
@@ -104,7 +105,7 @@ impl Ls {
                 Err(error) => problem(&entry.name, error),
             }
         }
-        give(session, at, place, files)?;
+        give(session, at, place, files, true)?;
         Ok(outcome)
     }
 }

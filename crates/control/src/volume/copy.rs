@@ -118,7 +118,13 @@ impl Copy {
             true => format!("{} is partly overwritten", self.other),
             false => "nothing was left behind".into(),
         };
-        session.caller().unless_interrupted(work, left).await?;
+        match session.caller().unless_interrupted(work, left).await {
+            // The reader of a stream has seen enough.
+            Err(error) if error.is_broken_pipe() => {
+                return Ok(losses.summary(copier.copied()).into());
+            }
+            done => done?,
+        }
         losses.tell(session.caller());
         Ok(Answered { answer: losses.summary(copier.copied()), outcome: losses.outcome() })
     }

@@ -54,9 +54,11 @@ struct Listing {
     json: Option<JsonArray>,
     /// All below folders is listed.
     recursive: bool,
-    /// The files of the last target, which share their columns.
+    /// The target whose files come.
+    target: Option<usize>,
+    /// Its files, which share their columns.
     files: Option<Files>,
-    below: Option<(usize, Recursive)>,
+    below: Option<Recursive>,
 }
 
 impl Ls {
@@ -76,6 +78,7 @@ impl Ls {
             titles: !self.print0 && self.targets.len() > 1,
             json: session.json().then(JsonArray::new),
             recursive,
+            target: None,
             files: None,
             below: None,
         };
@@ -88,7 +91,6 @@ impl Ls {
         let listing = Arc::new(Mutex::new(listing));
         let answered = session.control().run_in_parts(request, &listing, Listing::take).await;
         let mut listing = listing.lock();
-        listing.end_target()?;
         let outcome = answered?.outcome;
         listing.json.take().map_or(Ok(()), JsonArray::end)?;
         Ok(outcome)
@@ -97,29 +99,27 @@ impl Ls {
 
 impl Listing {
     fn take(&mut self, part: Files) -> Result<(), CliError> {
-        let last = self.files.as_ref().map(|files| files.target);
-        let last = last.or(self.below.as_ref().map(|(target, _)| *target));
-        if last.is_some_and(|last| last != part.target) {
-            self.end_target()?;
+        // The target before it may have ended with an error.
+        if self.target.replace(part.target).is_some_and(|last| last != part.target) {
+            (self.files, self.below) = (None, None);
         }
         let is_folder = |file: &File| file.attr.is_some_and(|attr| attr.is_dir());
         let begins_below = || part.files.first().is_some_and(|file| file.path.is_empty() && is_folder(file));
         if self.below.is_none() && self.recursive && begins_below() {
-            self.below = Some((part.target, Recursive::new(self.shape)));
+            self.below = Some(Recursive::new(self.shape));
         }
-        if let Some((_, below)) = &mut self.below {
-            return below.take(&part);
+        let is_last = part.is_last;
+        match (&mut self.below, &mut self.files) {
+            (Some(below), _) => below.take(&part)?,
+            (None, Some(files)) => files.files.extend(part.files),
+            (None, files) => *files = Some(part),
         }
-        match &mut self.files {
-            Some(files) => files.files.extend(part.files),
-            None => self.files = Some(part),
-        }
-        Ok(())
+        if is_last { self.end_target() } else { Ok(()) }
     }
 
     /// Shows the files of a target that has come whole.
     fn end_target(&mut self) -> Result<(), CliError> {
-        if let Some((_, below)) = self.below.take() {
+        if let Some(below) = self.below.take() {
             return below.end(self.json.as_mut());
         }
         let Some(files) = self.files.take() else { return Ok(()) };
