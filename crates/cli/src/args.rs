@@ -62,13 +62,13 @@ pub enum Command {
     Cat(Deferred<command::files::Cat>),
     /// Copy files or trees out of a pool or into one, with times, modes, owners, links, xattrs, ACLs and
     /// holes
-    Cp(Deferred<command::cp::Cp>),
+    Cp(Deferred<command::files::cp::Cp>),
     /// Create folders in a pool
-    Mkdir(Deferred<command::change::Mkdir>),
+    Mkdir(Deferred<command::files::Mkdir>),
     /// Remove files or trees from a pool
-    Rm(Deferred<command::change::Rm>),
+    Rm(Deferred<command::files::Rm>),
     /// Find files by name, type, size, age
-    Find(Deferred<command::find::Find>),
+    Find(Deferred<command::files::find::Find>),
     /// Show the space that folders use
     Du(Deferred<command::files::Du>),
     /// Mount a dataset or snapshot on a local directory, until it is unmounted

@@ -1,14 +1,11 @@
 //! The commands, one module each: its options, the engine calls it makes, how it prints the result.
 
 pub mod arcstat;
-pub mod change;
 pub mod complete;
 pub mod completions;
-pub mod cp;
 pub mod demo;
 pub mod dump;
 pub mod files;
-pub mod find;
 mod form;
 pub mod guard;
 pub mod inject;

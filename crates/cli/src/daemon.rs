@@ -160,7 +160,7 @@ pub struct Commands {
 
 impl Serving for Commands {
     fn run(&self, asked: Asked) -> u8 {
-        let Asked { line, peer, streams: [stdin, stdout, stderr], is_carried, cancel } = asked;
+        let Asked { line, peer, streams: [stdin, stdout, stderr], is_carried, cancel, .. } = asked;
         let file = |fd| Arc::new(File::from(fd));
         let client = Client {
             cwd: Path::new(OsStr::from_bytes(&line.cwd)).to_owned(),

@@ -25,11 +25,12 @@ use cenote_policy::PolicyName;
 use cenote_runtime::Runtime;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use cenote_control::session::{WayBack, check_kernel, dataset, file_error, meant, pool_of};
+pub use cenote_control::files::Target;
+pub use cenote_control::session::{WayBack, check_kernel, dataset, meant, pool_of};
 pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
 pub use json_array::JsonArray;
-pub use progress::{Progress, describe_bytes, watch};
-pub use target::{Target, split_path};
+pub use progress::{Progress, watch};
+pub use target::TargetParser;
 
 use crate::args::common::Common;
 use crate::outcome::CliError;
@@ -166,11 +167,6 @@ pub fn raise_file_limit() {
 /// Standard output, buffered; errors name it.
 pub fn stdout() -> BufWriter<Arc<File>> {
     BufWriter::with_capacity(1 << 16, streams().stdout.clone())
-}
-
-/// Standard output for bulk data, without buffering.
-pub fn raw_stdout() -> Result<File, CliError> {
-    streams().stdout.try_clone().map_err(CliError::io("standard output"))
 }
 
 /// Writes text to standard output, with control characters escaped: names from disks can't drive the

@@ -12,13 +12,16 @@
 //! ([`Caller`]), never a property of a thread.
 //!
 //! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (what a verb works
-//! with), [`error`], [`remote`] (verbs that a daemon runs for this program); then a verb, such as
-//! [`zfs::wait`].
+//! with), [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a
+//! verb, such as [`zfs::wait`].
 
 pub mod caller;
 pub mod error;
+pub mod files;
+pub mod parts;
 pub mod permissions;
 mod pipe;
+mod progress;
 pub mod refusal;
 pub mod remote;
 pub mod session;
@@ -26,6 +29,7 @@ pub mod table;
 pub mod text;
 pub mod users;
 pub mod verb;
+pub mod volume;
 pub mod zfs;
 pub mod zpool;
 

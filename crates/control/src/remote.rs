@@ -54,7 +54,7 @@ pub struct Share {
 }
 
 /// Why a verb failed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// What failed, why, and what to try next.
     pub text: String,

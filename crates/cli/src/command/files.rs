@@ -1,18 +1,19 @@
-//! `ls`, `stat`, `cat` and `du` on `pool/dataset[@snapshot]:/path`.
+//! Commands on files of pools, `pool/dataset[@snapshot]:/path`, as they are typed.
 
 mod cat;
+pub mod cp;
 mod du;
+pub mod find;
 mod line;
 mod ls;
-mod place;
 mod stat;
 
+use cenote_control::files::mkdir::Mkdir as MkdirRequest;
+use cenote_control::files::rm::Rm as RmRequest;
 use clap::Args;
 
-pub use line::{FileJson, long_lines};
-pub use place::{PoolFile, PoolFiles, complain};
-
-use crate::session::Target;
+use crate::outcome::{CliError, Outcome};
+use crate::session::{Session, Target, TargetParser};
 
 /// `cenote ls`
 #[derive(Debug, Args)]
@@ -44,7 +45,7 @@ pub struct Ls {
     #[arg(short = '0', long, conflicts_with = "long")]
     pub print0: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_parser = TargetParser, value_name = "DATASET:/PATH")]
     pub targets: Vec<Target>,
 }
 
@@ -59,7 +60,7 @@ pub struct Stat {
     #[arg(long)]
     pub blocks: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_parser = TargetParser, value_name = "DATASET:/PATH")]
     pub targets: Vec<Target>,
 }
 
@@ -74,7 +75,7 @@ pub struct Cat {
     #[arg(long, value_name = "BYTES")]
     pub length: Option<String>,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_parser = TargetParser, value_name = "DATASET:/PATH")]
     pub targets: Vec<Target>,
 }
 
@@ -98,6 +99,49 @@ pub struct Du {
     #[arg(short = 'h', long = "human-readable", overrides_with = "bytes")]
     pub human: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_parser = TargetParser, value_name = "DATASET:/PATH")]
     pub targets: Vec<Target>,
+}
+
+/// `cenote mkdir`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cenote mkdir -p tank/home:/projects/new")]
+pub struct Mkdir {
+    /// Create missing parents too; an existing folder is no error
+    #[arg(short = 'p', long)]
+    pub parents: bool,
+    /// POOL/DATASET:/PATH
+    #[arg(required = true, value_parser = TargetParser, value_name = "TARGET")]
+    pub targets: Vec<Target>,
+}
+
+/// `cenote rm`
+#[derive(Debug, Args)]
+#[command(after_help = "Snapshots are not affected.\n\nExample: cenote rm -r tank/home:/projects/old")]
+pub struct Rm {
+    /// Remove folders with all their contents
+    #[arg(short = 'r', short_alias = 'R', long)]
+    pub recursive: bool,
+    /// Accepted for compatibility: empty folders, which need no option
+    #[arg(short = 'd')]
+    pub empty_folders: bool,
+    /// POOL/DATASET:/PATH
+    #[arg(required = true, value_parser = TargetParser, value_name = "TARGET")]
+    pub targets: Vec<Target>,
+}
+
+impl Mkdir {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let request = MkdirRequest { targets: self.targets, parents: self.parents };
+        Ok(session.control().run(request).await?.outcome)
+    }
+}
+
+impl Rm {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let request = RmRequest { targets: self.targets, recursive: self.recursive };
+        Ok(session.control().run(request).await?.outcome)
+    }
 }

@@ -10,7 +10,7 @@ use cenote_inspect::scan::{Column, Columns};
 use clap::{Args, ValueEnum};
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, Target};
+use crate::session::{Session, Target, TargetParser};
 
 /// `cenote scan`
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub struct Scan {
     #[arg(long)]
     pub progress: bool,
     /// Pools, datasets or snapshots
-    #[arg(required = true, value_name = "DATASET[@SNAPSHOT]")]
+    #[arg(required = true, value_parser = TargetParser, value_name = "DATASET[@SNAPSHOT]")]
     pub targets: Vec<Target>,
 }
 

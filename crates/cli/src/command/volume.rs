@@ -1,19 +1,22 @@
-//! `cenote volume`: copies a zvol, or a snapshot of one, to a file or device, or back; who uses those that
-//! are served.
+//! `cenote volume`, as it is typed: a zvol, or a snapshot of one, is copied to a file or device, or back;
+//! clients of those that are served are shown. Files and devices of the machine are opened here.
 
 mod clients;
-mod put;
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use cenote_inspect::copy::{Copier, CopyOptions, Reason, VolumeSink};
+use cenote_control::files::host::{open_folder, split_destination};
+use cenote_control::remote::Failure;
+use cenote_control::volume::copy::{Copy as Request, Feed, Sink, Way};
 use clap::{Args, Subcommand};
-use rustix::io::Errno;
+use serde_json::json;
 
-use super::cp::{Losses, split_destination};
+use super::files::cp::print_summary;
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::session::{Progress, Session, Target, print_json, raw_stdout, unless_interrupted, watch};
+use crate::session::{Session, Target, print_json};
 use crate::streams::local;
 
 /// `cenote volume` and its verbs.
@@ -60,85 +63,96 @@ impl VolumeCommand {
 
 impl VolumeCp {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if is_here(&self.source) {
-            return self.put(session).await;
-        }
+        let mut files = Vec::new();
+        let is_out = !is_here(&self.source);
+        let request = match is_out {
+            true => self.out(session.json(), &mut files)?,
+            false => self.put(&mut files)?,
+        };
+        let answered = session.control().run_with_files(request, files).await?;
+        Ok(match (session.json(), is_out) {
+            (false, _) => answered.outcome,
+            (true, true) => answered.outcome.printed(print_summary(&answered.answer)),
+            (true, false) => answered.outcome.printed(print_json(&json!({"bytes": answered.answer.bytes}))),
+        })
+    }
+
+    /// Out of a volume.
+    fn out(self, json: bool, files: &mut Vec<OwnedFd>) -> Result<Request, CliError> {
         let target: Target = self.source.parse().map_err(CliError::Usage)?;
         if target.path.is_some() {
             return Err(CliError::Usage(
                 "volume cp takes a volume; files are copied with `cenote cp`".into(),
             ));
         }
-        let dataset = session.open_dataset(&target).await?;
-        let volume = session.volume(&dataset).await?;
-        let to_stdout = self.destination == Path::new("-");
-        if to_stdout && session.json() {
-            return Err(CliError::Usage("--json and the volume can't both go to standard output".into()));
-        }
-        let sink = self.sink(volume.size_bytes())?;
-        let options = CopyOptions {
+        // The volume is looked at first.
+        let sink = self.sink(json, files).unwrap_or_else(|error| Sink::Not(Failure::from(&error)));
+        Ok(Request {
+            volume: target.dataset,
+            other: self.destination.display().to_string(),
+            way: Way::Out(sink),
             replace: self.force,
-            metadata: false,
             partial: self.partial,
-            ..CopyOptions::default()
-        };
-        let losses = Losses::default();
-        let told = losses.clone();
-        let copier = Copier::new(session.runtime(), options, move |loss| told.add(loss));
-        let progress = Progress::bytes(volume.size_bytes(), false);
-        let work = copier.copy_volume(&volume, self.source.as_bytes(), sink);
-        let work = async {
-            let copied = watch(session.runtime(), work, |_| progress.set(copier.copied().bytes)).await;
-            progress.finish();
-            copied.map_err(|reason| self.failure(reason))
-        };
-        unless_interrupted(work, || self.left()).await?;
-        losses.say();
-        match session.json() {
-            true => Ok(losses.outcome().printed(print_json(&losses.summary(copier.copied())))),
-            false => Ok(losses.outcome()),
-        }
+        })
     }
 
-    /// What an interrupt leaves: a file gets its name only once it is complete.
-    fn left(&self) -> String {
-        let shown = self.destination.display();
-        match std::fs::metadata(local(&self.destination)) {
-            Ok(found) if found.file_type().is_block_device() => format!("{shown} is partly overwritten"),
-            _ => "nothing was left behind".into(),
+    /// Into a volume.
+    fn put(self, files: &mut Vec<OwnedFd>) -> Result<Request, CliError> {
+        let shown = self.destination.display().to_string();
+        let target: Target = shown.parse().map_err(CliError::Usage)?;
+        if target.path.is_some() || target.dataset.contains('@') {
+            return Err(CliError::Usage(format!("{shown} is not a writable volume")));
         }
-    }
-
-    fn failure(&self, reason: Reason) -> CliError {
-        let destination = self.destination.display();
-        match reason {
-            Reason::Pool(error) => error.into(),
-            Reason::System(Errno::EXIST) => {
-                CliError::Usage(format!("{destination} exists already; -f replaces it"))
+        let feed = match &*self.source {
+            "-" => Feed::Stream,
+            path => {
+                let file = File::open(local(Path::new(path)));
+                let opened = file.and_then(|file| Ok((file.metadata()?.is_dir(), file)));
+                let (is_folder, file) = opened.map_err(CliError::io(path))?;
+                if is_folder {
+                    return Err(CliError::Usage(format!("{path} is a folder: name a file")));
+                }
+                files.push(file.into());
+                Feed::File(files.len() - 1)
             }
-            Reason::System(errno) => CliError::io(destination.to_string())(errno.into()),
-            Reason::Because(why) => CliError::NotFound(format!("{destination}: {why}")),
-        }
+        };
+        Ok(Request {
+            volume: target.dataset,
+            other: self.source,
+            way: Way::Into(feed),
+            replace: self.force,
+            partial: self.partial,
+        })
     }
 
-    fn sink(&self, size_bytes: u64) -> Result<VolumeSink, CliError> {
+    fn sink(&self, json: bool, files: &mut Vec<OwnedFd>) -> Result<Sink, CliError> {
         let destination = &self.destination;
         if destination == Path::new("-") {
-            return Ok(VolumeSink::Stream(Box::new(raw_stdout()?)));
+            return match json {
+                true => {
+                    let why = "--json and the volume can't both go to standard output";
+                    Err(CliError::Usage(why.into()))
+                }
+                false => Ok(Sink::Stream),
+            };
         }
         let shown = destination.display().to_string();
-        match std::fs::metadata(local(destination)) {
+        let path = local(destination);
+        match std::fs::metadata(&path) {
             Ok(found) if found.file_type().is_block_device() && !self.force => {
                 Err(CliError::Usage(format!("{shown} is a device: -f overwrites its content")))
             }
             Ok(found) if found.file_type().is_block_device() => {
-                VolumeSink::device(destination, size_bytes).map_err(CliError::io(shown))
+                let device = File::options().write(true).open(path).map_err(CliError::io(shown))?;
+                files.push(device.into());
+                Ok(Sink::Device(files.len() - 1))
             }
             Ok(found) if found.is_dir() => Err(CliError::Usage(format!("{shown} is a folder: name a file"))),
             Ok(_) if !self.force => Err(CliError::Usage(format!("{shown} exists already; -f replaces it"))),
             Ok(_) | Err(_) => {
                 let (folder, name) = split_destination(destination)?;
-                Ok(VolumeSink::File(folder, name))
+                files.push(open_folder(&local(folder), folder)?);
+                Ok(Sink::File { folder: files.len() - 1, name })
             }
         }
     }

@@ -34,7 +34,7 @@ fn per_second(rate: f64) -> String {
 
 /// How far work over bytes is, and how long the rest takes once there is a rate to tell from:
 /// `5G of 17G (29%), 102M/s, 2 minutes left`.
-pub fn describe_bytes(done: u64, total: Option<u64>, rate: f64) -> String {
+fn describe_bytes(done: u64, total: Option<u64>, rate: f64) -> String {
     let (mut of, mut left) = (String::new(), String::new());
     if let Some(total) = total.filter(|total| *total > 0) {
         // Files may have grown since they were counted, and holes are not copied.
@@ -108,11 +108,6 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, target).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
         Progress { bar }
-    }
-
-    /// Whether the line is visible.
-    pub fn is_shown(&self) -> bool {
-        !self.bar.is_hidden()
     }
 
     /// Sets the total, once it is known.

@@ -4,29 +4,29 @@ use super::Row;
 use crate::verb::Looks::{Always, Never, Sometimes};
 use crate::verb::Needs::{All, Delegated, Nothing};
 use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
-use crate::{zfs, zpool};
+use crate::{files, volume, zfs, zpool};
 
 /// All of them, by name.
 pub static VERBS: [Row; 82] = [
     Row::line("arcstat", Nothing, Always, InDaemon).seeing_all(),
-    Row::line("cat", All, Never, OnOpenPools).seeing_all(),
-    Row::line("cp", All, Never, OnOpenPools).seeing_all(),
-    Row::line("du", All, Never, OnOpenPools).seeing_all(),
-    Row::line("find", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<files::cat::Cat>(),
+    Row::of::<files::copy::Cp>(),
+    Row::of::<files::du::Du>(),
+    Row::of::<files::find::Find>(),
     Row::line("inject", All, Never, InDaemon).seeing_all(),
     Row::line("kstat", Nothing, Always, InDaemon).seeing_all(),
     Row::line("lab advise", Nothing, Always, AsWordsSay).seeing_all(),
-    Row::line("ls", All, Never, OnOpenPools).seeing_all(),
-    Row::line("mkdir", All, Never, OnOpenPools).seeing_all(),
-    Row::line("rm", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<files::ls::Ls>(),
+    Row::of::<files::mkdir::Mkdir>(),
+    Row::of::<files::rm::Rm>(),
     Row::line("scan", All, Never, OnOpenPools).seeing_all(),
-    Row::line("stat", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<files::stat::Stat>(),
     Row::line("top", Nothing, Always, AtTerminal).seeing_all(),
     Row::line("trace record", All, Never, AtTerminal).seeing_all(),
     Row::line("tunable", All, Sometimes(Nothing), InDaemon).seeing_all(),
     Row::line("verify", All, Never, OnOpenPools).seeing_all(),
-    Row::line("volume clients", All, Always, OnOpenPools).seeing_all(),
-    Row::line("volume cp", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<volume::clients::Clients>(),
+    Row::of::<volume::copy::Copy>(),
     Row::of::<zfs::rights::allow::Allow>(),
     Row::of::<zfs::points::bookmark::Bookmark>(),
     Row::of::<zfs::keys::change_key::ChangeKey>(),

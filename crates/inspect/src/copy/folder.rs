@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_codec::Endian;
 use cenote_codec::checksum::Checksum;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, mkdirat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 /// `NAME_MAX` of Linux.
@@ -79,6 +81,17 @@ impl Folder {
     /// It does not exist, is not a folder, or is not readable.
     pub fn open(path: &Path) -> Result<Folder, Errno> {
         Ok(Folder(openat(CWD, path, OPEN_FOLDER, Mode::empty())?))
+    }
+
+    /// One that somebody has opened.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn of(fd: OwnedFd) -> Result<Folder, Errno> {
+        match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+            FileType::Directory => Ok(Folder(fd)),
+            _ => Err(Errno::NOTDIR),
+        }
     }
 
     /// Opens a subfolder.
@@ -156,6 +169,12 @@ impl Folder {
     pub(super) fn open_new(&self, name: &Name, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(openat(&self.0, name.as_os(), flags, mode)?.into())
+    }
+}
+
+impl From<Folder> for OwnedFd {
+    fn from(folder: Folder) -> OwnedFd {
+        folder.0
     }
 }
 

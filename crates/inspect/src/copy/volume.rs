@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -151,13 +150,12 @@ impl Target {
 }
 
 impl VolumeSink {
-    /// Opens an existing block device for writing.
+    /// An open block device.
     ///
     /// # Errors
-    /// It can't be opened, or is smaller than `size_bytes`.
-    pub fn device(path: &Path, size_bytes: u64) -> std::io::Result<VolumeSink> {
+    /// It is smaller than `size_bytes`.
+    pub fn device(mut file: File, size_bytes: u64) -> std::io::Result<VolumeSink> {
         use std::io::{Error, ErrorKind, Seek, SeekFrom};
-        let mut file = File::options().write(true).open(path)?;
         let room = file.seek(SeekFrom::End(0))?;
         if room < size_bytes {
             let text = format!("the device holds {room} bytes, the volume {size_bytes}");

@@ -11,7 +11,9 @@ use std::path::Path;
 
 use cenote_format::units::ObjectId;
 use cenote_fs::FileKind;
-use rustix::fs::{CWD, Dir, IFlags, Mode, OFlags, RawMode, Stat, fstat, major, minor, openat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, IFlags, Mode, OFlags, RawMode, Stat, fstat, major, minor, openat, statat,
+};
 use rustix::io::Errno;
 
 use super::Putter;
@@ -22,6 +24,9 @@ use crate::copy::Reason;
 /// `XATTR_LIST_MAX`).
 const LEAST_XATTR_BYTES: usize = 256;
 const MOST_XATTR_BYTES: usize = 64 << 10;
+
+/// Folders that are open at a time while bytes are counted.
+const COUNTED_DEPTH: usize = 100;
 
 /// An open local file of any kind.
 #[derive(Debug)]
@@ -37,6 +42,45 @@ impl HostFile {
     /// It does not exist, or may not be read.
     pub fn open(path: &Path, follow: bool) -> Result<HostFile, Errno> {
         open(CWD, path.as_os_str().as_bytes(), if follow { OFlags::empty() } else { OFlags::NOFOLLOW })
+    }
+
+    /// One that somebody has opened, as [`HostFile::open`] does.
+    ///
+    /// # Errors
+    /// It can't be looked at.
+    pub fn of(fd: OwnedFd) -> Result<HostFile, Errno> {
+        let stat = fstat(&fd)?;
+        Ok(HostFile { fd, stat })
+    }
+
+    /// The bytes of all regular files in it and below, as far as they can be looked at without too many open
+    /// folders.
+    pub fn bytes_below(&self) -> u64 {
+        if self.kind() != FileKind::Directory {
+            return if self.kind() == FileKind::Regular { bytes_of(&self.stat) } else { 0 };
+        }
+        let mut sum = 0u64;
+        let mut folders: Vec<Dir> = Dir::read_from(&self.fd).into_iter().collect();
+        loop {
+            let is_deep = folders.len() >= COUNTED_DEPTH;
+            let Some(folder) = folders.last_mut() else { return sum };
+            let Some(Ok(entry)) = folder.next() else {
+                folders.pop();
+                continue;
+            };
+            let name = entry.file_name();
+            let Ok(at) = folder.fd() else { continue };
+            let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            match FileKind::from_mode(stat.st_mode.into()) {
+                FileKind::Regular => sum = sum.saturating_add(bytes_of(&stat)),
+                FileKind::Directory if ![c".", c".."].contains(&name) && !is_deep => {
+                    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let below = openat(at, name, flags, Mode::empty()).and_then(Dir::new);
+                    folders.extend(below);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Its type.
@@ -72,6 +116,12 @@ impl HostFile {
     /// A path that leads to this very file, even a symbolic link.
     fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+}
+
+impl From<HostFile> for OwnedFd {
+    fn from(file: HostFile) -> OwnedFd {
+        file.fd
     }
 }
 
@@ -129,6 +179,10 @@ impl Source for HostFile {
     async fn dress(&self, putter: &Putter, path: &Path, object: ObjectId) {
         putter.dress_as_host(self, path, object).await;
     }
+}
+
+fn bytes_of(stat: &Stat) -> u64 {
+    stat.st_size.cast_unsigned()
 }
 
 fn open(at: impl std::os::fd::AsFd, name: &[u8], nofollow: OFlags) -> Result<HostFile, Errno> {

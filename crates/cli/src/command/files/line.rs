@@ -1,7 +1,6 @@
 //! A file as one line, like `ls -l`, or as a JSON object; names coloured by type.
 
-use cenote_format::units::ObjectId;
-use cenote_fs::{Attr, FileKind};
+use cenote_control::files::{Attr, FileKind, ObjectId};
 use serde::Serialize;
 
 use crate::render::{hex, iso_utc, json_name, nice_bytes};

@@ -1,32 +1,26 @@
-//! `cenote ls`.
+//! `cenote ls`, as it is typed, and as files are listed.
 
 mod recursive;
 
-use cenote_format::units::ObjectId;
-use cenote_fs::{Attr, FileKind, Filesystem, LastLink};
+use std::sync::Arc;
 
+use cenote_control::files::ls::{Depth, Ls as Request};
+use cenote_control::files::{File, Files};
+use parking_lot::Mutex;
+
+use self::recursive::Recursive;
 use super::Ls;
 use super::line::{FileJson, FileLine, colored, in_columns};
-use super::place::{PoolFile, PoolFiles, complain};
 use crate::outcome::{CliError, Outcome};
 use crate::render::quoted;
 use crate::session::{JsonArray, Session, print, print_bytes};
 use crate::streams::{streams, variable};
-
-/// A file to be listed.
-struct Listed {
-    name: Vec<u8>,
-    object: ObjectId,
-    attr: Attr,
-    target: Option<Vec<u8>>,
-}
 
 /// How files are shown.
 #[derive(Clone, Copy)]
 struct Shape {
     json: bool,
     print0: bool,
-    all: bool,
     long: bool,
     human: bool,
     inodes: bool,
@@ -35,139 +29,123 @@ struct Shape {
 
 impl Shape {
     /// A file's line, under its name or path.
-    fn line(&self, name: &[u8], object: ObjectId, attr: &Attr, target: Option<&[u8]>) -> FileLine {
+    fn line(&self, name: &[u8], file: &File) -> FileLine {
+        let attr = &file.attr.unwrap_or_default();
         let mut shown = quoted(name);
         if self.colors {
             shown = colored(shown, attr);
         }
-        match target {
-            _ if !self.long => FileLine::short(object, shown),
-            None => FileLine::long(object, attr, shown, self.human),
-            Some(target) => {
-                let shown = format!("{shown} -> {}", quoted(target));
-                FileLine::long(object, attr, shown, self.human)
+        match &file.link {
+            _ if !self.long => FileLine::short(file.object, shown),
+            None => FileLine::long(file.object, attr, shown, self.human),
+            Some(link) => {
+                let shown = format!("{shown} -> {}", quoted(link));
+                FileLine::long(file.object, attr, shown, self.human)
             }
         }
     }
+}
+
+/// The listing, as far as it has come.
+struct Listing {
+    shape: Shape,
+    /// A folder's files come after its path.
+    titles: bool,
+    json: Option<JsonArray>,
+    /// All below folders is listed.
+    recursive: bool,
+    /// The target whose files come.
+    target: Option<usize>,
+    /// Its files, which share their columns.
+    files: Option<Files>,
+    below: Option<Recursive>,
 }
 
 impl Ls {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mut places = PoolFiles::new(session);
         let shape = Shape {
             json: session.json(),
             print0: self.print0,
-            all: self.all,
             long: self.long,
             human: self.human,
             inodes: self.inode,
             colors: streams().stdout_screen().is_some() && variable("NO_COLOR").is_none(),
         };
-        let mut listing = Listing {
+        let recursive = self.recursive && !self.directory;
+        let listing = Listing {
             shape,
             titles: !self.print0 && self.targets.len() > 1,
             json: session.json().then(JsonArray::new),
-            outcome: Outcome::Done,
-            ls: self,
+            recursive,
+            target: None,
+            files: None,
+            below: None,
         };
-        for target in listing.ls.targets.clone() {
-            let listed = match places.find(&target, LastLink::Keep).await {
-                Ok(place) => listing.place(&place).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = listed {
-                let outcome = complain(&target, error)?;
-                listing.outcome = listing.outcome.and(outcome);
-            }
-        }
-        if let Some(files) = listing.json {
-            files.end()?;
-        }
-        Ok(listing.outcome)
+        let depth = match (self.directory, recursive) {
+            (true, _) => Depth::Itself,
+            (false, true) => Depth::All { links: shape.long || shape.json },
+            (false, false) => Depth::Files,
+        };
+        let request = Request { targets: self.targets, all: self.all, depth };
+        let listing = Arc::new(Mutex::new(listing));
+        let answered = session.control().run_in_parts(request, &listing, Listing::take).await;
+        let mut listing = listing.lock();
+        let outcome = answered?.outcome;
+        listing.json.take().map_or(Ok(()), JsonArray::end)?;
+        Ok(outcome)
     }
-}
-
-struct Listing {
-    ls: Ls,
-    shape: Shape,
-    titles: bool,
-    json: Option<JsonArray>,
-    outcome: Outcome,
 }
 
 impl Listing {
-    async fn place(&mut self, place: &PoolFile) -> Result<(), CliError> {
-        if !place.attr.is_dir() || self.ls.directory {
-            let name = place.shown.clone();
-            let file = describe(&place.filesystem, name, place.object, place.attr).await?;
-            return self.show(vec![file], <[u8]>::to_vec);
+    fn take(&mut self, part: Files) -> Result<(), CliError> {
+        // The target before it may have ended with an error.
+        if self.target.replace(part.target).is_some_and(|last| last != part.target) {
+            (self.files, self.below) = (None, None);
         }
-        if self.ls.recursive {
-            let outcome = recursive::list(place, self.shape, self.json.as_mut()).await?;
-            self.outcome = self.outcome.and(outcome);
+        let is_folder = |file: &File| file.attr.is_some_and(|attr| attr.is_dir());
+        let begins_below = || part.files.first().is_some_and(|file| file.path.is_empty() && is_folder(file));
+        if self.below.is_none() && self.recursive && begins_below() {
+            self.below = Some(Recursive::new(self.shape));
+        }
+        let is_last = part.is_last;
+        match (&mut self.below, &mut self.files) {
+            (Some(below), _) => below.take(&part)?,
+            (None, Some(files)) => files.files.extend(part.files),
+            (None, files) => *files = Some(part),
+        }
+        if is_last { self.end_target() } else { Ok(()) }
+    }
+
+    /// Shows the files of a target that has come whole.
+    fn end_target(&mut self) -> Result<(), CliError> {
+        if let Some(below) = self.below.take() {
+            return below.end(self.json.as_mut());
+        }
+        let Some(files) = self.files.take() else { return Ok(()) };
+        let is_folder = !files.files.first().is_some_and(|file| file.path.is_empty());
+        if let Some(json) = &mut self.json {
+            for file in &files.files {
+                json.push(&FileJson::new(
+                    &files.full_path(file),
+                    file.object,
+                    &file.attr.unwrap_or_default(),
+                    file.link.as_deref(),
+                ))?;
+            }
             return Ok(());
         }
-        let files = self.read(place).await;
-        if self.titles && self.json.is_none() {
-            print(format!("{}:\n", quoted(&place.shown)))?;
+        if self.titles && is_folder {
+            print(format!("{}:\n", quoted(&files.place)))?;
         }
-        self.show(files, |name| place.below(name))
+        if self.shape.print0 {
+            let paths = files.files.iter().flat_map(|file| [files.full_path(file), vec![0]].concat());
+            return print_bytes(paths.collect::<Vec<u8>>());
+        }
+        let name = |file: &File| if is_folder { file.path.clone() } else { files.place.clone() };
+        let lines: Vec<FileLine> =
+            files.files.iter().map(|file| self.shape.line(&name(file), file)).collect();
+        // Names are escaped already; the colours are ours.
+        print_bytes(in_columns(&lines, self.shape.inodes))
     }
-
-    /// The files of a folder, sorted by name. Unreadable ones are reported.
-    async fn read(&mut self, place: &PoolFile) -> Vec<Listed> {
-        let fs = &place.filesystem;
-        let mut problem = |below: &[u8], error| self.outcome = self.outcome.and(place.problem(below, error));
-        let mut entries = Vec::new();
-        match fs.read_dir(place.object).await {
-            Err(error) => problem(b"", error),
-            Ok(mut reader) => loop {
-                match reader.next_batch().await {
-                    Ok(Some(batch)) => entries.extend(batch),
-                    Ok(None) => break,
-                    Err(error) => problem(b"", error),
-                }
-            },
-        }
-        entries.retain(|entry| self.shape.all || !entry.name.starts_with(b"."));
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let mut files = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let file = match fs.attr(entry.object).await {
-                Ok(attr) => describe(fs, entry.name.to_vec(), entry.object, attr).await,
-                Err(error) => Err(error),
-            };
-            match file {
-                Ok(file) => files.push(file),
-                Err(error) => problem(&entry.name, error),
-            }
-        }
-        files
-    }
-
-    /// `path` gives the path printed in JSON for a name.
-    fn show(&mut self, files: Vec<Listed>, path: impl Fn(&[u8]) -> Vec<u8>) -> Result<(), CliError> {
-        if self.shape.print0 && self.json.is_none() {
-            return print_bytes(
-                files.iter().flat_map(|file| [path(&file.name), vec![0]].concat()).collect::<Vec<u8>>(),
-            );
-        }
-        let Some(json) = &mut self.json else {
-            let line =
-                |file: &Listed| self.shape.line(&file.name, file.object, &file.attr, file.target.as_deref());
-            let lines: Vec<FileLine> = files.iter().map(line).collect();
-            // Names are escaped already; the colours are ours.
-            return print_bytes(in_columns(&lines, self.shape.inodes));
-        };
-        for file in files {
-            json.push(&FileJson::new(&path(&file.name), file.object, &file.attr, file.target.as_deref()))?;
-        }
-        Ok(())
-    }
-}
-
-async fn describe(fs: &Filesystem, name: Vec<u8>, object: ObjectId, attr: Attr) -> cenote_fs::Result<Listed> {
-    let target = if attr.kind() == FileKind::Symlink { Some(fs.read_link(object).await?) } else { None };
-    Ok(Listed { name, object, attr, target })
 }

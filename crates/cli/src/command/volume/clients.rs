@@ -1,7 +1,8 @@
-//! `cenote volume clients`: who uses the volumes that the daemon serves.
+//! `cenote volume clients`, as it is typed, and as clients are shown.
 
 use std::fmt::Write as _;
 
+use cenote_control::volume::clients::{Client, Clients as Request};
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -24,20 +25,9 @@ pub struct VolumeClients {
 impl VolumeClients {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(open) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), so nothing is served";
-            return Err(CliError::Refused(format!("cannot show clients: {why}")));
-        };
-        if let Some(name) = self.pools.iter().find(|name| open.get(name).is_none()) {
-            return Err(CliError::NotFound(format!("cannot open '{name}': no such pool")));
-        }
-        let mut rows = Vec::new();
-        for pool in open.all() {
-            if self.pools.is_empty() || self.pools.contains(&pool.name) {
-                rows.extend(pool.clients.list().into_iter().map(|client| (client.volume, client.who)));
-            }
-        }
-        rows.sort();
+        let answered = session.control().run(Request { pools: self.pools }).await?;
+        let mut rows: Vec<_> =
+            answered.answer.into_iter().map(|Client { volume, who }| (volume, who)).collect();
         if session.json() {
             let mut volumes = Map::new();
             for (volume, who) in rows {

@@ -21,12 +21,18 @@ const REFUSED: u8 = 3;
 const TOLD: u8 = 4;
 const ANSWER: u8 = 5;
 const FAILED: u8 = 6;
+const PART: u8 = 7;
 
 /// Answers by kind; contents of one kind in a row are one.
 type Answers = Vec<(u8, Vec<u8>)>;
 
 /// Sends a request as a user, with three descriptors of /dev/null.
 fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
+    speak_on(socket, uid, request, b"")
+}
+
+/// The same, and more bytes after it.
+fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
     let said = || {
         set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
         let mut stream = UnixStream::connect(socket).unwrap();
@@ -39,9 +45,13 @@ fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
         let length = (body.len() as u32).to_le_bytes();
         sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
         stream.write_all(body.as_bytes()).unwrap();
+        stream.write_all(more).unwrap();
         let mut answers = Vec::new();
-        stream.read_to_end(&mut answers).unwrap();
-        answers
+        // The daemon does not read on after a refusal, and what it has sent comes first.
+        match stream.read_to_end(&mut answers) {
+            Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => answers,
+        }
     };
     // Only this thread becomes that user, and ends.
     let bytes = std::thread::scope(|scope| scope.spawn(said).join().unwrap());
@@ -59,7 +69,7 @@ fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
 
 fn asking(verb: &str, request: &Value) -> Value {
     let asking = json!({"verb": verb, "request": request, "command": "a test", "keys": {}});
-    json!({"version": 3, "asking": asking, "argv": [], "cwd": [47], "env": [], "screens": [null, null]})
+    json!({"version": 4, "asking": asking, "argv": [], "cwd": [47], "env": [], "screens": [null, null]})
 }
 
 /// `zfs list` or `zfs get` of some names.
@@ -128,7 +138,21 @@ fn changes(name: &str) -> Vec<Value> {
     let grant = json!({"grantee": user, "permissions": ["destroy"]});
     let setting = json!([{"property": "a:b", "value": "c"}]);
     let secret = json!({"kind": "disk", "devices": ["/etc/shadow"]});
+    let file = json!({"dataset": name, "path": "/etc/shadow"});
+    let host = json!({"host": {"path": "/etc/shadow", "file": {"at": 0}}});
     let verbs = [
+        ("cat", json!({"targets": [file], "start_bytes": u64::MAX, "length_bytes": u64::MAX})),
+        ("ls", json!({"targets": [file], "depth": {"all": {"links": true}}})),
+        ("stat", json!({"targets": [file], "blocks": true})),
+        ("du", json!({"targets": [file], "depth": u32::MAX})),
+        ("find", json!({"targets": [file], "size_bytes": {"at_least": u64::MAX}})),
+        ("mkdir", json!({"targets": [file], "parents": true})),
+        ("rm", json!({"targets": [file], "recursive": true})),
+        ("cp", json!({"sources": [host], "destination": {"in_pool": file}})),
+        ("cp", json!({"sources": [{"in_pool": file}], "destination": {"host": {"folder": 0}}})),
+        ("volume cp", json!({"volume": name, "other": "/etc/shadow", "way": {"into": {"file": 0}}})),
+        ("volume cp", json!({"volume": name, "other": "/etc/shadow", "way": {"out": {"device": 0}}})),
+        ("volume clients", json!({})),
         ("zfs create", json!({"name": format!("{name}/x")})),
         ("zfs destroy", json!({"target": name, "recursive": true})),
         ("zfs destroy", json!({"target": name, "recursive": true, "dry_run": true})),
@@ -244,4 +268,53 @@ fn the_daemon_opens_no_file_that_a_user_names_in_a_request() {
     }
     drop(fs::File::open(bait.join("secret")).unwrap());
     assert!(is_seen(), "the watch works");
+}
+
+#[test]
+fn files_come_in_parts_and_go_by_descriptors_only() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench();
+    let socket = bench.path("sock");
+    bench.done("mkdir tank/home:/a");
+    bench.done("mkdir tank/home:/b");
+    let home = json!({"dataset": "tank/home"});
+    let ls = asking("ls", &json!({"targets": [home]}));
+    let answers = speak(&socket, 0, &ls);
+    let part = content(&answers, PART).unwrap();
+    let names: Vec<&Value> = part["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!((names, &part["place"]), (vec![&json!("a"), &json!("b")], &json!("tank/home:/")));
+    assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]));
+
+    let with = |files: u64| {
+        let mut request = ls.clone();
+        request["files"] = json!(files);
+        request
+    };
+    let refusals = [(NOBODY, 1, "only root"), (0, 1, "did not come"), (0, 65_537, "at most")];
+    for (uid, files, why) in refusals {
+        let answers = speak_on(&socket, uid, &with(files), b"x");
+        let [(REFUSED, text)] = &answers[..] else { panic!("{answers:?}") };
+        assert!(String::from_utf8_lossy(text).contains(why), "{answers:?}");
+    }
+    // Places and names that are none.
+    let out = |folder: &Value| json!({"sources": [{"in_pool": home}], "destination": {"host": folder}});
+    let host = json!({"host": {"path": "/etc/passwd", "file": {"at": 9}}});
+    let volume = json!({"volume": "tank/home", "other": "x", "way": {"into": {"file": usize::MAX}}});
+    let failures = [
+        ("cp", out(&json!({"folder": 0})), "without its file 0"),
+        ("cp", out(&json!({"folder": u64::MAX, "name": "../x"})), "without its file"),
+        ("cp", out(&json!({"folder": -1})), "not its request"),
+        ("cp", json!({"sources": [host], "destination": {"in_pool": home}}), "without its file 9"),
+        ("volume cp", volume, "without its file"),
+    ];
+    for (verb, request, why) in failures {
+        let answers = speak(&socket, 0, &asking(verb, &request));
+        // A copy that has begun says in its answer why it ended.
+        let ended = || content(&answers, ANSWER).map(|answer| answer["ended"].clone());
+        let failed = content(&answers, FAILED).or_else(ended).unwrap_or_default();
+        let text = failed["text"].as_str().unwrap_or_else(|| panic!("{request}: {answers:?}"));
+        assert!(text.contains(why), "{request}: {text}");
+    }
 }

@@ -1,26 +1,23 @@
 //! `ls -R`: a folder and everything below it, from a scan.
 //!
-//! Idea: a scan yields files in disk order. A sorter that spills to a temporary file brings them into the
+//! Idea: files come in the order of the disk. A sorter that spills to a temporary file brings them into the
 //! order of `ls`: each folder's files by name, then its subfolders, recursively.
 //!
 //! ```text
 //!   key   a/b \0\0 name     with / as \0: a folder, what is below it, then its next sibling
 //! ```
 //!
-//! Memory: the scan's windows, the sorter's budget, and [`LINES_AT_ONCE`] lines, which are laid out together.
+//! Memory: the sorter's budget, and [`LINES_AT_ONCE`] lines, which are laid out together.
 
-use std::fs::File;
+use std::fs::File as HostFile;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
-use cenote_inspect::InspectError;
-use cenote_inspect::scan::sort::Sorter;
-use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
+use cenote_control::files::{File, Files, Sorter};
 
 use super::Shape;
-use crate::command::files::PoolFile;
 use crate::command::files::line::{FileJson, FileLine, in_columns};
-use crate::outcome::{CliError, Outcome};
+use crate::outcome::CliError;
 use crate::render::{json_line, quoted};
 use crate::session::{JsonArray, stdout};
 
@@ -31,76 +28,71 @@ const LINES_AT_ONCE: usize = 10_000;
 const FOLDER: u8 = b'/';
 const FILE: u8 = b'-';
 
-/// The keys and records of a batch of rows.
-struct Found {
-    records: Vec<(Vec<u8>, Vec<u8>)>,
-    problems: Vec<ScanProblem>,
+/// A folder and what has come of the files below it.
+pub(super) struct Recursive {
+    shape: Shape,
+    sorter: Sorter,
 }
 
-/// Lists a folder and everything below it.
-pub async fn list(place: &PoolFile, shape: Shape, json: Option<&mut JsonArray>) -> Result<Outcome, CliError> {
-    let mut sorter = Sorter::default();
-    let mut outcome = Outcome::Done;
-    let needs = ScanNeeds { targets: shape.long || shape.json, ..ScanNeeds::default() };
-    let shown = place.clone();
-    let render = move |batch: &RowBatch| render(batch, &shown, shape);
-    scan_below(&place.scan_target(), place.object, needs, render, |found: Found| {
-        for problem in found.problems {
-            outcome = outcome.and(place.problem(&problem.path, problem.error));
-        }
-        let push = |(key, record): &(Vec<u8>, Vec<u8>)| sorter.push(key, record);
-        found.records.iter().try_for_each(push).map_err(InspectError::io("temporary file"))
-    })
-    .await?;
-    let mut lines = Lines { shape, json, out: stdout(), lines: Vec::new(), is_first: true };
-    let mut failed = None;
-    // The sorter only knows errors of its own file; our error waits here while we stop the sorter.
-    let sorted = sorter.finish(|record| {
-        lines.take(record).map_err(|error| {
-            failed = Some(error);
-            std::io::Error::other("the output failed")
-        })
-    });
-    if let Some(error) = failed {
-        return Err(error);
+impl Recursive {
+    pub(super) fn new(shape: Shape) -> Recursive {
+        Recursive { shape, sorter: Sorter::default() }
     }
-    sorted.map_err(CliError::io("temporary file"))?;
-    lines.lay_out()?;
-    lines.out.flush().map_err(CliError::io("standard output"))?;
-    Ok(outcome)
+
+    /// Takes files in.
+    pub(super) fn take(&mut self, part: &Files) -> Result<(), CliError> {
+        let Recursive { shape, sorter } = self;
+        for file in &part.files {
+            let mut push = |key: &[u8], kind: u8, record: &[u8]| {
+                sorter.push(key, &[&[kind], record].concat()).map_err(CliError::io("temporary file"))
+            };
+            let path = &file.path[..];
+            if file.attr.is_some_and(|attr| attr.is_dir()) && !shape.json && !shape.print0 {
+                push(&key(path, b""), FOLDER, quoted(&part.full_path(file)).as_bytes())?;
+            }
+            if path.is_empty() {
+                continue;
+            }
+            let slash = path.iter().rposition(|&b| b == b'/');
+            let (folder, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+            push(&key(folder, name), FILE, &shape.record(part, name, file))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of them.
+    pub(super) fn end(self, json: Option<&mut JsonArray>) -> Result<(), CliError> {
+        let mut lines = Lines { shape: self.shape, json, out: stdout(), lines: Vec::new(), is_first: true };
+        let mut failed = None;
+        // The sorter only knows errors of its own file; our error waits here while we stop the sorter.
+        let sorted = self.sorter.finish(|record| {
+            lines.take(record).map_err(|error| {
+                failed = Some(error);
+                std::io::Error::other("the output failed")
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        sorted.map_err(CliError::io("temporary file"))?;
+        lines.lay_out()?;
+        lines.out.flush().map_err(CliError::io("standard output"))
+    }
 }
 
-fn render(batch: &RowBatch, place: &PoolFile, shape: Shape) -> Found {
-    let mut records = Vec::with_capacity(batch.rows.len());
-    for row in &batch.rows {
-        let path = batch.path(row);
-        let is_start = path == b".";
-        if !is_start && !shape.all && path.split(|&b| b == b'/').any(|name| name.starts_with(b".")) {
-            continue;
-        }
-        if row.attr.is_dir() && !shape.json && !shape.print0 {
-            let folder = if is_start { b"" } else { path };
-            let title = if is_start { place.shown.clone() } else { place.below(path) };
-            records.push((key(folder, b""), [&[FOLDER], quoted(&title).as_bytes()].concat()));
-        }
-        if is_start {
-            continue;
-        }
-        let slash = path.iter().rposition(|&b| b == b'/');
-        let (folder, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
-        let target = row.extra.as_ref().and_then(|extra| extra.target.as_deref());
-        let record = match (shape.json, shape.print0) {
+impl Shape {
+    fn record(&self, part: &Files, name: &[u8], file: &File) -> Vec<u8> {
+        match (self.json, self.print0) {
             (true, _) => {
-                let json = FileJson::new(&place.below(path), row.object, &row.attr, target);
+                let attr = file.attr.unwrap_or_default();
+                let json = FileJson::new(&part.full_path(file), file.object, &attr, file.link.as_deref());
                 // Serialising plain values can't fail.
                 json_line(&json).unwrap_or_default().into_bytes()
             }
-            (false, true) => [&place.below(path)[..], &[0]].concat(),
-            (false, false) => shape.line(name, row.object, &row.attr, target).to_record().into_bytes(),
-        };
-        records.push((key(folder, name), [&[FILE], &record[..]].concat()));
+            (false, true) => [&part.full_path(file)[..], &[0]].concat(),
+            (false, false) => self.line(name, file).to_record().into_bytes(),
+        }
     }
-    Found { records, problems: batch.problems.clone() }
 }
 
 fn key(folder: &[u8], name: &[u8]) -> Vec<u8> {
@@ -111,7 +103,7 @@ fn key(folder: &[u8], name: &[u8]) -> Vec<u8> {
 /// Writes sorted records.
 struct Lines<'a> {
     json: Option<&'a mut JsonArray>,
-    out: BufWriter<Arc<File>>,
+    out: BufWriter<Arc<HostFile>>,
     shape: Shape,
     lines: Vec<FileLine>,
     is_first: bool,

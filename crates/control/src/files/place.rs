@@ -7,14 +7,15 @@ use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, Filesystem, LastLink};
 use cenote_inspect::scan::ScanTarget;
 
-use crate::message::say;
-use crate::outcome::{CliError, Outcome, Say};
-use crate::render::quoted;
-use crate::session::{Session, Target, dataset, file_error, split_path};
+use super::listed::join;
+use super::{Target, split_path};
+use crate::error::{ControlError, Outcome};
+use crate::session::{Session, dataset, file_error};
+use crate::text::quoted;
 
 /// A file in a pool.
 #[derive(Clone)]
-pub struct PoolFile {
+pub struct Place {
     /// The dataset or snapshot.
     pub dataset: Dataset,
     /// Its file system.
@@ -28,20 +29,20 @@ pub struct PoolFile {
 }
 
 /// The pools and file systems opened so far.
-pub struct PoolFiles<'a> {
+pub struct Places<'a> {
     session: &'a Session,
     pools: HashMap<String, Mos>,
     filesystems: HashMap<String, (Dataset, Filesystem)>,
 }
 
-impl<'a> PoolFiles<'a> {
+impl<'a> Places<'a> {
     /// Nothing is opened yet.
-    pub fn new(session: &'a Session) -> PoolFiles<'a> {
-        PoolFiles { session, pools: HashMap::new(), filesystems: HashMap::new() }
+    pub fn new(session: &'a Session) -> Places<'a> {
+        Places { session, pools: HashMap::new(), filesystems: HashMap::new() }
     }
 
     /// The file that a target names.
-    pub async fn find(&mut self, target: &Target, last: LastLink) -> Result<PoolFile, CliError> {
+    pub async fn find(&mut self, target: &Target, last: LastLink) -> Result<Place, ControlError> {
         let (dataset, filesystem) = self.open(target).await?;
         let path = target.path_in(&filesystem).await;
         let object = match filesystem.resolve(path, last).await {
@@ -52,10 +53,10 @@ impl<'a> PoolFiles<'a> {
         let (folder, name) = split_path(path);
         let path = if name.is_empty() { &b"/"[..] } else { &path[..folder.len() + name.len()] };
         let shown = [target.dataset.as_bytes(), b":", path].concat();
-        Ok(PoolFile { dataset, filesystem, object, attr, shown })
+        Ok(Place { dataset, filesystem, object, attr, shown })
     }
 
-    async fn open(&mut self, target: &Target) -> Result<(Dataset, Filesystem), CliError> {
+    async fn open(&mut self, target: &Target) -> Result<(Dataset, Filesystem), ControlError> {
         if let Some(opened) = self.filesystems.get(&target.dataset) {
             return Ok(opened.clone());
         }
@@ -73,13 +74,7 @@ impl<'a> PoolFiles<'a> {
     }
 }
 
-impl PoolFile {
-    /// The path of `below`, which is relative to this folder.
-    pub fn below(&self, below: &[u8]) -> Vec<u8> {
-        let slash: &[u8] = if self.shown.ends_with(b"/") { b"" } else { b"/" };
-        [&self.shown, slash, below].concat()
-    }
-
+impl Place {
     /// A scan of its file system that starts here.
     pub fn scan_target(&self) -> ScanTarget {
         let dataset = self.dataset.name().to_string();
@@ -87,18 +82,35 @@ impl PoolFile {
     }
 
     /// Reports why `below`, relative to this folder, can't be shown; the rest still is.
-    pub fn problem(&self, below: &[u8], error: impl Into<CliError>) -> Outcome {
+    pub fn problem(&self, session: &Session, below: &[u8], error: impl Into<ControlError>) -> Outcome {
         let error = error.into();
-        say!("{}: {error}", quoted(&self.below(below)));
+        session.caller().note(format!("{}: {error}", quoted(&join(&self.shown, below))));
         error.outcome()
     }
 }
 
-/// Reports why one of several targets failed; the others continue. A usage error or closed output ends the
-/// command.
-pub fn complain(target: &Target, error: CliError) -> Result<Outcome, CliError> {
-    if matches!(error, CliError::Usage(_)) || error.is_broken_pipe() {
-        return Err(error);
+/// Does something with the file of each target; `work` also gets the target's place among them. Targets that
+/// fail are told of, and the others continue. A usage error, or output that nobody takes, ends the verb.
+pub async fn on_each(
+    session: &Session,
+    targets: &[Target],
+    last: LastLink,
+    mut work: impl AsyncFnMut(usize, Place) -> Result<Outcome, ControlError>,
+) -> Result<Outcome, ControlError> {
+    let mut places = Places::new(session);
+    let mut outcome = Outcome::Done;
+    for (at, target) in targets.iter().enumerate() {
+        let done = match places.find(target, last).await {
+            Ok(place) => work(at, place).await,
+            Err(error) => Err(error),
+        };
+        outcome = outcome.and(match done {
+            Err(error) if matches!(error, ControlError::Usage(_)) || error.is_broken_pipe() => {
+                return Err(error);
+            }
+            Err(error) => session.caller().tell(&target.to_string(), &error),
+            Ok(outcome) => outcome,
+        });
     }
-    Ok(error.tell(&target.to_string()))
+    Ok(outcome)
 }

@@ -11,9 +11,8 @@ use cenote_fs::Filesystem;
 use cenote_inspect::copy::{CopySource, Folder, Name};
 use rustix::fs::Mode;
 
-use crate::command::files::PoolFile;
-use crate::message::say;
-use crate::outcome::{CliError, Outcome, Say};
+use crate::error::{ControlError, Outcome};
+use crate::files::place::Place;
 use crate::session::Session;
 
 /// How many skipped datasets are named.
@@ -28,7 +27,7 @@ pub struct Below {
 }
 
 /// Reports which datasets below one are not copied. Only the copy of a whole file system would include them.
-pub async fn say_left_out(dataset: &Dataset, is_root: bool) {
+pub async fn tell_left_out(session: &Session, dataset: &Dataset, is_root: bool) {
     // Datasets that can't be listed do not concern this copy.
     let below = dataset.dir().children().await.unwrap_or_default();
     if !is_root || below.is_empty() {
@@ -38,15 +37,15 @@ pub async fn say_left_out(dataset: &Dataset, is_root: bool) {
     let first: Vec<String> = below.iter().take(SHOWN).map(|(own, _)| format!("{top}/{own}")).collect();
     let more = if below.len() > SHOWN { ", ..." } else { "" };
     let first = first.join(", ");
-    say!(
+    session.caller().note(format!(
         "{name}: datasets below it are not copied: {first}{more} \
          (--datasets includes them in copies out of a pool)"
-    );
+    ));
 }
 
 /// The file systems below a place that is the root of one, deepest first. Those that can't be opened are
 /// reported.
-pub async fn find(session: &Session, place: &PoolFile) -> Result<(Vec<Below>, Outcome), CliError> {
+pub async fn find(session: &Session, place: &Place) -> Result<(Vec<Below>, Outcome), ControlError> {
     let (mut found, mut outcome) = (Vec::new(), Outcome::Done);
     if place.object != place.filesystem.root() {
         return Ok((found, outcome));
@@ -54,13 +53,13 @@ pub async fn find(session: &Session, place: &PoolFile) -> Result<(Vec<Below>, Ou
     let top = place.dataset.dir().head().await?;
     let (datasets, lost) = top.reachable().await;
     for (name, error) in lost {
-        outcome = outcome.and(CliError::from(error).tell(&name));
+        outcome = outcome.and(session.caller().tell(&name, &error.into()));
     }
     for head in datasets.into_iter().skip(1) {
         let opened = match open(session, &head, place.dataset.snapshot_name()).await {
             Ok(opened) => opened,
             Err(error) => {
-                outcome = outcome.and(error.tell(head.name()));
+                outcome = outcome.and(session.caller().tell(head.name(), &error));
                 continue;
             }
         };
@@ -82,9 +81,10 @@ async fn open(
     session: &Session,
     head: &Dataset,
     snapshot: Option<&str>,
-) -> Result<Option<(Dataset, Filesystem)>, CliError> {
+) -> Result<Option<(Dataset, Filesystem)>, ControlError> {
     if head.kind().await? == DatasetKind::Volume {
-        say!("{}: skipped: it is a volume; `cenote volume cp` copies it", head.name());
+        let name = head.name();
+        session.caller().note(format!("{name}: skipped: it is a volume; `cenote volume cp` copies it"));
         return Ok(None);
     }
     let dataset = match snapshot {
@@ -92,7 +92,8 @@ async fn open(
         Some(name) => match head.snapshot(name).await? {
             Some(snapshot) => snapshot,
             None => {
-                say!("{}: skipped: it has no snapshot '{name}'", head.name());
+                let head = head.name();
+                session.caller().note(format!("{head}: skipped: it has no snapshot '{name}'"));
                 return Ok(None);
             }
         },
@@ -102,11 +103,12 @@ async fn open(
 }
 
 /// The folder that a copy goes into, created if needed, and its name there.
-pub fn place<'n>(folder: &Folder, names: &'n [Name]) -> Result<(Folder, &'n Name), CliError> {
-    let (name, above) = names.split_last().ok_or_else(|| CliError::Usage("a copy needs a name".into()))?;
+pub fn place<'n>(folder: &Folder, names: &'n [Name]) -> Result<(Folder, &'n Name), ControlError> {
+    let (name, above) =
+        names.split_last().ok_or_else(|| ControlError::Usage("a copy needs a name".into()))?;
     let failed = |name: &Name| {
         let shown = Path::new(name.as_os()).display().to_string();
-        move |errno: rustix::io::Errno| CliError::io(shown)(errno.into())
+        move |errno: rustix::io::Errno| ControlError::io(shown)(errno.into())
     };
     let mut at = folder.again().map_err(failed(name))?;
     for folder in above {

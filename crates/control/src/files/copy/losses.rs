@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cenote_format::text_or_bytes;
 use cenote_inspect::copy::{Copied, Loss, LossKind, Reason};
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::message::say;
-use crate::outcome::Outcome;
-use crate::render::{counted, json_name, quoted};
-use crate::session::describe_bytes;
+use crate::caller::Caller;
+use crate::error::Outcome;
+use crate::remote::Failure;
+use crate::text::quoted;
 
 /// How many losses of one kind are listed; all are counted.
 const LISTED: usize = 5;
@@ -36,25 +37,39 @@ struct Gathered {
     outcome: Option<Outcome>,
 }
 
-/// The JSON summary.
-#[derive(Serialize)]
+/// Counts of copied files, and all losses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    files: u64,
-    folders: u64,
-    hard_links: u64,
-    others: u64,
-    bytes: u64,
-    lost: BTreeMap<&'static str, u64>,
-    losses: Vec<LossJson>,
+    /// Regular files.
+    pub files: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Further names of files.
+    pub hard_links: u64,
+    /// Links, devices, fifos, sockets.
+    pub others: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// How many losses there are of each kind, in words.
+    pub lost: BTreeMap<String, u64>,
+    /// The first of them.
+    pub losses: Vec<Lost>,
+    /// Why the copy ended early, if it did.
+    pub ended: Option<Failure>,
 }
 
-#[derive(Serialize)]
-struct LossJson {
-    path: String,
-    lost: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ranges: Vec<(u64, u64)>,
-    reason: String,
+/// A loss.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The file.
+    #[serde(with = "text_or_bytes")]
+    pub path: Vec<u8>,
+    /// Its kind, in words.
+    pub lost: String,
+    /// Offsets and lengths, in bytes, that are zeros in the copy.
+    pub ranges: Vec<(u64, u64)>,
+    /// Why.
+    pub reason: String,
 }
 
 impl Losses {
@@ -101,37 +116,38 @@ impl Losses {
         self.lock().outcome.unwrap_or(Outcome::Done)
     }
 
-    /// Reports all losses on standard error.
-    pub fn say(&self) {
+    /// Tells of all losses.
+    pub fn tell(&self, caller: &Caller) {
         let gathered = self.lock();
         for loss in &gathered.content {
-            say!("{}", line(loss));
+            caller.note(line(loss));
         }
         let more = gathered.content_counts.values().sum::<u64>() - gathered.content.len() as u64;
         if more > 0 {
-            say!("and {more} more files that are missing from the copy or incomplete");
+            caller.note(format!("and {more} more files that are missing from the copy or incomplete"));
         }
         for (words, (count, first)) in &gathered.others {
             if *words == LossKind::Owner.words() && !rustix::process::geteuid().is_root() {
-                say!("{count} owners could not be set: only root can change owners");
+                caller.note(format!("{count} owners could not be set: only root can change owners"));
                 continue;
             }
             let what = first.first().map_or(format!("{count} {words}"), |loss| loss.kind.counted(*count));
-            say!("not preserved: {what}");
+            caller.note(format!("not preserved: {what}"));
             for loss in first {
-                say!("  {}", line(loss));
+                caller.note(format!("  {}", line(loss)));
             }
         }
         if gathered.outcome == Some(Outcome::Damaged) {
-            say!("`cenote verify` lists what is damaged, `cenote rescue` copies what can still be read");
+            caller
+                .note("`cenote verify` lists what is damaged, `cenote rescue` copies what can still be read");
         }
     }
 
-    /// The summary for JSON output.
+    /// The counts of a copy, and its losses.
     pub fn summary(&self, copied: Copied) -> Summary {
         let gathered = self.lock();
-        let mut lost = gathered.content_counts.clone();
-        lost.extend(gathered.others.iter().map(|(words, (count, _))| (*words, *count)));
+        let others = gathered.others.iter().map(|(words, (count, _))| (words, count));
+        let lost = gathered.content_counts.iter().chain(others);
         let listed = gathered.content.iter().chain(gathered.others.values().flat_map(|(_, first)| first));
         Summary {
             files: copied.files,
@@ -139,20 +155,22 @@ impl Losses {
             hard_links: copied.hard_links,
             others: copied.others,
             bytes: copied.bytes,
-            lost,
-            losses: listed.map(json).collect(),
+            lost: lost.map(|(words, count)| ((*words).to_owned(), *count)).collect(),
+            losses: listed.map(lost_of).collect(),
+            ended: None,
         }
     }
 }
 
-fn json(loss: &Loss) -> LossJson {
+fn lost_of(loss: &Loss) -> Lost {
     let ranges = match &loss.kind {
         LossKind::Content(ranges) => {
             ranges.iter().map(|range| (range.start, range.end - range.start)).collect()
         }
         _ => Vec::new(),
     };
-    LossJson { path: json_name(&loss.path), lost: loss.kind.words(), ranges, reason: loss.reason.to_string() }
+    let (path, lost) = (loss.path.clone(), loss.kind.words().to_owned());
+    Lost { path, lost, ranges, reason: loss.reason.to_string() }
 }
 
 /// A loss as one line; unreadable ranges as `OFFSET+LENGTH`.
@@ -175,27 +193,9 @@ fn line(loss: &Loss) -> String {
     }
 }
 
-/// How far a copy is; `total` is its size in bytes, if known.
-pub fn describe_progress(copied: Copied, seconds: f64, total: Option<u64>) -> String {
-    let rate = if seconds > 0.0 { copied.bytes as f64 / seconds } else { 0.0 };
-    format!("{}, {}", counted(copied.files, "file"), describe_bytes(copied.bytes, total, rate))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn progress_says_how_much_of_what_and_how_long_it_takes() {
-        let copied = Copied { files: 12_345, bytes: 5 << 30, ..Copied::default() };
-        assert_eq!(
-            describe_progress(copied, 50.0, Some(17 << 30)),
-            "12,345 files, 5G of 17G (29%), 102M/s, 2 minutes left"
-        );
-        let one = Copied { files: 1, ..copied };
-        assert_eq!(describe_progress(one, 50.0, None), "1 file, 5G, 102M/s");
-        assert_eq!(describe_progress(Copied::default(), 0.0, Some(1)), "0 files, 0B of 1B (0%), 0B/s");
-    }
 
     #[test]
     fn lost_acls_fail_a_copy_and_other_attributes_do_not() {

@@ -1,0 +1,112 @@
+//! `cp`: files and trees go out of a pool, into one, or from one place of a pool to another; what could not
+//! be copied is told.
+//!
+//! Idea: an existing folder receives the sources under their own names; otherwise the destination names the
+//! single copy. A source that ends in `/.` stands for the folder's contents. Files of the machine, and the
+//! folder that is copied into, are opened by the caller ([`super::host`]).
+
+mod below;
+mod into;
+pub mod losses;
+mod out;
+mod total;
+
+use cenote_format::text_or_bytes;
+use cenote_inspect::copy::Copied;
+use serde::{Deserialize, Serialize};
+
+use super::Target;
+use super::host::Opened;
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::text::counted;
+use crate::verb::{Answered, Looks, Needs, Verb};
+use losses::Summary;
+
+/// A copy: its sources and its destination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cp {
+    /// The sources.
+    pub sources: Vec<Source>,
+    /// A place that is copied to.
+    pub destination: Destination,
+    /// Folders are copied with all their contents.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Existing files are replaced.
+    #[serde(default)]
+    pub replace: bool,
+    /// Out of a pool: datasets below one that is copied whole are copied, too, each as a folder.
+    #[serde(default)]
+    pub datasets: bool,
+    /// Only contents are copied: no owners, modes, times, xattrs, ACLs.
+    #[serde(default)]
+    pub no_metadata: bool,
+    /// What can't be read of a file is left out, and the rest is copied.
+    #[serde(default)]
+    pub partial: bool,
+    /// The size of all sources is counted, to tell of progress.
+    #[serde(default)]
+    pub count: bool,
+}
+
+/// A source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// In a pool.
+    InPool(Target),
+    /// On the machine.
+    Host {
+        /// As the caller named it.
+        #[serde(with = "text_or_bytes")]
+        path: Vec<u8>,
+        /// The file.
+        file: Opened,
+    },
+}
+
+/// A place that is copied to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destination {
+    /// A place in a pool.
+    InPool(Target),
+    /// A folder of the machine.
+    Host {
+        /// Its place among the files of the request.
+        folder: usize,
+        /// The name of the only copy; none: sources keep theirs.
+        #[serde(default, with = "text_or_bytes::maybe")]
+        name: Option<Vec<u8>>,
+    },
+}
+
+impl Verb for Cp {
+    const NAME: &'static str = "cp";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    const SEES_ALL: bool = true;
+    type Answer = Summary;
+
+    /// # Errors
+    /// A source or the destination can't be opened. What ends the copy once it has begun is in the answer.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Summary>, ControlError> {
+        match &self.destination {
+            Destination::InPool(target) => self.put(session, target).await,
+            Destination::Host { folder, name } => self.out(session, *folder, name.as_deref()).await,
+        }
+    }
+}
+
+/// How far a copy is, for [`crate::progress::telling`].
+fn progress(copied: Copied, total_bytes: u64) -> (String, u64, u64) {
+    (counted(copied.files, "file") + ",", copied.bytes, total_bytes)
+}
+
+/// The last component of a source's path; for the root, of its dataset.
+fn own_name<'a>(dataset: &'a str, path: &'a [u8]) -> &'a [u8] {
+    let of_path = path.rsplit(|&byte| byte == b'/').find(|name| !name.is_empty() && *name != b".");
+    let dataset = dataset.split('@').next().unwrap_or_default();
+    of_path.unwrap_or_else(|| dataset.rsplit('/').next().unwrap_or_default().as_bytes())
+}

@@ -1,0 +1,96 @@
+//! Files as listings have them.
+
+use cenote_format::text_or_bytes;
+use cenote_format::units::ObjectId;
+use cenote_fs::Attr;
+use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
+use serde::{Deserialize, Serialize};
+
+use super::place::Place;
+use crate::error::{ControlError, Outcome};
+use crate::parts::Part;
+use crate::session::Session;
+
+/// Files that come in one part.
+pub(super) const FILES_AT_ONCE: usize = 1024;
+
+/// A part of a listing: files of one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// The target's place in the request.
+    pub target: usize,
+    /// The target's file, `pool/dataset@snapshot:/path`.
+    #[serde(with = "text_or_bytes")]
+    pub place: Vec<u8>,
+    /// The files.
+    pub files: Vec<File>,
+    /// Of `ls`: no more files of this target follow.
+    #[serde(default)]
+    pub is_last: bool,
+}
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// The path from the target's file; empty for that itself.
+    #[serde(with = "text_or_bytes")]
+    pub path: Vec<u8>,
+    /// Its object number.
+    pub object: ObjectId,
+    /// Its attributes, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attr: Option<Attr>,
+    /// The target of a symbolic link, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text_or_bytes::maybe")]
+    pub link: Option<Vec<u8>>,
+}
+
+impl Files {
+    /// A file's path, `pool/dataset@snapshot:/path`.
+    pub fn full_path(&self, file: &File) -> Vec<u8> {
+        join(&self.place, &file.path)
+    }
+}
+
+/// The path of `below` under `place`.
+pub(super) fn join(place: &[u8], below: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if below.is_empty() || place.ends_with(b"/") { b"" } else { b"/" };
+    [place, slash, below].concat()
+}
+
+/// Gives a target's files to the caller.
+pub(super) fn give(
+    session: &Session,
+    target: usize,
+    place: &Place,
+    files: Vec<File>,
+    is_last: bool,
+) -> Result<(), ControlError> {
+    session.caller().give(Part::of(Files { target, place: place.shown.clone(), files, is_last }))
+}
+
+/// Gives those files below a folder that `select` makes of rows, in the order of the disk.
+pub(super) async fn give_below(
+    session: &Session,
+    target: usize,
+    place: &Place,
+    needs: ScanNeeds,
+    select: impl Fn(&RowBatch) -> Vec<File> + Send + Sync + 'static,
+) -> Result<Outcome, ControlError> {
+    let (caller, shown) = (session.caller().clone(), place.shown.clone());
+    let part = move |batch: &RowBatch| {
+        let files = select(batch);
+        let part = (!files.is_empty())
+            .then(|| Part::of(Files { target, place: shown.clone(), files, is_last: false }));
+        (part.map(|part| caller.ready(part)).transpose(), batch.problems.clone())
+    };
+    let mut outcome = Outcome::Done;
+    let take = |(part, problems): (Result<Option<Part>, ControlError>, Vec<ScanProblem>)| {
+        for problem in problems {
+            outcome = outcome.and(place.problem(session, &problem.path, problem.error));
+        }
+        Ok(part?.map_or(Ok(()), |part| session.caller().give(part))?)
+    };
+    scan_below(&place.scan_target(), place.object, needs, part, take).await?;
+    Ok(outcome)
+}
