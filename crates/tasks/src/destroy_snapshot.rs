@@ -35,7 +35,7 @@ use crate::set::refreservation;
 use crate::snapshot::note_snapshots_changed;
 use crate::whole::readable;
 
-/// What to do with a snapshot that is held or has clones.
+/// How to handle a snapshot that is held or has clones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
     /// Refuse.

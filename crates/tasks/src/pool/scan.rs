@@ -307,7 +307,7 @@ fn deferred(pool: &Pool) -> BTreeSet<Guid> {
 }
 
 /// Writes the last txg of a scan: from then on the tree has all blocks that leaves lack, and no new ones are
-/// born that they lack. Waits no longer than for the txgs in flight, whatever the recorded txg.
+/// born that they lack. Waits at most for the txgs in flight, even if the recorded txg is later.
 pub(crate) async fn sync_through(engine: &Engine, last: Txg) -> Result<()> {
     let under_way = Txg(engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
     while engine.pool().uberblock().txg < last.min(under_way) {

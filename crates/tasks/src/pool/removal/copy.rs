@@ -1,7 +1,7 @@
 //! A slice of a removal: copies the vdev's next ranges and extends the mapping.
 //!
 //! ```text
-//!   in use     |#####|  |##|            |#########...     gaps of up to 32 KiB are copied with their neighbours
+//!   in use     |#####|  |##|            |#########...     gaps up to 32 KiB are copied as well
 //!   copied     [-----------]            [----][----]      each as long as there is contiguous free space
 //! ```
 //!
