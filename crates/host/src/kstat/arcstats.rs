@@ -1,7 +1,7 @@
 //! `arcstats` and `zfetchstats`.
 //!
-//! Idea: the names are a table; a value is looked up in what the caches of all pools count. The policy's own
-//! numbers have the names of `arcstats` where it is one of OpenZFS's.
+//! Idea: the names are a table; values come from the caches of all pools. The policy's own counters have the
+//! names of `arcstats` if it is one of OpenZFS's.
 //!
 //! Source: OpenZFS `arc.c` (`arc_stats`), `dmu_zfetch.c` (`zfetch_stats`).
 
@@ -13,7 +13,7 @@ use cenote_engine::L2Stats;
 use crate::pools::Pools;
 use crate::tuning::{ARC_MAX, ARC_MIN, ARC_SYS_FREE};
 
-/// The names, in their order.
+/// OpenZFS's names, in order.
 #[rustfmt::skip]
 const NAMES: [&str; 148] = [
     "hits", "iohits", "misses", "demand_data_hits", "demand_data_iohits", "demand_data_misses",
@@ -72,7 +72,7 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     known.extend([
         ("hits", stats.hits()),
         ("iohits", iohits),
-        // Who waited for what was read ahead has not missed.
+        // Waiting for a prefetch is no miss.
         ("misses", stats.misses().saturating_sub(iohits)),
         ("demand_data_hits", data.hits),
         ("demand_data_iohits", iohits),
