@@ -60,15 +60,12 @@ pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfi
     discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
 }
 
-/// State for watching a pool's devices.
 pub(crate) struct Watched {
     pool: String,
-    /// Places of the devices when the pool was opened.
     first: Vec<PathBuf>,
     /// Default search places.
     search: Vec<PathBuf>,
     events: Events,
-    /// Number of searches for missing devices.
     looks: AtomicU32,
 }
 

@@ -20,7 +20,6 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Size of the ring.
 const MAX_EVENTS: usize = 1024;
 /// Interval between checks of device states.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
@@ -181,7 +180,6 @@ fn text(text: &str) -> NvValue {
     NvValue::String(text.as_bytes().to_vec())
 }
 
-/// A device at the time of a check.
 struct Seen {
     guid: Guid,
     path: Option<String>,

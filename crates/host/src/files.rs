@@ -107,7 +107,6 @@ impl FilesOptions {
     }
 }
 
-/// Source of the pool's datasets.
 #[derive(Clone)]
 enum Pool {
     Live(Engine),
@@ -131,7 +130,6 @@ struct Inner {
     me: Weak<Inner>,
     runtime: Runtime,
     pool: Pool,
-    /// The dataset's name, including a snapshot's.
     name: RwLock<String>,
     root: ObjectId,
     /// All operations fail: see `abandon`.
@@ -251,7 +249,6 @@ impl Files {
         self.0.references.named(node)
     }
 
-    /// A node's tree and object.
     async fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
         if self.0.is_abandoned.load(Ordering::Acquire) {
             return Err(Errno::IO);

@@ -141,7 +141,6 @@ fn of_pool(pool: &OpenPool, name: &str) -> Option<String> {
     }
 }
 
-/// Prepends the header of named counters.
 fn named(pools: &Pools, count: usize, lines: &str) -> String {
     // Without a pool there is no clock, and nothing to compute rates of.
     let now_ns = pools.all().first().map_or(0, |pool| pool.engine.runtime().now().as_ns());

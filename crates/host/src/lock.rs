@@ -25,13 +25,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::own;
 
-/// The lock file's name.
 const LOCK: &str = "daemon.lock";
 /// The name of the list of FUSE connections.
 const CONNECTIONS: &str = "connections";
 /// How long to wait for an ending predecessor.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Interval between attempts.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Why the folder is unavailable.

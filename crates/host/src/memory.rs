@@ -30,7 +30,6 @@ use futures::FutureExt;
 use crate::pools::Pools;
 use gathering::Gathering;
 
-/// Interval between checks.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// A recent peak decays by this fraction per check.
 const FADES: u64 = 64;
@@ -99,7 +98,6 @@ pub(crate) fn held_back(target_bytes: u64, beside_bytes: u64) -> u64 {
     beside_bytes.saturating_sub(BESIDE_BYTES).min(target_bytes / 2)
 }
 
-/// This process's memory, and the memory left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) own_bytes: u64,
@@ -120,7 +118,6 @@ impl Memory {
 /// Division of this process's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Balance {
-    /// Target of all pools.
     pub(crate) target_bytes: u64,
     /// Memory beside the pools.
     pub(crate) beside_bytes: u64,

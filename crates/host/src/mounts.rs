@@ -44,11 +44,10 @@ use options::Properties;
 pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
 
-/// Unmounting a busy file system is retried this often, at this interval: starting a program keeps files open
-/// for a moment.
+/// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
 const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
-/// The same for a detached mount, until its last operation ends.
+/// A detached mount is waited for this often, until its last operation ends.
 const LOOKS_LOST: usize = 250;
 
 /// Why a dataset is not mounted or unmounted, in the words of `zfs mount`.
@@ -87,7 +86,6 @@ fn used(users: &[String]) -> String {
     if users.is_empty() { String::new() } else { format!(" (used{})", users::said(users)) }
 }
 
-/// A mounted dataset.
 struct Entry {
     name: String,
     /// Increasing: of two on one directory, the later one is on top.
@@ -205,7 +203,6 @@ impl Mounts {
         }))
     }
 
-    /// Mounts the rest, parents first. Returns the failures.
     async fn mount_each(&self, mut plans: Vec<(Plan, Dataset)>) -> Result<Vec<MountsError>, MountsError> {
         plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         let mut failures = Vec::new();
@@ -490,7 +487,6 @@ impl Mounts {
         }
     }
 
-    /// Mounts below a mounted dataset.
     fn below(&self, above: DatasetId) -> Vec<(DatasetId, Mounted)> {
         let table = self.table();
         let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
@@ -512,7 +508,6 @@ impl Mounts {
         self.mount_each(self.plans_of(lost).await?).await
     }
 
-    /// Plans for those datasets that still exist.
     async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
@@ -568,7 +563,6 @@ fn is_at_or_below(dataset: &str, name: &str) -> bool {
     dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Makes the mount point.
 fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {
     prepare(&plan.dir, SUBTYPE, plan.overlay).map_err(|error| match error {
         MountError::NotEmpty { .. } => MountsError::NotEmpty { dir: plan.dir.clone() },

@@ -51,13 +51,12 @@ pub struct OpenPool {
     pub mounts: Mounts,
     /// Clients of its volumes.
     pub clients: Clients,
-    /// Files and devices at the time of opening.
     devices: Vec<PathBuf>,
     /// Time of opening.
     pub since: Instant,
-    /// Tasks for scans, rebuilds, removals, expansions, passes, autotrim, device health, and cache devices.
+    /// Background tasks: scans, passes, device health, cache devices ...
     at_work: Mutex<Option<[AbortOnDrop<()>; 8]>>,
-    /// Tasks that write txgs, post events of device states, and report suspension.
+    /// Tasks that write txgs, and report device states and suspension.
     _background: (Arc<AbortOnDrop<()>>, [AbortOnDrop<()>; 2]),
 }
 
@@ -85,7 +84,7 @@ pub struct Pools {
     pub session: SessionOptions,
     /// Shared tunables.
     pub tuning: Tuning,
-    /// What has happened to them.
+    /// Events of all pools.
     pub events: Events,
     /// Prints the daemon's unsolicited messages.
     pub say: Say,
@@ -97,7 +96,6 @@ pub struct Pools {
     pub waiting: WaitingPools,
     /// The record of pools on disk.
     record: Arc<Record>,
-    /// The last daemon's record.
     before: State,
 }
 
@@ -144,7 +142,7 @@ impl OpenPool {
         OpenPool { name: name.into(), engine, mounts, clients, devices, since, at_work, _background }
     }
 
-    /// Posts an event.
+    /// Posts an event of this pool.
     pub fn post(&self, events: &Events, class: &'static str) {
         events.post(class, &self.name, self.guid(), Nvlist::new());
     }
@@ -327,7 +325,7 @@ impl Pools {
         self.record.clone().note(runtime, now).await
     }
 
-    /// Updates the record for the last time: pools closed after this are for the next daemon to open.
+    /// Updates the record for the last time. Pools closed later are for the next daemon to open.
     ///
     /// # Errors
     /// The file can't be written.
@@ -360,7 +358,6 @@ impl Pools {
         }
     }
 
-    /// The record's new contents.
     fn state(&self, before: &State) -> State {
         let noted = |pool: &Arc<OpenPool>| {
             let before = before.pools.iter().find(|noted| noted.is(&pool.name, pool.guid()));
@@ -385,8 +382,8 @@ impl Pools {
         self.waiting.add(runtime, pool, why)
     }
 
-    /// Records a pool as closed before it is: if the daemon ends while closing it, the next one does not open
-    /// it. Lasts until the result is dropped.
+    /// Records a closing pool as closed until the result is dropped: if the daemon ends meanwhile, the next
+    /// one does not open the pool.
     pub fn leaving(self: &Arc<Self>, guid: Guid) -> Leaving {
         self.leaving.lock().insert(guid);
         self.record.has_changed();
@@ -439,8 +436,8 @@ impl Pools {
         self.share(&pools, self.tuning.target_bytes(), 0);
     }
 
-    /// Adjusts the caches to the memory left. Returns the target and the process's use beside the pools.
-    /// Caches make room for the latter, unless it is freed memory `kept` by the allocator, which gives way if
+    /// Adapts the caches to the memory left. Returns the target and the process's memory beside the pools.
+    /// Caches make room for the latter, except for freed memory `kept` by the allocator, which gives way if
     /// needed.
     pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
@@ -455,13 +452,12 @@ impl Pools {
         Balance { target_bytes, beside_bytes }
     }
 
-    /// All open pools' caches.
     pub(crate) fn caches(&self) -> Vec<Arc<BlockCache>> {
         self.all().iter().map(|pool| pool.engine.cache().clone()).collect()
     }
 
-    /// Divides the target among the pools' caches, after dirty data and the process's other memory. Both come
-    /// and go: their recent peak is kept free for a while.
+    /// Divides the target among the caches, after dirty data and the process's other memory, whose recent
+    /// peaks are kept free for a while.
     fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64, beside_bytes: u64) {
         let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
         let taken = self.dirty.note(dirty_bytes) + held_back(target_bytes, self.beside.note(beside_bytes));

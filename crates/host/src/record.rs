@@ -145,7 +145,6 @@ pub struct Record {
     noted: tokio::sync::Mutex<Noted>,
 }
 
-/// The file's contents.
 #[derive(Default)]
 struct Noted {
     state: State,

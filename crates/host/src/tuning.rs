@@ -24,7 +24,7 @@ pub const ARC_MIN: &str = "zfs_arc_min";
 pub const ARC_SYS_FREE: &str = "zfs_arc_sys_free";
 /// Cache policy; Cenote's own tunable.
 pub const ARC_POLICY: &str = "cenote_arc_policy";
-/// Upper bound of each pool's dirty data, and never above a fifth of the memory.
+/// Upper bound of each pool's dirty data, and never above a fifth of [`ARC_MAX`].
 pub const DIRTY_MAX: &str = "zfs_dirty_data_max";
 /// Minimum of [`ARC_MAX`]: a few blocks of the largest size.
 const LEAST_ARC_BYTES: u64 = 64 << 20;
@@ -33,7 +33,7 @@ const LEAST_MIN_BYTES: u64 = 32 << 20;
 /// Minimum of [`DIRTY_MAX`].
 const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 
-/// One pool's dirty data is bounded by this fraction of all memory (`zfs_arc_pool_dirty_percent`).
+/// One pool's dirty data is bounded by this fraction of [`ARC_MAX`] (`zfs_arc_pool_dirty_percent`).
 const POOL_DIRTY_PART: u64 = 5;
 
 /// Values for all pools.
@@ -72,14 +72,12 @@ impl Tables {
 #[derive(Clone)]
 struct Values {
     memory: Bounds,
-    /// Current target of all pools.
     target_bytes: u64,
     policy: PolicyName,
     dirty_bytes: u64,
 }
 
 impl Values {
-    /// Bound of one pool's dirty data.
     fn pool_dirty_bytes(&self) -> u64 {
         self.dirty_bytes.min((self.memory.most_bytes / POOL_DIRTY_PART).max(LEAST_DIRTY_BYTES))
     }

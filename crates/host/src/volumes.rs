@@ -104,7 +104,6 @@ enum Kind {
     Snapshot(Volume, SnapshotHold),
 }
 
-/// A client's access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Full,
@@ -418,7 +417,6 @@ pub fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
     is_plain.then(|| dir.join(name))
 }
 
-/// A volume's own [`LUN_PROPERTY`].
 async fn own_lun(volume: &Dataset) -> Result<Option<String>, DatasetError> {
     let found = volume.property(LUN_PROPERTY).await?;
     let is_own = |property: &Property| !matches!(property.source, Source::Inherited(_));
@@ -453,7 +451,6 @@ async fn access(head: &Dataset, dataset: &Dataset) -> Result<Access, Unserved> {
     }
 }
 
-/// Splits a range.
 fn parts(range: Range<u64>, most_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     range.step_by(most_bytes as usize).map(move |start| start..end.min(start + most_bytes))

@@ -22,13 +22,12 @@ use crate::record::NotedPool;
 
 /// Delay of the first retry; doubles with each further one.
 const FIRST_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum delay.
 const LAST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A waiting pool.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// What is known of it.
+    /// The recorded pool.
     pub pool: NotedPool,
     /// The last error.
     pub why: String,

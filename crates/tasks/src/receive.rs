@@ -278,8 +278,8 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
     Ok(id)
 }
 
-/// A full stream replaces an existing dataset only with `-F`, and only one without snapshots, origin or
-/// encryption.
+/// A full stream replaces an existing dataset only with `-F`, and only if that has neither snapshots nor an
+/// origin and both are unencrypted.
 async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool) -> Result<()> {
     let name = &new.target;
     let why = if !new.is_forced {

@@ -39,7 +39,6 @@ const FALLOC_FL_PUNCH_HOLE: u32 = 0x02;
 const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
 
 impl Files {
-    /// The dataset, if writable.
     pub(super) fn writer(&self) -> Result<(Engine, FsWriter)> {
         match self.head() {
             Tree::Live(engine, fs) => Ok((engine, fs)),
@@ -47,7 +46,6 @@ impl Files {
         }
     }
 
-    /// A node's object in the mounted dataset, to be changed.
     pub(super) fn own(&self, node: Node) -> Result<ObjectId> {
         if self.0.is_abandoned.load(Ordering::Acquire) {
             return Err(Errno::IO);
@@ -270,7 +268,7 @@ impl Files {
         if attr.flags & pflags::APPENDONLY != 0 { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    /// Updates a file's access time before the reader continues, who might set it. Errors are ignored.
+    /// Updates a file's access time before the read returns: the reader may set it next. Errors are ignored.
     pub(super) async fn was_read(&self, tree: TreeId, object: ObjectId) {
         let Ok((_, fs)) = self.writer() else { return };
         if self.options().atime == Atime::Off || tree != TreeId::Head {

@@ -51,11 +51,9 @@ const LOOKS: u32 = 25;
 const MAX_HELD: usize = 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Snapshots looked up so far.
 #[derive(Default)]
 pub(super) struct Snapshots(Mutex<BTreeMap<DatasetId, Looked>>);
 
-/// A snapshot looked up.
 struct Looked {
     /// Unlike dataset numbers, never reused.
     guid: Guid,
@@ -86,7 +84,6 @@ impl Snapshots {
         Some((looked.guid, tree))
     }
 
-    /// A looked-up snapshot's GUID.
     pub(super) fn guid(&self, dataset: DatasetId) -> Option<Guid> {
         self.0.lock().get(&dataset).map(|looked| looked.guid)
     }
@@ -108,7 +105,6 @@ impl Snapshots {
         Ok(())
     }
 
-    /// All of them.
     fn all(&self) -> Vec<(DatasetId, Guid)> {
         self.0.lock().iter().map(|(dataset, snapshot)| (*dataset, snapshot.guid)).collect()
     }
@@ -298,7 +294,6 @@ impl Files {
         Ok(())
     }
 
-    /// `mkdir` in `.zfs/snapshot` takes a snapshot.
     pub(super) async fn make_in_control(
         &self,
         caller: Caller,
@@ -315,7 +310,6 @@ impl Files {
         self.lookup_snapshot(name).await?.ok_or(Errno::NOENT)
     }
 
-    /// `rmdir` in `.zfs/snapshot` destroys one.
     pub(super) async fn remove_from_control(
         &self,
         caller: Caller,
@@ -335,7 +329,6 @@ impl Files {
         Ok(())
     }
 
-    /// `rename` in `.zfs/snapshot` renames one.
     pub(super) async fn rename_in_control(
         &self,
         caller: Caller,
@@ -413,7 +406,6 @@ impl Files {
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 
-/// The errno of a refused snapshot operation.
 fn refusal(error: &DatasetError) -> Errno {
     match error {
         DatasetError::DatasetExists { .. } => Errno::EXIST,

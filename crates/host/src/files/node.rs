@@ -35,7 +35,6 @@ const DATASET_BITS: u32 = KIND_BITS - OBJECT_BITS;
 /// Shards by the lowest bits of numbers, which are the object's.
 const SHARD_BITS: u32 = 6;
 
-/// A node's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreeId {
     /// The mounted dataset.
@@ -100,7 +99,6 @@ pub fn generation_in(snapshot: Guid, generation: u64) -> u64 {
 pub struct References {
     root: ObjectId,
     shards: Box<[Mutex<Shard>]>,
-    /// Numbers counted so far.
     counted: AtomicU64,
     /// Whether any node was ever stale.
     has_stale: AtomicBool,
@@ -122,12 +120,10 @@ pub struct Held {
     references: u64,
     /// Unlinked: to be freed with the last reference.
     unlinked: bool,
-    /// The file is gone.
     stale: bool,
 }
 
 impl Shard {
-    /// The number under which the kernel holds a file.
     fn node_of(&self, tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
         if let Some(node) = self.counted.get(&(tree, object)) {
             return Some(*node);
@@ -225,7 +221,6 @@ impl References {
         self.shard(tree, object).node_of(tree, object, self.root)
     }
 
-    /// Whether the kernel has more than one reference.
     pub fn is_known(&self, node: Node) -> bool {
         self.shard_of(node).held.get(&node).is_some_and(|held| held.references > 1)
     }

@@ -95,7 +95,6 @@ impl Files {
         drop(paused);
     }
 
-    /// Reopens the dataset with its current tree.
     async fn take_up(&self, engine: &Engine) -> Result<(), FsError> {
         let fs = FsWriter::shared(engine, &self.name()).await?.held_by(self.0.me.clone());
         fs.free_all_unlinked(engine).await?;

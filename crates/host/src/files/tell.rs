@@ -48,7 +48,6 @@ pub(super) enum Notice {
     Listing(Node),
 }
 
-/// Queued notices.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     queue: Mutex<Queue>,
@@ -116,7 +115,6 @@ impl Telling {
 }
 
 impl Inner {
-    /// Queues notices.
     pub(super) fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
         let mut queue = self.telling.queue.lock();
         notices.into_iter().for_each(|notice| queue.batch.add(notice));
@@ -163,7 +161,6 @@ impl Files {
                 let waiting = std::mem::take(&mut queue.waiting);
                 if queue.batch.is_empty() {
                     queue.is_telling = false;
-                    // Their notices were sent before.
                     waiting.into_iter().for_each(|waiting| _ = waiting.send(()));
                     return;
                 }

@@ -21,7 +21,6 @@ pub enum Tree {
 }
 
 impl Tree {
-    /// The current files.
     pub fn view(&self) -> Filesystem {
         match self {
             Tree::Live(_, fs) => fs.view(),

@@ -315,7 +315,6 @@ impl Vfs for Files {
 }
 
 impl Files {
-    /// Space of the whole dataset.
     pub(super) async fn room(&self) -> Result<Statfs> {
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
         let dataset = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
@@ -375,7 +374,6 @@ impl Files {
         }
     }
 
-    /// The attributes of an object.
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
         Ok(self.look(id, tree, object).await?.attr)
     }
@@ -466,13 +464,11 @@ impl Files {
     }
 }
 
-/// An object's current state.
 struct Looked {
     generation: u64,
     attr: Attr,
 }
 
-/// The file kind in a mode.
 pub(super) fn kind_of(mode: u32) -> FileKind {
     FileKind::from_mode(mode.into())
 }

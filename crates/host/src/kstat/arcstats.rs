@@ -49,7 +49,6 @@ const NAMES: [&str; 148] = [
     "arc_raw_size", "cached_only_in_progress", "abd_chunk_waste_size",
 ];
 
-/// `arcstats`.
 pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     let (mut stats, mut second) = (CacheStats::default(), L2Stats::default());
     let mut known: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -106,7 +105,6 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     NAMES.into_iter().map(|name| (name, known.get(name).copied().unwrap_or(0))).collect()
 }
 
-/// `zfetchstats`.
 pub(super) fn zfetch(pools: &Pools) -> Vec<(&'static str, u64)> {
     let all = pools.all();
     let stats = all.iter().map(|pool| pool.engine.cache().stats().prefetch);

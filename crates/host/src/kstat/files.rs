@@ -20,10 +20,8 @@ use crate::pools::Pools;
 /// Interval between updates.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The current files.
 struct Files {
     root: PathBuf,
-    /// Their names and texts.
     written: BTreeMap<String, String>,
 }
 
@@ -94,7 +92,6 @@ impl Drop for Files {
     }
 }
 
-/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)?;

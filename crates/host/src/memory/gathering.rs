@@ -20,7 +20,6 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Whether to gather now.
     pub(super) fn is_due(&mut self, freed: Freed, balance: Balance) -> bool {
         let Balance { target_bytes, beside_bytes } = balance;
         self.looks = self.looks.saturating_add(1);

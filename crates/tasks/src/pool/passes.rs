@@ -184,8 +184,8 @@ struct Active {
 }
 
 /// Runs all active passes to their ends, reporting each increment in bytes. A pass is suspended if its device
-/// fails, waits if the device goes out of use, and is canceled if the device cannot discard; the leaves of
-/// suspended and canceled passes are returned.
+/// fails, waits if the device goes out of use, and is canceled if the device cannot discard. Returns the
+/// leaves of such passes.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg can't be written.

@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Removes the devices of a vdev fully copied in txg `copied`. Does nothing if that has changed, or if a
 /// reader still uses an older tree, whose blocks may have been freed and never copied.
 pub(super) async fn finish(engine: Engine, vdev: VdevId, copied: Txg) -> Result<()> {
-    // Keeps scans from starting, so that this need not wait for the end of one.
+    // Walks wait meanwhile, so that this need not wait for the end of a scan.
     let no_walks = engine.background().no_walks().await;
     if engine.allocator().is_kept_before(copied) {
         engine.runtime().sleep(LOOK_INTERVAL).await;
