@@ -60,7 +60,7 @@ impl StateLock {
     /// Takes a folder, creating it if necessary.
     ///
     /// # Errors
-    /// A daemon holds it, it can't be written, or other users can write it and so forge its contents.
+    /// A daemon holds it, it can't be written, or other users can write it.
     pub fn take(folder: &Path) -> Result<StateLock, LockError> {
         let io = |source| LockError::Io { folder: folder.to_owned(), source };
         own::folder(folder).map_err(io)?;
@@ -137,8 +137,7 @@ fn read_holder(text: &str) -> (i32, bool) {
     (pid, words.next() == Some("ending"))
 }
 
-/// Whether a process is dead except for stuck threads. An invisible process may be alive in another
-/// container.
+/// Whether a process is dead except for stuck threads. An invisible one may be alive in another container.
 fn is_killed(pid: i32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let field = |name: &str| {

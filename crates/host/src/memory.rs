@@ -1,19 +1,18 @@
 //! Bounds the memory of all open pools.
 //!
 //! Idea: one target covers cached blocks and dirty data. It falls when the machine or control group has less
-//! memory left than should stay free, and rises again later. The recent peak of dirty data is taken from the
-//! caches, which share the rest equally. So is the program's other memory: requests in flight, and free
-//! memory that the allocator cannot return between blocks in use. This bounds the whole process.
+//! memory left than should stay free, and rises again later. The caches share it equally, after the recent
+//! peak of dirty data and the program's other memory: requests in flight, and free memory that the allocator
+//! cannot return between blocks in use. This bounds the whole process.
 //!
 //! ```text
 //!   least (zfs_arc_min) <= target <= most (zfs_arc_max, --memory)
 //!   each cache: (target - dirty data - other memory above 64 MiB) / pools
 //! ```
 //!
-//! Freed memory stays with the allocator for some seconds, for the next txg to reuse: the kernel must clear
-//! new pages, which took a fifth of the time of writing. Near the target it is returned within milliseconds,
-//! and above it at once ([`Freed`]). Memory fragmented by cached blocks is freed by moving them closer
-//! together ([`gathering`]).
+//! Freed memory stays with the allocator for some seconds, for the next txg: clearing new pages took the
+//! kernel a fifth of the time of writing. Near the target it is returned within milliseconds, and above it at
+//! once ([`Freed`]). Moving cached blocks closer together frees fragmented memory ([`gathering`]).
 //!
 //! Source: OpenZFS `arc.c` (`arc_reap_cb`, `arc_reduce_target_size`), `arc_os.c` of Linux (`arc_default_max`,
 //! `arc_available_memory`), zfs(4).
@@ -37,7 +36,7 @@ const FADES: u64 = 64;
 const BESIDE_BYTES: u64 = 64 << 20;
 /// Freed memory is returned within this fraction of the target.
 const NEAR_SHARE: u64 = 8;
-/// The target shrinks at least by this fraction when memory is short (`zfs_arc_shrink_shift`).
+/// Minimum fraction by which the target shrinks (`zfs_arc_shrink_shift`).
 const SHRINK_SHIFT: u32 = 7;
 
 /// Bounds of the target.
@@ -52,7 +51,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// OpenZFS's defaults for a machine or control group with this much memory.
+    /// OpenZFS's defaults for a machine or control group.
     pub fn of_machine(memory_bytes: u64) -> Bounds {
         const GIB: u64 = 1 << 30;
         Bounds {
@@ -62,7 +61,7 @@ impl Bounds {
         }
     }
 
-    /// The next target, given the bytes held by pools and the memory left.
+    /// The next target.
     pub(crate) fn next(&self, target_bytes: u64, held_bytes: u64, left_bytes: u64) -> u64 {
         let Bounds { most_bytes, least_bytes, keep_free_bytes } = *self;
         let next = match left_bytes.checked_sub(keep_free_bytes) {
@@ -92,8 +91,7 @@ impl Lately {
     }
 }
 
-/// Part of the target to withhold from the caches for memory beside the pools: at most half, since smaller
-/// caches do not shrink the rest.
+/// Part of the target to withhold from the caches: at most half, since smaller caches do not shrink the rest.
 pub(crate) fn held_back(target_bytes: u64, beside_bytes: u64) -> u64 {
     beside_bytes.saturating_sub(BESIDE_BYTES).min(target_bytes / 2)
 }
@@ -130,7 +128,7 @@ pub enum Freed {
     Kept,
     /// Returned to the kernel unless reused within milliseconds.
     GoesSoon,
-    /// Returned at once: the process exceeds the target and allowance.
+    /// Returned at once: the target and allowance are exceeded.
     GoesAtOnce,
 }
 
@@ -173,7 +171,7 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { most_bytes: 1000 * MIB, least_bytes: 50 * MIB, keep_free_bytes: 100 * MIB };
 
-    /// Runs a machine of 1200 MiB with this much used by other processes, for that many seconds.
+    /// Runs a machine of 1200 MiB, with memory used by other processes.
     fn run(target: &mut u64, held: &mut u64, others: u64, seconds: usize) -> u64 {
         for _ in 0..seconds {
             let left = (1200 * MIB).saturating_sub(*held + others);

@@ -1,4 +1,4 @@
-//! The mounted file systems of one pool: their places, their order, and their reaction to changes.
+//! The mounted file systems of one pool.
 //!
 //! ```text
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
@@ -11,8 +11,8 @@
 //! (`cenote_fuse::mount::hand`). A mount is known by its id: foreign mounts over it stay.
 //!
 //! Locking: `table` and `aside` are locked for one look or change. Code that mounts, unmounts or compares
-//! takes `turn` before it reads the datasets: commands may follow their changes concurrently, and none may
-//! judge another's new mount by an older state. A dataset set aside by one command is not mounted by another.
+//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state. A
+//! dataset set aside by one command is not mounted by another.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay, `remove_mountpoint`), zfsprops(7).
 
@@ -47,7 +47,7 @@ pub use plan::{Plan, Unmountable};
 /// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
 const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
-/// A detached mount is waited for this often, until its last operation ends.
+/// Retries while a detached mount's last operation runs.
 const LOOKS_LOST: usize = 250;
 
 /// Why a dataset is not mounted or unmounted, in the words of `zfs mount`.
@@ -90,7 +90,7 @@ struct Entry {
     name: String,
     /// Increasing: of two on one directory, the later one is on top.
     number: u64,
-    /// The last operation has ended: unmounted by another process.
+    /// Unmounted by another process; no operation is left.
     has_ended: Arc<AtomicBool>,
     mounted: Mounted,
     files: Files,
@@ -103,7 +103,7 @@ struct Entry {
 pub struct Aside<'a> {
     mounts: &'a Mounts,
     ids: Vec<DatasetId>,
-    /// Their derived directories, to remove if they are mounted elsewhere next.
+    /// Directories to remove if these are mounted elsewhere next.
     derived: Vec<PathBuf>,
 }
 
@@ -124,7 +124,7 @@ pub struct Mounts {
     session: SessionOptions,
     table: Mutex<BTreeMap<DatasetId, Entry>>,
     aside: Mutex<BTreeSet<DatasetId>>,
-    /// Mount points set by users not allowed to mount; `None`: not to be mounted. These file systems stay
+    /// Mount points chosen by users not allowed to mount (`None`: not to be mounted). These file systems stay
     /// where they are until unmounted, or moved by an authorized user.
     moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
     numbers: AtomicU64,
@@ -138,10 +138,10 @@ impl Mounts {
         Mounts { engine: engine.clone(), root, session, table, aside, moved, numbers, turn }
     }
 
-    /// Takes the turn to mount or unmount.
+    /// Takes the turn.
     ///
     /// # Errors
-    /// The pool is suspended: the holder of the turn, mounting and unmounting might all wait for it.
+    /// The pool is suspended: mounting or the turn's holder might wait for it.
     async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, DatasetError> {
         self.engine.refuse_suspended()?;
         self.engine.unless_suspended(Duration::ZERO, self.turn.lock()).await
@@ -165,7 +165,7 @@ impl Mounts {
         self.table().get(&id).map(|entry| entry.mounted.dir().to_owned())
     }
 
-    /// Mounts all file systems due, or those at and below a dataset; parents first. Returns the failures.
+    /// Mounts all file systems due, or those at and below a dataset. Returns the failures.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -191,8 +191,8 @@ impl Mounts {
         Ok(failures)
     }
 
-    /// How to mount a dataset; `auto` if not requested by name. Set-id programs and device nodes in a pool
-    /// that other users can write are disabled, unless a mount's own options say otherwise.
+    /// How to mount a dataset; `auto` if not requested by name. If other users can write the pool, set-id
+    /// programs and device nodes need explicit mount options.
     async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
         let is_open = self.engine.pool().found().others_may_write();
         let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
@@ -276,7 +276,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Unmounts a dataset, even if busy with `force`. Returns its directory if that should be removed.
+    /// Unmounts a dataset; returns its directory if that should be removed.
     async fn take_down(
         &self,
         id: DatasetId,
@@ -319,8 +319,7 @@ impl Mounts {
         Ok(derived)
     }
 
-    /// Waits for the last operation of a detached mount. Bounded, since open files may keep it after a lazy
-    /// unmount.
+    /// Waits for a detached mount's last operation. Bounded: open files may keep it.
     async fn has_ended(&self, has_ended: &AtomicBool) -> bool {
         for _ in 0..LOOKS_LOST {
             if has_ended.load(Ordering::Acquire) {
@@ -331,7 +330,7 @@ impl Mounts {
         false
     }
 
-    /// Asks the kernel to unmount, with that many retries if busy.
+    /// Asks the kernel to unmount, with retries if busy.
     async fn ask(&self, mounted: &Mounted, mut looks: usize) -> Result<(), MountError> {
         let runtime = self.engine.runtime();
         loop {
@@ -344,13 +343,12 @@ impl Mounts {
         }
     }
 
-    /// Removes unused mount points if empty, deepest first.
+    /// Removes empty, unused mount points, deepest first.
     async fn clear_away(&self, dirs: Vec<PathBuf>) {
         self.engine.runtime().blocking(move || hand::clear(&dirs)).await;
     }
 
-    /// Unmounts everything, or all at and below a dataset, children first. A busy file system and its
-    /// ancestors stay.
+    /// Unmounts everything, or all at and below a dataset. A busy file system and its ancestors stay.
     ///
     /// # Errors
     /// The first busy file system.
@@ -358,13 +356,12 @@ impl Mounts {
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
         self.take_down_below(name, force).await?;
-        // As with OpenZFS, data written there is accounted for now (`written`). A suspended pool does not
-        // delay this.
+        // As with OpenZFS, earlier writes are accounted for now (`written`).
         self.engine.unless_suspended(Duration::ZERO, self.engine.sync_all()).await.ok();
         Ok(())
     }
 
-    /// Unmounts everything, like [`Mounts::unmount_below`], and removes the directories made for mounting.
+    /// Unmounts everything and removes the directories made for mounting.
     ///
     /// # Errors
     /// The first busy file system.
@@ -386,7 +383,7 @@ impl Mounts {
         Ok(derived)
     }
 
-    /// Mounts in unmounting order: children before parents, upper before lower ones on one directory.
+    /// Mounts in unmounting order: children before parents, upper before lower.
     fn top_down(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<(DatasetId, String)> {
         let table = self.table();
         let mut meant: Vec<_> = table.iter().filter(|(_, entry)| is_meant(entry)).collect();
@@ -396,11 +393,10 @@ impl Mounts {
         meant.into_iter().map(|(id, entry)| (*id, entry.name.clone())).collect()
     }
 
-    /// Unmounts everything at and below a dataset, for an operation that needs it closed.
-    /// [`Mounts::mount_again`] undoes it.
+    /// Unmounts everything at and below a dataset until [`Mounts::mount_again`].
     ///
     /// # Errors
-    /// The first busy file system; those unmounted before it stay unmounted.
+    /// The first busy file system; those before it stay unmounted.
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
@@ -413,7 +409,7 @@ impl Mounts {
         Ok(Aside { mounts: self, ids, derived })
     }
 
-    /// Mounts the datasets set aside that still exist, at their current mount points.
+    /// Mounts datasets that were set aside and still exist, at their current mount points.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -454,7 +450,7 @@ impl Mounts {
         self.remount(name, mounted, options).await
     }
 
-    /// A mounted dataset's effective values of properties that mount options can override.
+    /// Effective values of properties that mount options can override.
     pub fn in_force(&self, id: DatasetId) -> Option<Vec<(&'static str, u64)>> {
         let table = self.table();
         table.get(&id).map(|entry| entry.properties.with(entry.temporary).shown())
@@ -465,8 +461,7 @@ impl Mounts {
         self.root.as_deref()
     }
 
-    /// Runs `work` to replace a dataset's tree with that of its snapshot `to`. A mounted dataset stays
-    /// mounted.
+    /// Runs `work` to replace a dataset's tree with that of its snapshot `to`; a mount stays.
     ///
     /// # Errors
     /// The trees can't be read.
@@ -494,8 +489,8 @@ impl Mounts {
         below.map(|(id, entry)| (*id, entry.mounted.clone())).collect()
     }
 
-    /// The kernel detaches mounts on directories that a rollback removed: mounts them again, unless busy.
-    /// Returns the failures.
+    /// Repeats mounts that the kernel detached because a rollback removed their directories. Returns the
+    /// failures.
     async fn mount_lost(&self, below: Vec<(DatasetId, Mounted)>) -> Result<Vec<MountsError>, MountsError> {
         let lost = below.into_iter().filter(|(_, mounted)| !mounted.is_there());
         let lost: Vec<DatasetId> = lost.map(|(id, _)| id).collect();
@@ -522,7 +517,7 @@ impl Mounts {
         Ok(plans)
     }
 
-    /// The dataset mounted on or below a path in a mounted one, which keeps the path from being removed.
+    /// The dataset mounted on or below a path in a mounted one, so that the path can't be removed.
     pub fn mounted_in(&self, name: &str, path: &Path) -> Option<String> {
         let table = self.table();
         let above = table.values().find(|entry| entry.name == name)?;
@@ -531,7 +526,7 @@ impl Mounts {
         table.values().find(is_there).map(|entry| entry.name.clone())
     }
 
-    /// Waits until the kernel knows of all changes so far in mounted datasets.
+    /// Waits until the kernel knows of all changes so far.
     #[boxed]
     pub async fn settled(&self) {
         let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
@@ -540,7 +535,7 @@ impl Mounts {
         }
     }
 
-    /// Makes the kernel forget snapshots about to be destroyed, except open files.
+    /// Makes the kernel forget snapshots to be destroyed, except open files.
     #[boxed]
     pub async fn let_go_of_snapshots(&self, snapshots: &[Dataset]) {
         for snapshot in snapshots {

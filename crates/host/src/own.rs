@@ -2,12 +2,12 @@
 //!
 //! Idea: the daemon trusts these files and acts on them as root, so no other user may write or replace them.
 //! Folders and files must belong to the daemon's user (folders possibly to root) and not be writable by
-//! others. A sticky folder such as `/tmp` is fine: other users can add files there, but not replace ours.
-//! Links are not followed, and files with several names are refused, so that a foreign file cannot pass for
-//! one of these. Files are replaced atomically, by renaming.
+//! others. In a sticky folder such as `/tmp` other users can add files, but not replace ours. Links, and
+//! files with several names, are refused, lest a foreign file pass for one of these. Files are replaced
+//! atomically, by renaming.
 //!
-//! Secrets must be private: tokens, accounts and keys of certificates are read only from regular files of the
-//! daemon's user or root that no other user can open.
+//! Secrets (tokens, accounts, keys of certificates) are read only from regular files of the daemon's user or
+//! root that no other user can open.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,15 +28,15 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Bound on the size of a secret.
 const SECRET_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether a user fully controls the daemon anyway: root, or the daemon's own user.
+/// Whether a user controls the daemon anyway: root, or its own user.
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 
-/// Makes a folder if necessary, and checks that it is the daemon's own.
+/// Makes a folder if necessary, and checks its ownership and mode.
 ///
 /// # Errors
-/// It can't be made, belongs to another user, or is writable by others.
+/// It can't be made, is another user's, or is writable by others.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     let found = std::fs::metadata(path)?;
@@ -44,7 +44,7 @@ pub fn folder(path: &Path) -> io::Result<()> {
     check(&found, found.uid() == 0 || is_own(&found), may_write, "use another folder")
 }
 
-/// Opens a file for reading and writing, creating it if necessary.
+/// Opens a file for reading and writing; creates it if necessary.
 ///
 /// # Errors
 /// As of [`read`].
@@ -57,7 +57,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a file, if it exists.
 ///
 /// # Errors
-/// It can't be read, is a link, belongs to another user, or is writable by others.
+/// It can't be read, is a link or another user's, or is writable by others.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -75,7 +75,7 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Reads a file with secrets.
 ///
 /// # Errors
-/// It can't be read, is a link or too large, belongs to another user, or is accessible to others.
+/// It can't be read, is a link, too large, another user's, or accessible to others.
 pub fn secret(path: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);

@@ -65,20 +65,20 @@ pub struct OpenPool {
 pub enum InUse {
     /// They keep it open.
     Stays,
-    /// Disconnects volume clients; as with OpenZFS on Linux, open files keep the pool open.
+    /// Disconnects volume clients; as in OpenZFS on Linux, open files keep the pool.
     ClientsGo,
     /// Disconnects clients, and detaches busy file systems.
     Goes,
 }
 
-/// All open pools, and the means to open more.
+/// All open pools.
 pub struct Pools {
     table: Mutex<BTreeMap<String, Arc<OpenPool>>>,
     /// Pools being closed, already off the record.
     leaving: Mutex<BTreeSet<Guid>>,
     /// Held while a pool is opened or closed.
     pub turn: tokio::sync::Mutex<()>,
-    /// Default places to search for pools; empty: this machine's block devices.
+    /// Default search places; empty: this machine's block devices.
     pub search: Vec<PathBuf>,
     /// How file systems are served.
     pub session: SessionOptions,
@@ -100,7 +100,7 @@ pub struct Pools {
 }
 
 impl OpenPool {
-    /// Wraps an engine that has taken its pool, and starts writing txgs.
+    /// Wraps an engine that has taken its pool, and starts its tasks.
     pub fn new(
         name: &str,
         engine: Engine,
@@ -167,7 +167,7 @@ impl OpenPool {
     pub async fn rest(&self) {
         self.at_work.lock().take();
         self.engine.cache_devices().end().await;
-        // If recording damage fails now, it will be found again.
+        // Unrecorded damage will be found again.
         mend(&self.engine).await.ok();
     }
 
@@ -181,7 +181,7 @@ impl OpenPool {
         Ok(self.engine.close(state).await?)
     }
 
-    /// Unmounts everything and closes the pool in this state. A suspended pool is left alone.
+    /// Unmounts everything and closes the pool in this state.
     ///
     /// # Errors
     /// A file system or volume is in use; the pool is suspended or has stopped.
@@ -194,8 +194,8 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Closes the pool even if its devices don't work, detaching busy file systems in that case. Returns the
-    /// error that lost its last changes, if any.
+    /// Closes the pool even if its devices don't work, then detaching busy file systems. Returns the error
+    /// that lost its last changes, if any.
     ///
     /// # Errors
     /// A file system is in use in a working pool.
@@ -249,7 +249,7 @@ const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
 /// Delay before writing the record is retried.
 const NOTE_AGAIN: Duration = Duration::from_secs(5);
 
-/// Minimum of all caches together, however much is dirty.
+/// Minimum of all caches together.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
 
 /// Why a pool is still open.
@@ -313,7 +313,7 @@ impl Pools {
         &self.before
     }
 
-    /// Updates the record of open and waiting pools.
+    /// Updates the record.
     ///
     /// # Errors
     /// The file can't be written.
@@ -325,7 +325,7 @@ impl Pools {
         self.record.clone().note(runtime, now).await
     }
 
-    /// Updates the record for the last time. Pools closed later are for the next daemon to open.
+    /// Updates the record for the last time, before the daemon closes its pools.
     ///
     /// # Errors
     /// The file can't be written.
@@ -336,7 +336,7 @@ impl Pools {
         noted
     }
 
-    /// Keeps the record current. Prints each new error once.
+    /// Keeps the record current; prints each new error once.
     pub async fn keep_noting(self: Arc<Pools>, runtime: Runtime) {
         let (record, pools) = (self.record.clone(), Arc::downgrade(&self));
         drop(self);
@@ -377,20 +377,19 @@ impl Pools {
         self.table.lock().values().any(|pool| noted.is(&pool.name, pool.guid()))
     }
 
-    /// Lets a pool that failed to open wait. Returns whether the reason is new.
+    /// Adds a pool that failed to open. Returns whether the reason is new.
     pub fn wait(&self, runtime: &Runtime, pool: NotedPool, why: &str) -> bool {
         self.waiting.add(runtime, pool, why)
     }
 
-    /// Records a closing pool as closed until the result is dropped: if the daemon ends meanwhile, the next
-    /// one does not open the pool.
+    /// Records a closing pool as closed until the result is dropped, in case the daemon ends meanwhile.
     pub fn leaving(self: &Arc<Self>, guid: Guid) -> Leaving {
         self.leaving.lock().insert(guid);
         self.record.has_changed();
         Leaving { pools: self.clone(), guid }
     }
 
-    /// Forgets a waiting pool of that name or guid. Returns whether there was one.
+    /// Forgets a waiting pool, by name or guid. Returns whether there was one.
     pub fn forget(&self, name: &str) -> bool {
         let has_waited = self.waiting.forget(name);
         self.record.has_changed();
@@ -436,9 +435,8 @@ impl Pools {
         self.share(&pools, self.tuning.target_bytes(), 0);
     }
 
-    /// Adapts the caches to the memory left. Returns the target and the process's memory beside the pools.
-    /// Caches make room for the latter, except for freed memory `kept` by the allocator, which gives way if
-    /// needed.
+    /// Adapts the caches to the memory left; returns the target and the memory beside the pools. Caches make
+    /// room for the latter, except if the allocator `kept` freed memory, which gives way when needed.
     pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
@@ -456,8 +454,8 @@ impl Pools {
         self.all().iter().map(|pool| pool.engine.cache().clone()).collect()
     }
 
-    /// Divides the target among the caches, after dirty data and the process's other memory, whose recent
-    /// peaks are kept free for a while.
+    /// Divides the target among the caches, less recent peaks of dirty data and of the process's other
+    /// memory.
     fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64, beside_bytes: u64) {
         let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
         let taken = self.dirty.note(dirty_bytes) + held_back(target_bytes, self.beside.note(beside_bytes));

@@ -5,9 +5,9 @@
 //!   note: new file, fsync, rename, fsync of the folder          (nothing, if unchanged)
 //! ```
 //!
-//! Idea: one hook, where configurations are written, sees every change of a pool's devices, from commands and
-//! tasks alike. A command returns after its change is recorded; other changes are recorded a moment later.
-//! Paths are absolute. A leaf whose device is missing keeps its last place.
+//! Idea: one hook, where configurations are written, sees every change of a pool's devices. A command returns
+//! after its change is recorded; other changes are recorded a moment later. A leaf whose device is missing
+//! keeps its last place.
 //!
 //! Locking: `noted` is held while the file is written, so that an earlier state never overwrites a later one.
 //! It is not awaited under another lock.
@@ -150,7 +150,7 @@ struct Noted {
     state: State,
     /// Changes included.
     changes: u64,
-    /// The daemon is ending: pools closed from now on stay in the record.
+    /// Set when the daemon ends: pools closed from now on stay in the record.
     is_final: bool,
 }
 
@@ -238,13 +238,11 @@ mod tests {
             let state = state.clone();
             runtime.block_on(record.clone().note(&runtime, move |_| state.clone())).unwrap();
         };
-        // Nothing has changed.
         note(&state);
         assert_eq!(Record::read(path.clone()).1, State::default());
         record.has_changed();
         note(&state);
         assert_eq!(Record::read(path.clone()).1, state);
-        // At its end, the daemon lets go of its pools.
         runtime.block_on(record.end());
         record.has_changed();
         note(&State::default());

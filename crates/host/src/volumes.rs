@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Idea: each use of a volume is recorded with its pool ([`Clients`]), so that an export can name the clients
-//! in its way, or disconnect them. Properties select the volumes to serve, and move with the pool:
-//! `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
-//! [`SERVE_PROPERTY`] can be `off` or `ro`.
+//! in its way, or disconnect them. Properties control serving, and move with the pool: `volmode=none` hides a
+//! volume, `snapdev=visible` lists its snapshots, and the user property [`SERVE_PROPERTY`] can be `off` or
+//! `ro`.
 //!
 //! Locking: any number of tasks may use a served volume at once.
 
@@ -37,15 +37,15 @@ use crate::pools::Pools;
 /// User property for serving a volume: `on` (the default), `off`, or `ro`.
 pub const SERVE_PROPERTY: &str = "org.cenote:serve";
 
-/// User property that makes a volume a unit of a shared iSCSI target: `TARGET:NUMBER`. Not inherited.
+/// User property for a unit of a shared iSCSI target: `TARGET:NUMBER`. Not inherited.
 pub const LUN_PROPERTY: &str = "org.cenote:iscsi.lun";
 
 /// Bytes zeroed per txg; longer ranges are split.
 const ZERO_BYTES: u64 = 1 << 30;
-/// Bytes that zeroing may write: two edge blocks, and metadata.
+/// Zeroing may write two edge blocks, and metadata.
 const ZERO_NEED_BYTES: u64 = 1 << 20;
 
-/// Bytes that sharing blocks may write: metadata.
+/// Sharing blocks may write metadata.
 const SHARE_NEED_BYTES: u64 = 1 << 20;
 
 /// Why a volume is not served.
@@ -94,7 +94,7 @@ pub struct ServedVolume {
     kind: Kind,
     name: String,
     guid: Guid,
-    // Last: dropping it reports the client as gone, after all else is released.
+    // Last: dropping it reports the client as gone.
     noted: Arc<Noted>,
 }
 
@@ -124,7 +124,7 @@ impl ServedVolume {
     ) -> Result<ServedVolume, Unserved> {
         let unknown = || Unserved::Unknown { name: name.into() };
         let pool = pools.get(name.split(['/', '@']).next().unwrap_or_default()).ok_or_else(unknown)?;
-        // First, so that an export from now on waits or is refused.
+        // First, so that a later export waits or is refused.
         let noted = Noted::new(pool, name, Arc::new(who.to_owned()), cancel);
         ServedVolume::open_noted(Arc::new(noted), name).await
     }
@@ -175,7 +175,7 @@ impl ServedVolume {
         own_lun(&self.noted.pool.engine.mos().await?.dataset(&self.name).await?).await
     }
 
-    /// The engine and name for changing its properties, unless read-only.
+    /// Engine and name for property changes, unless read-only.
     pub fn changeable(&self) -> Option<(&Engine, &str)> {
         self.writer().ok().map(|(engine, _)| (engine, self.name()))
     }
@@ -208,7 +208,7 @@ impl ServedVolume {
         }
     }
 
-    /// Runs a client's operation, and records its latency if the volume is a head.
+    /// Runs a client's operation, timed if the volume is a head.
     async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
         match &self.kind {
             Kind::Head(engine, writer, _) => {
@@ -278,8 +278,8 @@ impl ServedVolume {
         self.after_change().await
     }
 
-    /// Shares whole blocks of another volume's range, at an offset of this one. Returns the number of bytes
-    /// shared from the range's start; 0 if impossible.
+    /// Shares whole blocks of another volume's range. Returns the bytes shared from its start; 0 if
+    /// impossible.
     ///
     /// # Errors
     /// As [`ServedVolume::write`].
@@ -323,7 +323,7 @@ impl ServedVolume {
         }
     }
 
-    /// Whether a range starts with data, and the end of that extent within the range.
+    /// Whether a range starts with data, and the end of that extent.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -344,8 +344,8 @@ impl ServedVolume {
         Ok(Some(Earlier { txg: found.creation_txg(), volume: Volume::open(found.objset().await?).await? }))
     }
 
-    /// Whether a range starts with blocks that may have changed since a snapshot, and the end of that extent
-    /// within the range. A volume being written is compared as of the last txg.
+    /// Whether a range starts with blocks that may have changed since a snapshot, and the end of that extent;
+    /// as of the last txg.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -387,7 +387,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     let mut all = Vec::new();
     for pool in pools.all() {
         for head in pool.engine.mos().await?.reachable_datasets().await?.0 {
-            // Omit volumes that can't be served; opening one gives the reason.
+            // Omit volumes that can't be served.
             if !matches!(head.content_type().await, Ok(ObjsetType::Zvol)) {
                 continue;
             }
@@ -411,7 +411,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     Ok(all)
 }
 
-/// A volume's path below a folder; `None` if its name would lead out of there.
+/// A volume's path below a folder; `None` if its name leads out of there.
 pub fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     is_plain.then(|| dir.join(name))

@@ -255,8 +255,8 @@ impl References {
         held.unlinked.then_some(held.object)
     }
 
-    /// Marks a file of the mounted dataset as unlinked. Returns whether the kernel holds it, so that it is
-    /// freed with the last reference; otherwise free it now.
+    /// Marks a file of the mounted dataset as unlinked. Returns whether the kernel holds it; otherwise free
+    /// it now.
     pub fn keep(&self, object: ObjectId) -> bool {
         self.with(object, |held| held.unlinked = true)
     }

@@ -118,7 +118,7 @@ pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
     Ok(is_enabled && running.is_some_and(is_far))
 }
 
-/// Counts a resilver with deferred leaves.
+/// Activates the feature for a leaf that waits for the next resilver.
 pub(crate) async fn note_deferred(context: &mut SyncContext) -> Result<()> {
     match FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await? {
         Some(0) => context.use_feature(RESILVER_DEFER, 1).await,
