@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 const MAX_EVENTS: usize = 1024;
-/// Interval between checks of device states.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// An event.

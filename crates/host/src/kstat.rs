@@ -31,10 +31,8 @@ const NAMED_BYTES: usize = 272;
 const UINT64: u32 = 4;
 /// `KSTAT_DATA_STRING`.
 const STRING: u32 = 7;
-/// Kstats over all pools.
 const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 
-/// Kstats of each pool.
 const OF_POOL: [&str; 2] = ["state", "txgs"];
 
 /// Names of all current kstats.

@@ -26,7 +26,6 @@ use rustix::fs::{FlockOperation, flock};
 use crate::own;
 
 const LOCK: &str = "daemon.lock";
-/// The name of the list of FUSE connections.
 const CONNECTIONS: &str = "connections";
 /// How long to wait for an ending predecessor.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -103,7 +103,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// How to treat freed memory at this target.
     pub(crate) fn freed(&self, target_bytes: u64) -> Freed {
         match self.own_bytes {
             own if own > target_bytes.saturating_add(BESIDE_BYTES) => Freed::GoesAtOnce,
@@ -117,7 +116,6 @@ impl Memory {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Balance {
     pub(crate) target_bytes: u64,
-    /// Memory beside the pools.
     pub(crate) beside_bytes: u64,
 }
 

@@ -330,7 +330,6 @@ impl Mounts {
         false
     }
 
-    /// Asks the kernel to unmount, with retries if busy.
     async fn ask(&self, mounted: &Mounted, mut looks: usize) -> Result<(), MountError> {
         let runtime = self.engine.runtime();
         loop {

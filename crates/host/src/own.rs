@@ -17,9 +17,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Write permissions of group and others.
 const OTHERS_WRITE: u32 = 0o022;
-/// All permissions of group and others.
 const OTHERS_USE: u32 = 0o077;
 /// Only owners may remove or rename a folder's files.
 const STICKY: u32 = 0o1000;

@@ -94,7 +94,6 @@ pub struct Pools {
     beside: Lately,
     /// Pools that failed to open, to be retried.
     pub waiting: WaitingPools,
-    /// The record of pools on disk.
     record: Arc<Record>,
     before: State,
 }
@@ -234,13 +233,10 @@ impl OpenPool {
     }
 }
 
-/// A scan failed on unreadable metadata; retried at the next order.
+/// Background work failed on unreadable metadata; it is retried at the next order.
 const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
-/// The same for an expansion.
 const EXPANSION_FAILED: &str = "ereport.org.cenote.expansion_failed";
-/// The same for a rebuild.
 const REBUILD_FAILED: &str = "ereport.org.cenote.rebuild_failed";
-/// The same for a removal.
 const REMOVAL_FAILED: &str = "ereport.org.cenote.removal_failed";
 
 /// How long a closing pool may be suspended.

@@ -43,7 +43,6 @@ use crate::own::is_trusted;
 pub(super) const SNAPDIR: &[u8] = b".zfs";
 const SNAPSHOT: &[u8] = b"snapshot";
 const SHARES: &[u8] = b"shares";
-/// Maximum number of open snapshots per mount.
 const MAX_TREES: usize = 1 << 16;
 /// Number and interval of checks whether the kernel has forgotten a snapshot.
 const LOOKS: u32 = 25;

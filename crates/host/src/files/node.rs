@@ -100,7 +100,6 @@ pub struct References {
     root: ObjectId,
     shards: Box<[Mutex<Shard>]>,
     counted: AtomicU64,
-    /// Whether any node was ever stale.
     has_stale: AtomicBool,
 }
 

@@ -38,7 +38,6 @@ struct Differences {
     stale: BTreeMap<ObjectId, Node>,
     /// The same files, perhaps with other content.
     same: Vec<(Node, ObjectId)>,
-    /// Directories with possibly cached listings.
     dirs: Vec<Node>,
     names: Vec<(Node, Bytes)>,
 }

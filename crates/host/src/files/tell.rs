@@ -58,7 +58,6 @@ pub(super) struct Telling {
 #[derive(Debug, Default)]
 struct Queue {
     batch: Batch,
-    /// Tasks waiting for the batch.
     waiting: Vec<oneshot::Sender<()>>,
     is_telling: bool,
 }

@@ -26,7 +26,6 @@ const COOKIE_NAMES: u64 = 4;
 
 /// Unit of the counts of `statfs`.
 const STATFS_BLOCK_BYTES: u64 = 4096;
-/// Minimum space of a file: a dnode.
 const DNODE_BYTES: u64 = 512;
 /// Attributes that the kernel interprets, too.
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
@@ -396,7 +395,6 @@ impl Files {
         Ok(Entry { node, generation, attr })
     }
 
-    /// Drops the kernel's references.
     fn take_back(&self, node: Node, references: u64) {
         let Some(object) = self.0.references.drop(node, references) else { return };
         // The kernel does not wait for this.

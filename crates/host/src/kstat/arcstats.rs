@@ -13,7 +13,6 @@ use cenote_engine::L2Stats;
 use crate::pools::Pools;
 use crate::tuning::{ARC_MAX, ARC_MIN, ARC_SYS_FREE};
 
-/// OpenZFS's names, in order.
 #[rustfmt::skip]
 const NAMES: [&str; 148] = [
     "hits", "iohits", "misses", "demand_data_hits", "demand_data_iohits", "demand_data_misses",

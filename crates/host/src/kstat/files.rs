@@ -17,7 +17,6 @@ use super::texts;
 use crate::cancel::Cancel;
 use crate::pools::Pools;
 
-/// Interval between updates.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 struct Files {
