@@ -27,10 +27,11 @@ use crate::remapped::{forget_key, remove_key_of_clones};
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
 const OLD_WORDS: usize = 3;
 
-/// Bookmarks a snapshot, or copies a bookmark, of the same dataset as `pool/a#mark`.
+/// Bookmarks a snapshot of the mark's dataset or of a clone's ancestor, or copies one of the dataset's
+/// bookmarks.
 ///
 /// # Errors
-/// The source is missing, the name is invalid or taken, or the pool has no bookmarks.
+/// The source is missing or unrelated, the name is invalid or taken, or the pool has no bookmarks.
 #[boxed]
 pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
     let (source, mark) = (source.to_owned(), mark.to_owned());
