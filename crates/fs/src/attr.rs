@@ -1,4 +1,4 @@
-//! A file's attributes, decoded straight from its dnode: everything `stat` shows and what ZFS stores besides.
+//! A file's attributes, decoded straight from its dnode: everything in `stat`, and ZFS's own.
 //!
 //! Idea: nearly every file's attributes are in the bonus of its dnode, so decoding needs neither I/O nor
 //! allocation: a scan passes in millions of dnodes and gets millions of plain values. There are two forms.
@@ -14,7 +14,7 @@
 //! spill block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the
 //! caller reads the spill block and calls [`Attr::decode_with_spill`].
 //!
-//! Values are as stored on disk. Methods convert them to the forms Linux shows (`st_blocks`, device numbers,
+//! Values are as stored on disk. Methods convert them to Linux's forms (`st_blocks`, device numbers,
 //! FS_IOC_GETFLAGS, 32-bit owners). Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c`
 //! (`zfs_znode_alloc`), `zfs_vnops_os.c` (`zfs_getattr_fast`).
 

@@ -138,8 +138,8 @@ impl Filesystem {
         self.lookup_folding(dir, name, fold).await
     }
 
-    /// Looks up a name with or without regard to case, whatever the file system's setting (its normalization
-    /// still applies).
+    /// Looks up a name with or without regard to case, overriding the file system's setting (but not its
+    /// normalization).
     ///
     /// # Errors
     /// Those of [`Filesystem::lookup`].

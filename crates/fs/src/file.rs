@@ -136,7 +136,7 @@ impl OpenFile {
         self.layered.read(offset_bytes, len_bytes).await
     }
 
-    /// The same in pieces, without a copy of what is in memory.
+    /// The same in pieces, without copying data in memory.
     ///
     /// # Errors
     /// Those of [`OpenFile::read`].

@@ -212,8 +212,7 @@ impl Filesystem {
         })
     }
 
-    /// A directory, or another ZAP, on disk. The content of a file that a path takes for a directory is not
-    /// mistaken for a damaged one.
+    /// A directory, or another ZAP, on disk. A path through a regular file is no damage.
     pub(crate) async fn zap(&self, id: ObjectId) -> Result<Zap> {
         let object = self.object(id).await?;
         if object.dnode().object_type == ObjectType::PLAIN_FILE_CONTENTS {

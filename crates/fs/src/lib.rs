@@ -6,7 +6,7 @@
 //!       \                            |        open_file --> OpenFile --> bytes, holes
 //!        \--Volume::open--> Volume   |        read_link, xattrs, acl, path_of
 //!                                    |--replay(records)--> Filesystem   the intent log applied in memory
-//!                                    '--diff, manifest                  what changed; everything, hashed
+//!                                    '--diff, manifest                  changes; everything, hashed
 //!   LiveObjset --FsWriter::open--> FsWriter --create, write, rename...--> the same Filesystem, changed
 //! ```
 //!

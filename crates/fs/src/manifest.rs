@@ -32,7 +32,7 @@ pub fn snapshot_root_ino(snapshot: DatasetId) -> ObjectId {
     ObjectId(ZFSCTL_INO_SNAPDIRS.saturating_sub(snapshot.0))
 }
 
-/// What a manifest includes.
+/// Contents of a manifest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ManifestOptions {
     /// Omit content hashes.

@@ -132,7 +132,7 @@ impl ContentOverlay {
         self.extents.is_empty() && self.base_end == u64::MAX
     }
 
-    /// Places `source` at `range`, replacing what was there.
+    /// Replaces `range` with `source`.
     pub fn put(&mut self, range: Range<u64>, source: Source) {
         if range.is_empty() {
             return;

@@ -83,7 +83,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Applies one record; returns `false` if its object is gone and that is no contradiction.
+    /// Applies one record; returns `false` if its object is gone without contradiction.
     async fn apply(&mut self, record: &LogRecord) -> Result<bool> {
         let fold = record.case_insensitive;
         match &record.operation {

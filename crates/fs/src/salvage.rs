@@ -1,9 +1,9 @@
 //! Opens a file system although its own tables are damaged.
 //!
 //! Idea: the master node, the attribute registry and the layouts are a few small blocks without which no file
-//! can be read, yet most of their content is predictable. Whatever is unreadable is replaced: objects are
-//! found by type (they are the first in a file system), layouts are taken from an older state of the same
-//! file system or, as a last resort, from OpenZFS's standard order ([`SaRegistry::salvage`]).
+//! can be read, yet most of their content is predictable. Unreadable parts are replaced: objects are found by
+//! type (they are the first in a file system), layouts are taken from an older state of the same file system
+//! or, as a last resort, from OpenZFS's standard order ([`SaRegistry::salvage`]).
 //!
 //! Use this only if the file system can't be opened otherwise: if the master node is lost, names are compared
 //! byte for byte.
@@ -25,7 +25,7 @@ const FIRST_OBJECTS: ObjectId = ObjectId(1024);
 
 impl Filesystem {
     /// Opens a file system whose tables are partly unreadable. `older` are the tables of an older state, if
-    /// there is one.
+    /// any.
     ///
     /// # Errors
     /// Its root directory can't be found or decoded.

@@ -2,9 +2,8 @@
 //!
 //! Layout: usage is stored in three special objects of the object set, quotas in ZAPs that the master node
 //! names. Entries of both are named by the owner's number in hexadecimal (a FUID, or a project number); file
-//! counts are under `obj-` plus that number. The master node also has the quotas of those who have none of
-//! their own, under the names of their properties (`defaultuserquota`). Source: OpenZFS `zfs_quota.c`
-//! (`zfs_userspace_many`), `zfs_fuid.c`.
+//! counts are under `obj-` plus that number. Default quotas are in the master node, under the names of their
+//! properties (`defaultuserquota`). Source: OpenZFS `zfs_quota.c` (`zfs_userspace_many`), `zfs_fuid.c`.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +61,7 @@ pub struct OwnerSpace {
     pub quota_objects: u64,
 }
 
-/// What a quota limits.
+/// The resource that a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// `userquota@`
@@ -83,7 +82,7 @@ pub(crate) fn limits(by: SpaceBy, counted: Counted) -> &'static str {
     }
 }
 
-/// The name of the quota of those without their own: of the property, and in the master node.
+/// The name of a default quota: of the property, and in the master node.
 pub fn default_limit(by: SpaceBy, counted: Counted) -> &'static str {
     match (by, counted) {
         (SpaceBy::User, Counted::Bytes) => "defaultuserquota",
@@ -123,7 +122,7 @@ pub(crate) async fn set_quota(
     }
 }
 
-/// Sets the quota of those without their own; 0 removes it.
+/// Sets a default quota; 0 removes it.
 pub(crate) async fn set_default_quota(edit: &Edit, by: SpaceBy, counted: Counted, limit: u64) -> Result<()> {
     let (master, name) = (ZapEdit::new(edit, MASTER_NODE), default_limit(by, counted));
     match limit {
@@ -154,7 +153,7 @@ impl Filesystem {
         })
     }
 
-    /// The quota that was set for this one owner; 0: none.
+    /// An owner's own quota; 0: none.
     ///
     /// # Errors
     /// A table can't be read.
@@ -165,7 +164,7 @@ impl Filesystem {
         self.number_in(table, &format!("{owner:x}")).await
     }
 
-    /// The quota of owners without their own; 0: none.
+    /// The default quota; 0: none.
     ///
     /// # Errors
     /// The master node can't be read.
@@ -274,7 +273,7 @@ impl Filesystem {
     }
 }
 
-/// Changes the entry of the owner whose number is given in hexadecimal.
+/// Changes the entry of an owner, given in hexadecimal.
 fn entry(owners: &mut BTreeMap<u64, OwnerSpace>, owner: &str, change: impl FnOnce(&mut OwnerSpace)) {
     if let Ok(owner) = u64::from_str_radix(owner, 16) {
         change(owners.entry(owner).or_default());

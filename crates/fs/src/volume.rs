@@ -50,7 +50,7 @@ impl Volume {
         Volume::sized(objset, size_bytes).await
     }
 
-    /// The same for one whose size is known.
+    /// The same with a known size.
     async fn sized(objset: Objset, size_bytes: u64) -> Result<Volume> {
         let object = objset.object(ZVOL_OBJECT).await?;
         let overlay = Arc::default();

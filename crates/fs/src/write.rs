@@ -1,9 +1,9 @@
 //! Changes a file system, in memory.
 //!
 //! Idea: an operation (create, write, rename ...) is a method of [`FsWriter`] that takes a [`Change`]: an
-//! edit of the open txg, and the time. It first checks and then makes changes through the [`Edit`]. They show
-//! at once in [`FsWriter::view`], an ordinary [`Filesystem`]. An operation awaits in its midst, so its future
-//! must not be dropped: callers run it through [`FsWriter::change`], which owns it.
+//! edit of the open txg, and the time. It first checks and then makes changes through the [`Edit`], which
+//! show at once in [`FsWriter::view`], an ordinary [`Filesystem`]. An operation that has begun must complete,
+//! so its future must not be dropped: callers run it through [`FsWriter::change`], which owns it.
 //!
 //! ```text
 //!   operation --> locks on the objects concerned      locks
@@ -11,18 +11,18 @@
 //!             --> attributes: bonus, spill block      znode
 //!             --> content: blocks                     content
 //!             --> records for the log                 logging
-//!             --> word to the mount, if others did it holder
+//!             --> notice to the mount                 holder
 //! ```
 //!
 //! Locking: any task may call any operation; operations on different objects run concurrently. Order: `moves`
 //! (only to move a directory), then all object locks of the operation at once, by number, then a lock within
 //! `znodes` or `queue`. `options`, `quotas` and `holder` are held only to read or replace a value, never
 //! across an await. [`FsWriter::lookup`] and [`FsWriter::list`] take a directory's lock: use them rather than
-//! a view while others change it. Between calls every object is consistent and saved.
+//! a view if the directory may change concurrently. Between calls every object is consistent and saved.
 //!
-//! Callers check permissions. Whatever the file system itself forbids (immutable files, full names, wrong
-//! types) is refused here with the error that Linux returns ([`Refusal`]). A refused operation changes
-//! nothing. What depends on flags, projects, quotas and properties is in `rules`: a replay is free of it.
+//! Callers check permissions. Operations that the file system itself forbids (immutable files, full names,
+//! wrong types) are refused here with Linux's error ([`Refusal`]), and change nothing. Checks of flags,
+//! projects, quotas and properties are in `rules`: they do not bind a replay.
 //!
 //! File systems older than version 5 keep their version (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`,
 //! `zfs_znode_os.c`, `zfs_dir.c`.
@@ -96,19 +96,19 @@ pub struct Change<'a> {
     pub now: Timestamp,
 }
 
-/// An operation, or several that belong together, under way.
+/// One or more operations in progress.
 pub type Changing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A file system opened for changes. A clone costs one atomic increment.
 #[derive(Clone)]
 pub struct FsWriter(Arc<FsWriterInner>, By);
 
-/// Who changes something: see `holder` and `rules`.
+/// The origin of a change: see `holder` and `rules`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Holder,
     Others,
-    /// A replay: there is no holder yet, and no rule binds it.
+    /// A replay, before any holder exists and bound by no rule.
     Log,
 }
 
@@ -122,7 +122,7 @@ struct FsWriterInner {
     /// Held while a directory moves, so that no ancestor relation changes meanwhile.
     moves: tokio::sync::Mutex<()>,
     queue: DeleteQueue,
-    /// A mount that is to be told what others change.
+    /// A mount to notify of other writers' changes.
     holder: RwLock<Option<Weak<dyn Holder>>>,
 }
 
@@ -152,7 +152,7 @@ impl FsWriter {
         Ok(writer)
     }
 
-    /// The file system of this name, opened once for all who change it. Its options follow the dataset's
+    /// The file system of this name, opened once for all writers. Its options follow the dataset's
     /// properties.
     ///
     /// # Errors
@@ -185,8 +185,8 @@ impl FsWriter {
         FsWriter(Arc::new(inner), By::Others)
     }
 
-    /// Runs operations in the open txg, now. This future may be dropped at any time: then all that
-    /// `operation` does is done, or nothing.
+    /// Runs operations in the open txg. Dropping this future is safe: `operation` then completes, or never
+    /// starts.
     ///
     /// # Errors
     /// There is no room, or a txg could not be written; those of `operation`.
@@ -214,7 +214,7 @@ impl FsWriter {
         self.0.dataset.live()
     }
 
-    /// The log in which operations record what they did, if there is one.
+    /// The log in which operations are recorded, if any.
     pub fn log(&self) -> Option<&Log> {
         self.0.dataset.log()
     }
@@ -233,17 +233,17 @@ impl FsWriter {
         self.0.master.root
     }
 
-    /// The options that follow from the dataset's properties.
+    /// Options derived from the dataset's properties.
     pub fn options(&self) -> FsOptions {
         *self.0.options.read()
     }
 
-    /// Replaces the options; those of a [`FsWriter::shared`] one follow the properties by themselves.
+    /// Replaces the options, which for a [`FsWriter::shared`] writer follow the properties.
     pub fn set_options(&self, options: FsOptions) {
         *self.0.options.write() = options.for_version(self.0.master.version);
     }
 
-    /// Looks up a name while others change the directory.
+    /// Looks up a name in a directory that may be changing.
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -253,7 +253,7 @@ impl FsWriter {
         self.view().lookup(dir, name).await
     }
 
-    /// Lists a directory while others change it.
+    /// Lists a directory that may be changing.
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -263,7 +263,7 @@ impl FsWriter {
         self.view().list(dir).await
     }
 
-    /// Lists a part of a directory while others change it: see [`Filesystem::list_from`].
+    /// Lists part of a directory that may be changing: see [`Filesystem::list_from`].
     ///
     /// # Errors
     /// The directory does not exist or can't be read.
@@ -278,7 +278,7 @@ impl FsWriter {
         self.0.znodes.load(edit, id, self.options().projects).await
     }
 
-    /// Records of an operation, for the log.
+    /// Log records of an operation.
     fn notes<'a>(&'a self, change: Change<'a>) -> Notes<'a> {
         Notes::of(self, change)
     }

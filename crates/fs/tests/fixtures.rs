@@ -19,7 +19,7 @@ fn every_old_pool_opens_and_is_read() {
             let mos = match import(&rt, pool, &ImportOptions::default()).await {
                 Ok(mos) => mos,
                 Err(error) => {
-                    // Versions that never existed, and a mirror with both halves damaged.
+                    // Versions that never existed, or a mirror with both halves damaged.
                     println!("{} is refused: {error}", pool.name());
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! The intent log, applied in memory or on disk, gives what the kernel shows after its replay.
+//! The intent log, applied in memory or on disk, yields the kernel's view after its replay.
 //!
-//! Values that the log does not record the kernel takes from its clock at the replay: those times must be at
-//! or after the start of the replay, and in our view exactly `NOW`. Everything else must be equal.
+//! Times that the log does not record come from the clock at the replay: the kernel's must be at or after the
+//! start of its replay, ours exactly `NOW`. Everything else must be equal.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 mod common;
@@ -25,7 +25,7 @@ const NOW_TEXT: &str = "4000000000.000000000";
 /// Columns with times: mtime and ctime.
 const TIMES: [usize; 2] = [7, 13];
 
-/// The pool after a replay on disk, on a copy of its images, which must then be clean.
+/// Replays on disk, on a copy of the pool's images, which must then be clean.
 async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos {
     for disk in golden.facts().disks {
         let file = disk.file.trim_end_matches(".zst");

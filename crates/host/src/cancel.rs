@@ -1,4 +1,4 @@
-//! Asking something to end.
+//! Cancellation requests.
 
 use cenote_boxed::boxed;
 use std::sync::Arc;
@@ -6,20 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// A wish for an end, shared by who has it and who heeds it. Any thread may use any of its methods at any
-/// time.
+/// A shared cancellation flag; all methods are thread-safe.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     is_cancelled: AtomicBool,
-    /// How many heed it, and clean up before they end.
+    /// Number of tasks that clean up before they end.
     heeding: AtomicUsize,
     changed: Notify,
 }
 
-/// Somebody heeds the wish, as long as this lives.
+/// A task ends in order by itself while this lives.
 #[derive(Debug)]
 pub struct Heeding<'a>(&'a Inner);
 
@@ -30,18 +29,18 @@ impl Drop for Heeding<'_> {
 }
 
 impl Cancel {
-    /// Asks for the end.
+    /// Requests cancellation.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Release);
         self.0.changed.notify_waiters();
     }
 
-    /// Whether it was asked for.
+    /// Whether cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits until it is asked for.
+    /// Waits for the request.
     #[boxed]
     pub async fn cancelled(&self) {
         loop {
@@ -53,13 +52,13 @@ impl Cancel {
         }
     }
 
-    /// Says that whoever holds the answer ends in order by itself.
+    /// Registers a task that ends in order by itself.
     pub fn heed(&self) -> Heeding<'_> {
         self.0.heeding.fetch_add(1, Ordering::AcqRel);
         Heeding(&self.0)
     }
 
-    /// How many end in order by themselves.
+    /// Number of such tasks.
     pub fn heeding(&self) -> usize {
         self.0.heeding.load(Ordering::Acquire)
     }

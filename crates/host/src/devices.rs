@@ -1,4 +1,4 @@
-//! Devices of an open pool: those that misbehave become events, those that are back are found.
+//! Devices of an open pool: reports misbehaving ones as events, and finds returning ones.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,14 +15,13 @@ use futures::future::BoxFuture;
 use crate::events::Events;
 use crate::places::{Reach, places_of, within};
 
-/// A txg went on without something that could not be read: an object stays as it was, or space allocated.
+/// A txg went on without unreadable metadata: an object stays unchanged, or space allocated.
 const SET_ASIDE: &str = "ereport.org.cenote.set_aside";
 
-/// Devices of leaves that the pool does without, if they are there now: opened for writing. They are looked
-/// for at `places` and where the pool has them.
+/// Finds devices of missing leaves at `places` and at their known paths, and opens them for writing.
 ///
 /// # Errors
-/// One is there and can't be opened.
+/// A device was found but can't be opened.
 #[boxed]
 pub async fn returning(
     engine: &Engine,
@@ -34,7 +33,7 @@ pub async fn returning(
     let all = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let mut gone: Vec<&VdevConfig> = Vec::new();
     for leaf in all.filter(|leaf| leaves.contains(&leaf.guid)) {
-        // While the pool waits for it, it is in use, though it is not there.
+        // A suspended pool still has devices in use that are gone.
         let is_missed = pool.suspended().is_some() && pool.probe(leaf.guid).await == Some(Probe::Gone);
         if pool.device(leaf.guid).is_none() || is_missed {
             gone.push(leaf);
@@ -51,7 +50,7 @@ pub async fn returning(
     Ok(found.open_for_writing(engine.runtime()).await?.devices)
 }
 
-/// Looks for an open pool's devices again: at `places`, and where it has these.
+/// Searches for an open pool's devices at `places` and at the paths of `vdevs`.
 #[boxed]
 pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
     let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from));
@@ -61,19 +60,16 @@ pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfi
     discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
 }
 
-/// What the watch over a pool's devices has to do with.
 pub(crate) struct Watched {
     pool: String,
-    /// Where its devices were when it was opened.
     first: Vec<PathBuf>,
-    /// Where pools are looked for.
+    /// Default search places.
     search: Vec<PathBuf>,
     events: Events,
-    /// How often devices that are away were looked for.
     looks: AtomicU32,
 }
 
-/// Of so many looks for devices that are away, one is for them everywhere: folders may be large.
+/// One in this many searches looks everywhere: folders may be large.
 const LOOKS_EVERYWHERE: u32 = 12;
 
 impl Watched {
@@ -94,7 +90,7 @@ impl Surroundings for Watched {
             let is_far = look.is_multiple_of(LOOKS_EVERYWHERE);
             let reach = if is_far { Reach::Everywhere } else { Reach::Places };
             let places = self.places(&engine, reach).await;
-            // One that is there and can't be opened yet is looked for again.
+            // A device that can't be opened yet is retried.
             returning(&engine, &places, &leaves).await.unwrap_or_default()
         })
     }

@@ -1,9 +1,9 @@
-//! What happens to the pools that the daemon holds: `zpool events`.
+//! Events of the daemon's pools: `zpool events`.
 //!
-//! Idea: a ring in memory, as the kernel module has one. Old events make room for new ones, and all are gone
-//! with the daemon. Classes and members are OpenZFS's.
+//! Idea: a ring in memory, like the kernel module's. Old events make room for new ones, and all are lost with
+//! the daemon. Classes and members are OpenZFS's.
 //!
-//! Locking: one lock for the ring, held for one look or change; who waits for more is woken after it.
+//! Locking: the ring has one lock, held for one look or change; waiters are woken after it.
 //!
 //! Source: OpenZFS `zfs_fm.c`, `sys/sysevent/eventdefs.h`.
 
@@ -20,12 +20,10 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Events kept.
 const MAX_EVENTS: usize = 1024;
-/// How often the states of devices are looked at.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// Counts up from 1.
@@ -34,9 +32,9 @@ pub struct Event {
     pub class: &'static str,
     /// The pool's name.
     pub pool: String,
-    /// When: nanoseconds since 1970.
+    /// Nanoseconds since 1970.
     pub unix_ns: u64,
-    /// All that is known of it.
+    /// All members.
     pub members: Nvlist,
 }
 
@@ -58,13 +56,13 @@ struct Ring {
 }
 
 impl Events {
-    /// Nothing has happened yet.
+    /// An empty ring.
     pub fn new(runtime: &Runtime) -> Events {
         let (ring, more) = Default::default();
         Events(Arc::new(Shared { runtime: runtime.clone(), ring, more }))
     }
 
-    /// Something has happened to a pool.
+    /// Posts an event of a pool.
     pub fn post(&self, class: &'static str, pool: &str, guid: Guid, more: Nvlist) {
         let unix_ns = self.0.runtime.unix_time_ns();
         let mut members = Nvlist::new();
@@ -92,13 +90,13 @@ impl Events {
         self.0.more.notify_waiters();
     }
 
-    /// Those after event `id`.
+    /// Events after `id`.
     pub fn after(&self, id: u64) -> Vec<Event> {
         let ring = self.0.ring.lock();
         ring.events.iter().filter(|event| event.id > id).cloned().collect()
     }
 
-    /// Waits until there are events after `id`.
+    /// Waits for events after `id`.
     #[boxed]
     pub async fn wait_after(&self, id: u64) {
         loop {
@@ -110,12 +108,12 @@ impl Events {
         }
     }
 
-    /// Forgets all; answers how many there were.
+    /// Drops all events; returns their number.
     pub fn clear(&self) -> usize {
         std::mem::take(&mut self.0.ring.lock().events).len()
     }
 
-    /// What a pool's history gets becomes events.
+    /// Posts an event for each record of a pool's history.
     pub fn listen(&self, engine: &Engine, pool: &str) {
         let (events, pool, weak) = (self.clone(), pool.to_owned(), engine.weak());
         engine.on_history(move |record| {
@@ -143,7 +141,7 @@ impl Events {
         });
     }
 
-    /// A device of a pool does something wrong, `count` times.
+    /// Posts a device's error, with its count if any.
     pub fn report(&self, class: &'static str, engine: &Engine, pool: &str, leaf: Guid, count: Option<u64>) {
         let device = seen(engine).into_iter().find(|device| device.guid == leaf);
         let mut members = device.map_or_else(Nvlist::new, |device| device.members());
@@ -153,7 +151,7 @@ impl Events {
         self.post(class, pool, engine.pool().guid(), members);
     }
 
-    /// Watches the devices of a pool: changes of their states become events. Ends with the pool.
+    /// Posts changes of a pool's device states, until the pool is closed.
     #[boxed]
     pub async fn watch(self, engine: WeakEngine, pool: String) {
         let look = || engine.upgrade().map(|engine| (engine.pool().guid(), seen(&engine)));
@@ -181,7 +179,6 @@ fn text(text: &str) -> NvValue {
     NvValue::String(text.as_bytes().to_vec())
 }
 
-/// A device as it was when it was looked at.
 struct Seen {
     guid: Guid,
     path: Option<String>,

@@ -1,25 +1,24 @@
 //! A dataset as a mounted file system: [`Vfs`] over a tree of files.
 //!
 //! ```text
-//!   node number --node--> which tree, which object
+//!   node number --node--> tree and object
 //!   reading     --------> a view of the tree            tree, attr
 //!   changing    --------> a hold on the open txg, then an operation of FsWriter      change
 //!   .zfs        --------> the dataset's snapshots       control
-//!   others      --------> notices to the kernel         tell, replace
+//!   commands    --------> notices to the kernel         tell, replace
 //! ```
 //!
-//! Idea: this module translates, and adds what only a mounted file system has: access times, references that
-//! keep files without names, `.zfs`. How things are stored is the business of `cenote_fs`.
+//! Idea: this module translates, and adds features of mounted file systems only: access times, references
+//! that keep unlinked files, `.zfs`. Storage is the business of `cenote_fs`.
 //!
-//! A file without names lives as long as the kernel refers to it, and is freed then; after a crash
-//! [`Files::open`] finds it in the delete queue. Commands change the same file system behind the kernel's
-//! back: as its [`Holder`](cenote_fs::write::Holder) this module keeps removed files that are open, and
-//! tells the kernel what has changed (`tell`).
+//! An unlinked file lives as long as the kernel refers to it; after a crash [`Files::open`] finds it in the
+//! delete queue. Commands change the same file system without the kernel's knowledge: as its
+//! [`Holder`](cenote_fs::write::Holder) this module keeps unlinked open files, and notifies the kernel of
+//! changes (`tell`).
 //!
 //! Locking: `head`, `options` and `snapshots` are locked for one look or change; for `references` see `node`.
-//! An operation that changes something holds the open txg while it runs, so it must not wait for a txg to be
-//! written: see `change`. Work after the kernel's last reference holds `quiet`, so that `replace` can wait
-//! for it.
+//! A modifying operation holds the open txg, so it must not wait for a txg to be written: see `change`. Work
+//! after the kernel's last reference holds `quiet`, so that `replace` can wait for it.
 //!
 //! Source: OpenZFS `zfs_vnops_os.c`, `zpl_inode.c`, `zpl_super.c`, `zfs_ctldir.c`.
 
@@ -53,34 +52,34 @@ use node::{Named, References, TreeId};
 use tell::{Notice, Telling};
 use tree::Tree;
 
-/// When reading a file changes its access time.
+/// When reads update access times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atime {
     /// Never.
     Off,
-    /// If it is older than the last change, or than a day.
+    /// If older than the last change, or than a day.
     Relative,
     /// Always.
     On,
 }
 
-/// What a mounted file system is asked to be, beside what its dataset's properties say of storing.
+/// Options of a mounted file system, besides storage properties.
 #[derive(Debug, Clone, Copy)]
 pub struct FilesOptions {
     /// `atime`, `relatime`.
     pub atime: Atime,
-    /// `snapdir=visible`: `.zfs` is listed, not only found.
+    /// `snapdir=visible`: listings show `.zfs`.
     pub lists_snapdir: bool,
-    /// `acltype=posix`: ACLs count.
+    /// `acltype=posix`: enforces ACLs.
     pub posix_acl: bool,
-    /// `xattr`: users can have extended attributes of their own.
+    /// `xattr`: allows user extended attributes.
     pub user_xattrs: bool,
     /// `longname`: 1023; else 255.
     pub longest_name_bytes: u32,
 }
 
 impl FilesOptions {
-    /// What the dataset's properties say.
+    /// Reads the dataset's properties.
     ///
     /// # Errors
     /// They can't be read.
@@ -90,7 +89,7 @@ impl FilesOptions {
         const POSIX: u64 = 1;
         let names = ["atime", "relatime", "snapdir", "longname", "acltype", "xattr"];
         let [atime, relatime, snapdir, longname, acltype, xattr] = dataset.numbers(names).await?;
-        // Snapshots stay as they are, and have none of their own.
+        // Snapshots are immutable and have no snapshots.
         let is_head = !dataset.is_snapshot();
         let atime = match (atime == 1 && is_head, relatime == 1) {
             (false, _) => Atime::Off,
@@ -108,7 +107,6 @@ impl FilesOptions {
     }
 }
 
-/// Where the pool's datasets are found.
 #[derive(Clone)]
 enum Pool {
     Live(Engine),
@@ -124,7 +122,7 @@ impl Pool {
     }
 }
 
-/// A dataset as a file system. Cloning it costs one atomic increment.
+/// A dataset as a file system. A clone costs one atomic increment.
 #[derive(Clone)]
 pub struct Files(Arc<Inner>);
 
@@ -132,14 +130,13 @@ struct Inner {
     me: Weak<Inner>,
     runtime: Runtime,
     pool: Pool,
-    /// The dataset's name, a snapshot's with it.
     name: RwLock<String>,
     root: ObjectId,
-    /// It was taken away from whoever uses it.
+    /// All operations fail: see `abandon`.
     is_abandoned: AtomicBool,
-    /// Another tree after a rollback.
+    /// Replaced by a rollback.
     head: RwLock<Tree>,
-    /// Tells the kernel what has changed behind its back; set when it is mounted.
+    /// Notifies the kernel of changes made by commands; set when mounted.
     notifier: OnceLock<Notifier>,
     telling: Telling,
     quiet: Arc<tokio::sync::RwLock<()>>,
@@ -155,8 +152,7 @@ impl std::fmt::Debug for Files {
 }
 
 impl Files {
-    /// Opens a dataset of a pool that takes changes. Files that lost their last name before a crash are
-    /// freed.
+    /// Opens a dataset of a writable pool. Frees files unlinked before a crash.
     ///
     /// # Errors
     /// There is no such file system, its key is missing, or it is damaged.
@@ -171,7 +167,7 @@ impl Files {
         Ok(files)
     }
 
-    /// A dataset or snapshot, called `name` in its pool, that nothing changes.
+    /// An unchanging dataset or snapshot, called `name` in its pool.
     pub fn fixed(runtime: &Runtime, mos: &Mos, name: &str, fs: Filesystem, options: FilesOptions) -> Files {
         Files::of(runtime, Pool::Fixed(mos.clone()), name, options, |_| Tree::Fixed(fs))
     }
@@ -203,7 +199,7 @@ impl Files {
         }))
     }
 
-    /// After the last operation: frees what only the kernel's references kept.
+    /// Frees unlinked files after the last operation.
     #[boxed]
     pub async fn close(&self) {
         for object in self.0.references.drop_all() {
@@ -215,20 +211,20 @@ impl Files {
         *self.0.options.read()
     }
 
-    /// From now on this is asked of it.
+    /// Changes the options.
     pub fn set_options(&self, options: FilesOptions) {
         let before = std::mem::replace(&mut *self.0.options.write(), options);
         if before.lists_snapdir != options.lists_snapdir {
             self.0.tell([Notice::Listing(Node::ROOT)]);
         }
         if before.posix_acl != options.posix_acl {
-            // The kernel keeps ACLs, and that there are none, as long as attributes.
+            // The kernel caches ACLs, and their absence, like attributes.
             let held = self.0.references.of_tree(TreeId::Head).into_iter().map(|(node, _)| node);
             self.0.tell(std::iter::once(Node::ROOT).chain(held).map(Notice::Attributes));
         }
     }
 
-    /// The dataset has another name.
+    /// Follows a rename of the dataset.
     pub fn set_name(&self, name: &str) {
         *self.0.name.write() = name.into();
     }
@@ -253,7 +249,6 @@ impl Files {
         self.0.references.named(node)
     }
 
-    /// The tree and the object that a node is.
     async fn file(&self, node: Node) -> Result<(TreeId, Tree, ObjectId)> {
         if self.0.is_abandoned.load(Ordering::Acquire) {
             return Err(Errno::IO);
@@ -273,7 +268,7 @@ impl Files {
         }
     }
 
-    /// The kernel compares names byte by byte: it can't keep those of a file system that folds them.
+    /// Whether names are folded. The kernel compares bytes, so it must not cache such names.
     fn folds_names(&self) -> bool {
         let fs = self.head().view();
         fs.master().case != CaseSensitivity::Sensitive || fs.master().normalization != Normalization::None

@@ -1,14 +1,14 @@
-//! Counters by the names that OpenZFS has for them in `/proc/spl/kstat/zfs`, as the same text.
+//! Counters in the names and format of OpenZFS's `/proc/spl/kstat/zfs`.
 //!
 //! ```text
-//!   arcstats, zfetchstats, dmu_tx, zil      of all pools together
+//!   arcstats, zfetchstats, dmu_tx, zil      sums over all pools
 //!   POOL/state                              ONLINE, DEGRADED ...
 //!   POOL/txgs                               the last hundred txgs
-//!   POOL/objset-0xID                        of a dataset that is open
+//!   POOL/objset-0xID                        an open dataset
 //! ```
 //!
-//! Idea: OpenZFS's names in its order, whatever is counted here: what is not, is nought. So programs that
-//! read these files find what they look for.
+//! Idea: all of OpenZFS's names in its order, with 0 for counters that Cenote lacks, so that programs that
+//! read these files find every name.
 //!
 //! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
 
@@ -31,13 +31,11 @@ const NAMED_BYTES: usize = 272;
 const UINT64: u32 = 4;
 /// `KSTAT_DATA_STRING`.
 const STRING: u32 = 7;
-/// Those of all pools together.
 const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 
-/// Those of a pool.
 const OF_POOL: [&str; 2] = ["state", "txgs"];
 
-/// The names of all that there are now.
+/// Names of all current kstats.
 pub fn names(pools: &Pools) -> Vec<String> {
     let mut names: Vec<String> = OF_ALL.iter().map(|name| (*name).to_owned()).collect();
     for pool in pools.all() {
@@ -48,7 +46,7 @@ pub fn names(pools: &Pools) -> Vec<String> {
     names
 }
 
-/// The text of one; `None`: there is none of this name.
+/// A kstat's text, if it exists.
 #[boxed]
 pub async fn text(pools: &Pools, name: &str) -> Option<String> {
     let Some((pool, name)) = name.split_once('/') else { return of_all(pools, name) };
@@ -59,7 +57,7 @@ pub async fn text(pools: &Pools, name: &str) -> Option<String> {
     datasets.iter().find(|dataset| dataset.id.0 == id).map(|dataset| dataset.text(&pool))
 }
 
-/// What is counted of all pools together under one of its names.
+/// The counters of a kstat over all pools.
 pub fn counts(pools: &Pools, name: &str) -> Option<Vec<(&'static str, u64)>> {
     let sum = |of: fn(&Kstats) -> Vec<(&'static str, u64)>| {
         let mut sum = of(&Kstats::default());
@@ -77,7 +75,7 @@ pub fn counts(pools: &Pools, name: &str) -> Option<Vec<(&'static str, u64)>> {
     })
 }
 
-/// A dataset that is open, and what is counted of it.
+/// An open dataset's counters.
 pub struct DatasetCounts {
     /// Its object in the MOS.
     pub id: DatasetId,
@@ -85,16 +83,16 @@ pub struct DatasetCounts {
     pub name: String,
     /// Names and counts.
     pub counts: Vec<(&'static str, u64)>,
-    /// How long its users waited.
+    /// Latencies of its users' operations.
     pub traffic: Arc<Traffic>,
 }
 
-/// The datasets of a pool that are open.
+/// A pool's open datasets.
 pub async fn datasets(pool: &OpenPool) -> Vec<DatasetCounts> {
     let Ok(mos) = pool.engine.mos().await else { return Vec::new() };
     let mut datasets = Vec::new();
     for (id, traffic) in pool.engine.traffic() {
-        // One that was destroyed meanwhile is left out.
+        // Omit a dataset destroyed meanwhile.
         if let Ok(dataset) = mos.dataset_by_id(id).await {
             let name = dataset.name().to_string();
             datasets.push(DatasetCounts { id, name, counts: traffic.all(), traffic });
@@ -114,7 +112,7 @@ impl DatasetCounts {
     }
 }
 
-/// The names and texts of all that there are now.
+/// Names and texts of all current kstats.
 #[boxed]
 pub async fn texts(pools: &Pools) -> Vec<(String, String)> {
     let of_all = OF_ALL.iter().filter_map(|name| Some(((*name).to_owned(), of_all(pools, name)?)));
@@ -141,15 +139,14 @@ fn of_pool(pool: &OpenPool, name: &str) -> Option<String> {
     }
 }
 
-/// Lines under the header of named counts.
 fn named(pools: &Pools, count: usize, lines: &str) -> String {
-    // Without a pool no time has passed that anything could be a rate of.
+    // Without a pool there is no clock, and nothing to compute rates of.
     let now_ns = pools.all().first().map_or(0, |pool| pool.engine.runtime().now().as_ns());
     header(now_ns, count) + lines
 }
 
 fn header(now_ns: u64, count: usize) -> String {
-    // Number, type, flags, lines, bytes, when it was made, and now.
+    // Number, type, flags, lines, bytes, creation time, and now.
     let first = format!("0 1 0x01 {count} {} 0 {now_ns}\n", count * NAMED_BYTES);
     first + &format!("{:<31} {:<4} data\n", "name", "type")
 }
@@ -175,7 +172,7 @@ fn txgs(records: &[TxgRecord]) -> String {
     for TxgRecord { txg, birth_ns, dirty_bytes, moved: [read, written], open_ns, quiesce_ns, sync_ns } in
         records
     {
-        // Writing to a string can't fail. All of them are committed, and none waits to be written.
+        // Writing to a string can't fail. All txgs are committed, with no wait before syncing.
         let _ = write!(text, "{:<8} {birth_ns:<16} {:<5} {dirty_bytes:<12} ", txg.0, 'C');
         let _ = write!(
             text,

@@ -1,15 +1,15 @@
-//! What a daemon holds: pools that stay open, their datasets as mounted file systems, their volumes as disks.
+//! The daemon's state: open pools, their datasets as mounted file systems, their volumes as disks.
 //!
 //! ```text
 //!   kernel --FUSE--> files (Vfs over one dataset, its snapshots below .zfs) --> FsWriter --> Engine
 //!   doors of `serve` --> volumes (a disk over one dataset) --> VolumeWriter --> Engine
 //! ```
 //!
-//! Read in this order: [`pools`] (what is held), [`files`] (a dataset as a mounted file system), [`mount`]
-//! (from mounting to unmounting), [`mounts`] (all those of a pool, which follow its changes), [`volumes`] (a
-//! dataset as a disk). [`lock`], [`record`], [`own`], [`places`], [`devices`] and [`waiting`]: how the next
-//! daemon finds all that again. [`tuning`]: what may be changed meanwhile; [`memory`]: how much they hold;
-//! [`kstat`], [`traffic`], [`events`], [`suspended`]: what is counted and told.
+//! Read in this order: [`pools`] (open pools), [`files`] (a dataset as a mounted file system), [`mount`] (one
+//! mount's lifetime), [`mounts`] (a pool's mounts, which follow its changes), [`volumes`] (a dataset as a
+//! disk). [`lock`], [`record`], [`own`], [`places`], [`devices`] and [`waiting`] let the next daemon find all
+//! that again. [`tuning`] has the tunables, [`memory`] bounds memory, and [`kstat`], [`traffic`], [`events`]
+//! and [`suspended`] report.
 
 pub mod cancel;
 pub mod devices;

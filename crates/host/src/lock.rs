@@ -1,17 +1,17 @@
-//! One daemon a state folder: a lock, and what a dead predecessor has left mounted.
+//! One daemon per state folder: a lock, and cleanup of mounts left by a dead predecessor.
 //!
 //! ```text
-//!   take: flock daemon.lock ──ok──> the predecessor's mounts are taken down; the folder is ours
-//!              │ somebody has it
-//!              ├─ it runs ──> refused, before anything in the folder is touched
-//!              └─ it was killed, or is ending ──> its connections are aborted; wait until it is gone
+//!   take: flock daemon.lock ──ok──> the predecessor's mounts are detached; the folder is ours
+//!              │ held
+//!              ├─ holder runs ──> refused, before anything in the folder is touched
+//!              └─ holder was killed, or is ending ──> abort its connections; wait until it is gone
 //! ```
 //!
-//! Idea: the kernel gives a lock up with the last thread of its process, so no file of a dead daemon is ever
-//! in the way. A killed daemon may have a thread that waits for its own mounts: aborting its connections
-//! lets that end. Usually its guard (`cenote_fuse::guard`) does so; a service manager may have killed both.
+//! Idea: the kernel releases a lock with the last thread of its process, so a dead daemon's lock never
+//! remains. A killed daemon may have a thread waiting for its own mounts: aborting its connections lets that
+//! end. Usually its guard (`cenote_fuse::guard`) does so, but a service manager may have killed both.
 //!
-//! Layout of `daemon.lock`: the process id of the holder, then ` ending` once it has been asked to end.
+//! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once it has been asked to end.
 
 use std::fs::File;
 use std::io;
@@ -25,16 +25,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::own;
 
-/// The name of the lock in its folder.
 const LOCK: &str = "daemon.lock";
-/// The name of the list of connections beside it.
 const CONNECTIONS: &str = "connections";
-/// How long a predecessor that is ending is waited for.
+/// How long to wait for an ending predecessor.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Why the folder is not ours.
+/// Why the folder is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum LockError {
@@ -52,17 +49,17 @@ pub enum LockError {
     Io { folder: PathBuf, source: io::Error },
 }
 
-/// A state folder that no other daemon uses while this lives.
+/// A state folder, exclusively ours while this lives.
 #[derive(Debug)]
 pub struct StateLock {
     file: File,
 }
 
 impl StateLock {
-    /// Takes a folder, which is made if need be.
+    /// Takes a folder, creating it if necessary.
     ///
     /// # Errors
-    /// A daemon has it; it can't be written; or others can write it, and what is in it would be theirs.
+    /// A daemon holds it, it can't be written, or other users can write it.
     pub fn take(folder: &Path) -> Result<StateLock, LockError> {
         let io = |source| LockError::Io { folder: folder.to_owned(), source };
         own::folder(folder).map_err(io)?;
@@ -90,7 +87,7 @@ impl StateLock {
         Ok(lock)
     }
 
-    /// Takes the folders of several files, each once. The first one gets the list of connections.
+    /// Takes the files' folders, each once. The first one gets the list of connections.
     ///
     /// # Errors
     /// As [`StateLock::take`].
@@ -99,7 +96,7 @@ impl StateLock {
         for file in files {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
-            // One folder may have two names.
+            // A folder may have two names.
             let identity = std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
             if identity.is_some() && taken.contains(&identity) {
                 continue;
@@ -115,15 +112,15 @@ impl StateLock {
         Ok(locks)
     }
 
-    /// The daemon has been asked to end: one that starts waits for it.
+    /// Marks the daemon as ending, so that a new one waits for it.
     pub fn is_ending(&self) {
-        // Without it, the next daemon is refused until this one has ended.
+        // On failure a new daemon is refused until this one has ended.
         self.write(" ending").ok();
     }
 
     fn write(&self, more: &str) -> io::Result<()> {
         let text = format!("{}{more}", std::process::id());
-        // At once, and of one length: somebody may read it.
+        // One write of fixed length, for concurrent readers.
         self.file.write_all_at(format!("{text:<20}\n").as_bytes(), 0)
     }
 }
@@ -132,15 +129,14 @@ fn text_of(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&own::read(path)?.unwrap_or_default()).into_owned())
 }
 
-/// The process that holds a lock, and whether it says that it is ending. Process 0 is none.
+/// The holder's process id (0: none), and whether it is ending.
 fn read_holder(text: &str) -> (i32, bool) {
     let mut words = text.split_whitespace();
     let pid = words.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
     (pid, words.next() == Some("ending"))
 }
 
-/// Whether a process is gone, but for threads that can't end yet. One that can't be seen may be in another
-/// container, and well.
+/// Whether a process is dead except for stuck threads. An invisible one may be alive in another container.
 fn is_killed(pid: i32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let field = |name: &str| {

@@ -1,23 +1,21 @@
-//! The memory of all open pools: how much they may hold together, and each of them.
+//! Bounds the memory of all open pools.
 //!
-//! Idea: one target for cached blocks and for changes that are not on disk yet. It falls when the machine, or
-//! the control group, has less left than is to be kept free, and rises again when there is more. What changes
-//! take, or took in the last seconds, is taken from the caches, each of which gets an equal part of the rest.
-//! So is what the program takes beside both: requests under way, and what the allocator can't give back
-//! because there is a block in use between two free ones. Thus the memory of the whole process is bounded.
+//! Idea: one target covers cached blocks and dirty data. It falls when the machine or control group has less
+//! memory left than should stay free, and rises again later. The caches share it equally, after the recent
+//! peak of dirty data and the program's other memory: requests in flight, and free memory that the allocator
+//! cannot return between blocks in use. This bounds the whole process.
 //!
 //! ```text
 //!   least (zfs_arc_min) <= target <= most (zfs_arc_max, --memory)
-//!   each cache: (target - changes in memory - what is taken beside, but for 64 MiB) / pools
+//!   each cache: (target - dirty data - other memory above 64 MiB) / pools
 //! ```
 //!
-//! Memory that is freed stays with the allocator for some seconds, because the next txg uses it again: new
-//! pages have to be cleared by the kernel, which took a fifth of the time of writing. Near the target it is
-//! given back within milliseconds, and above it at once ([`Freed`]). What it can't give back, because cached
-//! blocks are scattered among it, comes free as they are moved closer together ([`gathering`]).
+//! Freed memory stays with the allocator for some seconds, for the next txg: clearing new pages took the
+//! kernel a fifth of the time of writing. Near the target it is returned within milliseconds, and above it at
+//! once ([`Freed`]). Moving cached blocks closer together frees fragmented memory ([`gathering`]).
 //!
-//! Source: OpenZFS `arc.c` (`arc_reap_cb`, `arc_reduce_target_size`), `arc_os.c` of Linux
-//! (`arc_default_max`, `arc_available_memory`), zfs(4).
+//! Source: OpenZFS `arc.c` (`arc_reap_cb`, `arc_reduce_target_size`), `arc_os.c` of Linux (`arc_default_max`,
+//! `arc_available_memory`), zfs(4).
 
 mod gathering;
 
@@ -31,30 +29,29 @@ use futures::FutureExt;
 use crate::pools::Pools;
 use gathering::Gathering;
 
-/// How often memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Of the room that was taken lately, this part is given back each time.
+/// A recent peak decays by this fraction per check.
 const FADES: u64 = 64;
-/// What the program may take beside what pools hold: code, threads, requests under way.
+/// Allowance for memory beside the pools: code, threads, requests in flight.
 const BESIDE_BYTES: u64 = 64 << 20;
-/// So near the target, as a part of it, freed memory goes back.
+/// Freed memory is returned within this fraction of the target.
 const NEAR_SHARE: u64 = 8;
-/// A part of the target that goes whenever there is too little left (`zfs_arc_shrink_shift`).
+/// Minimum fraction by which the target shrinks (`zfs_arc_shrink_shift`).
 const SHRINK_SHIFT: u32 = 7;
 
-/// What bounds the target.
+/// Bounds of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most.
+    /// Upper bound.
     pub most_bytes: u64,
-    /// The least, however little is left.
+    /// Lower bound, even if memory is short.
     pub least_bytes: u64,
-    /// What is to be left for others.
+    /// Memory to keep free for other processes.
     pub keep_free_bytes: u64,
 }
 
 impl Bounds {
-    /// OpenZFS's on a machine, or in a control group, with so much memory.
+    /// OpenZFS's defaults for a machine or control group.
     pub fn of_machine(memory_bytes: u64) -> Bounds {
         const GIB: u64 = 1 << 30;
         Bounds {
@@ -64,28 +61,28 @@ impl Bounds {
         }
     }
 
-    /// The target after this one, when pools hold so much and so much is left.
+    /// The next target.
     pub(crate) fn next(&self, target_bytes: u64, held_bytes: u64, left_bytes: u64) -> u64 {
         let Bounds { most_bytes, least_bytes, keep_free_bytes } = *self;
         let next = match left_bytes.checked_sub(keep_free_bytes) {
-            // A target that is above what is held would have to fall for nothing first.
+            // Start from the bytes held: lowering an unused target frees nothing.
             None => {
                 let lacking = (keep_free_bytes - left_bytes) + (target_bytes >> SHRINK_SHIFT);
                 target_bytes.min(held_bytes).saturating_sub(lacking)
             }
-            // Half of it: others may want it at the same time.
+            // Half of the room: other processes may want it, too.
             Some(room) => target_bytes.max(held_bytes.saturating_add(room / 2)),
         };
         next.clamp(least_bytes.min(most_bytes), most_bytes)
     }
 }
 
-/// The most that was taken of late: it comes back as quickly as it went, and goes slowly.
+/// A recent peak, which decays slowly.
 #[derive(Debug, Default)]
 pub(crate) struct Lately(AtomicU64);
 
 impl Lately {
-    /// So much is taken now. Called by one task at a time.
+    /// Notes the current value and returns the peak. Called by one task at a time.
     pub(crate) fn note(&self, bytes: u64) -> u64 {
         let lately = self.0.load(Ordering::Relaxed);
         let lately = bytes.max(lately - lately.div_ceil(FADES));
@@ -94,13 +91,11 @@ impl Lately {
     }
 }
 
-/// What of a target the caches can't have, because so much was taken beside what pools hold: half of it at
-/// most, because smaller caches don't make the rest small.
+/// Part of the target to withhold from the caches: at most half, since smaller caches do not shrink the rest.
 pub(crate) fn held_back(target_bytes: u64, beside_bytes: u64) -> u64 {
     beside_bytes.saturating_sub(BESIDE_BYTES).min(target_bytes / 2)
 }
 
-/// Memory of this process, and what is left beside it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) own_bytes: u64,
@@ -108,7 +103,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What is to happen to freed memory when pools may hold so much.
     pub(crate) fn freed(&self, target_bytes: u64) -> Freed {
         match self.own_bytes {
             own if own > target_bytes.saturating_add(BESIDE_BYTES) => Freed::GoesAtOnce,
@@ -118,28 +112,25 @@ impl Memory {
     }
 }
 
-/// How the memory of this process is divided.
+/// Division of this process's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Balance {
-    /// What pools may hold.
     pub(crate) target_bytes: u64,
-    /// What is taken beside what they hold.
     pub(crate) beside_bytes: u64,
 }
 
-/// What the allocator does with memory that was freed.
+/// The allocator's treatment of freed memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
-    /// It is kept for some seconds: there is room.
+    /// Kept for some seconds.
     Kept,
-    /// It goes back to the kernel unless it is used again within milliseconds.
+    /// Returned to the kernel unless reused within milliseconds.
     GoesSoon,
-    /// It goes back at once: the process has more than pools may hold and is allowed beside it.
+    /// Returned at once: the target and allowance are exceeded.
     GoesAtOnce,
 }
 
-/// Keeps what open pools hold within the memory that there is, as long as there are pools. `set_freed` tells
-/// the allocator how to go on.
+/// Keeps open pools within the available memory while `pools` exists. `set_freed` configures the allocator.
 pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl Fn(Freed) + Send) {
     let (mut was, mut gathering) = (Freed::Kept, Gathering::default());
     set_freed(was);
@@ -151,7 +142,7 @@ pub async fn keep_memory(runtime: Runtime, pools: Weak<Pools>, set_freed: impl F
         if task.as_mut().is_some_and(|task| task.now_or_never().is_some()) {
             task = None;
         }
-        // What was kept until now is beside, too, and is given back first.
+        // Memory kept so far counts, too, and is returned first.
         if task.is_none() && gathering.is_due(was, balance) {
             let (caches, own) = (pools.caches(), runtime.clone());
             let gather = async move {
@@ -178,12 +169,12 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { most_bytes: 1000 * MIB, least_bytes: 50 * MIB, keep_free_bytes: 100 * MIB };
 
-    /// A machine with 1200 MiB, of which others use so much for so many seconds.
+    /// Runs a machine of 1200 MiB, with memory used by other processes.
     fn run(target: &mut u64, held: &mut u64, others: u64, seconds: usize) -> u64 {
         for _ in 0..seconds {
             let left = (1200 * MIB).saturating_sub(*held + others);
             *target = BOUNDS.next(*target, *held, left);
-            // Whatever pools may hold, they soon do.
+            // Pools soon use the whole target.
             *held = *target;
         }
         (1200 * MIB).saturating_sub(*held + others)
@@ -207,7 +198,7 @@ mod tests {
         let (mut target, mut held) = (1000 * MIB, 1000 * MIB);
         let left = run(&mut target, &mut held, 190 * MIB, 1);
         assert!(left >= 100 * MIB, "{} MiB left", left / MIB);
-        // A target that nobody has used up falls, too.
+        // An unused target falls, too.
         assert!(BOUNDS.next(1000 * MIB, 300 * MIB, 20 * MIB) < 220 * MIB);
     }
 

@@ -1,4 +1,4 @@
-//! A dataset that is mounted: from `mount(2)` to the last operation.
+//! A mounted dataset, from `mount(2)` to the last operation.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ impl Mount {
             let dir = dir.to_owned();
             runtime.blocking(move || cenote_fuse::mount::mount(&dir, &options)).await?
         };
-        // Always, so that `acltype` can change while it is mounted.
+        // Always on, so that `acltype` can change while mounted.
         let session = SessionOptions { posix_acl: true, ..session };
         let started = {
             let (runtime, files) = (runtime.clone(), files.clone());
@@ -54,12 +54,12 @@ impl Mount {
         }
     }
 
-    /// By which it can be unmounted while someone waits for [`Mount::ended`].
+    /// A handle for unmounting while another task awaits [`Mount::ended`].
     pub fn mounted(&self) -> Mounted {
         self.mounted.clone()
     }
 
-    /// Waits until it is unmounted, by whomever, and the last operation is done.
+    /// Waits for the unmount, by any process, and the last operation.
     #[boxed]
     pub async fn ended(self) {
         self.session.ended().await;

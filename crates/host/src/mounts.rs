@@ -1,20 +1,18 @@
-//! The mounted file systems of one pool: what is mounted where, in which order, and what follows from
-//! changes.
+//! The mounted file systems of one pool.
 //!
 //! ```text
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
 //!   mount:   make the directory, open the dataset, make the mount, attach it, serve
-//!   unmount: children first, last ones first; a busy one stays, with who keeps it
-//!   gone:    directories that follow from datasets' names go with the datasets, and when the pool leaves
+//!   unmount: children first, latest first; a busy one stays, and the error names its users
+//!   gone:    directories derived from datasets' names go with the datasets, and when the pool leaves
 //! ```
 //!
-//! No thread of the daemon looks a mount point up: it may lie in a file system that the daemon itself serves
-//! (`cenote_fuse::mount::hand`). A mount is known by its id: what others have mounted over it stays.
+//! No thread of the daemon looks up a mount point: it may lie in a file system that the daemon itself serves
+//! (`cenote_fuse::mount::hand`). A mount is known by its id: foreign mounts over it stay.
 //!
-//! Locking: `table` and `aside` are locked for one look or change. Whatever mounts, unmounts or compares
-//! takes `turn` before it looks at the datasets: several commands may follow their changes at a time, and
-//! none may judge another's new mount by what there was before. What a command has set aside, no other
-//! mounts.
+//! Locking: `table` and `aside` are locked for one look or change. Code that mounts, unmounts or compares
+//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state. A
+//! dataset set aside by one command is not mounted by another.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay, `remove_mountpoint`), zfsprops(7).
 
@@ -46,14 +44,13 @@ use options::Properties;
 pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
 
-/// A busy file system is tried again this often, after this long: a program that starts another one has files
-/// open twice for a moment, though it closes them.
+/// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
 const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
-/// The same for one that is out of the tree, until its last operation is done.
+/// Retries while a detached mount's last operation runs.
 const LOOKS_LOST: usize = 250;
 
-/// Why a dataset is not mounted, or not unmounted. The texts are those of `zfs mount`.
+/// Why a dataset is not mounted or unmounted, in the words of `zfs mount`.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum MountsError {
@@ -89,12 +86,11 @@ fn used(users: &[String]) -> String {
     if users.is_empty() { String::new() } else { format!(" (used{})", users::said(users)) }
 }
 
-/// A mounted dataset.
 struct Entry {
     name: String,
-    /// Counts up: of two on one directory, the later one lies on top.
+    /// Increasing: of two on one directory, the later one is on top.
     number: u64,
-    /// The last operation is done: somebody else has unmounted it.
+    /// Unmounted by another process; no operation is left.
     has_ended: Arc<AtomicBool>,
     mounted: Mounted,
     files: Files,
@@ -103,11 +99,11 @@ struct Entry {
     ended: JoinHandle<()>,
 }
 
-/// Datasets that are kept unmounted until this is dropped.
+/// Datasets kept unmounted until this is dropped.
 pub struct Aside<'a> {
     mounts: &'a Mounts,
     ids: Vec<DatasetId>,
-    /// Directories that go with them, should they be mounted elsewhere next.
+    /// Directories to remove if these are mounted elsewhere next.
     derived: Vec<PathBuf>,
 }
 
@@ -123,54 +119,53 @@ impl Drop for Aside<'_> {
 /// The mounts of a pool.
 pub struct Mounts {
     engine: Engine,
-    /// In front of every mount point: `zpool import -R`.
+    /// Prefix of every mount point: `zpool import -R`.
     root: Option<PathBuf>,
     session: SessionOptions,
     table: Mutex<BTreeMap<DatasetId, Entry>>,
     aside: Mutex<BTreeSet<DatasetId>>,
-    /// Where users who may not mount have moved file systems to, or that these are not to be mounted: they
-    /// stay where they are until they are unmounted, or moved by somebody who may.
+    /// Mount points chosen by users not allowed to mount (`None`: not to be mounted). These file systems stay
+    /// where they are until unmounted, or moved by an authorized user.
     moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
     numbers: AtomicU64,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Mounts {
-    /// Nothing is mounted yet.
+    /// Without any mounts.
     pub fn new(engine: &Engine, root: Option<PathBuf>, session: SessionOptions) -> Mounts {
         let (table, aside, moved, numbers, turn) = Default::default();
         Mounts { engine: engine.clone(), root, session, table, aside, moved, numbers, turn }
     }
 
-    /// Waits for others who mount or unmount.
+    /// Takes the turn.
     ///
     /// # Errors
-    /// The pool is suspended: whoever has the turn may wait for it, and mounting and unmounting would.
+    /// The pool is suspended: mounting or the turn's holder might wait for it.
     async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, DatasetError> {
         self.engine.refuse_suspended()?;
         self.engine.unless_suspended(Duration::ZERO, self.turn.lock()).await
     }
 
-    /// The table, without what others have unmounted.
+    /// The table, without externally unmounted entries.
     fn table(&self) -> MutexGuard<'_, BTreeMap<DatasetId, Entry>> {
         let mut table = self.table.lock();
         table.retain(|_, entry| !entry.has_ended.load(Ordering::Acquire));
         table
     }
 
-    /// What is mounted: names and directories.
+    /// Names and mount points.
     pub fn list(&self) -> Vec<(String, PathBuf)> {
         let table = self.table();
         table.values().map(|entry| (entry.name.clone(), entry.mounted.dir().to_owned())).collect()
     }
 
-    /// Where a dataset is mounted.
+    /// A dataset's mount point.
     pub fn mounted_on(&self, id: DatasetId) -> Option<PathBuf> {
         self.table().get(&id).map(|entry| entry.mounted.dir().to_owned())
     }
 
-    /// Mounts every file system that is to be mounted, or those at and below a dataset; parents first.
-    /// Answers what could not be.
+    /// Mounts all file systems due, or those at and below a dataset. Returns the failures.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -196,9 +191,8 @@ impl Mounts {
         Ok(failures)
     }
 
-    /// How a dataset is to be mounted. `auto`: nobody named it. In a pool that others can write they may have
-    /// left programs with set-id bits, and device nodes, which have no effect unless a mount's own options
-    /// say so.
+    /// How to mount a dataset; `auto` if not requested by name. If other users can write the pool, set-id
+    /// programs and device nodes need explicit mount options.
     async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
         let is_open = self.engine.pool().found().others_may_write();
         let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
@@ -209,7 +203,6 @@ impl Mounts {
         }))
     }
 
-    /// Mounts those that are not yet, parents first. Answers what could not be.
     async fn mount_each(&self, mut plans: Vec<(Plan, Dataset)>) -> Result<Vec<MountsError>, MountsError> {
         plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         let mut failures = Vec::new();
@@ -221,7 +214,7 @@ impl Mounts {
             let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
                 continue;
             };
-            // It may have been destroyed meanwhile.
+            // Ignore datasets destroyed meanwhile.
             if self.engine.mos().await?.dataset_by_id(id).await.is_ok() {
                 failures.push(failure);
             }
@@ -229,7 +222,7 @@ impl Mounts {
         Ok(failures)
     }
 
-    /// Mounts one dataset, also one of `canmount=noauto`.
+    /// Mounts one dataset, even with `canmount=noauto`.
     ///
     /// # Errors
     /// It can't be mounted, or is already.
@@ -283,8 +276,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Unmounts a dataset; `force` takes it out of the tree even if it is in use. Answers its directory, if
-    /// that should go with it.
+    /// Unmounts a dataset; returns its directory if that should be removed.
     async fn take_down(
         &self,
         id: DatasetId,
@@ -303,7 +295,7 @@ impl Mounts {
         let is_left = denied.is_none() && self.has_ended(&has_ended).await;
         if !is_left && !force {
             let dir = mounted.dir().to_owned();
-            // Out of the tree, it is still in use by those who had files of it open.
+            // Detached, but files are still open.
             let in_use = || MountsError::Busy { dir: dir.clone(), users: Vec::new() };
             return Err(denied.map_or_else(in_use, |error| not_unmounted(name, &dir, error)));
         }
@@ -315,11 +307,11 @@ impl Mounts {
             }
             return Ok(derived);
         }
-        // Whoever uses it has a file system without files from now on.
+        // From now on its users' operations fail.
         files.abandon().await;
         let lazily = move || {
             if mounted.unmount(true).is_err() {
-                // Below another one it stays in the tree, and answers nobody.
+                // Covered by another mount it stays attached, but no longer answers.
                 mounted.abort();
             }
         };
@@ -327,8 +319,7 @@ impl Mounts {
         Ok(derived)
     }
 
-    /// Waits for the last operation of a file system that is out of the tree; not for ever: somebody may have
-    /// taken it out who left its files open.
+    /// Waits for a detached mount's last operation. Bounded: open files may keep it.
     async fn has_ended(&self, has_ended: &AtomicBool) -> bool {
         for _ in 0..LOOKS_LOST {
             if has_ended.load(Ordering::Acquire) {
@@ -339,7 +330,6 @@ impl Mounts {
         false
     }
 
-    /// Asks the kernel to unmount, and so many times more if it is busy.
     async fn ask(&self, mounted: &Mounted, mut looks: usize) -> Result<(), MountError> {
         let runtime = self.engine.runtime();
         loop {
@@ -352,36 +342,32 @@ impl Mounts {
         }
     }
 
-    /// Takes directories away that are not mounted on any more, as far as they are empty and there; those
-    /// below others first.
+    /// Removes empty, unused mount points, deepest first.
     async fn clear_away(&self, dirs: Vec<PathBuf>) {
         self.engine.runtime().blocking(move || hand::clear(&dirs)).await;
     }
 
-    /// Unmounts everything, or all at and below a dataset, children first. What is busy stays, and so does
-    /// what is above it.
+    /// Unmounts everything, or all at and below a dataset. A busy file system and its ancestors stay.
     ///
     /// # Errors
-    /// The first that is in use.
+    /// The first busy file system.
     #[boxed]
     pub async fn unmount_below(&self, name: Option<&str>, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
         self.take_down_below(name, force).await?;
-        // As with OpenZFS, what was written there is accounted for from now on (`written`). A pool that takes
-        // no changes keeps nobody.
+        // As with OpenZFS, earlier writes are accounted for now (`written`).
         self.engine.unless_suspended(Duration::ZERO, self.engine.sync_all()).await.ok();
         Ok(())
     }
 
-    /// Unmounts everything, as [`Mounts::unmount_below`], and takes away the directories that were made for
-    /// it.
+    /// Unmounts everything and removes the directories made for mounting.
     ///
     /// # Errors
-    /// The first that is in use.
+    /// The first busy file system.
     #[boxed]
     pub async fn leave(&self, force: bool) -> Result<(), MountsError> {
         let _turn = self.turn.lock().await;
-        // Only now: what lies in a file system of the pool stays there.
+        // Last, since directories within the pool's own file systems stay.
         let derived = self.take_down_below(None, force).await?;
         self.clear_away(derived).await;
         Ok(())
@@ -396,8 +382,7 @@ impl Mounts {
         Ok(derived)
     }
 
-    /// Mounts in the order in which they can be taken down: children before parents, and upper ones before
-    /// those on the same directory.
+    /// Mounts in unmounting order: children before parents, upper before lower.
     fn top_down(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<(DatasetId, String)> {
         let table = self.table();
         let mut meant: Vec<_> = table.iter().filter(|(_, entry)| is_meant(entry)).collect();
@@ -407,11 +392,10 @@ impl Mounts {
         meant.into_iter().map(|(id, entry)| (*id, entry.name.clone())).collect()
     }
 
-    /// Unmounts everything at and below a dataset, for something that must not have it open. Answers what
-    /// [`Mounts::mount_again`] brings back.
+    /// Unmounts everything at and below a dataset until [`Mounts::mount_again`].
     ///
     /// # Errors
-    /// The first that is in use; those that were unmounted before it stay so.
+    /// The first busy file system; those before it stay unmounted.
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
@@ -424,7 +408,7 @@ impl Mounts {
         Ok(Aside { mounts: self, ids, derived })
     }
 
-    /// Mounts what was set aside, as far as it still exists, wherever it now belongs.
+    /// Mounts datasets that were set aside and still exist, at their current mount points.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -445,10 +429,10 @@ impl Mounts {
         done.map_err(|source| MountsError::Kernel { name: name.into(), source })
     }
 
-    /// Gives a mounted dataset other temporary options: `zfs mount -o remount,...`.
+    /// Sets temporary options of a mounted dataset: `zfs mount -o remount,...`.
     ///
     /// # Errors
-    /// It is not mounted, or in use in a way that they forbid.
+    /// It is not mounted, or its use conflicts with them.
     #[boxed]
     pub async fn set_temporary(&self, name: &str, more: Temporary) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
@@ -465,18 +449,18 @@ impl Mounts {
         self.remount(name, mounted, options).await
     }
 
-    /// What is in force in a mounted dataset of what a mount can have otherwise than its properties say.
+    /// Effective values of properties that mount options can override.
     pub fn in_force(&self, id: DatasetId) -> Option<Vec<(&'static str, u64)>> {
         let table = self.table();
         table.get(&id).map(|entry| entry.properties.with(entry.temporary).shown())
     }
 
-    /// What is in front of mount points: `zpool import -R`.
+    /// The prefix of mount points: `zpool import -R`.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
 
-    /// Has `work` give a dataset the tree of `to`, one of its snapshots. If it is mounted, it stays so.
+    /// Runs `work` to replace a dataset's tree with that of its snapshot `to`; a mount stays.
     ///
     /// # Errors
     /// The trees can't be read.
@@ -497,7 +481,6 @@ impl Mounts {
         }
     }
 
-    /// What is mounted below a mounted dataset.
     fn below(&self, above: DatasetId) -> Vec<(DatasetId, Mounted)> {
         let table = self.table();
         let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
@@ -505,8 +488,8 @@ impl Mounts {
         below.map(|(id, entry)| (*id, entry.mounted.clone())).collect()
     }
 
-    /// With a directory that is gone from a mounted dataset the kernel takes away what is mounted there: that
-    /// is mounted again, unless it is in use. Answers what could not be.
+    /// Repeats mounts that the kernel detached because a rollback removed their directories. Returns the
+    /// failures.
     async fn mount_lost(&self, below: Vec<(DatasetId, Mounted)>) -> Result<Vec<MountsError>, MountsError> {
         let lost = below.into_iter().filter(|(_, mounted)| !mounted.is_there());
         let lost: Vec<DatasetId> = lost.map(|(id, _)| id).collect();
@@ -519,7 +502,6 @@ impl Mounts {
         self.mount_each(self.plans_of(lost).await?).await
     }
 
-    /// Plans to mount these, as far as they still exist.
     async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut plans = Vec::new();
@@ -534,7 +516,7 @@ impl Mounts {
         Ok(plans)
     }
 
-    /// The dataset that is mounted on or below a path in a mounted one: the path can't be removed.
+    /// The dataset mounted on or below a path in a mounted one, so that the path can't be removed.
     pub fn mounted_in(&self, name: &str, path: &Path) -> Option<String> {
         let table = self.table();
         let above = table.values().find(|entry| entry.name == name)?;
@@ -543,7 +525,7 @@ impl Mounts {
         table.values().find(is_there).map(|entry| entry.name.clone())
     }
 
-    /// Waits until the kernel knows of everything that has changed in mounted datasets so far.
+    /// Waits until the kernel knows of all changes so far.
     #[boxed]
     pub async fn settled(&self) {
         let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
@@ -552,7 +534,7 @@ impl Mounts {
         }
     }
 
-    /// Snapshots are to be destroyed: the kernel forgets all of them that nobody has open.
+    /// Makes the kernel forget snapshots to be destroyed, except open files.
     #[boxed]
     pub async fn let_go_of_snapshots(&self, snapshots: &[Dataset]) {
         for snapshot in snapshots {
@@ -565,7 +547,7 @@ impl Mounts {
         }
     }
 
-    /// The files of a mounted dataset.
+    /// A mounted dataset's files.
     pub fn files(&self, id: DatasetId) -> Option<Files> {
         self.table().get(&id).map(|entry| entry.files.clone())
     }
@@ -575,7 +557,6 @@ fn is_at_or_below(dataset: &str, name: &str) -> bool {
     dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Makes the mount point.
 fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {
     prepare(&plan.dir, SUBTYPE, plan.overlay).map_err(|error| match error {
         MountError::NotEmpty { .. } => MountsError::NotEmpty { dir: plan.dir.clone() },

@@ -1,15 +1,13 @@
-//! Files that the daemon keeps for itself: its state folders, and what lies in them; and files with secrets,
-//! which an administrator keeps for it.
+//! The daemon's own files, in its state folders, and an administrator's files with secrets.
 //!
-//! Idea: the daemon believes these files, and what they say it does as root. So nobody else may have written
-//! them, or replace them: folders and files belong to the daemon's user (folders to root, too), and others
-//! can't write them. In a folder such as `/tmp` (sticky) others make files of their own and leave ours alone,
-//! which is enough. A link is not followed, and no file taken that has other names, so that none from
-//! elsewhere is taken for one of these. A file is replaced as a whole: another one is made beside it, and
-//! takes its name.
+//! Idea: the daemon trusts these files and acts on them as root, so no other user may write or replace them.
+//! Folders and files must belong to the daemon's user (folders possibly to root) and not be writable by
+//! others. In a sticky folder such as `/tmp` other users can add files, but not replace ours. Links, and
+//! files with several names, are refused, lest a foreign file pass for one of these. Files are replaced
+//! atomically, by renaming.
 //!
-//! A secret that others can read is none, and one that they can write is theirs: tokens, accounts and keys of
-//! certificates are read only from regular files of the daemon's user or root that nobody else can open.
+//! Secrets (tokens, accounts, keys of certificates) are read only from regular files of the daemon's user or
+//! root that no other user can open.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,26 +17,24 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Modes of users other than the owner who may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// Modes of users other than the owner who may do anything.
 const OTHERS_USE: u32 = 0o077;
-/// Of a folder: nobody removes or renames files of others.
+/// Only owners may remove or rename a folder's files.
 const STICKY: u32 = 0o1000;
-/// More than any of the files has.
+/// Bound on the size of a state file.
 const BYTES_MAX: u64 = 64 << 20;
-/// The largest file with secrets.
+/// Bound on the size of a secret.
 const SECRET_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether a user may do everything with the daemon anyway: root, and the user whose process it is.
+/// Whether a user controls the daemon anyway: root, or its own user.
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 
-/// Makes a folder, if need be, and sees that it is the daemon's own.
+/// Makes a folder if necessary, and checks its ownership and mode.
 ///
 /// # Errors
-/// It can't be made; it belongs to somebody else, or others can write it.
+/// It can't be made, is another user's, or is writable by others.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     let found = std::fs::metadata(path)?;
@@ -46,7 +42,7 @@ pub fn folder(path: &Path) -> io::Result<()> {
     check(&found, found.uid() == 0 || is_own(&found), may_write, "use another folder")
 }
 
-/// Opens a file for reading and writing, which is made if need be.
+/// Opens a file for reading and writing; creates it if necessary.
 ///
 /// # Errors
 /// As of [`read`].
@@ -56,10 +52,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     checked(options, path)
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a file, if it exists.
 ///
 /// # Errors
-/// It can't be read; it is a link, belongs to somebody else, or others can write it.
+/// It can't be read, is a link or another user's, or is writable by others.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -77,7 +73,7 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Reads a file with secrets.
 ///
 /// # Errors
-/// It can't be read; it is a link, is too large, belongs to somebody else, or others can read or write it.
+/// It can't be read, is a link, too large, another user's, or accessible to others.
 pub fn secret(path: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
@@ -105,21 +101,21 @@ pub fn secret(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The same of text.
+/// Reads secret text.
 ///
 /// # Errors
-/// Those of [`secret`]; it is no UTF-8.
+/// Those of [`secret`]; invalid UTF-8.
 pub fn secret_text(path: &Path) -> io::Result<String> {
     String::from_utf8(secret(path)?).map_err(|_| refused("is no text"))
 }
 
-/// Replaces a file at once and for good.
+/// Replaces a file atomically and durably.
 ///
 /// # Errors
-/// It can't be written; it is as it was.
+/// It can't be written, and is unchanged.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
-    // What a daemon left that was killed.
+    // Left by a killed daemon.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -133,7 +129,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn checked(mut options: OpenOptions, path: &Path) -> io::Result<File> {
-    // It may be a pipe that nobody writes to.
+    // It may be a pipe without a writer.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = options.mode(0o600).custom_flags(flags.bits() as i32).open(path);
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {

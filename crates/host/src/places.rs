@@ -1,11 +1,11 @@
-//! Where the devices of a pool are looked for.
+//! Where to search for a pool's devices.
 //!
 //! ```text
-//!   where they were --> the folders of those places --> the search folders, or all block devices
+//!   known places --> their folders --> the search folders, or all block devices
 //! ```
 //!
-//! Idea: labels say which device is which, by guid; a place is only a hint. So each step adds places to the
-//! steps before it, and the search ends at the first at which no device of the pool is missing.
+//! Idea: labels identify devices by guid; a place is only a hint. Each step adds places to the previous ones,
+//! and the search ends once all the pool's devices are found.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use cenote_runtime::Runtime;
 
 use crate::record::NotedPool;
 
-/// How far to look.
+/// How far to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Where the devices were.
+    /// Known places.
     Places,
-    /// Also at what lies beside these.
+    /// Also the folders of these.
     Folders,
-    /// Also wherever pools are looked for.
+    /// Also the default search places.
     Everywhere,
 }
 
@@ -33,8 +33,8 @@ impl Reach {
     const ALL: [Reach; 3] = [Reach::Places, Reach::Folders, Reach::Everywhere];
 }
 
-/// The places that are there, of `places` and as far beyond as this; `search` are folders, files and devices,
-/// or none for all block devices of this machine.
+/// Existing places within reach. `search` are folders, files and devices; if empty, all block devices of this
+/// machine.
 #[boxed]
 pub async fn within(
     runtime: &Runtime,
@@ -43,7 +43,7 @@ pub async fn within(
     reach: Reach,
 ) -> Vec<PathBuf> {
     let search = search.to_vec();
-    // A file system may hang where one of them is.
+    // The file system of a place may hang.
     let look = move || {
         let mut all: BTreeSet<PathBuf> = places.into_iter().collect();
         if reach >= Reach::Folders {
@@ -59,7 +59,7 @@ pub async fn within(
     runtime.blocking(look).await
 }
 
-/// Where the devices of an open pool are, or were; `first`: when it was opened.
+/// Current or last places of an open pool's devices, including those at opening (`first`).
 pub(crate) fn places_of(engine: &Engine, first: &[PathBuf]) -> Vec<PathBuf> {
     let pool = engine.pool();
     let (config, found) = (pool.config(), pool.found());
@@ -70,7 +70,7 @@ pub(crate) fn places_of(engine: &Engine, first: &[PathBuf]) -> Vec<PathBuf> {
     all.into_iter().collect()
 }
 
-/// Looks for a pool of the record; answers all that was found where it was whole, or else everywhere.
+/// Searches for a recorded pool: returns the first result with all devices, or the widest.
 #[boxed]
 pub async fn find(runtime: &Runtime, noted: &NotedPool, search: &[PathBuf]) -> Discovery {
     let mut found = Discovery::default();
@@ -84,7 +84,7 @@ pub async fn find(runtime: &Runtime, noted: &NotedPool, search: &[PathBuf]) -> D
     found
 }
 
-/// Whether all devices are there, by the labels and by the record.
+/// Whether all devices in the labels and the record are present.
 fn is_whole(found: &FoundPool, noted: &NotedPool) -> bool {
     let is_there = |leaf: &VdevConfig| {
         let has_device = matches!(leaf.kind, VdevKind::Disk | VdevKind::File);

@@ -1,13 +1,13 @@
-//! The pools that the daemon holds open.
+//! The daemon's open pools.
 //!
 //! ```text
 //!   import, create --> OpenPool: engine, txgs written in the background, mounts --> export, destroy
 //!                         |
-//!                    commands work on its engine; mounts follow what they change
+//!                    commands work on its engine; mounts follow their changes
 //! ```
 //!
-//! Locking: `table` and `leaving` are locked for one look or change. Opening and closing pools happens one at
-//! a time: `turn`.
+//! Locking: `table` and `leaving` are locked for one look or change. `turn` serializes opening and closing
+//! pools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -41,7 +41,7 @@ use crate::tuning::Tuning;
 use crate::volumes::Clients;
 use crate::waiting::WaitingPools;
 
-/// A pool that is open.
+/// An open pool.
 pub struct OpenPool {
     /// Its name.
     pub name: String,
@@ -49,62 +49,57 @@ pub struct OpenPool {
     pub engine: Engine,
     /// Its mounted file systems.
     pub mounts: Mounts,
-    /// Who uses its volumes.
+    /// Clients of its volumes.
     pub clients: Clients,
-    /// The files and devices it lay on when it was opened.
     devices: Vec<PathBuf>,
-    /// When it was opened.
+    /// Time of opening.
     pub since: Instant,
-    /// Scrubs, resilvers, initializations and trims go on, devices that fail go out of use, and cache devices
-    /// are fed, while these are there.
+    /// Background tasks: scans, passes, device health, cache devices ...
     at_work: Mutex<Option<[AbortOnDrop<()>; 8]>>,
-    /// Txgs are written, states of devices become events, and that the pool is suspended is told, while these
-    /// are there.
+    /// Tasks that write txgs, and report device states and suspension.
     _background: (Arc<AbortOnDrop<()>>, [AbortOnDrop<()>; 2]),
 }
 
-/// What becomes of those who use a pool that is to be left.
+/// Treatment of a pool's users when it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
-    /// They keep it.
+    /// They keep it open.
     Stays,
-    /// Clients of volumes are sent away; as with OpenZFS on Linux, nobody loses a file that is open.
+    /// Disconnects volume clients; as in OpenZFS on Linux, open files keep the pool.
     ClientsGo,
-    /// Clients are sent away, and busy file systems taken out of the tree.
+    /// Disconnects clients, and detaches busy file systems.
     Goes,
 }
 
-/// All pools that are open, and how more are opened.
+/// All open pools.
 pub struct Pools {
     table: Mutex<BTreeMap<String, Arc<OpenPool>>>,
-    /// Those that are being closed, and are in the record no more.
+    /// Pools being closed, already off the record.
     leaving: Mutex<BTreeSet<Guid>>,
     /// Held while a pool is opened or closed.
     pub turn: tokio::sync::Mutex<()>,
-    /// Where pools are looked for if nobody says where; none: this machine's block devices.
+    /// Default search places; empty: this machine's block devices.
     pub search: Vec<PathBuf>,
     /// How file systems are served.
     pub session: SessionOptions,
-    /// What holds for all of them and can be changed.
+    /// Shared tunables.
     pub tuning: Tuning,
-    /// What has happened to them.
+    /// Events of all pools.
     pub events: Events,
-    /// How the daemon says something that nobody has asked for.
+    /// Prints the daemon's unsolicited messages.
     pub say: Say,
-    /// What changes took of late.
+    /// Recent bytes of dirty data.
     dirty: Lately,
-    /// What this process took beside what pools hold.
+    /// Recent bytes of this process beside its pools.
     beside: Lately,
-    /// Those that don't open, and are tried again.
+    /// Pools that failed to open, to be retried.
     pub waiting: WaitingPools,
-    /// Where it is noted which pools there are.
     record: Arc<Record>,
-    /// What the last daemon noted.
     before: State,
 }
 
 impl OpenPool {
-    /// An engine that has taken its pool: its txgs are written from now on.
+    /// Wraps an engine that has taken its pool, and starts its tasks.
     pub fn new(
         name: &str,
         engine: Engine,
@@ -146,17 +141,17 @@ impl OpenPool {
         OpenPool { name: name.into(), engine, mounts, clients, devices, since, at_work, _background }
     }
 
-    /// Something has happened to it.
+    /// Posts an event of this pool.
     pub fn post(&self, events: &Events, class: &'static str) {
         events.post(class, &self.name, self.guid(), Nvlist::new());
     }
 
-    /// Where its devices are, or were.
+    /// Current or last paths of its devices.
     pub fn places(&self) -> Vec<PathBuf> {
         places_of(&self.engine, &self.devices)
     }
 
-    /// Whether others than root and the daemon's user can have put anything into it.
+    /// Whether users other than root and the daemon's may have written to it.
     pub fn others_may_write(&self) -> bool {
         self.engine.pool().found().others_may_write()
     }
@@ -166,16 +161,16 @@ impl OpenPool {
         self.engine.pool().guid()
     }
 
-    /// Ends what works in the background.
+    /// Stops background tasks.
     #[boxed]
     pub async fn rest(&self) {
         self.at_work.lock().take();
         self.engine.cache_devices().end().await;
-        // What can't be noted any more is found again.
+        // Unrecorded damage will be found again.
         mend(&self.engine).await.ok();
     }
 
-    /// Ends what works in the background, and leaves the pool in this state.
+    /// Stops background tasks, and closes the pool in this state.
     ///
     /// # Errors
     /// The last txg could not be written.
@@ -185,11 +180,10 @@ impl OpenPool {
         Ok(self.engine.close(state).await?)
     }
 
-    /// Leaves the pool in this state when nobody uses it any more: unmounts everything. One that takes no
-    /// changes is left alone.
+    /// Unmounts everything and closes the pool in this state.
     ///
     /// # Errors
-    /// A file system or a volume is in use; the pool is suspended, or has stopped.
+    /// A file system or volume is in use; the pool is suspended or has stopped.
     #[boxed]
     pub async fn leave(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
         self.engine.refuse_at_standstill()?;
@@ -199,11 +193,11 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Leaves the pool even if its devices don't work; answers why its last changes are lost, if they are. Of
-    /// such a pool, busy file systems are taken out of the tree.
+    /// Closes the pool even if its devices don't work, then detaching busy file systems. Returns the error
+    /// that lost its last changes, if any.
     ///
     /// # Errors
-    /// A file system is in use, in a pool that works.
+    /// A file system is in use in a working pool.
     #[boxed]
     pub async fn leave_at_any_cost(
         &self,
@@ -239,22 +233,19 @@ impl OpenPool {
     }
 }
 
-/// A scan could not go on: metadata can't be read. It is tried again at the next order.
+/// Background work failed on unreadable metadata; it is retried at the next order.
 const SCAN_FAILED: &str = "ereport.org.cenote.scan_failed";
-/// The same of an expansion.
 const EXPANSION_FAILED: &str = "ereport.org.cenote.expansion_failed";
-/// The same of a rebuild.
 const REBUILD_FAILED: &str = "ereport.org.cenote.rebuild_failed";
-/// The same of a removal.
 const REMOVAL_FAILED: &str = "ereport.org.cenote.removal_failed";
 
-/// How long a pool that is being left may be suspended.
+/// How long a closing pool may be suspended.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it takes until the record is written again that could not be.
+/// Delay before writing the record is retried.
 const NOTE_AGAIN: Duration = Duration::from_secs(5);
 
-/// The least that all caches together get, however much has changed.
+/// Minimum of all caches together.
 const LEAST_CACHE_BYTES: u64 = 16 << 20;
 
 /// Why a pool is still open.
@@ -269,7 +260,7 @@ pub enum ExportError {
     Dataset(#[from] DatasetError),
 }
 
-/// A pool that is being closed: see [`Pools::leaving`].
+/// A pool being closed: see [`Pools::leaving`].
 pub struct Leaving {
     pools: Arc<Pools>,
     guid: Guid,
@@ -283,7 +274,7 @@ impl Drop for Leaving {
 }
 
 impl Pools {
-    /// No pool is open yet. `state` is the file that keeps which are.
+    /// No open pools yet; `state` is the record's file.
     pub fn new(
         runtime: &Runtime,
         search: Vec<PathBuf>,
@@ -313,12 +304,12 @@ impl Pools {
         }
     }
 
-    /// The pools that the last daemon had, however it ended.
+    /// The last daemon's pools, even after a crash.
     pub fn noted(&self) -> &State {
         &self.before
     }
 
-    /// Brings the record up to date: pools that are open, and those that wait.
+    /// Updates the record.
     ///
     /// # Errors
     /// The file can't be written.
@@ -330,8 +321,7 @@ impl Pools {
         self.record.clone().note(runtime, now).await
     }
 
-    /// Brings the record up to date for the last time: the next daemon is to have the pools that are let go
-    /// of from now on.
+    /// Updates the record for the last time, before the daemon closes its pools.
     ///
     /// # Errors
     /// The file can't be written.
@@ -342,7 +332,7 @@ impl Pools {
         noted
     }
 
-    /// Keeps the record up to date while there are pools; `failed` hears why it is not, once each.
+    /// Keeps the record current; prints each new error once.
     pub async fn keep_noting(self: Arc<Pools>, runtime: Runtime) {
         let (record, pools) = (self.record.clone(), Arc::downgrade(&self));
         drop(self);
@@ -364,7 +354,6 @@ impl Pools {
         }
     }
 
-    /// What the record is to say.
     fn state(&self, before: &State) -> State {
         let noted = |pool: &Arc<OpenPool>| {
             let before = before.pools.iter().find(|noted| noted.is(&pool.name, pool.guid()));
@@ -373,53 +362,52 @@ impl Pools {
         let stays = |pool: &Arc<OpenPool>| !self.leaving.lock().contains(&pool.guid());
         let mut pools: Vec<NotedPool> = self.all().iter().filter(|pool| stays(pool)).map(noted).collect();
         let waiting = self.waiting.all().into_iter().map(|waiting| waiting.pool);
-        // With a name alone the next start could not begin anything.
+        // A name alone would not help the next start.
         let waiting = waiting.filter(|pool| !pool.devices.is_empty());
         pools.extend(waiting.filter(|pool| !self.is_open(pool)));
         State { pools }
     }
 
-    /// Whether a pool of the record is open.
+    /// Whether a recorded pool is open.
     pub fn is_open(&self, noted: &NotedPool) -> bool {
         self.table.lock().values().any(|pool| noted.is(&pool.name, pool.guid()))
     }
 
-    /// A pool does not open, and waits. Answers whether the reason is a new one.
+    /// Adds a pool that failed to open. Returns whether the reason is new.
     pub fn wait(&self, runtime: &Runtime, pool: NotedPool, why: &str) -> bool {
         self.waiting.add(runtime, pool, why)
     }
 
-    /// The record is to say from now on that a pool is closed, although it is still open: if the daemon ends
-    /// while it closes the pool, the next one does not open it again. Until the answer is dropped.
+    /// Records a closing pool as closed until the result is dropped, in case the daemon ends meanwhile.
     pub fn leaving(self: &Arc<Self>, guid: Guid) -> Leaving {
         self.leaving.lock().insert(guid);
         self.record.has_changed();
         Leaving { pools: self.clone(), guid }
     }
 
-    /// Forgets a pool that waits. Answers whether one of that name or guid did.
+    /// Forgets a waiting pool, by name or guid. Returns whether there was one.
     pub fn forget(&self, name: &str) -> bool {
         let has_waited = self.waiting.forget(name);
         self.record.has_changed();
         has_waited
     }
 
-    /// The pool of this guid.
+    /// The pool with this guid.
     pub fn by_guid(&self, guid: Guid) -> Option<Arc<OpenPool>> {
         self.table.lock().values().find(|pool| pool.guid() == guid).cloned()
     }
 
-    /// The pool of this name.
+    /// The pool with this name.
     pub fn get(&self, name: &str) -> Option<Arc<OpenPool>> {
         self.table.lock().get(name).cloned()
     }
 
-    /// All of them, by name.
+    /// All pools, by name.
     pub fn all(&self) -> Vec<Arc<OpenPool>> {
         self.table.lock().values().cloned().collect()
     }
 
-    /// A pool was opened.
+    /// Adds an opened pool.
     pub fn insert(&self, pool: OpenPool) -> Arc<OpenPool> {
         let pool = Arc::new(pool);
         self.table.lock().insert(pool.name.clone(), pool.clone());
@@ -429,23 +417,22 @@ impl Pools {
         pool
     }
 
-    /// A pool was closed.
+    /// Removes a closed pool.
     pub fn remove(&self, name: &str) {
         self.table.lock().remove(name);
         self.record.has_changed();
         self.tune();
     }
 
-    /// Brings all tunables to all open pools.
+    /// Applies all tunables to all open pools.
     pub fn tune(&self) {
         let pools = self.all();
         pools.iter().for_each(|pool| self.tuning.apply(&pool.engine));
         self.share(&pools, self.tuning.target_bytes(), 0);
     }
 
-    /// Brings what all pools hold in line with the memory that is left. Answers what may be held, and what is
-    /// taken beside it: caches make room for that, unless freed memory was `kept` in it, which goes when it
-    /// has to.
+    /// Adapts the caches to the memory left; returns the target and the memory beside the pools. Caches make
+    /// room for the latter, except if the allocator `kept` freed memory, which gives way when needed.
     pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
@@ -459,19 +446,18 @@ impl Pools {
         Balance { target_bytes, beside_bytes }
     }
 
-    /// The caches of all open pools.
     pub(crate) fn caches(&self) -> Vec<Arc<BlockCache>> {
         self.all().iter().map(|pool| pool.engine.cache().clone()).collect()
     }
 
-    /// Shares what pools may hold among their caches. Changes in memory come first, and come back: the room
-    /// that they took is left free for a while. So is what the process takes beside them.
+    /// Divides the target among the caches, less recent peaks of dirty data and of the process's other
+    /// memory.
     fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64, beside_bytes: u64) {
         let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
         let taken = self.dirty.note(dirty_bytes) + held_back(target_bytes, self.beside.note(beside_bytes));
         let each = target_bytes.saturating_sub(taken).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
         for pool in pools {
-            // `l2arc_meta_percent`: what knows where blocks are on cache devices counts, too.
+            // `l2arc_meta_percent`: the index of cache devices counts, too.
             let devices = pool.engine.cache_devices();
             devices.set_index_bytes(each / 3);
             let left = each.saturating_sub(devices.memory_bytes()).max(each / 2);

@@ -1,16 +1,16 @@
-//! The record of pools, `pools.json`: which pools the daemon has, and on which devices they lie.
+//! The record of pools, `pools.json`: the daemon's pools and their devices.
 //!
 //! ```text
 //!   the engine writes its configuration --on_config--> changes + 1 --> a task, and each command: note
-//!   note: new file, fsync, rename, fsync of the folder          (nothing, if the same is there already)
+//!   note: new file, fsync, rename, fsync of the folder          (nothing, if unchanged)
 //! ```
 //!
-//! Idea: one hook where configurations are written sees every change of a pool's devices, by whatever verb or
-//! task. A command returns after its change is in the record; a change that no command waits for is there a
-//! moment later. Paths are absolute. A leaf whose device is away keeps the last place where it was.
+//! Idea: one hook, where configurations are written, sees every change of a pool's devices. A command returns
+//! after its change is recorded; other changes are recorded a moment later. A leaf whose device is missing
+//! keeps its last place.
 //!
-//! Locking: `noted` is held while the file is written, so that a later state never loses to an earlier one.
-//! Nobody waits for it with another lock.
+//! Locking: `noted` is held while the file is written, so that an earlier state never overwrites a later one.
+//! It is not awaited under another lock.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,36 +27,36 @@ use tokio::sync::Notify;
 
 use crate::own;
 
-/// What is noted of pools, for the next start.
+/// Contents of the record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The pools that were open, or waited to be opened.
+    /// Pools that were open, or waiting to be opened.
     pub pools: Vec<NotedPool>,
 }
 
-/// A pool of the record.
+/// A recorded pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotedPool {
     /// Its name.
     pub name: String,
-    /// Its guid; 0: not known.
+    /// Its guid; 0: unknown.
     #[serde(default)]
     pub guid: u64,
     /// Its devices.
     pub devices: Vec<NotedDevice>,
 }
 
-/// A device of a pool of the record.
+/// A recorded device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct NotedDevice {
-    /// The guid of its leaf; 0: not known.
+    /// Its leaf's guid; 0: unknown.
     pub guid: u64,
-    /// The last place where it was, absolute.
+    /// Its last absolute path.
     pub path: PathBuf,
 }
 
-/// A device as a file may have it: older ones have paths alone.
+/// A device in the file: old files have only paths.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -74,14 +74,14 @@ impl From<Written> for NotedDevice {
 }
 
 impl State {
-    /// What a file says; nothing, if it is not a record.
+    /// Parses a file; empty if invalid.
     pub fn parse(json: &[u8]) -> State {
         serde_json::from_slice(json).unwrap_or_default()
     }
 }
 
 impl NotedPool {
-    /// An open pool as it is now; `before` tells where devices were that are away.
+    /// An open pool's current state; `before` has the places of missing devices.
     pub fn of(name: &str, engine: &Engine, before: Option<&NotedPool>) -> NotedPool {
         let pool = engine.pool();
         let (config, found) = (pool.config(), pool.found());
@@ -90,7 +90,7 @@ impl NotedPool {
         let place = |leaf: &VdevConfig| {
             let here = found.device(leaf.guid).map(|device| absolute(device.place()));
             let here = here.or_else(|| known.get(&leaf.guid.0).map(|&path| path.clone()));
-            // The labels' path may be that of another machine, and is better than none.
+            // The label's path may be another machine's, but is better than none.
             here.or_else(|| leaf.path.as_ref().map(PathBuf::from).filter(|path| path.is_absolute()))
         };
         let is_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
@@ -103,12 +103,12 @@ impl NotedPool {
         NotedPool { name: name.into(), guid: pool.guid().0, devices }
     }
 
-    /// A pool of which only a name is known.
+    /// A pool known only by name.
     pub fn named(name: &str) -> NotedPool {
         NotedPool { name: name.into(), guid: 0, devices: Vec::new() }
     }
 
-    /// The name or the guid by which to look for it.
+    /// The guid to search for, or the name.
     pub fn key(&self) -> String {
         if self.guid == 0 { self.name.clone() } else { self.guid.to_string() }
     }
@@ -118,7 +118,7 @@ impl NotedPool {
         if self.guid == 0 { self.name == name } else { self.guid == guid.0 }
     }
 
-    /// Where its devices were.
+    /// Last paths of its devices.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.devices.iter().map(|device| device.path.clone()).collect()
     }
@@ -128,35 +128,34 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Sees that nobody else can have written a file of the record.
+/// Checks that no other user can write a record.
 ///
 /// # Errors
-/// Somebody can, or it can't be read.
+/// Another user can, or it can't be read.
 pub fn check(path: &Path) -> io::Result<()> {
     own::read(path).map(drop)
 }
 
-/// The file, and how current it is.
+/// The record's file.
 pub struct Record {
     path: PathBuf,
-    /// Counts changes of what it should say.
+    /// Counts changes of the pools.
     changes: AtomicU64,
     changed: Notify,
     noted: tokio::sync::Mutex<Noted>,
 }
 
-/// What the file says.
 #[derive(Default)]
 struct Noted {
     state: State,
-    /// The changes that are in it.
+    /// Changes included.
     changes: u64,
-    /// The daemon is ending: what it lets go of, the next one is to have.
+    /// Set when the daemon ends: pools closed from now on stay in the record.
     is_final: bool,
 }
 
 impl Record {
-    /// The record of this file, which is read.
+    /// Reads the record in this file.
     pub fn read(path: PathBuf) -> (Record, State) {
         let json = own::read(&path).ok().flatten();
         let state = json.map(|json| State::parse(&json)).unwrap_or_default();
@@ -165,7 +164,7 @@ impl Record {
         (Record { path, changes, changed, noted: noted.into() }, state)
     }
 
-    /// A pool has come, gone, or changed.
+    /// Notes that a pool has come, gone, or changed.
     pub fn has_changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_one();
@@ -176,15 +175,15 @@ impl Record {
         self.changed.notified().await;
     }
 
-    /// From now on the file stays as it is.
+    /// Freezes the file.
     pub async fn end(&self) {
         self.noted.lock().await.is_final = true;
     }
 
-    /// Brings the file up to date; `now` answers what it should say, given what it says.
+    /// Updates the file; `now` computes the new contents from the old.
     ///
     /// # Errors
-    /// The file can't be written; it is as it was.
+    /// The file can't be written, and is unchanged.
     pub async fn note(
         self: Arc<Record>,
         runtime: &Runtime,
@@ -239,13 +238,11 @@ mod tests {
             let state = state.clone();
             runtime.block_on(record.clone().note(&runtime, move |_| state.clone())).unwrap();
         };
-        // Nothing has changed.
         note(&state);
         assert_eq!(Record::read(path.clone()).1, State::default());
         record.has_changed();
         note(&state);
         assert_eq!(Record::read(path.clone()).1, state);
-        // At its end, the daemon lets go of its pools.
         runtime.block_on(record.end());
         record.has_changed();
         note(&State::default());

@@ -1,9 +1,9 @@
-//! A pool that waits for its devices: what the daemon does about it, and says.
+//! Reports and handles suspended pools.
 //!
 //! ```text
 //!   suspended   failmode=wait, continue   the event ereport.fs.zfs.io_failure, a message
 //!               failmode=panic            a message, and the program ends at once
-//!   goes on                               the event resource.org.cenote.pool_resumed, a message
+//!   resumed                               the event resource.org.cenote.pool_resumed, a message
 //! ```
 //!
 //! Source: OpenZFS `zio_suspend`, `FM_EREPORT_ZFS_IO_FAILURE` (`sys/fm/fs/zfs.h`).
@@ -17,15 +17,15 @@ use cenote_pool::{FailMode, Suspended};
 
 use crate::events::Events;
 
-/// The class of the event when a pool gets suspended.
+/// Event class: a pool is suspended.
 pub const SUSPENDED: &str = "ereport.fs.zfs.io_failure";
-/// When it goes on.
+/// Event class: a pool has resumed.
 pub const RESUMED: &str = "resource.org.cenote.pool_resumed";
 
-/// How the daemon says something.
+/// Prints a message of the daemon.
 pub type Say = fn(&str);
 
-/// Returns when a pool has been suspended, or gone on, after event `seen`, which becomes the last one.
+/// Returns when a pool is suspended or resumed after event `seen`, and advances `seen`.
 pub async fn turned(events: Events, seen: Arc<AtomicU64>) {
     loop {
         let after = seen.load(Ordering::Acquire);
@@ -41,7 +41,7 @@ pub async fn turned(events: Events, seen: Arc<AtomicU64>) {
 /// Watches a pool as long as its engine lives.
 pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events, say: Say) {
     loop {
-        // A view of the pool, which does not keep the engine.
+        // A view does not keep the engine alive.
         let Ok(view) = engine.upgrade().map(|engine| engine.pool()) else { return };
         let Some(Suspended { txg, vdev, why, .. }) = view.suspended_or_not(true).await else { continue };
         let mode = view.failmode().unwrap_or(FailMode::Wait);
@@ -58,7 +58,7 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
         ));
         view.suspended_or_not(false).await;
         if let Ok(engine) = engine.upgrade() {
-            // What devices have missed meanwhile is brought, or found to be there.
+            // Resilver writes that devices have missed meanwhile.
             engine.background().scans.order();
         }
         events.post(RESUMED, &pool, view.guid(), Nvlist::new());

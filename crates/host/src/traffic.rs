@@ -1,4 +1,4 @@
-//! What passes to and from the vdevs of an open pool, as its devices and queues have counted it.
+//! I/O counters of an open pool's vdevs, from their devices and queues.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pools::OpenPool;
 
-/// What passes to and from a vdev.
+/// I/O of a vdev.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Traffic {
     /// Reads of its devices.
@@ -18,26 +18,26 @@ pub struct Traffic {
     pub write: Counts,
     /// Discards.
     pub discard: Counts,
-    /// By class, in the order of [`IoClass::ALL`].
+    /// Queues by class, in the order of [`IoClass::ALL`].
     pub queues: [ClassLoad; IoClass::ALL.len()],
 }
 
-/// What waits and is under way at leaves, by guid.
+/// Queued and active operations of leaves, by guid.
 pub type Loads = BTreeMap<Guid, [ClassLoad; IoClass::ALL.len()]>;
 
-/// The loads of a pool now.
+/// A pool's current loads.
 pub fn loads(pool: &OpenPool) -> Loads {
     pool.engine.pool().queue_loads().into_iter().collect()
 }
 
 impl Traffic {
-    /// That of one device, without queues.
+    /// One device's I/O, without queues.
     pub fn of_device(counters: &Counters) -> Traffic {
         let [read, write, discard] = [Op::Read, Op::Write, Op::Discard].map(|op| counters.of(op));
         Traffic { read, write, discard, queues: Default::default() }
     }
 
-    /// That of a vdev and all below.
+    /// I/O of a vdev and all vdevs below.
     pub fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
         let (mut sum, taps) = (Traffic::default(), pool.engine.pool().taps());
         vdev.walk(&mut |vdev| {
@@ -54,19 +54,19 @@ impl Traffic {
         sum
     }
 
-    /// Operations of a class, waiting and under way.
+    /// A class's queued and active operations.
     pub fn queue(&self, class: IoClass) -> &ClassLoad {
         &self.queues[class as usize]
     }
 
-    /// How long operations of some classes waited on average before they began.
+    /// Average queueing time, in nanoseconds, of some classes.
     pub fn queued_ns(&self, classes: &[IoClass]) -> Option<u64> {
         let mut sum = ClassLoad::default();
         classes.iter().for_each(|class| sum.add(self.queue(*class)));
         sum.average_wait_ns()
     }
 
-    /// What has passed since an earlier look.
+    /// The difference from an earlier look.
     pub fn since(&self, before: &Traffic) -> Traffic {
         Traffic {
             read: self.read.since(&before.read),

@@ -1,9 +1,9 @@
-//! Tunables: what can be changed while pools are open, by OpenZFS's names where it has one.
+//! Tunables of open pools, by OpenZFS's names where possible.
 //!
-//! Idea: the daemon keeps the values. A pool that is opened gets them; one that is changed goes to all open
-//! pools at once. The memory for cached blocks is that of all pools together ([`crate::memory`]).
+//! Idea: the daemon keeps the values. A newly opened pool gets all of them; a change goes to all open pools
+//! at once. The memory for cached blocks is shared by all pools ([`crate::memory`]).
 //!
-//! Locking: one mutex, held while values are read or set, never across an await.
+//! Locking: one mutex, never held across an await.
 //!
 //! Source: zfs(4).
 
@@ -16,34 +16,34 @@ use parking_lot::Mutex;
 
 use crate::memory::Bounds;
 
-/// Memory of all pools, at most: for cached blocks, and for changes that are not on disk yet.
+/// Upper bound in bytes of all pools' cached blocks and dirty data.
 pub const ARC_MAX: &str = "zfs_arc_max";
-/// The same, at least, however little memory is left.
+/// Lower bound, even if memory is short.
 pub const ARC_MIN: &str = "zfs_arc_min";
-/// Memory to be left for others.
+/// Memory to keep free for other processes.
 pub const ARC_SYS_FREE: &str = "zfs_arc_sys_free";
-/// Which blocks stay in it; a name of Cenote's own.
+/// Cache policy; Cenote's own tunable.
 pub const ARC_POLICY: &str = "cenote_arc_policy";
-/// Changes of each pool that are not on disk yet, at most; never more than a fifth of the memory.
+/// Upper bound of each pool's dirty data, and never above a fifth of [`ARC_MAX`].
 pub const DIRTY_MAX: &str = "zfs_dirty_data_max";
-/// The smallest cache that still works: a few blocks of the largest size.
+/// Minimum of [`ARC_MAX`]: a few blocks of the largest size.
 const LEAST_ARC_BYTES: u64 = 64 << 20;
-/// The least that can stay of it.
+/// Minimum of [`ARC_MIN`].
 const LEAST_MIN_BYTES: u64 = 32 << 20;
-/// The least that may change before a txg has to be written.
+/// Minimum of [`DIRTY_MAX`].
 const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 
-/// Changes of one pool take at most this part of the memory of all (`zfs_arc_pool_dirty_percent`).
+/// One pool's dirty data is bounded by this fraction of [`ARC_MAX`] (`zfs_arc_pool_dirty_percent`).
 const POOL_DIRTY_PART: u64 = 5;
 
-/// The values that hold for all pools.
+/// Values for all pools.
 pub struct Tuning {
     values: Mutex<Values>,
     defaults: Values,
     tables: Tables,
 }
 
-/// Numbers that parts of the engine have in tables of their own.
+/// Tables of tunables in the engine's parts.
 #[derive(Default)]
 struct Tables {
     queues: QueueSettings,
@@ -72,59 +72,57 @@ impl Tables {
 #[derive(Clone)]
 struct Values {
     memory: Bounds,
-    /// What pools may hold now.
     target_bytes: u64,
     policy: PolicyName,
     dirty_bytes: u64,
 }
 
 impl Values {
-    /// What changes of one pool may take.
     fn pool_dirty_bytes(&self) -> u64 {
         self.dirty_bytes.min((self.memory.most_bytes / POOL_DIRTY_PART).max(LEAST_DIRTY_BYTES))
     }
 }
 
-/// A tunable as it is.
+/// A tunable's current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunable {
     /// Its name.
     pub name: String,
     /// Its value.
     pub value: String,
-    /// What it is when nobody sets it.
+    /// Its default.
     pub default: String,
 }
 
-/// Why a tunable was not set.
+/// Why a tunable was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTunable {
-    /// It is a number.
+    /// Not a number.
     #[error("{name}: {value:?} is not a number")]
     NotANumber {
         /// The name.
         name: String,
-        /// What was asked for.
+        /// The value.
         value: String,
     },
-    /// It is a number of bytes, and this is too small.
+    /// Below the minimum.
     #[error("{name}: at least {least_bytes} bytes")]
     TooSmall {
         /// The name.
         name: String,
-        /// The least.
+        /// The minimum.
         least_bytes: u64,
     },
-    /// No living cache can go by this policy.
+    /// Not a usable cache policy.
     #[error("{ARC_POLICY}: {0}")]
     Policy(#[from] BadPolicy),
-    /// A tunable of queues, of reading ahead, of scans, or of cache devices.
+    /// Rejected by a part's table.
     #[error(transparent)]
     Setting(#[from] BadSetting),
 }
 
 impl Tuning {
-    /// The defaults on this machine, with this cache for all pools together.
+    /// This machine's defaults, with a cache for all pools.
     pub fn new(runtime: &Runtime, cache: CacheOptions) -> Tuning {
         let (most_bytes, policy) = (cache.budget_bytes as u64, cache.policy);
         let memory = Bounds { most_bytes, ..Bounds::of_machine(runtime.memory_bytes()) };
@@ -155,11 +153,10 @@ impl Tuning {
         all
     }
 
-    /// Sets a tunable for pools that are opened from now on; numbers are plain. [`Tuning::apply`] brings it
-    /// to those that are open.
+    /// Sets a tunable for pools opened later; numbers are plain. [`Tuning::apply`] applies it to open ones.
     ///
     /// # Errors
-    /// There is none of that name, or it can't have that value; nothing was changed.
+    /// The name is unknown, or the value invalid; nothing was changed.
     pub fn set(&self, name: &str, value: &str) -> Result<(), BadTunable> {
         if name == ARC_POLICY {
             self.values.lock().policy = PolicyName::living(value)?;
@@ -185,19 +182,19 @@ impl Tuning {
         Ok(())
     }
 
-    /// What all pools may hold together from now on, when they hold so much and so much memory is left.
+    /// Sets and returns the target of all pools, given the bytes they hold and the memory left.
     pub(crate) fn balance(&self, held_bytes: u64, left_bytes: u64) -> u64 {
         let mut values = self.values.lock();
         values.target_bytes = values.memory.next(values.target_bytes, held_bytes, left_bytes);
         values.target_bytes
     }
 
-    /// What all pools may hold together.
+    /// Current target of all pools.
     pub(crate) fn target_bytes(&self) -> u64 {
         self.values.lock().target_bytes
     }
 
-    /// Brings all values to an open pool.
+    /// Applies all values to an open pool.
     pub(crate) fn apply(&self, engine: &Engine) {
         let values = self.values.lock().clone();
         let cache = engine.cache();
@@ -223,7 +220,7 @@ impl Tuning {
 
 fn bring(values: Vec<(String, u64)>, set: impl Fn(&str, u64) -> Result<(), BadSetting>) {
     for (name, value) in values {
-        // It was accepted when it was set.
+        // Checked when it was set.
         let set = set(&name, value);
         debug_assert_eq!(set, Ok(()), "{name}");
     }
@@ -259,7 +256,7 @@ mod tests {
         }
         assert_eq!(tuning.set(DIRTY_MAX, "134217728"), Ok(()));
         assert_eq!(value(&tuning, DIRTY_MAX).0, "134217728");
-        // However much may change, it takes no more than a part of the memory that there is.
+        // Dirty data is bounded by a fraction of the memory.
         assert_eq!(tuning.values.lock().pool_dirty_bytes(), (256 << 20) / 5);
         let before = tuning.list();
         for (name, bad) in [

@@ -1,16 +1,16 @@
-//! Volumes of open pools, as disks for those who serve them over a network.
+//! Volumes of open pools, as disks for network protocols.
 //!
 //! ```text
 //!   name --> pool, dataset --> head: VolumeWriter, shared with commands           } ServedVolume
 //!                          --> snapshot: a view, and a hold on the snapshot       }
 //! ```
 //!
-//! Idea: who uses a volume is written down with its pool ([`Clients`]), so that an export can say who is in
-//! its way, or ask them to go. Which volumes are served is a matter of their properties, and moves with the
-//! pool: `volmode=none` hides a volume, `snapdev=visible` lists its snapshots, and the user property
-//! [`SERVE_PROPERTY`] says `off` or `ro`.
+//! Idea: each use of a volume is recorded with its pool ([`Clients`]), so that an export can name the clients
+//! in its way, or disconnect them. Properties control serving, and move with the pool: `volmode=none` hides a
+//! volume, `snapdev=visible` lists its snapshots, and the user property [`SERVE_PROPERTY`] can be `off` or
+//! `ro`.
 //!
-//! Locking: a served volume may be used by any number of tasks at once.
+//! Locking: any number of tasks may use a served volume at once.
 
 mod clients;
 mod watch;
@@ -34,19 +34,18 @@ use cenote_object::{DatasetError, Wait};
 use crate::cancel::Cancel;
 use crate::pools::Pools;
 
-/// The user property that says how a volume is served: `off`, `ro`, or `on`, which is the default.
+/// User property for serving a volume: `on` (the default), `off`, or `ro`.
 pub const SERVE_PROPERTY: &str = "org.cenote:serve";
 
-/// The user property that makes a volume a unit of an iSCSI target with others: `TARGET:NUMBER`. It means
-/// nothing to volumes below.
+/// User property for a unit of a shared iSCSI target: `TARGET:NUMBER`. Not inherited.
 pub const LUN_PROPERTY: &str = "org.cenote:iscsi.lun";
 
-/// Zeroed in one txg; a longer range is zeroed bit by bit.
+/// Bytes zeroed per txg; longer ranges are split.
 const ZERO_BYTES: u64 = 1 << 30;
-/// What zeroing writes at most: two blocks at its edges, and metadata.
+/// Zeroing may write two edge blocks, and metadata.
 const ZERO_NEED_BYTES: u64 = 1 << 20;
 
-/// What sharing blocks writes at most: metadata.
+/// Sharing blocks may write metadata.
 const SHARE_NEED_BYTES: u64 = 1 << 20;
 
 /// Why a volume is not served.
@@ -67,45 +66,44 @@ pub enum Unserved {
     Volume(#[from] FsError),
 }
 
-/// A volume that clients may see.
+/// A volume visible to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// The GUIDs of its pool and of itself, which stay whatever both are called.
+    /// The GUIDs of its pool and itself, which renames keep.
     pub guids: (Guid, Guid),
-    /// Its name, with that of the snapshot.
+    /// Its name, including the snapshot's.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
     /// `volblocksize`.
     pub block_bytes: u64,
-    /// Clients can't change it.
+    /// Whether clients cannot change it.
     pub is_read_only: bool,
-    /// What [`LUN_PROPERTY`] says of the volume itself.
+    /// Its own [`LUN_PROPERTY`].
     pub lun: Option<String>,
 }
 
-/// A snapshot that a volume is compared with.
+/// A snapshot to compare a volume with.
 pub struct Earlier {
     txg: Txg,
     volume: Volume,
 }
 
-/// A volume in use by a client.
+/// A volume that a client uses.
 pub struct ServedVolume {
     kind: Kind,
     name: String,
     guid: Guid,
-    // Last, so that all else is given back when the client is struck off.
+    // Last: dropping it reports the client as gone.
     noted: Arc<Noted>,
 }
 
 enum Kind {
     Head(Engine, Arc<VolumeWriter>, Access),
-    /// Kept from being destroyed while a client has it.
+    /// The hold keeps it from being destroyed.
     Snapshot(Volume, SnapshotHold),
 }
 
-/// What clients may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Full,
@@ -116,7 +114,7 @@ impl ServedVolume {
     /// Opens a volume for a client.
     ///
     /// # Errors
-    /// There is none of this name, or it is not served.
+    /// There is no such volume, or it is not served.
     #[boxed]
     pub async fn open(
         pools: &Pools,
@@ -126,12 +124,12 @@ impl ServedVolume {
     ) -> Result<ServedVolume, Unserved> {
         let unknown = || Unserved::Unknown { name: name.into() };
         let pool = pools.get(name.split(['/', '@']).next().unwrap_or_default()).ok_or_else(unknown)?;
-        // Written down first: an export that comes now waits, or is refused.
+        // First, so that a later export waits or is refused.
         let noted = Noted::new(pool, name, Arc::new(who.to_owned()), cancel);
         ServedVolume::open_noted(Arc::new(noted), name).await
     }
 
-    /// Opens a volume for a client who is written down already.
+    /// Opens a volume for a client already recorded.
     ///
     /// # Errors
     /// As [`ServedVolume::open`].
@@ -164,12 +162,12 @@ impl ServedVolume {
         &self.name
     }
 
-    /// The GUIDs of its pool and of itself, which stay whatever both are called.
+    /// The GUIDs of its pool and itself, which renames keep.
     pub fn guids(&self) -> (Guid, Guid) {
         (self.noted.pool.engine.pool().guid(), self.guid)
     }
 
-    /// What [`LUN_PROPERTY`] says of it.
+    /// Its own [`LUN_PROPERTY`].
     pub async fn own_lun(&self) -> Result<Option<String>, DatasetError> {
         if self.name.contains('@') {
             return Ok(None);
@@ -177,7 +175,7 @@ impl ServedVolume {
         own_lun(&self.noted.pool.engine.mos().await?.dataset(&self.name).await?).await
     }
 
-    /// Where its properties can be changed, if it can be.
+    /// Engine and name for property changes, unless read-only.
     pub fn changeable(&self) -> Option<(&Engine, &str)> {
         self.writer().ok().map(|(engine, _)| (engine, self.name()))
     }
@@ -198,7 +196,7 @@ impl ServedVolume {
         }
     }
 
-    /// Whether it can't be changed.
+    /// Whether clients cannot change it.
     pub fn is_read_only(&self) -> bool {
         !matches!(self.kind, Kind::Head(_, _, Access::Full))
     }
@@ -210,8 +208,7 @@ impl ServedVolume {
         }
     }
 
-    /// Does what a client waits for, and counts how long that takes; of a volume that changes, whose dataset
-    /// is open.
+    /// Runs a client's operation, timed if the volume is a head.
     async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
         match &self.kind {
             Kind::Head(engine, writer, _) => {
@@ -221,7 +218,7 @@ impl ServedVolume {
         }
     }
 
-    /// Reads a range, which must lie within it.
+    /// Reads a range within the volume.
     ///
     /// # Errors
     /// A block can't be read.
@@ -234,7 +231,7 @@ impl ServedVolume {
     /// Writes at an offset. Durable after [`ServedVolume::flush`], or at once with `sync=always`.
     ///
     /// # Errors
-    /// It is read-only or too small; the pool has no room.
+    /// It is read-only or too small, or the pool is full.
     #[boxed]
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), FsError> {
         let (engine, writer) = self.writer()?;
@@ -247,7 +244,7 @@ impl ServedVolume {
         self.timed(Wait::Write, write).await
     }
 
-    /// Makes a range read as zeros, and gives back its whole blocks.
+    /// Zeroes a range, and frees its whole blocks.
     ///
     /// # Errors
     /// As [`ServedVolume::write`].
@@ -265,7 +262,7 @@ impl ServedVolume {
         self.after_change().await
     }
 
-    /// Gives back the whole blocks of a range.
+    /// Frees a range's whole blocks.
     ///
     /// # Errors
     /// As [`ServedVolume::write`].
@@ -281,8 +278,8 @@ impl ServedVolume {
         self.after_change().await
     }
 
-    /// Shares whole blocks of another volume with this one, at an offset. Returns how many bytes, from the
-    /// range's start; 0: they can't be shared.
+    /// Shares whole blocks of another volume's range. Returns the bytes shared from its start; 0 if
+    /// impossible.
     ///
     /// # Errors
     /// As [`ServedVolume::write`].
@@ -301,7 +298,7 @@ impl ServedVolume {
             });
             match sharing.await {
                 Err(error) if error.refusal() == Some(Refusal::Again) && has_waited => return Ok(0),
-                // Its blocks are on disk when the txg is.
+                // Blocks can be shared once their txg is on disk.
                 Err(error) if error.refusal() == Some(Refusal::Again) => engine.sync_all().await?,
                 Ok(0) => return Ok(0),
                 shared => {
@@ -314,7 +311,7 @@ impl ServedVolume {
         }
     }
 
-    /// Makes all that was written durable.
+    /// Makes all writes so far durable.
     ///
     /// # Errors
     /// Neither the log nor a txg could be written.
@@ -326,7 +323,7 @@ impl ServedVolume {
         }
     }
 
-    /// Whether there is data at the start of a range, and where that ends: at the latest with the range.
+    /// Whether a range starts with data, and the end of that extent.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -335,10 +332,10 @@ impl ServedVolume {
         self.view().await?.extent(range).await
     }
 
-    /// A snapshot of this volume, to compare it with.
+    /// Opens a snapshot of this volume for comparison.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The snapshot can't be read.
     #[boxed]
     pub async fn earlier(&self, snapshot: &str) -> Result<Option<Earlier>, FsError> {
         let head = self.name.split('@').next().unwrap_or_default();
@@ -347,8 +344,8 @@ impl ServedVolume {
         Ok(Some(Earlier { txg: found.creation_txg(), volume: Volume::open(found.objset().await?).await? }))
     }
 
-    /// Whether the start of a range may have changed after a snapshot, and where that ends: at the latest
-    /// with the range. Of a volume that is being written to, this tells what the last txg has.
+    /// Whether a range starts with blocks that may have changed since a snapshot, and the end of that extent;
+    /// as of the last txg.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -381,7 +378,7 @@ impl ServedVolume {
     }
 }
 
-/// The volumes, and snapshots of volumes, that clients may see.
+/// All volumes and volume snapshots visible to clients.
 ///
 /// # Errors
 /// A pool's datasets can't be read.
@@ -390,7 +387,7 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     let mut all = Vec::new();
     for pool in pools.all() {
         for head in pool.engine.mos().await?.reachable_datasets().await?.0 {
-            // What can't be served is left out; opening it says why.
+            // Omit volumes that can't be served.
             if !matches!(head.content_type().await, Ok(ObjsetType::Zvol)) {
                 continue;
             }
@@ -414,20 +411,19 @@ pub async fn list(pools: &Pools) -> Result<Vec<VolumeInfo>, DatasetError> {
     Ok(all)
 }
 
-/// Where a volume is below a folder; none: its name would lead out of there.
+/// A volume's path below a folder; `None` if its name leads out of there.
 pub fn path_below(dir: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     is_plain.then(|| dir.join(name))
 }
 
-/// What [`LUN_PROPERTY`] says of a volume itself.
 async fn own_lun(volume: &Dataset) -> Result<Option<String>, DatasetError> {
     let found = volume.property(LUN_PROPERTY).await?;
     let is_own = |property: &Property| !matches!(property.source, Source::Inherited(_));
     Ok(found.filter(is_own).map(|property| property.literal()))
 }
 
-/// How a volume, or a snapshot of it, is served; an error if it is not.
+/// The access to a volume or its snapshot, if served.
 async fn access(head: &Dataset, dataset: &Dataset) -> Result<Access, Unserved> {
     let name = || dataset.name().to_owned();
     if head.content_type().await? != ObjsetType::Zvol {
@@ -455,7 +451,6 @@ async fn access(head: &Dataset, dataset: &Dataset) -> Result<Access, Unserved> {
     }
 }
 
-/// A range in parts of at most so many bytes.
 fn parts(range: Range<u64>, most_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     range.step_by(most_bytes as usize).map(move |start| start..end.min(start + most_bytes))

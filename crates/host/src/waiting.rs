@@ -1,13 +1,13 @@
-//! Pools that the daemon should have and can't open: it keeps them, and tries again.
+//! Pools that the daemon should have but can't open: keeps them and retries.
 //!
 //! ```text
 //!   record, or named at the start --> does not open --> waits 0.25 s, 0.5 s ... 30 s --> opens
 //!                                                         '--- export: forgotten
 //! ```
 //!
-//! Idea: at a start anything may be missing for a while: disks of a slow controller, a network, a predecessor
-//! that has not let go yet. So a reason not to open is never a reason to forget. The first tries come soon,
-//! as most reasons pass in a moment.
+//! Idea: at startup anything may be late: disks of a slow controller, a network, an ending predecessor. So a
+//! failure to open never makes the daemon forget a pool. The first retries come soon, as most causes are
+//! brief.
 //!
 //! Locking: the table is locked for one look or change.
 
@@ -20,27 +20,26 @@ use tokio::sync::Notify;
 
 use crate::record::NotedPool;
 
-/// The time before the second try; each later one comes after twice the time.
+/// Delay of the first retry; doubles with each further one.
 const FIRST_INTERVAL: Duration = Duration::from_millis(250);
-/// The longest time between two tries.
 const LAST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A pool that waits.
+/// A waiting pool.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// What is known of it.
+    /// The recorded pool.
     pub pool: NotedPool,
-    /// Why it does not open.
+    /// The last error.
     pub why: String,
-    /// Since when it waits.
+    /// Start of the wait.
     pub since: Instant,
     /// Tries so far.
     pub tries: u32,
-    /// When it is tried again.
+    /// Time of the next try.
     pub next: Instant,
 }
 
-/// All that wait.
+/// All waiting pools.
 #[derive(Default)]
 pub struct WaitingPools {
     table: Mutex<Vec<Waiting>>,
@@ -48,7 +47,7 @@ pub struct WaitingPools {
 }
 
 impl WaitingPools {
-    /// A pool did not open. Answers whether the reason is a new one.
+    /// Adds a pool after a failure to open it. Returns whether the reason is new.
     pub fn add(&self, runtime: &Runtime, pool: NotedPool, why: &str) -> bool {
         let now = runtime.now();
         let is_new = {
@@ -70,12 +69,12 @@ impl WaitingPools {
         is_new
     }
 
-    /// A pool is open. Answers whether it waited.
+    /// Removes an opened pool. Returns whether it waited.
     pub fn opened(&self, name: &str, guid: Guid) -> bool {
         self.take_out(|pool| pool.is(name, guid))
     }
 
-    /// Forgets a pool, by name or guid. Answers whether it waited.
+    /// Forgets a pool, by name or guid. Returns whether it waited.
     pub fn forget(&self, name: &str) -> bool {
         self.take_out(|pool| is_meant(pool, name))
     }
@@ -87,18 +86,18 @@ impl WaitingPools {
         table.len() < before
     }
 
-    /// All that wait.
+    /// All waiting pools.
     pub fn all(&self) -> Vec<Waiting> {
         self.table.lock().clone()
     }
 
-    /// Those of this name or guid.
+    /// Waiting pools with this name or guid.
     pub fn named(&self, name: &str) -> Vec<Waiting> {
         let table = self.table.lock();
         table.iter().filter(|waiting| is_meant(&waiting.pool, name)).cloned().collect()
     }
 
-    /// Waits until it is time to try the next one.
+    /// Waits until the next pool is due.
     pub async fn next(&self, runtime: &Runtime) -> NotedPool {
         loop {
             let changed = self.changed.notified();
@@ -120,7 +119,7 @@ fn is_meant(pool: &NotedPool, name: &str) -> bool {
     pool.name == name || pool.guid != 0 && pool.guid.to_string() == name
 }
 
-/// The time after so many tries.
+/// The delay after that many tries.
 fn interval(tries: u32) -> Duration {
     FIRST_INTERVAL.saturating_mul(1 << tries.min(16)).min(LAST_INTERVAL)
 }

@@ -1,4 +1,4 @@
-//! Delegation: `zfs allow`, `zfs unallow`, and what whoever makes a dataset is given in it.
+//! Delegation: `zfs allow`, `zfs unallow`, and creators' permissions in new datasets.
 //!
 //! Source: OpenZFS `dsl_deleg.c` (`dsl_deleg_set_sync`, `dsl_deleg_unset_sync`,
 //! `dsl_deleg_set_create_perms`).
@@ -13,16 +13,16 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit};
 
-/// The value of a permission, which says nothing.
+/// The unused value of a permission's entry.
 const IS_ALLOWED: u64 = 0;
 
-/// What is taken from somebody: these permissions or sets, or, if none are named, all.
+/// Permissions or sets withdrawn from a grantee; `None`: all.
 pub type Withdrawn = (DelegKey, Option<BTreeSet<String>>);
 
-/// Delegates permissions of a file system or volume, beside those that are delegated already.
+/// Adds delegated permissions to a file system or volume.
 ///
 /// # Errors
-/// There is no such dataset; a permission or set has a name that can't be.
+/// No such dataset; an invalid permission or set name.
 #[boxed]
 pub async fn allow(engine: &Engine, dataset: &str, delegated: Vec<Delegated>) -> Result<()> {
     let dataset = dataset.to_owned();
@@ -33,10 +33,10 @@ pub async fn allow(engine: &Engine, dataset: &str, delegated: Vec<Delegated>) ->
         .await
 }
 
-/// Takes permissions back in file systems and volumes, all in one txg. Those that nobody has are no error.
+/// Withdraws permissions from file systems and volumes, all in one txg. Missing ones are ignored.
 ///
 /// # Errors
-/// There is no such dataset; a permission or set has a name that can't be.
+/// No such dataset; an invalid permission or set name.
 #[boxed]
 pub async fn unallow(engine: &Engine, datasets: &[String], withdrawn: Vec<Withdrawn>) -> Result<()> {
     let datasets = datasets.to_vec();
@@ -94,7 +94,7 @@ fn check(dataset: &str, key: &DelegKey, names: &BTreeSet<String>) -> Result<()> 
     }
 }
 
-/// Adds to what a directory's table has under a key.
+/// Adds permissions under a key of a directory's table.
 async fn grant(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -122,7 +122,7 @@ async fn grant(
     Ok(())
 }
 
-/// Takes names out of what a dataset's table has under a key, or the key with all of them.
+/// Removes names under a key of a dataset's table, or the whole key.
 async fn withdraw(
     context: &mut SyncContext,
     dataset: &Dataset,
@@ -162,7 +162,7 @@ async fn log(context: &mut SyncContext, dataset: &Dataset, event: &str, details:
     context.log_of_dataset((dataset.name(), ObjectId(dataset.id().0)), event, details).await
 }
 
-/// Whoever makes a dataset is given in it what directories from `parent` up promise.
+/// Grants the creator of a dataset the create-time permissions of `parent` and all directories above.
 pub(crate) async fn grant_at_creation(context: &mut SyncContext, parent: &Dir, new: ObjectId) -> Result<()> {
     let mut above = Some(parent);
     while let Some(dir) = above {

@@ -1,10 +1,10 @@
-//! Other keys for encrypted datasets: `zfs change-key`.
+//! Changes the keys of encrypted datasets: `zfs change-key`.
 //!
-//! Idea: blocks are encrypted with keys made at random, which stay. What changes is by whose key those are
-//! wrapped, for all datasets that have their key from the same encryption root.
+//! Idea: blocks are encrypted with random keys that never change. Only the user's key that wraps them does,
+//! for all datasets of an encryption root.
 //!
 //! Source: OpenZFS `dsl_crypt.c` (`spa_keystore_change_key_sync`), `libzfs_crypto.c` (`zfs_crypto_rewrap`),
-//! whose words these are.
+//! including the wording.
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, EncryptionInfo, Value};
@@ -17,8 +17,8 @@ use crate::crypt::{PROMPT, UsersKey, Wanted, key_above, store_key};
 use crate::new_dataset::Settings;
 use crate::set::{forget_setting, store_setting};
 
-/// Gives an encryption root another key, or makes a dataset one that had its key from above. What
-/// `settings` (`keyformat`, `keylocation`, `pbkdf2iters`) don't say, stays.
+/// Changes the key of an encryption root, or makes a dataset one. Options missing from `settings`
+/// (`keyformat`, `keylocation`, `pbkdf2iters`) stay as they are.
 ///
 /// # Errors
 /// It is not encrypted, or a clone; the old key or the new one is missing.
@@ -48,10 +48,10 @@ pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Resu
         .await
 }
 
-/// An encryption root takes the key of the one above it.
+/// Makes an encryption root inherit its parent's key.
 ///
 /// # Errors
-/// It is no encryption root; what is above is not encrypted; a key is missing.
+/// It is no encryption root, the parent is not encrypted, or a key is missing.
 #[boxed]
 pub async fn inherit_key(engine: &Engine, name: &str) -> Result<()> {
     let dataset = engine.mos().await?.dataset(name).await?;
@@ -74,7 +74,7 @@ pub async fn inherit_key(engine: &Engine, name: &str) -> Result<()> {
     engine.run(move |context| Box::pin(async move { inherit_key_sync(context, &name).await })).await
 }
 
-/// How a dataset is encrypted that may get another key.
+/// The encryption of a dataset whose key may be changed.
 async fn encrypted(dataset: &Dataset) -> Result<EncryptionInfo> {
     let name = dataset.name();
     let why = match dataset.dir().encryption().await? {
@@ -97,7 +97,7 @@ async fn change_key_sync(
 ) -> Result<()> {
     let dataset = context.mos().await?.dataset(name).await?;
     let (dir, info) = (dataset.dir().id(), encrypted(&dataset).await?);
-    // Whatever has the key of this root gets the new one, clones' children elsewhere, too.
+    // All datasets of this root get the new key, including children of its clones elsewhere.
     let within = (!is_root).then_some(name);
     rewrap(context, info.root_dir, within, dir, &key).await?;
     context.keys().learn(dir, key.wrapping).await;
@@ -113,8 +113,7 @@ async fn inherit_key_sync(context: &mut SyncContext, name: &str) -> Result<()> {
     forget_setting(context, &dataset, "keylocation").await
 }
 
-/// Wraps all keys of an encryption root anew, or only those of a dataset and what is below it: they have
-/// the key of `root` from now on.
+/// Rewraps all keys of an encryption root, or only those at and below `within`, with the key of `root`.
 async fn rewrap(
     context: &SyncContext,
     old: ObjectId,
@@ -132,7 +131,7 @@ async fn rewrap(
         let Some(info) = head.dir().encryption().await?.filter(|info| info.root_dir == old) else {
             continue;
         };
-        // A clone's keys are its origin's.
+        // A clone shares its origin's keys.
         if head.origin().await?.is_none()
             && let Some(keys) = head.key().await?
         {
@@ -142,7 +141,7 @@ async fn rewrap(
     Ok(())
 }
 
-/// A clone has become what its origin's owner was: the encryption root, too, if that was one
+/// Makes a promoted clone the encryption root in place of its origin's owner
 /// (`dsl_dataset_promote_crypt_sync`).
 pub(crate) async fn move_root(context: &mut SyncContext, owner: &Dataset, clone: &Dataset) -> Result<()> {
     let (from, to) = (owner.dir().id(), clone.dir().id());
@@ -159,15 +158,14 @@ pub(crate) async fn move_root(context: &mut SyncContext, owner: &Dataset, clone:
     forget_setting(context, owner, "keylocation").await
 }
 
-/// How the owner of an origin is encrypted, if it is an encryption root and not a clone itself.
+/// The owner's encryption, if it is an encryption root and no clone.
 async fn own_root(owner: &Dataset) -> Result<Option<EncryptionInfo>> {
     let info = owner.dir().encryption().await?;
     let is_clone = owner.origin().await?.is_some();
     Ok(info.filter(|info| info.root_dir == owner.dir().id() && !is_clone))
 }
 
-/// Where a clone is to take over the keys of its origin's owner, both must have them from the same encryption
-/// root (`dsl_dataset_promote_crypt_check`).
+/// Promotion must keep the keys below the same encryption root (`dsl_dataset_promote_crypt_check`).
 pub(crate) async fn check_key_stays(owner: &Dataset, clone: &Dataset) -> Result<()> {
     let is_encrypted = owner.dir().encryption().await?.is_some();
     if !is_encrypted || owner.origin().await?.is_some() || own_root(owner).await?.is_some() {

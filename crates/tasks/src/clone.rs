@@ -1,7 +1,7 @@
-//! Clones: `zfs clone pool/a@s pool/b`, and whole trees of them.
+//! Clones: `zfs clone pool/a@s pool/b`, one or whole trees.
 //!
-//! A clone's head begins with the snapshot's tree, and owes nothing for it. Several are made in one txg:
-//! all, or none.
+//! A clone's head begins with the snapshot's tree and is not charged for it. All clones of one call are made
+//! in one txg, or none.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_clone_sync`).
 
@@ -25,17 +25,16 @@ use crate::new_dataset::Settings;
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
 use crate::whole::readable;
 
-/// Makes a file system or volume that begins as a snapshot is.
+/// Clones a snapshot.
 ///
 /// # Errors
-/// There is no such snapshot, the name can't be or is taken, there is no parent, a setting can't be.
+/// The snapshot or the parent is missing, the name is invalid or taken, or a setting is invalid.
 #[boxed]
 pub async fn clone_snapshot(engine: &Engine, snapshot: &str, name: &str, settings: Settings) -> Result<()> {
     clone_snapshots(engine, vec![(snapshot.to_owned(), name.to_owned())], settings).await
 }
 
-/// Makes clones, as pairs of a snapshot and the clone's name, all of them or none. A clone may be the
-/// parent of one that comes after it.
+/// Clones pairs of a snapshot and the clone's name, all or none. A clone may be the parent of a later one.
 ///
 /// # Errors
 /// The same.
@@ -75,7 +74,7 @@ async fn clone_snapshots_sync(
     Ok(())
 }
 
-/// Makes one clone, and adds it to those that were `made` as soon as there is something to take back.
+/// Makes one clone, and pushes it to `made` as soon as a failure would have to undo it.
 async fn clone_snapshot_sync(
     context: &mut SyncContext,
     snapshot: &str,
@@ -85,11 +84,11 @@ async fn clone_snapshot_sync(
 ) -> Result<()> {
     name::split_at(snapshot, '@')?;
     let origin = readable(context.mos().await?.dataset(snapshot).await?).await?;
-    // The clone's own blocks would be born in the snapshot's txg, and pass for the snapshot's.
+    // The clone's blocks would share the snapshot's birth txg and pass for blocks of the snapshot.
     if origin.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: snapshot.into() });
     }
-    // Its log is read on the way.
+    // Reading the intent log needs the key.
     origin.key().await?;
     let parent = parent_of_new(context, name).await?;
     check_clone_settings(context, &origin, name, settings).await?;

@@ -1,10 +1,9 @@
-//! How many file systems and snapshots there are below a directory, for `filesystem_limit` and
-//! `snapshot_limit`.
+//! Counts of file systems and snapshots below a directory, for `filesystem_limit` and `snapshot_limit`.
 //!
-//! Idea: nobody counts until somebody sets a limit. Then everything from there down is counted once; from
-//! then on each that comes or goes is counted upwards, as far as there are counts. The limits bind users that
-//! were delegated to, not administrators, and at each directory only those who may not set its limit. A task
-//! that makes or moves something checks them before it changes anything ([`check_count`]).
+//! Idea: counting starts when a limit is first set. The tree below is counted once; from then on each
+//! creation and removal updates the counts upwards, as far as directories have them. Limits bind users with
+//! delegated permissions, not administrators, and at each directory only users not allowed to set its limit.
+//! Tasks that create or move datasets call [`check_count`] before they change anything.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_init_fs_ss_count`, `dsl_dir_activate_fs_ss_limit`,
 //! `dsl_fs_ss_count_adjust`, `dsl_fs_ss_limit_check`, `dsl_enforce_ds_ss_limits`).
@@ -21,15 +20,15 @@ use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::trail::Trail;
 use cenote_object::{DatasetError, Result, ZapEdit};
 
-/// The feature that came with the counts.
+/// Enabled with the first limit.
 const FEATURE: &str = "filesystem_limits";
 
-/// What a limit is about.
+/// The kind of dataset a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limited {
     /// File systems and volumes below a directory.
     Filesystems,
-    /// Snapshots of its head, and of those below.
+    /// Snapshots of the directory's head and below.
     Snapshots,
 }
 
@@ -41,7 +40,7 @@ impl Limited {
         }
     }
 
-    /// The limit: a property, and the permission to set it.
+    /// The property of the limit; also the permission to set it.
     fn property(self) -> &'static str {
         match self {
             Limited::Filesystems => "filesystem_limit",
@@ -50,8 +49,8 @@ impl Limited {
     }
 }
 
-/// Refuses what a task would add in some directories, so many in each, if a limit there or above binds its
-/// user. Directories from the ancestor `up_to` on lose as many as they get: theirs don't count.
+/// Fails if adding datasets (a number per directory) exceeds a limit, there or above, that binds the task's
+/// user. The walk stops at the ancestor `up_to`: a move within it leaves its count as it was.
 pub(crate) async fn check_count(
     context: &SyncContext,
     what: Limited,
@@ -85,7 +84,7 @@ async fn limit_of(dir: &Dir, what: Limited) -> Result<u64> {
     }
 }
 
-/// The nearest directory above both, which may be one of the two.
+/// The nearest directory above both, possibly one of them.
 pub(crate) fn common_ancestor(one: &Dir, other: &Dir) -> Option<ObjectId> {
     fn upwards(dir: &Dir) -> impl Iterator<Item = ObjectId> {
         std::iter::successors(Some(dir), |dir| dir.parent()).map(Dir::id)
@@ -93,7 +92,7 @@ pub(crate) fn common_ancestor(one: &Dir, other: &Dir) -> Option<ObjectId> {
     upwards(other).find(|id| upwards(one).any(|above| above == *id))
 }
 
-/// Counts file systems or snapshots, upwards as far as they are counted.
+/// Adjusts the counts of `dir` and its ancestors, up to the first without counts.
 pub(crate) async fn count(context: &mut SyncContext, dir: ObjectId, field: &str, delta: i64) -> Result<()> {
     let mut trail = Trail::new(&context.edit().view(), ABOVE);
     let mut at = dir;
@@ -106,7 +105,7 @@ pub(crate) async fn count(context: &mut SyncContext, dir: ObjectId, field: &str,
     Ok(())
 }
 
-/// What is counted below a directory; `None` if nobody counts there.
+/// A directory's count; `None` if counting has not begun.
 pub(crate) async fn counted(context: &SyncContext, dir: ObjectId, field: &str) -> Result<Option<u64>> {
     let edit = context.edit();
     if !edit.view().dnode(dir).await?.object_type.is_zap() {
@@ -115,7 +114,7 @@ pub(crate) async fn counted(context: &SyncContext, dir: ObjectId, field: &str) -
     Ok(ZapEdit::new(&edit, dir).get(field).await?.and_then(|count| count.as_u64()))
 }
 
-/// A limit is set: from here down there are to be counts.
+/// Starts counting below `top`, when a limit is set.
 pub(crate) async fn begin_counting(context: &mut SyncContext, top: &Dataset) -> Result<()> {
     if FeatureCounts::of(&context.edit()).count(FEATURE).await? == Some(0) {
         context.use_feature(FEATURE, 1).await?;
@@ -123,7 +122,7 @@ pub(crate) async fn begin_counting(context: &mut SyncContext, top: &Dataset) -> 
     count_tree(context, top).await
 }
 
-/// A new or a moved tree has counts if any has.
+/// Counts a new or moved tree if any directory has counts.
 pub(crate) async fn count_if_others_are(context: &mut SyncContext, top: &Dataset) -> Result<()> {
     match FeatureCounts::of(&context.edit()).count(FEATURE).await? {
         None | Some(0) => Ok(()),

@@ -1,4 +1,4 @@
-//! File systems and volumes made: `zfs create`.
+//! Creates file systems and volumes: `zfs create`.
 //!
 //! ```text
 //!   parent's table of children --> directory (properties) --> head, a clone of the empty $ORIGIN
@@ -28,8 +28,8 @@ use crate::new_dataset::{Fill, Settings};
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
 use crate::whole::readable;
 
-/// Facts of a new dataset that are not kept with its properties but by `fill`, in its object set, or with its
-/// keys.
+/// Settings of a new dataset that are not stored as properties: `fill` stores them in the object set, or they
+/// belong to the keys.
 pub const KEPT_ELSEWHERE: [&str; 10] = [
     "version",
     "normalization",
@@ -45,12 +45,12 @@ pub const KEPT_ELSEWHERE: [&str; 10] = [
 /// `ZFS_CASE_INSENSITIVE`.
 const CASE_INSENSITIVE: Value = Value::Number(1);
 
-/// A setting that makes names of any case the same, which the head says too.
+/// Case-insensitive names also set a flag of the head.
 pub(crate) fn is_case_insensitive((property, value): &(String, Value)) -> bool {
     property == "casesensitivity" && *value == CASE_INSENSITIVE
 }
 
-/// What a new dataset is to be like.
+/// Parameters of a new dataset.
 struct Making {
     kind: ObjsetType,
     settings: Settings,
@@ -58,18 +58,17 @@ struct Making {
     fill: Fill,
 }
 
-/// Makes a file system. `fill` makes what an empty one has; what the settings say of that
-/// (`casesensitivity`...) is for it to heed.
+/// Creates a file system. `fill` writes the initial object set and must apply settings stored there
+/// (`casesensitivity`...).
 ///
 /// # Errors
-/// The name can't be or is taken, there is no parent, a setting can't be, a key is missing; or what
-/// `fill` says.
+/// The name is invalid or taken, the parent or a key is missing, a setting is invalid, or `fill` fails.
 #[boxed]
 pub async fn create_filesystem(engine: &Engine, name: &str, settings: Settings, fill: Fill) -> Result<()> {
     create_dataset(engine, name, ObjsetType::Zfs, settings, fill).await
 }
 
-/// Makes a volume, as [`create_filesystem`].
+/// Creates a volume, like [`create_filesystem`].
 ///
 /// # Errors
 /// The same.
@@ -137,7 +136,7 @@ async fn furnish(
     fill(context.make_objset(DatasetId(head.0), kind).await?).await
 }
 
-/// Stores the settings of a new head that were checked, but for what its object set keeps.
+/// Stores the checked settings of a new head, except those in its object set.
 pub(crate) async fn set_at_creation(
     context: &mut SyncContext,
     head: DatasetId,
@@ -146,7 +145,7 @@ pub(crate) async fn set_at_creation(
     for (property, value) in settings {
         if !KEPT_ELSEWHERE.contains(&property.as_str()) {
             let dataset = context.mos().await?.dataset_by_id(head).await?;
-            // Whatever keeps a new dataset from being promised so much.
+            // Any limit that rules out this reservation.
             let no_room = |_| DatasetError::unsuitable(dataset.name(), "out of space");
             check_limit(&dataset, property, value).await.map_err(no_room)?;
             store_setting(context, &dataset, property, value).await?;
@@ -155,7 +154,7 @@ pub(crate) async fn set_at_creation(
     Ok(())
 }
 
-/// The parent of a dataset that is to be made: a file system, in which the name is free.
+/// The parent of a new dataset: a file system without a child of that name.
 pub(crate) async fn parent_of_new(context: &SyncContext, name: &str) -> Result<Dataset> {
     let (above, own) = name::split_child(name)?;
     let parent = match context.mos().await?.dataset(above).await {
@@ -173,7 +172,7 @@ pub(crate) async fn parent_of_new(context: &SyncContext, name: &str) -> Result<D
     Ok(parent)
 }
 
-/// The snapshot that all datasets descend from; none in old pools.
+/// The empty snapshot that all datasets descend from; none in old pools.
 pub(crate) async fn empty_origin(context: &SyncContext) -> Result<Option<ObjectId>> {
     if !context.has(Since::Origin) {
         return Ok(None);

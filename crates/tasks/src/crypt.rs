@@ -1,19 +1,19 @@
-//! Keys of encrypted datasets: made, shared with clones, given up. How they change is in `change_key`.
+//! Keys of encrypted datasets: creation, sharing with clones, removal. `change_key` rewraps them.
 //!
 //! ```text
-//!   dir --crypto_key_obj--> key object: suite, guid, version, how many share it
+//!   dir --crypto_key_obj--> key object: suite, guid, version, reference count
 //!                                       wrapped master and HMAC key, IV, MAC
-//!                                       root_ddobj: by whose key they are wrapped; and how that is derived
+//!                                       root_ddobj: the encryption root; parameters of its user's key
 //! ```
 //!
-//! Idea: each directory that is not a clone has keys of its own, made at random. They are wrapped by the
-//! user's key, that of the encryption root: the directory itself or one above. A user's key that changes
-//! means other wrappings, and no block is written anew.
+//! Idea: each directory except a clone has random keys of its own, wrapped by the user's key of its
+//! encryption root: the directory itself or one above. Changing a user's key rewraps keys and rewrites no
+//! block.
 //!
-//! A user's key is asked for before a task begins: somebody may have to type it.
+//! The user's key is obtained before a task begins, since the user may have to type it.
 //!
 //! Source: OpenZFS `dsl_crypt.c` (`dsl_dataset_create_crypt_sync`), `libzfs_crypto.c` (`zfs_crypto_create`),
-//! whose words these are.
+//! including the wording.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use cenote_runtime::Runtime;
 
 use crate::new_dataset::Settings;
 
-/// `ZIO_CRYPT_ON`, `ZIO_CRYPT_OFF`: settings of `encryption` that are no ciphers.
+/// `ZIO_CRYPT_ON`, `ZIO_CRYPT_OFF`: values of `encryption` that are no ciphers.
 const CRYPT_ON: u64 = 1;
 const CRYPT_OFF: u64 = 2;
 /// `DEFAULT_PBKDF2_ITERATIONS`.
@@ -42,18 +42,18 @@ const MIN_ITERATIONS: u64 = 100_000;
 /// `ZIO_CRYPT_KEY_CURRENT_VERSION`.
 const KEY_VERSION: u64 = 1;
 const FEATURE: &str = "encryption";
-/// Where a key is to be found that nobody said anything of.
+/// The default key location.
 pub(crate) const PROMPT: &str = "prompt";
 
-/// How a new dataset is to be encrypted.
+/// Encryption of a new dataset.
 #[derive(Clone)]
 pub(crate) struct NewCrypt {
     cipher: Cipher,
-    /// The user's key, of a new encryption root; `None`: that of its parent.
+    /// The key of a new encryption root; `None`: the parent's.
     own: Option<UsersKey>,
 }
 
-/// A user's key, and how it follows from what the user types.
+/// A user's key and its derivation.
 #[derive(Clone)]
 pub(crate) struct UsersKey {
     pub(crate) wrapping: Arc<WrappingKey>,
@@ -62,7 +62,7 @@ pub(crate) struct UsersKey {
     iterations: u64,
 }
 
-/// What settings say of encryption.
+/// Encryption settings.
 pub(crate) struct Wanted<'a> {
     encryption: Option<u64>,
     pub(crate) format: Option<u64>,
@@ -90,7 +90,7 @@ impl<'a> Wanted<'a> {
         self.format.is_some() || self.location.is_some() || self.iterations.is_some()
     }
 
-    /// Asks for the user's key.
+    /// Obtains the user's key.
     pub(crate) async fn key(
         &self,
         rt: &Runtime,
@@ -132,8 +132,8 @@ impl<'a> Wanted<'a> {
 }
 
 impl NewCrypt {
-    /// What follows from settings and from how the parent is encrypted; `None`: not at all. Where the key of
-    /// a new encryption root is to be found is added to the settings.
+    /// Derives encryption from the settings and the parent's encryption; `None`: unencrypted. Adds the key
+    /// location of a new encryption root to the settings.
     pub(crate) async fn plan(
         rt: &Runtime,
         keys: &KeySource,
@@ -170,7 +170,7 @@ impl NewCrypt {
     }
 }
 
-/// How a new dataset is to be encrypted. If it takes the key of its parent, that is at hand then.
+/// Derives a new dataset's encryption; checks that an inherited key is loaded.
 pub(crate) async fn plan_encryption(
     engine: &Engine,
     name: &str,
@@ -178,7 +178,7 @@ pub(crate) async fn plan_encryption(
 ) -> Result<Option<NewCrypt>> {
     let above = name.rsplit_once('/').map_or(name, |(above, _)| above);
     let parent = match engine.mos().await?.dataset(above).await {
-        // The task says so, in its own words.
+        // The task reports the missing parent.
         Err(DatasetError::NoDataset { .. }) => return Ok(None),
         parent => parent?,
     };
@@ -190,7 +190,7 @@ pub(crate) async fn plan_encryption(
     Ok(new)
 }
 
-/// Gives a new directory and its head keys.
+/// Makes keys for a new directory and its head.
 pub(crate) async fn encrypt(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -220,7 +220,7 @@ pub(crate) async fn encrypt(
     Ok(())
 }
 
-/// Datasets can be encrypted only with the features that came with it (`dmu_objset_create_crypt_check`).
+/// Encryption needs its features enabled (`dmu_objset_create_crypt_check`).
 pub(crate) async fn check_encryption(context: &SyncContext, name: &str) -> Result<()> {
     for feature in [FEATURE, "bookmark_v2"] {
         if FeatureCounts::of(&context.edit()).count(feature).await?.is_none() {
@@ -231,7 +231,7 @@ pub(crate) async fn check_encryption(context: &SyncContext, name: &str) -> Resul
     Ok(())
 }
 
-/// The encryption root above a directory, and its key.
+/// A directory's encryption root above it, with the key.
 pub(crate) async fn key_above(context: &SyncContext, dir: ObjectId) -> Result<(ObjectId, UsersKey)> {
     let mos = context.mos().await?;
     let above = Dir::open_by_id(&mos, context.dir_phys(dir).await?.parent).await?;
@@ -244,7 +244,7 @@ pub(crate) async fn key_above(context: &SyncContext, dir: ObjectId) -> Result<(O
     Ok((info.root_dir, UsersKey { wrapping, format, salt, iterations }))
 }
 
-/// Writes keys, wrapped by a user's key, into their object (`dsl_crypto_key_sync_impl`).
+/// Stores keys in their object, wrapped by a user's key (`dsl_crypto_key_sync_impl`).
 pub(crate) async fn store_key(
     context: &SyncContext,
     object: ObjectId,
@@ -278,7 +278,7 @@ pub(crate) async fn store_key(
     Ok(())
 }
 
-/// A clone has its origin's keys (`dsl_crypto_key_clone_sync`).
+/// Shares the origin's keys with a clone (`dsl_crypto_key_clone_sync`).
 pub(crate) async fn share_key(context: &mut SyncContext, origin: &Dir, dir: ObjectId) -> Result<()> {
     let Some(key) = origin.field(dir_field::CRYPTO_KEY_OBJ).await?.map(ObjectId) else { return Ok(()) };
     let edit = context.edit();
@@ -287,7 +287,7 @@ pub(crate) async fn share_key(context: &mut SyncContext, origin: &Dir, dir: Obje
     ZapEdit::new(&edit, dir).add(dir_field::CRYPTO_KEY_OBJ, key.0).await
 }
 
-/// One dataset less uses an encryption key, which is given up with the last.
+/// Drops a dataset's reference to its key, and the key with the last one.
 pub(crate) async fn leave_key(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let edit = context.edit();
     context.keys().forget_root(dir).await;
@@ -297,7 +297,7 @@ pub(crate) async fn leave_key(context: &mut SyncContext, dir: ObjectId) -> Resul
     let key = ZapEdit::new(&edit, dir).get(dir_field::CRYPTO_KEY_OBJ).await?;
     let Some(key) = key.and_then(|key| key.as_u64()).map(ObjectId) else { return Ok(()) };
     let fields = ZapEdit::new(&edit, key);
-    // If nobody knows how many use it, it stays, because without it their data are lost.
+    // Without a reference count the key stays: losing it would lose its users' data.
     let count = fields.get(crypto_key::REFCOUNT).await?.and_then(|count| count.as_u64());
     let Some(count) = count else { return Ok(()) };
     match count {

@@ -1,10 +1,9 @@
-//! File systems and volumes destroyed: `zfs destroy pool/a`.
+//! Destroys file systems and volumes: `zfs destroy pool/a`.
 //!
-//! Idea: what is to be freed is what the head has and no snapshot: all that was born after the version it
-//! began with (a clone's origin; the empty one otherwise). A clone's livelist says what that is; other trees
-//! are left to be freed in the background (`engine/freeing`). Pools without feature `async_destroy` have no
-//! list for that: all is freed in one txg. It is walked twice, first only to see that all can be read: a
-//! task that fails must leave all as it was.
+//! Idea: destroying a head frees the blocks no snapshot has: those born after its previous version (a clone's
+//! origin, otherwise the empty one). A clone's livelist names them; other trees are freed in the background
+//! (`engine/freeing`). Pools without feature `async_destroy` cannot queue a tree and free it in one txg. That
+//! takes two walks: the first proves that every block can be read, since a failed task must change nothing.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
@@ -36,10 +35,10 @@ use crate::remapped::drop_remapped;
 use crate::set::{refreservation, set_reservation};
 use crate::whole::readable;
 
-/// Destroys a file system or volume that has no snapshots and no children, and which nobody has open.
+/// Destroys a file system or volume without snapshots or children that is not open.
 ///
 /// # Errors
-/// It has some, or is open; a block that leads to others can't be read.
+/// It has snapshots or children or is open; an indirect block is unreadable.
 #[boxed]
 pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
     engine
@@ -55,14 +54,14 @@ async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<(
     let head = readable(context.mos().await?.dataset(name).await?).await?;
     refuse_family(&head).await?;
     context.quiet(&head)?;
-    // What a receive into it has begun goes with it.
+    // An unfinished receive into it goes, too.
     if let Some(unfinished) = unfinished(context, name).await? {
         destroy_head(context, &unfinished).await?;
     }
     destroy_head(context, &head).await
 }
 
-/// The head that a receive fills in the place of one that there is, if that has begun.
+/// The temporary head of an unfinished receive into an existing dataset, if there is one.
 pub(crate) async fn unfinished(context: &SyncContext, name: &str) -> Result<Option<Dataset>> {
     match context.mos().await?.dataset(&format!("{name}/{RECV_CLONE_NAME}")).await {
         Err(DatasetError::NoDataset { .. }) => Ok(None),
@@ -85,7 +84,7 @@ async fn refuse_family(head: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// Destroys a head, whatever its name, that has no snapshots and no children.
+/// Destroys any head, even a temporary one, without snapshots and children.
 pub(crate) async fn destroy_head(context: &mut SyncContext, head: &Dataset) -> Result<()> {
     let name = head.name();
     let quiet = context.quiet(head)?;
@@ -128,7 +127,7 @@ pub(crate) async fn destroy_head(context: &mut SyncContext, head: &Dataset) -> R
     Ok(())
 }
 
-/// Frees what a clone has to itself, as its livelist says.
+/// Frees a clone's own blocks, as listed in its livelist.
 async fn free_clone(context: &mut SyncContext, clone: &Dataset, livelist: ObjectId) -> Result<()> {
     refuse_log(&clone.objset_head().await?, clone.name())?;
     survey_livelist(context, livelist).await?;
@@ -136,7 +135,7 @@ async fn free_clone(context: &mut SyncContext, clone: &Dataset, livelist: Object
     ZapEdit::new(&context.edit(), clone.dir().id()).remove(dir_field::LIVELIST).await
 }
 
-/// What a log holds must be in the tree first.
+/// The log must be replayed into the tree first.
 fn refuse_log(objset: &Objset, name: &str) -> Result<()> {
     match objset.phys().zil_header.needs_replay() {
         true => Err(DatasetError::busy(name, "its intent log has to be replayed first")),
@@ -144,7 +143,7 @@ fn refuse_log(objset: &Objset, name: &str) -> Result<()> {
     }
 }
 
-/// Sees that all blocks born after a txg can be found, and that no log waits for its replay.
+/// Checks that all blocks born after a txg can be reached and that no log awaits replay.
 pub(crate) async fn survey_blocks(context: &SyncContext, head: &Dataset, born_after: Txg) -> Result<()> {
     if head.phys().bp.is_hole() {
         return Ok(());
@@ -173,8 +172,7 @@ fn tree_since(context: &SyncContext, head: &Dataset, birth_txg: Txg) -> DeadTree
     DeadTree::new(context.pool(), head.id(), &entry)
 }
 
-/// Removes a head that is closed and whose blocks are free or will be, and its directory; answers what they
-/// took.
+/// Removes a closed head, whose blocks are free or will be, and its directory. Returns the space they used.
 pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Result<SpaceDelta> {
     let edit = context.edit();
     let phys = context.dataset_phys(id).await?;
@@ -207,7 +205,7 @@ pub(crate) async fn remove_head(context: &mut SyncContext, id: ObjectId) -> Resu
     Ok(used)
 }
 
-/// A clone's origin has one child less.
+/// Takes the head off its origin's clones.
 async fn leave_origin(context: &mut SyncContext, id: ObjectId, head: &DslDatasetPhys) -> Result<()> {
     if head.prev_snapshot.0 == 0 {
         return Ok(());
@@ -226,7 +224,7 @@ async fn leave_origin(context: &mut SyncContext, id: ObjectId, head: &DslDataset
     Ok(())
 }
 
-/// Removes a directory that has no head any more.
+/// Removes a directory without a head.
 async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     let edit = context.edit();
     set_reservation(context, id, 0).await?;
@@ -254,7 +252,7 @@ async fn remove_dir(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     free_zapified(context, id).await
 }
 
-/// A dataset that goes needs its features no longer.
+/// Drops a dataset's references to features.
 pub(crate) async fn drop_features(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     let view = context.edit().view();
     if !view.dnode(id).await?.object_type.is_zap() {
@@ -278,7 +276,7 @@ pub(crate) async fn free_zapified(context: &mut SyncContext, id: ObjectId) -> Re
     edit.destroy(id).await
 }
 
-/// All bookmarks of a head go with it.
+/// Removes a head's bookmarks.
 async fn drop_bookmarks(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     let edit = context.edit();
     let Some(zap) = context.dataset_field(id, dataset_field::BOOKMARK_NAMES).await? else { return Ok(()) };
@@ -291,7 +289,7 @@ async fn drop_bookmarks(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     context.use_feature("bookmarks", -1).await
 }
 
-/// The pool does not boot from what is gone (`spa_prop_clear_bootfs`).
+/// Clears `bootfs` if it names the destroyed dataset (`spa_prop_clear_bootfs`).
 pub(crate) async fn clear_bootfs(context: &SyncContext, id: ObjectId) -> Result<()> {
     let Some(props) = context.find_directory_object(names::PROPS).await? else { return Ok(()) };
     let edit = context.edit();

@@ -1,12 +1,12 @@
-//! Snapshots destroyed: `zfs destroy pool/a@s`.
+//! Destroys snapshots: `zfs destroy pool/a@s`.
 //!
-//! Idea: what only a snapshot holds is on the deadlist of the version after it, under the keys of births
-//! after the version before it: born since then, dead by the next version. That is freed; its own deadlist is
-//! merged into the next one's.
+//! Idea: the next version's deadlist has the blocks that only this snapshot holds, under keys at or after the
+//! previous version: born since then, dead by the next version. They are freed. The snapshot's own deadlist
+//! is merged into the next version's.
 //!
 //! ```text
 //!   prev@10 ---- snapshot@40 ---- next          next's deadlist:  key 0 [older: kept]   key 10 [freed]
-//!     |  unique: now also what died between snapshot and next and was born before prev
+//!     |  unique: now also blocks born before prev that died between snapshot and next
 //! ```
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_snapshot_sync_impl`).
@@ -35,7 +35,7 @@ use crate::set::refreservation;
 use crate::snapshot::note_snapshots_changed;
 use crate::whole::readable;
 
-/// What to do with a snapshot that is held or has clones.
+/// How to handle a snapshot that is held or has clones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
     /// Refuse.
@@ -44,11 +44,11 @@ pub enum InUse {
     Defer,
 }
 
-/// Destroys snapshots, all or none of them. One that there is not is passed over: deferred, it went with
-/// its last hold or clone.
+/// Destroys all the snapshots or none. Missing ones are skipped: a deferred one may have gone with its last
+/// hold or clone.
 ///
 /// # Errors
-/// One is held or has clones; somebody looks into one.
+/// One is held, has clones or is open.
 #[boxed]
 pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse) -> Result<()> {
     engine
@@ -64,7 +64,7 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
     let mut found = Vec::new();
     for name in names {
         let Some(snapshot) = heads.snapshot(name).await? else { continue };
-        // Only what can be held can wait for it.
+        // Deferred destruction needs pools with holds.
         if in_use == InUse::Refuse || !context.has(Since::Holds) {
             refuse_if_used(&snapshot).await?;
         }
@@ -79,10 +79,10 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
     done
 }
 
-/// Deadlists opened before they are needed: enough for the tasks that open them to be done by then.
+/// Deadlists opened ahead, so that they are ready when needed.
 const OPENED_AHEAD: usize = 4;
 
-/// A snapshot that is to go. There may be tens of thousands: no more is kept of each.
+/// A snapshot to destroy. There may be tens of thousands: keep these small.
 struct Found<'a> {
     withdrawn: Withdrawn,
     name: &'a str,
@@ -109,22 +109,22 @@ async fn destroy_found(context: &mut SyncContext, snapshots: Vec<Found<'_>>) -> 
     Ok(())
 }
 
-/// It is held or has clones.
+/// Whether it is held or has clones.
 async fn is_used(snapshot: &Dataset) -> Result<bool> {
     Ok(snapshot.phys().num_children > 1 || !snapshot.holds().await?.is_empty())
 }
 
-/// The hold or clone of a snapshot that is about to go.
+/// The last user of a deferred snapshot: a hold or a clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
     Hold,
     Clone,
 }
 
-/// Withdraws a snapshot that was to go with its last hold or clone, if that is the one that leaves.
+/// Withdraws a deferred snapshot if its last hold or clone is `leaving`.
 ///
 /// # Errors
-/// Somebody looks into it: the hold or clone has to stay, too.
+/// The snapshot is open: the hold or clone has to stay.
 pub(crate) async fn withdraw_if_last(
     context: &SyncContext,
     snapshot: &Dataset,
@@ -141,7 +141,7 @@ pub(crate) async fn withdraw_if_last(
     }
 }
 
-/// Destroys a snapshot that nobody uses any more.
+/// Destroys an unused snapshot.
 pub(crate) async fn remove_snapshot(
     context: &mut SyncContext,
     withdrawn: Withdrawn,
@@ -172,8 +172,7 @@ pub(crate) async fn remove_snapshot(
 
     let head = context.dir_phys(snapshot.dir).await?.head_dataset;
     if next.is_snapshot() {
-        // Blocks that only the two had, and that died right after the next one, are now the next one's
-        // alone.
+        // Blocks shared by these two only, that died right after `next`, are unique to `next` now.
         let after_next = context.dataset_phys(next.next_snapshot).await?.deadlist;
         let (from, to) = (snapshot.prev_snapshot_txg, snapshot.creation_txg);
         add(&mut next.unique_bytes, context.dead_space(after_next, from, to).await?.used);
@@ -191,7 +190,7 @@ pub(crate) async fn remove_snapshot(
     Ok(())
 }
 
-/// The version before a snapshot that goes is followed by the one after it.
+/// Links the previous version to the next one.
 async fn unlink_from_previous(
     context: &mut SyncContext,
     id: ObjectId,
@@ -202,7 +201,7 @@ async fn unlink_from_previous(
     }
     let mut previous = context.dataset_phys(snapshot.prev_snapshot).await?;
     if previous.next_snapshot != id {
-        // It is the first of a clone.
+        // The first version of a clone.
         if previous.next_clones_zap.0 != 0 {
             let edit = context.edit();
             let clones = ZapEdit::new(&edit, previous.next_clones_zap);
@@ -218,7 +217,7 @@ async fn unlink_from_previous(
     context.set_dataset_phys(snapshot.prev_snapshot, &previous).await
 }
 
-/// What a head has and its last snapshot has not (`dsl_dataset_recalc_head_uniq`).
+/// Bytes that a head does not share with its last snapshot (`dsl_dataset_recalc_head_uniq`).
 async fn unique_of_head(context: &SyncContext, head: &DslDatasetPhys) -> Result<u64> {
     let before = match head.prev_snapshot {
         ObjectId(0) => 0,
@@ -228,7 +227,7 @@ async fn unique_of_head(context: &SyncContext, head: &DslDatasetPhys) -> Result<
     Ok(head.referenced_bytes.saturating_sub(before.saturating_sub(dead)))
 }
 
-/// A head has more to itself than before: so much less is held back for it.
+/// Shrinks a head's unused refreservation by the growth of its unique bytes.
 async fn release_reserved(
     context: &mut SyncContext,
     head: &DslDatasetPhys,
@@ -262,7 +261,7 @@ async fn forget_snapshot(
     free_zapified(context, id).await
 }
 
-/// Finds snapshots by name, those of one dataset after opening that once.
+/// Finds snapshots by name; opens a dataset once for consecutive snapshots.
 pub(crate) struct Heads {
     mos: Mos,
     last: Option<Dataset>,
@@ -273,7 +272,7 @@ impl Heads {
         Heads { mos, last: None }
     }
 
-    /// The snapshot of that full name.
+    /// The snapshot of that full name, if any.
     pub(crate) async fn snapshot(&mut self, full: &str) -> Result<Option<Dataset>> {
         let (path, own) = name::split_at(full, '@')?;
         let head = match self.last.take().filter(|head| head.name() == path) {

@@ -1,4 +1,4 @@
-//! Holds: `zfs hold`, `zfs release`. A snapshot that is held can't be destroyed.
+//! Holds: `zfs hold`, `zfs release`. A held snapshot cannot be destroyed.
 //!
 //! Source: OpenZFS `dsl_userhold.c`.
 
@@ -20,7 +20,7 @@ const MAX_TAG_BYTES: usize = 255;
 /// Holds snapshots under a tag, all or none.
 ///
 /// # Errors
-/// There is no such snapshot, or one has a hold of that tag.
+/// A snapshot is missing or already has that tag.
 #[boxed]
 pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) -> Result<()> {
     let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
@@ -31,10 +31,10 @@ pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) ->
         .await
 }
 
-/// Removes holds, all or none. A snapshot that was only waiting for that is destroyed.
+/// Releases holds, all or none. Destroys deferred snapshots whose last hold this was.
 ///
 /// # Errors
-/// There is no such snapshot, or one has no hold of that tag.
+/// A snapshot is missing or lacks that tag.
 #[boxed]
 pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str) -> Result<()> {
     engine
@@ -45,7 +45,7 @@ pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str)
         .await
 }
 
-/// Snapshots by their names, and whether they are held under that tag must be as said.
+/// Opens snapshots and checks that each is held, or not held, under that tag.
 async fn snapshots_held(
     context: &SyncContext,
     names: &[String],
@@ -57,7 +57,7 @@ async fn snapshots_held(
         let snapshot = heads.snapshot(full).await?;
         let snapshot = snapshot.ok_or_else(|| DatasetError::NoDataset { name: full.as_str().into() })?;
         let is_held = snapshot.holds().await?.iter().any(|(other, _)| other == tag);
-        // Named twice, it would be as it should not be the second time.
+        // A snapshot named twice fails the second time.
         if is_held != held || !met.insert(snapshot.id()) {
             let why = if held { "no such tag on this dataset" } else { "tag already exists on this dataset" };
             return Err(DatasetError::unsuitable(full, why));

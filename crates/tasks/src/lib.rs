@@ -1,22 +1,22 @@
-//! Sync tasks: what changes datasets, and the pool as a whole.
+//! Sync tasks: changes to datasets and to the pool as a whole.
 //!
 //! ```text
-//!   snapshot(&engine, names)     checked, and done, when the open txg is written
+//!   snapshot(&engine, names)     runs when the open txg is written
 //!     engine.run_within(..)      cenote-engine: after the txg's datasets; how much of the slop it may use
-//!       check                    what is refused, is refused here: nothing has changed yet
-//!       make, account, ...       objects, chains of versions, deadlists, what each directory is charged
-//!       log_of_dataset           the event goes to the pool's history, in the same txg
+//!       check                    every refusal happens here, before any change
+//!       make, account, ...       objects, chains of versions, deadlists, directory accounts
+//!       log_of_dataset           adds the event to the pool's history, in the same txg
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
-//!              mark, allow, change_key, receive; and what they share: make, counts, crypt, remapped
+//!              mark, allow, change_key, receive; shared helpers: make, counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
 //!              sparing, validate, mend, errors, split, reguid, scan, passes, auxiliary, settings, features,
 //!              upgrade, checkpoint
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
-//! while the txg is written, alone, on a [`SyncContext`]. A task checks before it changes: one that refuses
-//! leaves all as it was.
+//! alone, on a [`SyncContext`], while the txg is written. A task checks before it changes anything: one that
+//! fails leaves no trace.
 //!
 //! Source: OpenZFS `dsl_synctask.c`, `dsl_dir.c`, `dsl_dataset.c`, `dsl_destroy.c`, `spa.c`.
 //!

@@ -1,4 +1,4 @@
-//! Making directories, datasets and snapshots, in the txg that is being written.
+//! Makes directories, heads and snapshots in the syncing txg.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_dataset.c` (`dsl_dataset_create_sync_dd`,
 //! `dsl_dataset_snapshot_sync_impl`).
@@ -20,10 +20,10 @@ use cenote_object::{NewObject, NewZap, Result, Zap, ZapEdit};
 use crate::counts::count;
 use crate::remapped::hand_down_remapped;
 
-/// The txg in which that was made, by the books: before any other.
+/// The origin's recorded creation txg: before any other.
 const ORIGIN_TXG: Txg = Txg(1);
 
-/// Makes a directory called `name` below `parent`, which counts it; the root of the tree if there is none.
+/// Makes directory `name` below `parent` and counts it there; without a parent, the root of the tree.
 pub(crate) async fn make_dir(
     context: &mut SyncContext,
     parent: Option<ObjectId>,
@@ -36,15 +36,15 @@ pub(crate) async fn make_dir(
     Ok(id)
 }
 
-/// `recv_clone_name`: the directory whose head a receive fills, below the one that it is for.
+/// `recv_clone_name`: the child directory whose head a receive fills.
 pub(crate) const RECV_CLONE_NAME: &str = "%recv";
 
-/// Whether a directory is there for a receive only: limits do not count it.
+/// Whether a directory only serves a receive. Limits do not count it.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with('%')
 }
 
-/// Gives a directory its head: a copy of the snapshot `origin`, at first; of nothing, if there is none.
+/// Gives a directory a head: a clone of the snapshot `origin`, or empty.
 pub(crate) async fn make_head(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -78,7 +78,7 @@ pub(crate) async fn make_head(
     Ok(id)
 }
 
-/// Makes a new head a clone of a snapshot; answers its deadlist.
+/// Makes a new head a clone of a snapshot; returns its deadlist.
 async fn descend(
     context: &mut SyncContext,
     id: ObjectId,
@@ -116,7 +116,7 @@ async fn descend(
     context.clone_deadlist(head.deadlist, from.creation_txg).await
 }
 
-/// Takes a snapshot of a head, which was written in this txg and does not change any more.
+/// Takes a snapshot of a head that this txg has already written.
 pub(crate) async fn make_snapshot(
     context: &mut SyncContext,
     head: ObjectId,
@@ -134,7 +134,7 @@ pub(crate) async fn make_snapshot(
         num_children: 1,
         creation_time_s: context.now_s(),
         creation_txg: txg,
-        // What only it references is nothing: the head has it all.
+        // The head shares every block.
         unique_bytes: 0,
         next_clones_zap: ObjectId(0),
         props_zap: ObjectId(0),
@@ -157,7 +157,7 @@ pub(crate) async fn make_snapshot(
             add_number(&clones, id).await?;
         }
     }
-    // The snapshot keeps the deadlist; what it holds beyond the reservation is charged for anew.
+    // The snapshot keeps the deadlist; the head's refreservation is charged again for the shared bytes.
     let charged = phys.unique_bytes.min(reserved_bytes) as i64;
     context
         .use_space(phys.dir, SpaceDelta { used: charged, ..SpaceDelta::default() }, Account::Refreservation)
@@ -173,7 +173,7 @@ pub(crate) async fn make_snapshot(
     Ok(id)
 }
 
-/// What features the content of a dataset needs, its copy needs, too.
+/// Copies a dataset's per-dataset features to its copy.
 pub(crate) async fn copy_features(context: &mut SyncContext, from: ObjectId, to: ObjectId) -> Result<()> {
     let view = context.edit().view();
     if !view.dnode(from).await?.object_type.is_zap() {
@@ -187,12 +187,12 @@ pub(crate) async fn copy_features(context: &mut SyncContext, from: ObjectId, to:
     Ok(())
 }
 
-/// Notes a number in a set of numbers (`zap_add_int`).
+/// Adds to a set of numbers (`zap_add_int`).
 pub(crate) async fn add_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
     zap.add(&format!("{:x}", id.0), id.0).await
 }
 
-/// Removes a number from such a set (`zap_remove_int`).
+/// Removes from a set of numbers (`zap_remove_int`).
 pub(crate) async fn remove_number(zap: &ZapEdit<'_>, id: ObjectId) -> Result<()> {
     zap.remove(&format!("{:x}", id.0)).await
 }

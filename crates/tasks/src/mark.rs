@@ -1,9 +1,9 @@
-//! Bookmarks made and removed: `zfs bookmark`, `zfs destroy pool/a#mark`; and what becomes of them when their
-//! snapshot goes.
+//! Creates and destroys bookmarks (`zfs bookmark`, `zfs destroy pool/a#mark`), and keeps them current when
+//! their snapshot is destroyed.
 //!
-//! A bookmark is three words: guid, txg, time. With feature `bookmark_written` it also tells what the
-//! snapshot referenced and how much of that was freed up to the next snapshot, so that what was written since
-//! is known without it.
+//! A bookmark is three words: guid, txg, time. With feature `bookmark_written` it also has the snapshot's
+//! referenced bytes and the bytes freed up to the next snapshot: enough to compute `written#` without the
+//! snapshot.
 //!
 //! Source: OpenZFS `dsl_bookmark.c`.
 
@@ -27,10 +27,11 @@ use crate::remapped::{forget_key, remove_key_of_clones};
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
 const OLD_WORDS: usize = 3;
 
-/// Makes a bookmark `pool/a#mark` of a snapshot or another bookmark of the same dataset.
+/// Bookmarks a snapshot of the mark's dataset or of a clone's ancestor, or copies one of the dataset's
+/// bookmarks.
 ///
 /// # Errors
-/// There is no such snapshot or bookmark, the name can't be or is taken, or the pool has no bookmarks.
+/// The source is missing or unrelated, the name is invalid or taken, or the pool has no bookmarks.
 #[boxed]
 pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
     let (source, mark) = (source.to_owned(), mark.to_owned());
@@ -41,10 +42,10 @@ pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
         .await
 }
 
-/// Removes a bookmark.
+/// Destroys a bookmark.
 ///
 /// # Errors
-/// There is none of that name.
+/// No such bookmark.
 #[boxed]
 pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
     let mark = mark.to_owned();
@@ -55,7 +56,7 @@ pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
         .await
 }
 
-/// Whether a snapshot of another dataset is one that a clone comes from (`dsl_dataset_is_before`).
+/// Whether `source` is a snapshot in the clone's ancestry (`dsl_dataset_is_before`).
 async fn is_before(context: &SyncContext, source: &str, clone: &Dataset) -> Result<bool> {
     if !source.contains('@') {
         return Ok(false);
@@ -113,8 +114,7 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
     context.log_of_dataset((path, id), "bookmark", &details).await
 }
 
-/// What a bookmark keeps of a snapshot; sizes only if the pool has feature `bookmark_written`
-/// (`dsl_bookmark_set_phys`).
+/// A snapshot's bookmark; with sizes only under feature `bookmark_written` (`dsl_bookmark_set_phys`).
 async fn bookmark_of(context: &SyncContext, dataset: &Dataset) -> Result<Bookmark> {
     let snapshot = dataset.phys();
     let ivset = dataset.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
@@ -137,7 +137,7 @@ async fn bookmark_of(context: &SyncContext, dataset: &Dataset) -> Result<Bookmar
     Ok(mark)
 }
 
-/// The table of a head's bookmarks, made when it is needed first.
+/// A head's bookmark table, created on first use.
 pub(crate) async fn bookmark_table(context: &mut SyncContext, head: ObjectId) -> Result<ObjectId> {
     if let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? {
         return Ok(zap);
@@ -161,7 +161,7 @@ async fn destroy_bookmark_sync(context: &mut SyncContext, mark: &str) -> Result<
     let found = marks.iter().find(|stored| stored.name == own);
     let StoredMark { mark: phys, words, .. } = found.cloned().ok_or_else(missing)?;
     ZapEdit::new(&context.edit(), zap).remove(own).await?;
-    // It may have been the last for which deadlists keep births of that time apart.
+    // Perhaps no other bookmark needs this deadlist key now.
     let keeps = |other: &Bookmark| has_sizes(other) && other.creation_txg == phys.creation_txg;
     let others = marks.iter().filter(|other| other.name != own && keeps(&other.mark)).count();
     let is_past = phys.creation_txg < head.phys().prev_snapshot_txg;
@@ -173,7 +173,7 @@ async fn destroy_bookmark_sync(context: &mut SyncContext, mark: &str) -> Result<
     context.log_of_dataset((path, id), "remove bookmark", &format!("name={own}")).await
 }
 
-/// What a bookmark of so many words counted for, beside its entry.
+/// Drops the features and redaction list of a removed bookmark of that many words.
 pub(crate) async fn drop_bookmark(context: &mut SyncContext, mark: &Bookmark, words: usize) -> Result<()> {
     if words > OLD_WORDS {
         context.use_feature("bookmark_v2", -1).await?;
@@ -192,8 +192,8 @@ pub(crate) async fn drop_bookmark(context: &mut SyncContext, mark: &Bookmark, wo
     Ok(())
 }
 
-/// A snapshot goes, its bookmarks stay. Answers whether one of them needs deadlists to go on telling
-/// births by it.
+/// Updates the bookmarks of a snapshot that is destroyed. Returns whether deadlists must keep its txg as a
+/// key for one of them.
 pub(crate) async fn leave_bookmarks(context: &mut SyncContext, snapshot: &DslDatasetPhys) -> Result<bool> {
     let head = context.dir_phys(snapshot.dir).await?.head_dataset;
     let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else {
@@ -209,7 +209,7 @@ pub(crate) async fn leave_bookmarks(context: &mut SyncContext, snapshot: &DslDat
             mark.flags &= !ZBM_FLAG_SNAPSHOT_EXISTS;
             is_needed = true;
         } else if (snapshot.prev_snapshot_txg..snapshot.creation_txg).contains(&mark.creation_txg) {
-            // What was freed up to the next snapshot is freed up to the one after that.
+            // The next snapshot is now one later: add the bytes freed in between.
             let freed = context.dead_space(next, Default::default(), mark.creation_txg).await?;
             add_freed(&mut mark, freed);
         } else {

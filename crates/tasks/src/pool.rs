@@ -1,4 +1,4 @@
-//! Sync tasks on the pool as a whole: its vdevs, properties, features and checkpoint; and the first of all.
+//! Sync tasks on the pool as a whole: vdevs, properties, features, checkpoint, creation.
 
 pub(crate) mod attach;
 pub(crate) mod autotrim;

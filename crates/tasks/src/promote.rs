@@ -1,6 +1,6 @@
-//! A clone and what it was cloned from change places: `zfs promote`.
+//! Swaps a clone and the dataset it was cloned from: `zfs promote`.
 //!
-//! Idea: the snapshots up to the origin move to the clone's directory, with what they cost; the former owner
+//! Idea: the snapshots up to the origin, and their space, move to the clone's directory; the former owner
 //! becomes the clone.
 //!
 //! ```text
@@ -30,21 +30,21 @@ use crate::mark::bookmark_table;
 use crate::rename::room_for;
 use crate::whole::readable;
 
-/// Who takes part.
+/// The datasets involved.
 struct Parties {
     clone: Dataset,
-    /// Versions of the clone's own, oldest first, its head last.
+    /// The clone's own versions, oldest first, its head last.
     of_clone: Vec<Dataset>,
     origin: Dataset,
-    /// The head that owns the origin so far.
+    /// The origin's current head.
     owner: Dataset,
-    /// Its versions after the origin, its head last.
+    /// The owner's versions after the origin, its head last.
     of_owner: Vec<Dataset>,
-    /// Snapshots that move: the origin and those before it.
+    /// Snapshots that move: the origin and all before it.
     moving: Vec<Dataset>,
 }
 
-/// What moves from the owner's accounts to the clone's, and what snapshots then use.
+/// Space that moves to the clone, and the snapshots' shares afterwards.
 struct PromotedSpace {
     moved: SpaceDelta,
     by_clones_snapshots: i64,
@@ -52,10 +52,10 @@ struct PromotedSpace {
     unique_of_origin: u64,
 }
 
-/// Makes a clone the owner of the snapshots that it depends on. It may be open.
+/// Makes a clone the owner of the snapshots it depends on. It may be open.
 ///
 /// # Errors
-/// It is no clone, has snapshots of the same names, or no room for what it takes over.
+/// It is no clone, has snapshots of the same names, or lacks room under its quotas.
 #[boxed]
 pub async fn promote(engine: &Engine, clone: &str) -> Result<()> {
     let clone = clone.to_owned();
@@ -80,7 +80,7 @@ async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
     let moved = [(parties.clone.dir(), parties.moving.len() as u64)];
     let shared = common_ancestor(parties.owner.dir(), parties.clone.dir());
     check_count(context, Limited::Snapshots, &moved, shared).await?;
-    // They list what was written since the origin, which is another snapshot now.
+    // Livelists start at the origin, which changes.
     drop_livelist(context, parties.clone.dir().id()).await?;
     drop_livelist(context, parties.owner.dir().id()).await?;
     swap_origins(context, &parties).await?;
@@ -128,8 +128,8 @@ async fn check_promotion(parties: &Parties) -> Result<()> {
     Ok(())
 }
 
-/// What moves: all that was ever born before the origin, in this directory, and is still in one of the
-/// versions that move.
+/// The space that moves: everything born before the origin, in this directory, and still referenced by a
+/// version that moves.
 async fn accounts_of(context: &SyncContext, parties: &Parties) -> Result<PromotedSpace> {
     let (origin, all) = (parties.origin.phys(), Txg(u64::MAX));
     let mut moved = SpaceDelta {
@@ -169,7 +169,7 @@ async fn accounts_of(context: &SyncContext, parties: &Parties) -> Result<Promote
     Ok(PromotedSpace { moved, by_clones_snapshots, by_owners_snapshots, unique_of_origin })
 }
 
-/// The origin is followed by the clone; and each directory says what it was cloned from.
+/// Makes the clone the origin's successor, and swaps the origins of both directories.
 async fn swap_origins(context: &mut SyncContext, parties: &Parties) -> Result<()> {
     let edit = context.edit();
     let (origin_id, first) = (id(&parties.origin), id(parties.first_of_clone()));
@@ -216,7 +216,7 @@ async fn move_snapshot(context: &mut SyncContext, snapshot: &Dataset, parties: &
     if phys.next_clones_zap.0 == 0 {
         return Ok(());
     }
-    // Other clones of it are now this directory's.
+    // The snapshot's other clones are this directory's now.
     let from = context.dir_phys(owner).await?.clones_zap;
     let to = context.dir_phys(dir).await?.clones_zap;
     for entry in Zap::open_id(&edit.view(), phys.next_clones_zap).await?.to_vec().await? {
@@ -263,12 +263,12 @@ async fn move_space(context: &mut SyncContext, parties: &Parties, accounts: &Pro
 }
 
 impl Parties {
-    /// The version that comes right after the origin.
+    /// The version right after the origin.
     fn first_of_clone(&self) -> &Dataset {
         self.of_clone.first().unwrap_or(&self.clone)
     }
 
-    /// Bookmarks of what moves, by what follows the `#`.
+    /// Names (after the `#`) of bookmarks up to the origin.
     async fn moving_bookmarks(&self) -> Result<Vec<String>> {
         let marks = self.owner.bookmarks().await?.into_iter();
         let moving = marks.filter(|mark| mark.phys.creation_txg <= self.origin.creation_txg());

@@ -1,18 +1,18 @@
-//! A receive begins, and is given up: the heads that streams fill.
+//! Begins and aborts receives: the heads that streams fill.
 //!
 //! ```text
 //!   begin   a new file system or volume, empty or a clone: inconsistent until the end
-//!           or, for one that is there, a clone of its snapshot, `%recv` below it: the old state stays
+//!           or, for an existing one, a clone of its snapshot, `%recv` below it: the old state stays
 //!   ...     the stream's records change that head's objects (cenote-stream)
-//!   end     `%recv` and the head change places; a snapshot is taken, which gets the sent one's guid
+//!   end     `%recv` and the head are swapped; a snapshot is taken and gets the guid of the sent one
 //!   (finish)
 //! ```
 //!
-//! Idea: nothing that was there is changed before the end, which is one txg. A receive that broke off is
-//! given up with what it made, unless it may be resumed: then its state is kept with the head (`resume`).
+//! Idea: existing data stay as they are until the end, which is one txg. An interrupted receive is destroyed
+//! with its head, unless it is resumable: then its state is kept with the head (`resume`).
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
-//! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` for the words.
+//! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).
 
 pub(crate) mod finish;
 pub(crate) mod properties;
@@ -45,7 +45,7 @@ use crate::receive::raw::{RawKeys, check_base, store_new};
 use crate::receive::resume::{begin_resumable, check_resumed, has_state};
 use crate::whole::readable;
 
-/// Features of a pool that streams ask for, and that a dataset uses from then on if it can.
+/// Pool features that streams require; the dataset activates them.
 const FEATURES: [(StreamFeatures, &str); 8] = [
     (StreamFeatures::LZ4, "lz4_compress"),
     (StreamFeatures::ZSTD, "zstd_compress"),
@@ -58,49 +58,49 @@ const FEATURES: [(StreamFeatures, &str); 8] = [
 ];
 const NEEDS_UPGRADE: &str = "pool must be upgraded to receive this stream.";
 
-/// What is to be received, and where.
+/// A receive's stream and target.
 #[derive(Debug, Clone)]
 pub struct NewReceive {
     /// The file system or volume, `pool/a`.
     pub target: String,
     /// The new snapshot's own name.
     pub snapshot: String,
-    /// What the stream says of itself.
+    /// The stream's BEGIN record.
     pub begin: Begin,
-    /// The snapshot that the new dataset is to be a clone of.
+    /// The origin of a new clone.
     pub origin: Option<String>,
-    /// What is in the way goes (`-F`).
+    /// Overwrites an existing target (`-F`).
     pub is_forced: bool,
-    /// What has come is kept if the stream breaks off (`-s`).
+    /// Keeps partial state if interrupted (`-s`).
     pub is_resumable: bool,
     /// Properties of a new dataset.
     pub settings: Settings,
-    /// Of a raw stream.
+    /// Keys of a raw stream.
     pub raw: Option<RawKeys>,
 }
 
-/// A head that a stream fills.
+/// A head being filled by a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiving {
-    /// The file system or volume that is received.
+    /// The received file system or volume.
     pub target: String,
-    /// The head that is filled: the target's own, or `%recv` below it.
+    /// The filled head: the target's own, or `%recv` below it.
     pub head: String,
-    /// The same by number.
+    /// The filled head's number.
     pub id: DatasetId,
 }
 
 impl Receiving {
-    /// The target was made for this receive.
+    /// Whether this receive created the target.
     pub fn is_new(&self) -> bool {
         self.head == self.target
     }
 }
 
-/// Makes the head that a stream fills, or finds that of a receive that is resumed.
+/// Makes the head for a stream, or finds that of a resumed receive.
 ///
 /// # Errors
-/// The pool lacks a feature, the target or its snapshots don't fit the stream, somebody uses it.
+/// The pool lacks a feature, the target or its snapshots don't match the stream, or the target is busy.
 #[boxed]
 pub async fn begin_receive(engine: &Engine, mut new: NewReceive) -> Result<Receiving> {
     name::split_at(&format!("{}@{}", new.target, new.snapshot), '@')?;
@@ -117,10 +117,10 @@ pub async fn begin_receive(engine: &Engine, mut new: NewReceive) -> Result<Recei
         .await
 }
 
-/// Gives up a receive: what it made goes.
+/// Aborts a receive and destroys its head.
 ///
 /// # Errors
-/// Somebody uses it.
+/// The head is busy.
 #[boxed]
 pub async fn abort_receive(engine: &Engine, target: &str) -> Result<()> {
     engine
@@ -174,7 +174,7 @@ async fn begin_sync(
     Ok(Receiving { target: new.target.clone(), head, id: DatasetId(id.0) })
 }
 
-/// What the stream needs, the pool must have.
+/// The pool must have the features that the stream requires.
 async fn check_features(context: &SyncContext, new: &NewReceive) -> Result<()> {
     let refuse = |why: &str| Err(DatasetError::unsuitable(&new.target, why));
     let Begin { features, flags, .. } = &new.begin;
@@ -206,7 +206,7 @@ async fn check_features(context: &SyncContext, new: &NewReceive) -> Result<()> {
     Ok(())
 }
 
-/// A receive that broke off with the daemon, and that nobody could resume, is in nobody's way.
+/// Destroys the remains of an interrupted receive, unless it can be resumed.
 async fn clear_remains(context: &mut SyncContext, target: &str) -> Result<()> {
     if let Some(unfinished) = unfinished(context, target).await? {
         if has_state(context, ObjectId(unfinished.id().0)).await? {
@@ -234,7 +234,7 @@ async fn clear_remains(context: &mut SyncContext, target: &str) -> Result<()> {
     }
 }
 
-/// A receive into a dataset that is there: a clone of one of its snapshots, or of nothing.
+/// Starts a receive into an existing dataset: makes `%recv`, a clone of one of its snapshots, or empty.
 async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Dataset) -> Result<ObjectId> {
     let refuse = |why: String| DatasetError::unsuitable(&new.target, why);
     let Begin { flags, from_guid, features, .. } = &new.begin;
@@ -278,7 +278,8 @@ async fn begin_below(context: &mut SyncContext, new: &NewReceive, target: &Datas
     Ok(id)
 }
 
-/// A whole stream takes the place of what is there only if it may, and nothing of that is kept.
+/// A full stream replaces an existing dataset only with `-F`, and only if that has neither snapshots nor an
+/// origin and both are unencrypted.
 async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool) -> Result<()> {
     let name = &new.target;
     let why = if !new.is_forced {
@@ -297,8 +298,8 @@ async fn refuse_replacing(new: &NewReceive, target: &Dataset, is_encrypted: bool
     Err(DatasetError::unsuitable(name, why))
 }
 
-/// The snapshot that an increment is received on: that which it builds on, or, if nothing has changed since,
-/// the last one. What is sent raw is bound to the snapshot that it was made from.
+/// The snapshot that an increment applies to: its own base, or the last one if nothing has changed since. A
+/// raw increment needs its own base.
 async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> Result<Dataset> {
     let name = &new.target;
     let snapshots = target.snapshots().await?;
@@ -317,7 +318,7 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
     refuse_split_blocks(new, base).await?;
     match &new.raw {
         Some(keys) => check_base(keys, target, base).await?,
-        // Its head is read and written before the first record comes.
+        // The base's key is needed before the first record.
         None => _ = base.key().await?,
     }
     if base.creation_txg() >= context.txg() {
@@ -326,7 +327,7 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
     Ok(base.clone())
 }
 
-/// Large blocks that were received whole can't be changed in parts.
+/// Large blocks received whole cannot be overwritten in parts.
 async fn refuse_split_blocks(new: &NewReceive, base: &Dataset) -> Result<()> {
     let Some(large_blocks) = Feature::by_name("large_blocks") else { return Ok(()) };
     if base.field(large_blocks.guid).await?.is_some() && !new.begin.features.has(StreamFeatures::LARGE_BLOCKS)
@@ -337,18 +338,18 @@ async fn refuse_split_blocks(new: &NewReceive, base: &Dataset) -> Result<()> {
     Ok(())
 }
 
-/// Whether a head holds anything but what its last snapshot does (`dsl_dataset_modified_since_snap`).
+/// Whether a head differs from its last snapshot (`dsl_dataset_modified_since_snap`).
 async fn has_changed_since(head: &Dataset, snapshot: &Dataset) -> Result<bool> {
     if head.phys().bp.logical_birth() <= snapshot.creation_txg() {
         return Ok(false);
     }
-    // Logs and accounts may have changed beside the objects.
+    // A newer birth alone may be due to the log or accounts: compare the objects.
     let (now, then) = (head.objset_head().await?, snapshot.objset_head().await?);
     let raw = |dnode: &Option<cenote_format::dnode::Dnode>| dnode.as_ref().map(|dnode| dnode.raw().to_vec());
     Ok(raw(&now.phys().meta_dnode) != raw(&then.phys().meta_dnode))
 }
 
-/// A receive into a dataset that there is not: an empty one, or a clone.
+/// Starts a receive into a new dataset: empty, or a clone.
 async fn begin_new(context: &mut SyncContext, new: &NewReceive, crypt: Option<NewCrypt>) -> Result<ObjectId> {
     let name = &new.target;
     let refuse = |why: &str| DatasetError::unsuitable(name, why);
@@ -428,7 +429,7 @@ async fn origin_of(context: &SyncContext, new: &NewReceive, origin: &str) -> Res
     Ok(found)
 }
 
-/// A new head begins as a snapshot is.
+/// Starts a head from a snapshot.
 async fn begin_as(
     context: &mut SyncContext,
     new: &NewReceive,
@@ -438,7 +439,7 @@ async fn begin_as(
 ) -> Result<()> {
     share_key(context, base.dir(), dir).await?;
     match new.raw {
-        // Its head is written anew without its key.
+        // A raw stream rewrites the head, without the key.
         Some(_) => Ok(()),
         None => without_log(context, DatasetId(id.0)).await,
     }
@@ -457,7 +458,7 @@ fn kind_of(new: &NewReceive) -> Result<ObjsetType> {
     }
 }
 
-/// Goes on with a receive that broke off.
+/// Resumes an interrupted receive.
 async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Receiving> {
     let (head, found) = match unfinished(context, &new.target).await? {
         Some(found) if new.begin.from_guid.0 == 0 && !new.is_forced => {
@@ -481,7 +482,7 @@ async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Rece
     };
     check_resumed(&found, &new.begin).await?;
     if new.raw.is_none() {
-        // Its head may still be in memory, with a key that was unloaded since.
+        // The head may still be cached with a key that has been unloaded since.
         found.key().await?;
     }
     context.quiet(&found)?;

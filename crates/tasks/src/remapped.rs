@@ -1,10 +1,10 @@
-//! Pointers that lead past a removed vdev's mapping: what becomes of the mapping's parts.
+//! Remap deadlists: parts of a removed vdev's mapping that only snapshots need.
 //!
-//! Idea: when OpenZFS rewrites a block of pointers, those to blocks on a removed vdev are made to lead to
-//! where the blocks are now. The mapping's part is needed then only by snapshots that have the old pointer,
-//! if any: it goes to a list beside the deadlist, which travels with it from snapshot to snapshot, and is
-//! obsolete when the last of them goes. This engine leaves pointers as they are and makes no such entries,
-//! but keeps the lists.
+//! Idea: when OpenZFS rewrites an indirect block, it redirects pointers into a removed vdev to the blocks'
+//! new places. Then only snapshots with the old pointer, if any, need that part of the mapping. It goes to a
+//! list beside the deadlist, which moves from snapshot to snapshot like it, and is obsolete when the last of
+//! them is destroyed. This engine never redirects pointers, so it adds no entries, but it maintains existing
+//! lists.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_block_remapped`), `dsl_destroy.c`
 //! (`dsl_destroy_snapshot_handle_remaps`).
@@ -24,7 +24,7 @@ async fn remapped(context: &SyncContext, dataset: ObjectId) -> Result<Option<Obj
     context.dataset_field(dataset, dataset_field::REMAP_DEADLIST).await
 }
 
-/// A snapshot that is taken gets the list of its head.
+/// Moves a head's list to its new snapshot.
 pub(crate) async fn hand_down_remapped(
     context: &mut SyncContext,
     head: ObjectId,
@@ -35,7 +35,8 @@ pub(crate) async fn hand_down_remapped(
     set_remapped(context, snapshot, list).await
 }
 
-/// A snapshot goes: what only it needed is obsolete, the rest is for the version after it.
+/// Handles the lists of a destroyed snapshot: entries only it needed become obsolete, the rest moves to the
+/// next version.
 pub(crate) async fn leave_remapped(
     context: &mut SyncContext,
     id: ObjectId,
@@ -61,7 +62,7 @@ pub(crate) async fn leave_remapped(
     context.use_feature(FEATURE, -1).await
 }
 
-/// A dataset needs its list no longer: its origin has all that is on it.
+/// Drops a dataset's list: its origin needs all the entries.
 pub(crate) async fn drop_remapped(context: &mut SyncContext, id: ObjectId) -> Result<()> {
     let Some(list) = remapped(context, id).await? else { return Ok(()) };
     context.free_deadlist(list).await?;
@@ -69,7 +70,7 @@ pub(crate) async fn drop_remapped(context: &mut SyncContext, id: ObjectId) -> Re
     context.use_feature(FEATURE, -1).await
 }
 
-/// A snapshot is gone: a dataset's lists tell no longer what was born before it.
+/// Removes a destroyed snapshot's key from a dataset's lists.
 pub(crate) async fn forget_key(context: &SyncContext, dataset: ObjectId, key: Txg) -> Result<()> {
     context.remove_deadlist_key(context.dataset_phys(dataset).await?.deadlist, key).await?;
     match remapped(context, dataset).await? {
@@ -98,7 +99,7 @@ async fn make_obsolete(context: &SyncContext, list: ObjectId, from: Txg) -> Resu
     context.close_deadlist(opened).await
 }
 
-/// A snapshot is gone: the heads of clones made from later ones tell its blocks no longer apart.
+/// Removes a destroyed snapshot's key from the heads of clones of later snapshots.
 pub(crate) async fn remove_key_of_clones(context: &SyncContext, dir: ObjectId, key: Txg) -> Result<()> {
     let mut trail = Trail::new(&context.edit().view(), "the clones of one another");
     let mut pending = vec![dir];

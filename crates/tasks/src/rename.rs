@@ -1,6 +1,6 @@
-//! Renaming: `zfs rename`, of file systems, volumes and snapshots.
+//! Renames file systems, volumes and snapshots: `zfs rename`.
 //!
-//! A directory that moves takes what it uses from the accounts above its old place to those above the new
+//! A directory that moves takes its used space from the accounts above its old place to those above the new
 //! one.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_rename_sync`), `dsl_dataset.c` (`dsl_dataset_rename_snapshot_sync`).
@@ -19,11 +19,10 @@ use crate::create::parent_of_new;
 use crate::snapshot::note_snapshots_changed;
 use crate::whole::readable;
 
-/// Gives a file system, volume or snapshot another name in the same pool. What is below goes with it; it
-/// may be open.
+/// Renames a file system, volume or snapshot within its pool, with its descendants. It may be open.
 ///
 /// # Errors
-/// The new name can't be or is taken, has no parent, or lies below the old one.
+/// The new name is invalid or taken, lacks a parent, or lies below the old one.
 #[boxed]
 pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
     let (from, to) = (from.to_owned(), to.to_owned());
@@ -34,8 +33,7 @@ pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
         .await
 }
 
-/// Gives snapshots, each of another dataset, other names: pairs of the old and the new one. All are
-/// renamed, or none.
+/// Renames snapshots of different datasets, as pairs of old and new name: all or none.
 ///
 /// # Errors
 /// As [`rename`].
@@ -92,11 +90,11 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
     ZapEdit::new(&edit, siblings).add(own, id.0).await?;
     let head = ObjectId(dataset.id().0);
     context.log_of_dataset((from, head), "rename", &format!("-> {to}")).await?;
-    // What is inherited may be another.
+    // Inherited properties may differ now.
     context.refresh_policies().await
 }
 
-/// No name below may become too long.
+/// Checks that no name below becomes too long.
 async fn check_lengths(dataset: &Dataset, from: &str, to: &str) -> Result<()> {
     for below in dataset.descendants().await? {
         let versions = below.snapshot_names().await?;
@@ -164,7 +162,7 @@ async fn check_snapshot_rename(context: &SyncContext, from: &str, to: &str) -> R
     }
 }
 
-/// What quotas leave for `to` to take over from `from`. Those above both don't matter
+/// Room under the quotas of `to` for the space of `from`. Common ancestors' quotas don't matter
 /// (`dsl_dir_transfer_possible`).
 pub(crate) fn room_for(from: &Dir, to: &Dir) -> u64 {
     let above = |dir: &Dir| std::iter::successors(dir.parent().cloned(), |dir| dir.parent().cloned());
@@ -174,7 +172,7 @@ pub(crate) fn room_for(from: &Dir, to: &Dir) -> u64 {
     limited.map(|dir| dir.phys().quota_bytes.saturating_sub(dir.phys().used_bytes)).min().unwrap_or(u64::MAX)
 }
 
-/// What has its key from above must stay below the same encryption root (`dsl_dir_rename_crypt_check`).
+/// A dataset that inherits its key must stay below the same encryption root (`dsl_dir_rename_crypt_check`).
 async fn check_root_stays(dataset: &Dataset, parent: &Dataset) -> Result<()> {
     let Some(own) = dataset.dir().encryption().await? else { return Ok(()) };
     let is_root = own.root_dir == dataset.dir().id();

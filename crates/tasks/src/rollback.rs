@@ -1,7 +1,6 @@
-//! Back to the last snapshot: `zfs rollback`.
+//! Rolls back to the last snapshot: `zfs rollback`.
 //!
-//! What the head has written since is freed, and it begins anew with the snapshot's tree. Nothing of the
-//! snapshot is dead any more.
+//! Blocks written since are freed, and the head starts again from the snapshot's tree with an empty deadlist.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_rollback_sync`, `dsl_dataset_clone_swap_sync_impl`).
 
@@ -21,11 +20,11 @@ use crate::remapped::drop_remapped;
 use crate::set::refreservation;
 use crate::whole::readable;
 
-/// Brings a dataset, which nobody has open, back to its last snapshot, `pool/a@s`.
+/// Rolls a closed dataset back to its last snapshot, `pool/a@s`.
 ///
 /// # Errors
-/// That is not the last one, or is larger than the dataset's refquota; the dataset is open, or what is to be
-/// freed can't be found.
+/// The snapshot is not the last or exceeds the refquota, the dataset is open, or a block to free is
+/// unreadable.
 #[boxed]
 pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
     engine
@@ -52,8 +51,8 @@ async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
         _ => {}
     }
     let quiet = context.quiet(&head)?;
-    // The head's next blocks would be born in the snapshot's own txg: traversals would take them for the
-    // snapshot's, and nobody would free them.
+    // The head's next blocks would share the snapshot's birth txg: traversals would take them for the
+    // snapshot's, and they would leak.
     if head.phys().prev_snapshot_txg >= context.txg() {
         return Err(DatasetError::NextTxg { name: full.into() });
     }
@@ -79,7 +78,7 @@ async fn return_to(
     let id = ObjectId(head.id().0);
     let reserved = refreservation(context, id).await?;
     let (mut phys, to) = (context.dataset_phys(id).await?, *snapshot.phys());
-    // Referenced now and dead since, less what was referenced then, is what was written since.
+    // Written since = referenced now + dead since - referenced then.
     let change = |now: u64, then: u64, dead: i64| then as i64 - now as i64 - dead;
     let freed = SpaceDelta {
         used: change(phys.referenced_bytes, to.referenced_bytes, dead.used),
@@ -104,7 +103,7 @@ async fn return_to(
     context.set_dataset_phys(id, &phys).await?;
     drop_features(context, id).await?;
     copy_features(context, ObjectId(snapshot.id().0), id).await?;
-    // The head has again all that the snapshot has.
+    // The head shares every block of the snapshot again.
     let mut shared = context.dataset_phys(phys.prev_snapshot).await?;
     shared.unique_bytes = 0;
     context.set_dataset_phys(phys.prev_snapshot, &shared).await

@@ -1,7 +1,7 @@
-//! Properties set: `zfs set`, `zfs inherit`.
+//! Sets and inherits properties: `zfs set`, `zfs inherit`.
 //!
-//! Idea: a setting is an entry in the table of properties of its directory (of the snapshot itself, for a
-//! snapshot). Limits are kept a second time where they are enforced, and what is reserved counts as used.
+//! Idea: a setting is an entry in the property table of the dataset's directory, or of the snapshot itself.
+//! Limits are also copied to the object that enforces them; reservations count as used space.
 //!
 //! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`), `dsl_dir.c` and `dsl_dataset.c` (`*_set_quota`,
 //! `*_set_reservation`), `zfs_ioctl.c` (`zfs_check_settable`).
@@ -30,22 +30,22 @@ use crate::whole::readable;
 pub(crate) use check::{SetAt, check_setting};
 pub use check::{check_changes, check_settings, is_of_owner};
 
-/// What is in force once a setting is removed.
+/// The value after a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instead {
-    /// What is above, or the default.
+    /// The inherited value or the default.
     Inherited,
-    /// What a receive brought; what is above if none did.
+    /// The received value; without one, the inherited value.
     Received,
 }
 
-/// Sizes that are accounted for as soon as they are set. A value of 0 is none.
+/// Sizes enforced as soon as they are set; 0 means none.
 pub const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
-/// Sets a property, of this package's own or the administrator's (with a colon in its name).
+/// Sets a native property, or a user property (with a colon in its name).
 ///
 /// # Errors
-/// The dataset has no such property, can't have that value, or has no room for what is promised.
+/// The property or value is invalid for the dataset, or space for a reservation is lacking.
 #[boxed]
 pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Value) -> Result<()> {
     let (name, property) = (name.to_owned(), property.to_owned());
@@ -56,10 +56,10 @@ pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Va
         .await
 }
 
-/// Removes a setting: what is above a dataset, or the default, is in force again; or what was received.
+/// Removes a setting in favour of the inherited, default or received value.
 ///
 /// # Errors
-/// There is no such property, or it is not one that is inherited.
+/// The property is unknown or not inheritable.
 #[boxed]
 pub async fn inherit(engine: &Engine, name: &str, property: &str, instead: Instead) -> Result<()> {
     let (name, property) = (name.to_owned(), property.to_owned());
@@ -98,7 +98,7 @@ async fn set_property_sync(
 async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, instead: Instead) -> Result<()> {
     let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let inherits = match Prop::zfs(property) {
-        // What was received can be gone back to, and without that to the default.
+        // `Received` also works for properties that are not inheritable.
         Some(prop) => (prop.is_inheritable() || matches!(instead, Instead::Received)) && !prop.is_one_time(),
         None => property.contains(':'),
     };
@@ -109,7 +109,7 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     let received = format!("{property}{ZPROP_RECVD_SUFFIX}");
     let received = ZapEdit::new(&context.edit(), id).get(received.as_str()).await?;
     if SIZES.contains(&property) && !dataset.is_snapshot() {
-        // More than a setting: what follows from it follows from what takes its place, too.
+        // Sizes have side effects: apply those of the new value.
         let next = Value::Number(received.as_ref().and_then(ZapValue::as_u64).unwrap_or(0));
         check_limit(&dataset, property, &next).await?;
         store_setting(context, &dataset, property, &next).await?;
@@ -123,7 +123,7 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     }
     let hidden = format!("{property}{ZPROP_INHERIT_SUFFIX}");
     match instead {
-        // What a receive brought must not come forth.
+        // Hides a received value.
         Instead::Inherited if received.is_some() => table.update(hidden.as_str(), 0).await?,
         Instead::Inherited => {}
         Instead::Received => remove_if_there(&table, &hidden).await?,
@@ -135,7 +135,7 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     context.refresh_policies().await
 }
 
-/// Removes a setting that nothing follows from.
+/// Removes a setting without side effects.
 pub(crate) async fn forget_setting(
     context: &mut SyncContext,
     dataset: &Dataset,
@@ -145,7 +145,7 @@ pub(crate) async fn forget_setting(
     remove_if_there(&ZapEdit::new(&context.edit(), table), property).await
 }
 
-/// Stores a setting that was checked, with what follows from it.
+/// Stores a checked setting and applies its side effects.
 pub(crate) async fn store_setting(
     context: &mut SyncContext,
     dataset: &Dataset,
@@ -171,7 +171,7 @@ pub(crate) async fn store_setting(
     follow_setting(context, dataset, property, value, reserved_before).await
 }
 
-/// Does what follows from a setting that was stored. `reserved_before` is the refreservation until then.
+/// Applies a stored setting's side effects. `reserved_before` is the former refreservation.
 pub(crate) async fn follow_setting(
     context: &mut SyncContext,
     dataset: &Dataset,
@@ -202,8 +202,8 @@ pub(crate) async fn follow_setting(
     }
 }
 
-/// A mount point is noted with the user who chose it, in the same txg, unless that is an administrator: the
-/// daemon mounts nothing there that nobody asked for by name.
+/// Records, in the same txg, the unprivileged user that sets a mount point; administrators are not recorded.
+/// The daemon mounts at such a place only on a request for that dataset by name.
 async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Result<()> {
     match context.delegated() {
         Some(who) => settings.update(PLACED_BY_PROPERTY, &ZapValue::from_text(&who.uid.to_string())).await,
@@ -211,7 +211,7 @@ async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Resul
     }
 }
 
-/// The table that a dataset's settings are in; a snapshot's is made when it is needed first.
+/// A dataset's property table; a snapshot's is created on first use.
 pub(crate) async fn settings_table(
     context: &mut SyncContext,
     dataset: &Dataset,
@@ -229,7 +229,7 @@ pub(crate) async fn settings_table(
     Ok((phys.props_zap.0 != 0).then_some(phys.props_zap))
 }
 
-/// Promises a directory so much; what it does not use of that counts as used above it
+/// Sets a directory's reservation. Its unused part counts as used by the parent
 /// (`dsl_dir_set_reservation_sync_impl`).
 pub(crate) async fn set_reservation(context: &mut SyncContext, dir: ObjectId, bytes: u64) -> Result<()> {
     let mut phys = context.dir_phys(dir).await?;
@@ -245,7 +245,7 @@ pub(crate) async fn set_reservation(context: &mut SyncContext, dir: ObjectId, by
         .await
 }
 
-/// What a head has been promised for itself.
+/// A head's refreservation in bytes.
 pub(crate) async fn refreservation(context: &SyncContext, head: ObjectId) -> Result<u64> {
     match context.dataset_phys(head).await?.is_snapshot() {
         true => Ok(0),
@@ -253,7 +253,7 @@ pub(crate) async fn refreservation(context: &SyncContext, head: ObjectId) -> Res
     }
 }
 
-/// Limits must leave room for what is there, and promises must be possible to keep.
+/// Checks that a limit exceeds current use and that space for a reservation is available.
 pub(crate) async fn check_limit(dataset: &Dataset, property: &str, value: &Value) -> Result<()> {
     let Value::Number(bytes) = *value else { return Ok(()) };
     let (name, dir, head) = (dataset.name(), dataset.dir(), dataset.phys());
@@ -285,7 +285,7 @@ pub(crate) async fn check_limit(dataset: &Dataset, property: &str, value: &Value
             let before = head.unique_bytes.max(dataset.setting("refreservation").await?);
             let more = head.unique_bytes.max(bytes).saturating_sub(before);
             enough(more, if more == 0 { 0 } else { dir.available().await? })?;
-            // A promise that grows must be possible to use; one that was made before the quota may stay.
+            // A growing refreservation must fit the refquota; an older, larger one may stay.
             match dataset.setting("refquota").await? {
                 refquota if more > 0 && refquota > 0 => enough(bytes, refquota.min(quota)),
                 _ => enough(bytes, quota),
@@ -295,7 +295,7 @@ pub(crate) async fn check_limit(dataset: &Dataset, property: &str, value: &Value
     }
 }
 
-/// What is set must not make the pool write what its features don't allow.
+/// A setting must not need a feature that the pool lacks.
 pub(crate) async fn require_feature(
     context: &SyncContext,
     name: &str,
@@ -315,7 +315,7 @@ pub(crate) async fn require_feature(
     }
 }
 
-/// Where a key is to be found is a matter of encryption roots (`dsl_crypto_can_set_keylocation`).
+/// Only encryption roots have a key location (`dsl_crypto_can_set_keylocation`).
 async fn check_keylocation(dataset: &Dataset, value: &Value) -> Result<()> {
     let is_none = matches!(value, Value::Text(text) if text == "none");
     let why = match dataset.dir().encryption().await? {
@@ -329,7 +329,7 @@ async fn check_keylocation(dataset: &Dataset, value: &Value) -> Result<()> {
     Err(refused(dataset.name(), "keylocation", why))
 }
 
-/// A value as the history notes it: numbers as they are stored.
+/// A value as the history shows it, numbers unformatted.
 fn stored_text(value: &Value) -> String {
     match value {
         Value::Number(number) => number.to_string(),
@@ -344,7 +344,7 @@ pub(crate) async fn remove_if_there(table: &ZapEdit<'_>, name: &str) -> Result<(
     }
 }
 
-/// What is asked for came with a feature that the pool has not.
+/// The error for a setting that needs a disabled feature.
 pub(crate) fn not_enabled(name: &str, property: &str, feature: &str) -> DatasetError {
     let why = match feature {
         "large_blocks" => format!("'{property}' must be power of 2 from 512B to 128K (feature@{feature})"),

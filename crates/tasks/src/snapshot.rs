@@ -1,7 +1,7 @@
-//! Snapshots taken: `zfs snapshot`, of several datasets at one moment.
+//! Takes snapshots of one or more datasets at one instant: `zfs snapshot`.
 //!
-//! Idea: tasks run after the txg's datasets were written. So a snapshot only has to keep the tree that is
-//! there; all that are taken in one task show the same moment.
+//! Idea: tasks run after the txg's datasets are written, so a snapshot only keeps the existing tree. All
+//! snapshots of one task show the same instant.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 
@@ -23,20 +23,20 @@ use crate::pool::scan::state::snapshotted;
 use crate::set::{SetAt, check_setting, refreservation, store_setting};
 use crate::whole::readable;
 
-/// Takes snapshots of several datasets at one moment, all or none: names like `pool/a@s`. All that was
-/// done before is in them.
+/// Takes snapshots (`pool/a@s`) of several datasets at one instant, all or none. They include everything done
+/// before the call.
 ///
 /// # Errors
-/// A name can't be or is taken, there is no such dataset, or no room for what is promised to it.
+/// A name is invalid or taken, a dataset is missing, or the refreservation cannot be kept.
 #[boxed]
 pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
     snapshot_with(engine, names, Settings::new()).await
 }
 
-/// The same, with properties of the administrator's own that all of them get.
+/// The same, with user properties for all of them.
 ///
 /// # Errors
-/// As [`snapshot`]; or snapshots can't have such properties.
+/// As [`snapshot`], or an invalid property.
 #[boxed]
 pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings) -> Result<()> {
     engine
@@ -64,8 +64,8 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
         if head.snapshot(own).await?.is_some() {
             return Err(DatasetError::DatasetExists { name: full.as_str().into() });
         }
-        // What is shared with the snapshot does not count for the promise any more: there must be as much
-        // again.
+        // Blocks shared with the snapshot no longer count towards the refreservation: it needs that much more
+        // space.
         let needed_bytes = head.phys().unique_bytes.min(head.setting("refreservation").await?);
         let available_bytes = if needed_bytes == 0 { 0 } else { head.dir().available().await? };
         if needed_bytes > available_bytes {
@@ -74,7 +74,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
         }
         heads.push((head, own.to_owned()));
     }
-    // Two snapshots of one txg could not be told apart by births.
+    // Births could not tell two snapshots of one txg apart.
     if let Some((head, _)) = heads.iter().find(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
         return Err(DatasetError::NextTxg { name: head.name().into() });
     }
@@ -98,7 +98,7 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
     Ok(())
 }
 
-/// Snapshots of encrypted datasets say which set of IVs they belong to.
+/// Gives a snapshot of an encrypted dataset its IV set guid.
 pub(crate) async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapshot: ObjectId) -> Result<()> {
     if head.dir().field(dir_field::CRYPTO_KEY_OBJ).await?.is_none()
         || FeatureCounts::of(&context.edit()).count("bookmark_v2").await?.is_none()

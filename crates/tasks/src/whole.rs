@@ -1,5 +1,5 @@
-//! A task reads the tables of a dataset before it changes anything: an error is its caller's, and not the
-//! txg's, which could not be written with half of a task in it.
+//! Reads a dataset's tables before a task changes anything. An I/O error then fails the task; later it would
+//! fail the txg, which cannot be written with half a task in it.
 //!
 //! Source: our own; OpenZFS panics where a sync task meets such an error (`VERIFY0`).
 
@@ -7,14 +7,14 @@ use cenote_dataset::Dataset;
 use cenote_format::units::ObjectId;
 use cenote_object::Result;
 
-/// Blocks of a table that are read together.
+/// Blocks of a table read together.
 const BATCH: u64 = 64;
 
-/// A dataset, once all blocks of the tables that belong to it and its directory have been read. Those of one
-/// block were read when the dataset was opened, or are read by the task's own checks.
+/// Returns a dataset after reading all blocks of the tables of the dataset and its directory. Single-block
+/// tables need no extra read: opening the dataset or the task's own checks read them.
 ///
 /// # Errors
-/// The first block that can't be read.
+/// The first unreadable block.
 pub(crate) async fn readable(dataset: Dataset) -> Result<Dataset> {
     let (dir, phys) = (dataset.dir(), dataset.phys());
     let tables = [

@@ -53,7 +53,7 @@ const ALLOW: u16 = 0;
 const DENY: u16 = 1;
 const EXECUTE_BITS: u32 = 0o111;
 
-/// What happens to an ACL when the mode is set, property `aclmode`.
+/// Treatment of an ACL when the mode is set, property `aclmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AclMode {
     /// It is replaced by the trivial one.
@@ -67,7 +67,7 @@ pub enum AclMode {
     Restricted,
 }
 
-/// What new files inherit from their directory's ACL, property `aclinherit`.
+/// Inheritance of ACLs by new files, property `aclinherit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AclInherit {
     /// Nothing.

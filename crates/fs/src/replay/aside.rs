@@ -1,10 +1,10 @@
-//! Records that a replay sets aside, and what that means for later ones.
+//! Records that a replay sets aside, and the effect on later ones.
 //!
-//! Idea: each record was promised to somebody, so one that fails takes no other with it. It is set aside and
-//! told, and the replay goes on. Later records of the same object are still applied, since each of them was
-//! promised too: a write that can't be repeated (its block is damaged) leaves the other writes their places.
-//! The exception is a file whose creation was set aside. The tree has nothing, or something else, under its
-//! number: whatever is about that number is set aside too, until a record creates it.
+//! Idea: each record was acknowledged, so a failing one must not take others with it. It is set aside and
+//! reported, and the replay continues. Later records of the same object are still applied, since each was
+//! acknowledged too: a write with a damaged block leaves the other writes intact. The exception is a file
+//! whose creation was set aside. Its number then means nothing, or another object, so all records with that
+//! number are set aside too, until one creates it.
 
 use std::collections::BTreeSet;
 
@@ -59,8 +59,8 @@ impl Account {
         Ok(())
     }
 
-    /// Notes what became of a record: it was applied, or its object was gone, or it is set aside. Returns the
-    /// object that lacks it in this case.
+    /// Counts a record as applied, skipped (its object is gone) or set aside. In the last case returns the
+    /// object that lacks it.
     pub(crate) fn note(&mut self, record: &LogRecord, done: Result<bool>) -> Option<ObjectId> {
         let made = made(&record.operation);
         match done {
@@ -92,7 +92,7 @@ fn made(operation: &Operation) -> Option<ObjectId> {
     }
 }
 
-/// The objects that a record refers to by number; the first is the one that it is about.
+/// The objects that a record refers to by number; the record's subject is first.
 fn used(operation: &Operation) -> [Option<ObjectId>; 2] {
     match operation {
         Operation::Create { new, .. }

@@ -13,7 +13,7 @@ use super::{Replay, range};
 use crate::error::Result;
 use crate::overlay::{ContentOverlay, Source};
 
-/// The maximum block size: whatever a record says must stay within it.
+/// The maximum block size: bounds the values in a record.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 /// Puts a write record's data in place. Returns the end of the logged write; a whole block may extend

@@ -6,11 +6,11 @@
 //!   target  [a][b][ ]             pointers to the same blocks, born in this txg; holes stay holes
 //! ```
 //!
-//! Both have blocks of one size, and the same key if they are encrypted. References are counted when the txg
-//! is synced; until then the source is told that it has lent them. No log record says what was cloned: what
-//! must be durable waits for the txg.
+//! Both have the same block size, and the same key if encrypted. References are counted when the txg is
+//! synced; until then the source is told that it has lent them. Clones of volumes are not logged: a commit
+//! waits for the txg.
 //!
-//! Locking: source and target are taken for the whole operation, in the order of data sets and offsets.
+//! Locking: both ranges are taken for the whole operation, in the order of data sets and offsets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ const MAX_BLOCKS: u64 = 4 << 10;
 /// The volume whose blocks are shared.
 #[derive(Debug, Clone)]
 pub enum VolumeSource {
-    /// One that others may be changing; it may be the target itself.
+    /// A live volume, possibly the target itself.
     Live(Arc<VolumeWriter>),
-    /// A snapshot, and what keeps it from being destroyed.
+    /// A snapshot, and the hold that keeps it from being destroyed.
     Snapshot(Volume, SnapshotHold),
 }
 
 impl VolumeWriter {
-    /// Shares the whole blocks of a range of another volume, or of another part of this one, at an offset.
-    /// Returns how many bytes, from the range's start; 0: they can't be shared, copy instead.
+    /// Shares the whole blocks of another volume's range, or of another part of this one, at an offset.
+    /// Returns the number of bytes shared from the range's start; 0: impossible, copy instead.
     ///
     /// # Errors
     /// [`Refusal::Again`]: the source has just changed; sync a txg first. It extends beyond an end; damage.
@@ -103,7 +103,7 @@ impl VolumeSource {
         }
     }
 
-    /// In txg `txg`, which is held open, another volume gets blocks of this one.
+    /// Notes that another volume gets blocks of this one in txg `txg`, which is held open.
     fn lend(&self, txg: Txg) {
         match self {
             VolumeSource::Live(writer) => writer.live().lend(txg),

@@ -1,10 +1,8 @@
-//! What a volume holds where: data or holes, and what has changed since a txg, for those who copy no more
-//! than they must.
+//! A volume's data and holes, and its changes since a txg, for incremental copies.
 //!
-//! Idea: both are asked for a range, and cost what the range has. A block's pointer says in which txg the
-//! block was born. Holes may be of any age, because pools without the feature `hole_birth` do not say: a hole
-//! whose birth is not known counts as changed, which costs a backup nothing. OpenZFS's `zfs send` takes them
-//! so, too (`send_holes_without_birth_time`).
+//! Idea: queries are by range, and cost in proportion to its contents. A block's pointer has its birth txg.
+//! Pools without feature `hole_birth` do not record the births of holes: such a hole counts as changed, at no
+//! cost for a backup. OpenZFS's `zfs send` does the same (`send_holes_without_birth_time`).
 
 use std::ops::Range;
 
@@ -14,11 +12,11 @@ use cenote_format::units::Txg;
 use super::Volume;
 use crate::error::Result;
 
-/// Pointers looked at together.
+/// Pointers examined together.
 const WINDOW_BLOCKS: u64 = 4 << 10;
 
 impl Volume {
-    /// Whether there is data at the start of a range, and where that ends: at the latest with the range.
+    /// Whether a range starts with data, and the end of that extent within the range.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -26,13 +24,13 @@ impl Volume {
     pub async fn extent(&self, range: Range<u64>) -> Result<(bool, u64)> {
         match self.plain_object() {
             Some(object) => Ok(object.extent(range).await?),
-            // What a log has not been replayed into is looked at no closer.
+            // With an unreplayed log, report everything as data.
             None => Ok((true, range.end)),
         }
     }
 
-    /// Whether the start of a range may differ from `before`, the volume as of txg `since`, and where that
-    /// ends: at the latest with the range. Only for volumes without changes in memory.
+    /// Whether a range starts with blocks that may differ from `before`, the volume as of txg `since`, and
+    /// the end of that extent within the range. Only for volumes without changes in memory.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -42,7 +40,7 @@ impl Volume {
         if !may_differ || range.start >= before.size_bytes() {
             return Ok((may_differ, end));
         }
-        // A hole says little of when it was made; if it was one before, nothing has changed.
+        // A hole may lack its birth; if it was a hole before, nothing has changed.
         let (is_data, end) = self.extent(range.start..end).await?;
         if is_data {
             return Ok((true, end));
@@ -50,8 +48,9 @@ impl Volume {
         before.extent(range.start..end.min(before.size_bytes())).await
     }
 
-    /// Whether the volume at `offset_bytes` may have changed after txg `since`, and where that ends: at the
-    /// next block of the other kind, at `end_bytes`, or earlier. Only for volumes without changes in memory.
+    /// Whether a range starts with blocks that may have changed after txg `since`, and the end of that
+    /// extent: the next block of the other kind, the range's end, or earlier. Only for volumes without
+    /// changes in memory.
     ///
     /// # Errors
     /// An indirect block can't be read.
@@ -74,7 +73,7 @@ impl Volume {
                 end += 1;
             }
         }
-        // Beyond the last block that was ever written there is nothing to look at.
+        // Nothing exists beyond the last block ever written.
         let end = if answer.is_some() { end } else { blocks.end };
         Ok((answer.unwrap_or(true), (end * size).min(range.end)))
     }

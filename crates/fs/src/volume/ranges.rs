@@ -1,11 +1,11 @@
 //! Ranges of a volume that are being changed.
 //!
-//! Idea: whole blocks are simply replaced, so those who write them get along with each other. Whoever changes
-//! a part of a block reads it first, and must have it alone until the new block is in place. So a range is
-//! taken shared for whole blocks and alone otherwise, and only ranges that meet wait for each other.
+//! Idea: writers of whole blocks merely replace them and may run concurrently. A writer of a partial block
+//! reads it first, and must exclude others until the new block is in place. So a range is taken shared for
+//! whole blocks and exclusively otherwise, and only overlapping ranges wait for each other.
 //!
-//! Locking: the list is locked for one look, never across an await. A task holds one range, or two that it
-//! took in the order of data sets and offsets (`clone`).
+//! Locking: the list is locked for one look, never across an await. A task holds one range, or two taken in
+//! the order of data sets and offsets (`clone`).
 //!
 //! Source: OpenZFS's `zfs_rlock.c` serves the same purpose; the mechanism is our own.
 
@@ -14,7 +14,7 @@ use std::ops::Range;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// What is taken now, and who waits for some of it.
+/// Ranges taken, and a notice when one is released.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     taken: Mutex<Vec<(Range<u64>, Share)>>,
@@ -24,13 +24,13 @@ pub(super) struct Ranges {
 /// How a range is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Beside others who replace whole blocks.
+    /// Shared with other writers of whole blocks.
     Side,
-    /// By nobody else.
+    /// Exclusive.
     Alone,
 }
 
-/// A range that is taken until this is dropped.
+/// A range taken until dropped.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
     ranges: &'a Ranges,
@@ -39,10 +39,10 @@ pub(super) struct Taken<'a> {
 }
 
 impl Ranges {
-    /// Takes a range as soon as nobody has a part of it who does not get along with this.
+    /// Takes a range once no conflicting one overlaps it.
     pub(super) async fn take(&self, range: Range<u64>, share: Share) -> Taken<'_> {
         loop {
-            // Before the look, so that nothing given back in between is missed.
+            // Registered before the check, so that no release is missed.
             let given_back = self.given_back.notified();
             let mut given_back = std::pin::pin!(given_back);
             given_back.as_mut().enable();

@@ -39,9 +39,9 @@ pub struct VolumeWriter {
     pub(super) dataset: OpenDataset,
     block_bytes: u64,
     size_bytes: RwLock<u64>,
-    /// Whether its blocks may be others', too: the pool has the feature.
+    /// Whether its blocks may be shared: the pool has the feature.
     pub(super) clones: AtomicBool,
-    /// What is being changed.
+    /// Ranges being changed.
     pub(super) ranges: Ranges,
 }
 
@@ -91,7 +91,7 @@ impl VolumeWriter {
         Ok(VolumeWriter { dataset, block_bytes, size_bytes, clones, ranges })
     }
 
-    /// The volume of this name, opened once for all who change it.
+    /// The volume of this name, opened once for all writers.
     ///
     /// # Errors
     /// As [`VolumeWriter::open`]; there is no such dataset, or it can't be changed.
@@ -208,8 +208,8 @@ impl VolumeWriter {
         self.dataset.log().is_some_and(cenote_engine::Log::is_always)
     }
 
-    /// Takes a range of the volume to change it, and returns the range's end. While a task waits for its
-    /// range the volume may shrink: what counts is the size once the range is taken.
+    /// Takes a range for a change, and returns its end. The volume may shrink during the wait, so the size is
+    /// checked again afterwards.
     pub(super) async fn take_inside(&self, offset: u64, len: u64) -> Result<(Taken<'_>, u64)> {
         let end = self.check_range(offset, len)?;
         let taken = self.take(offset..end).await;
@@ -217,7 +217,7 @@ impl VolumeWriter {
         Ok((taken, end))
     }
 
-    /// Takes a range to change it: beside others if it is of whole blocks.
+    /// Takes a range for a change: shared if it consists of whole blocks.
     async fn take(&self, range: Range<u64>) -> Taken<'_> {
         let start = range.start / self.block_bytes * self.block_bytes;
         let end = range.end.next_multiple_of(self.block_bytes);

@@ -55,7 +55,7 @@ pub struct SetAttr {
 }
 
 impl SetAttr {
-    /// Whether it contains changes that an immutable file refuses.
+    /// Whether it has changes that an immutable file refuses.
     pub(super) fn is_for_mutable(&self) -> bool {
         let numbers = [self.uid, self.gid, self.size].iter().any(Option::is_some);
         numbers || self.mode.is_some() || self.mtime.is_some() || self.crtime.is_some()

@@ -7,10 +7,10 @@
 //!   target  [a][b][ ]             pointers to the same blocks, born in this txg; holes stay holes
 //! ```
 //!
-//! Idea: a pointer contains everything needed to read its block. A block of one file can therefore be
-//! attached to another, if both files have that block size and, where they are encrypted, the same key.
-//! References are counted when the txg is synced. Until then nobody else may free the blocks: the source is
-//! told that it has lent them (`cenote_engine::Quiet`).
+//! Idea: a pointer contains everything needed to read its block, so one file's block can be attached to
+//! another, if both have the same block size and encryption key. References are counted when the txg is
+//! synced. Until then the blocks must not be freed: the source is told that it has lent them
+//! (`cenote_engine::Quiet`).
 //!
 //! Locking: source and target are locked for the whole operation. If both are live, two file systems are
 //! locked in the order of their dataset ids.
@@ -42,9 +42,9 @@ const MAX_BLOCKS: u64 = (((128 << 10) - ZIL_CHAIN_BYTES - LR_BYTES - 5 * 8) / BL
 /// The file system whose blocks are shared.
 #[derive(Debug, Clone, Copy)]
 pub enum CloneSource<'a> {
-    /// A file system that others may be changing; it may be the target itself.
+    /// A live file system, possibly the target itself.
     Live(&'a FsWriter),
-    /// A snapshot, and what keeps it from being destroyed.
+    /// A snapshot, and the hold that keeps it from being destroyed.
     Snapshot(&'a Filesystem, &'a SnapshotHold),
 }
 
@@ -191,7 +191,7 @@ impl FsWriter {
             && !gets_stuck)
     }
 
-    /// Returns the blocks if all of them stay valid whatever happens: a replay must find them.
+    /// Returns the blocks if all of them are on disk for certain, so that a replay finds them.
     async fn settled(&self, blocks: Option<Vec<Blkptr>>) -> Result<Option<Vec<Blkptr>>> {
         let synced = match self.log() {
             Some(log) => log.last_synced()?,
@@ -211,7 +211,7 @@ impl CloneSource<'_> {
         }
     }
 
-    /// In txg `txg`, which is held open, another file system gets blocks of this one.
+    /// Notes that another file system gets blocks of this one in txg `txg`, which is held open.
     fn lend(&self, txg: Txg) {
         match self {
             CloneSource::Live(fs) => fs.live().lend(txg),

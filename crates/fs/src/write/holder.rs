@@ -1,9 +1,9 @@
-//! The holder of a file system: a mount, whose kernel keeps files open and remembers what it was told.
+//! The holder of a file system: a mount, whose kernel keeps files open and caches answers.
 //!
-//! Idea: a mounted file system has one holder. It changes the file system through a writer of its own
-//! ([`FsWriter::held_by`]). Whatever any other writer of the same file system changes, the holder is told
-//! (`save` and the two functions that change a directory's table are the only ways to change what a kernel
-//! remembers), and a file that it still uses is not freed, whoever removed it.
+//! Idea: a mounted file system has one holder, which changes it through a writer of its own
+//! ([`FsWriter::held_by`]). Changes by any other writer are reported to the holder (only `save` and the two
+//! functions that change a directory's table change anything a kernel caches), and files in use by the holder
+//! are not freed.
 //!
 //! Locking: calls come under the locks of the objects concerned, after the change shows in views. A holder
 //! returns at once, and calls nothing here.
@@ -17,29 +17,29 @@ use super::znode::Znode;
 use super::{By, FsWriter};
 use crate::error::Result;
 
-/// Uses files of a file system, and remembers them.
+/// Uses and caches files of a file system.
 pub trait Holder: Send + Sync {
-    /// Whether a file without names is still in use. If so, the holder frees it when it is not.
+    /// Whether a file without names is still in use. If so, the holder frees it later.
     fn keeps(&self, file: ObjectId) -> bool;
 
-    /// A file was freed. Its number may become another file's.
+    /// A file was freed. Its number may be reused.
     fn freed(&self, file: ObjectId);
 
-    /// Somebody else has changed this.
+    /// Another writer has changed this.
     fn changed(&self, what: Changed<'_>);
 }
 
-/// A change that the holder did not make.
+/// Another writer's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed<'a> {
-    /// What a name in a directory stands for: it came, went, or became another file's.
+    /// A name in a directory was added, removed, or given to another file.
     Name(ObjectId, &'a [u8]),
     /// Attributes or content of a file.
     File(ObjectId),
 }
 
 impl FsWriter {
-    /// The writer of the file system's holder, which takes the place of an earlier one.
+    /// The holder's writer; replaces an earlier holder.
     #[must_use]
     pub fn held_by(self, holder: Weak<dyn Holder>) -> FsWriter {
         *self.0.holder.write() = Some(holder);
@@ -50,7 +50,7 @@ impl FsWriter {
         self.0.holder.read().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Tells the holder of a change, unless it made it itself.
+    /// Reports a change to the holder, unless it made it.
     pub(super) fn tell(&self, what: Changed<'_>) {
         if self.1 == By::Others
             && let Some(holder) = self.holder()
@@ -59,7 +59,7 @@ impl FsWriter {
         }
     }
 
-    /// Saves an object whose lock the caller holds, and whose content it has changed already.
+    /// Saves an object whose lock the caller holds, and whose content it has already changed.
     pub(super) async fn save(&self, edit: &Edit, node: &mut Znode) -> Result<()> {
         self.0.znodes.save(edit, node).await?;
         self.tell(Changed::File(node.id));

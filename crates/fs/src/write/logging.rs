@@ -1,7 +1,7 @@
 //! Writes itx records for operations, so that a commit can make them durable: see [`cenote_engine::zil`].
 //!
-//! Idea: each operation that succeeded notes what a replay has to repeat, while it still holds its locks.
-//! Operations on files without names are not recorded: nobody can reach such a file after a crash.
+//! Idea: a successful operation records the facts for its replay while it still holds its locks. Operations
+//! on files without names are not recorded: such files are unreachable after a crash.
 //!
 //! Source: OpenZFS `zfs_log.c`.
 
@@ -55,15 +55,15 @@ impl<'a> Notes<'a> {
         self.log.filter(|_| node.find_u64(ZplAttr::Links) != Some(0))
     }
 
-    /// Records an operation whose outcome depends on these objects: what waits with them comes first.
+    /// Records an operation whose outcome depends on these objects: their waiting records come first.
     fn note_after(&self, objects: &[ObjectId], operation: impl FnOnce() -> Operation) {
         if let Some(log) = self.log {
             log.append_after(self.txg(), objects, operation());
         }
     }
 
-    /// A file was created and has its name. An ACL that it inherited is recorded: it depends on the mode that
-    /// was asked for, which no record has.
+    /// Records a file created with its name. An inherited ACL is recorded, too: it depends on the requested
+    /// mode, which no record has.
     pub(super) fn created(&self, parent: &Znode, name: &[u8], node: &Znode) -> Result<()> {
         let dir = parent.id;
         let new = new_object(node, dir)?;
@@ -79,7 +79,7 @@ impl<'a> Notes<'a> {
                 Operation::Create { kind, new, attrs: None, acl, domains: Vec::new(), name }
             }
         };
-        // Its directory decides what it inherits.
+        // The record depends on the directory, which determines inheritance.
         let is_link = matches!(operation, Operation::Symlink { .. });
         self.note_after(&[dir], || operation);
         if let Some(acl) = inherited.filter(|_| is_link) {
@@ -88,7 +88,7 @@ impl<'a> Notes<'a> {
         Ok(())
     }
 
-    /// A rename left a whiteout, whose record has no place for an ACL.
+    /// Records a rename's whiteout, whose own record has no place for an ACL.
     pub(super) fn inherited(&self, parent: &Znode, node: &Znode) -> Result<()> {
         if let Some(acl) = self.inherited_acl(parent, node)? {
             self.note_after(&[], || Operation::SetAcl { object: node.id, acl });
@@ -104,7 +104,7 @@ impl<'a> Notes<'a> {
         Ok(self.log_acl(&node.acl()?, node.flags()? & ACL_WIDE_FLAGS))
     }
 
-    /// An ACL in the form of a record; if there is none that says it, the next commit writes the txg.
+    /// An ACL in the form of a record; if that can't express it, the next commit writes the txg.
     fn log_acl(&self, entries: &[Ace], flags: u64) -> Option<LogAcl> {
         if entries.iter().any(Ace::names_domain) {
             self.log.inspect(|log| log.cannot_say(self.txg()));
@@ -145,7 +145,7 @@ impl<'a> Notes<'a> {
         self.note_after(&[directory, object], || Operation::Link { directory, object, name });
     }
 
-    /// Names of these files moved. Earlier writes to them enter the log first, since programs that rename a
+    /// Records moved names. Earlier writes to these files enter the log first, since programs that rename a
     /// file over another rely on it.
     pub(super) fn renamed(
         &self,
@@ -212,8 +212,8 @@ impl<'a> Notes<'a> {
         outcome
     }
 
-    /// Otherwise only times changed. This record keeps the content's change time; a replay sets the
-    /// attributes' change time to its own time.
+    /// Records a change of times only: the content's change time. A replay sets the attributes' change time
+    /// to its own.
     pub(super) fn touched(&self, node: &Znode) {
         let mtime = node.get(ZplAttr::Mtime).map(words_of).map(|[seconds, nanoseconds]| Timestamp {
             seconds: seconds.cast_signed(),

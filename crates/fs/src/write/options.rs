@@ -1,4 +1,4 @@
-//! Options for writing that follow from a dataset's properties.
+//! Write options derived from a dataset's properties.
 
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, FeatureState, Mos};
@@ -18,7 +18,7 @@ pub enum XattrStore {
     Off,
 }
 
-/// Options for writing that follow from a dataset's properties.
+/// Write options derived from a dataset's properties.
 #[derive(Debug, Clone, Copy)]
 pub struct FsOptions {
     /// `recordsize`: a power of two from 512 to 16 MiB.
@@ -70,7 +70,7 @@ impl FsOptions {
         FsOptions { xattr, dnode_slots: 1, projects: false, logs_xattrs: false, ..self }
     }
 
-    /// The options that follow from a dataset's properties and its pool's features.
+    /// Derives the options from a dataset's properties and its pool's features.
     ///
     /// # Errors
     /// They can't be read.

@@ -22,7 +22,7 @@ pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
-/// `ACL_*`: whom an entry concerns.
+/// `ACL_*`: the subject of an entry.
 const USER_OBJ: u16 = 0x1;
 const GROUP_OBJ: u16 = 0x4;
 const MASK: u16 = 0x10;
@@ -36,7 +36,7 @@ type Entry = (u16, u16, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PosixAcl(Vec<Entry>);
 
-/// What a new file inherits from its directory's default ACL.
+/// ACLs inherited from a directory's default ACL.
 pub(super) struct Inherited {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
@@ -110,7 +110,7 @@ impl FsWriter {
         Ok(acl.says_more_than_mode().then_some(Some(value)))
     }
 
-    /// After the mode was set: updates the ACL, if there is one. A replay finds a record of that.
+    /// Updates an existing ACL after the mode was set. A replay instead finds a record of that.
     pub(super) async fn mode_to_posix_acl(
         &self,
         change: Change<'_>,

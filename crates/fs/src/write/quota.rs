@@ -18,8 +18,7 @@ use crate::error::{Refusal, Result};
 use crate::filesystem::{Filesystem, MASTER_NODE};
 use crate::userspace::{self, Counted, SpaceBy};
 
-/// The quota tables, each of which exists once its first quota is set, and the quotas of those who are not in
-/// them (0: none).
+/// The quota tables, each created with its first quota, and the default quotas (0: none).
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct QuotaTables([[(Option<ObjectId>, u64); 2]; 3]);
 
@@ -38,7 +37,7 @@ impl QuotaTables {
         Ok(tables)
     }
 
-    /// Those of a kind, if there can be any.
+    /// The table and default of a kind, if any.
     fn of(&self, by: SpaceBy, counted: Counted) -> Option<(Option<ObjectId>, u64)> {
         Some(self.0[by as usize][counted as usize]).filter(|limits| *limits != (None, 0))
     }
@@ -65,8 +64,7 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Sets the quota of all users, groups or projects that have none of their own; 0 means none
-    /// (`zfs_set_default_quota`).
+    /// Sets the default quota of users, groups or projects; 0 means none (`zfs_set_default_quota`).
     ///
     /// # Errors
     /// The master node is damaged.
@@ -104,7 +102,7 @@ impl FsWriter {
         self.check(&owners, &[Counted::Bytes, Counted::Objects], at).await
     }
 
-    /// Refuses to give a file to owners who have exhausted any quota.
+    /// Refuses to give a file to owners with an exhausted quota.
     pub(super) async fn check_new_owners(&self, node: &Znode, set: &SetAttr) -> Result<()> {
         let before = [node.find_u64(ZplAttr::Uid), node.find_u64(ZplAttr::Gid), Some(node.project())];
         let after = [set.uid, set.gid, set.project.map(u64::from)];

@@ -31,7 +31,7 @@ use crate::error::{FsError, Refusal, Result};
 /// Maximum depth of a directory. Deeper trees mean damage.
 const MAX_DEPTH: usize = 65_536;
 
-/// What happens to a file that already has the new name.
+/// Treatment of a file that already has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameMode {
     /// It loses the name.
@@ -40,16 +40,16 @@ pub enum RenameMode {
     NoReplace,
     /// The two swap names.
     Exchange,
-    /// As the first or the second of these; the old name becomes that of a whiteout, a character device 0:0.
+    /// Replaces or refuses; leaves a whiteout, a character device 0:0, under the old name.
     Whiteout {
-        /// A file that has the new name loses it.
+        /// Whether an existing file loses the new name.
         replaces: bool,
         /// User and group of the whiteout, to which it is charged.
         owner: (u64, u64),
     },
 }
 
-/// What marks a name as removed in a layer of an overlay.
+/// Marks a name as removed in a layer of an overlay.
 const WHITEOUT: NewFile<'static> =
     NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
 
@@ -89,7 +89,7 @@ impl FsWriter {
         self.rename_as_logged(change, from, to, mode, None).await
     }
 
-    /// The same, with the values that a logged whiteout had.
+    /// The same, with a logged whiteout's values.
     pub(super) async fn rename_as_logged(
         &self,
         change: Change<'_>,
@@ -122,7 +122,7 @@ impl FsWriter {
             return Err(Refusal::Exists.named(to.0, to.1));
         }
         if target.object == source.object {
-            // If both names lead to one file, they stay; a single name may change its spelling.
+            // Two names of one file both stay; a single name may change its spelling.
             if from.0 == to.0 && target.name == source.name && source.name != to.1 {
                 self.move_name(change, &mut parents, &mut file, &source.name, to.1).await?;
                 self.save_parents(change, &mut parents).await?;
@@ -235,8 +235,7 @@ impl FsWriter {
         self.save(change.edit, file).await
     }
 
-    /// Makes the whiteout that a rename leaves, if it leaves one. This is all of the rename that a quota may
-    /// refuse, so it comes first.
+    /// Makes the whiteout of a rename, if it leaves one. First, since only this may exceed a quota.
     async fn make_whiteout(
         &self,
         change: Change<'_>,
@@ -255,7 +254,7 @@ impl FsWriter {
         Ok(Some(self.load(change.edit, id).await?))
     }
 
-    /// Gives a whiteout the name that a file has just left, in the directory that the caller saves.
+    /// Gives a whiteout the old name, in the directory that the caller saves.
     async fn leave(
         &self,
         change: Change<'_>,

@@ -3,9 +3,9 @@
 //! Idea: a record describes an operation, so replay repeats the operation with the values that `mknod` chose
 //! at the time: number, creation time, generation. A record's sequence number goes into the same txg as its
 //! changes, so an interrupted replay resumes where it stopped. Records about one object may be late
-//! ([`cenote_engine::zil`]): if the object is gone, they are skipped. No rule refuses what was accepted once
-//! ([`super::rules`]). A record that fails all the same (damage, a contradiction) is set aside and told, in
-//! the report and the pool's error log, and the rest goes on ([`crate::replay::aside`]).
+//! ([`cenote_engine::zil`]): if the object is gone, they are skipped. No rule refuses an operation accepted
+//! earlier ([`super::rules`]). A record that fails all the same (damage, a contradiction) is set aside and
+//! listed in the report and the pool's error log; the rest is replayed ([`crate::replay::aside`]).
 //!
 //! [`crate::replay`] does the same in memory only, for callers that don't change the pool.
 //!
@@ -46,7 +46,7 @@ pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String,
     let mut reports = Vec::new();
     let pending = engine.logs_to_replay().await?;
     if !pending.is_empty() {
-        // The claim is on disk before any block of a log is freed.
+        // The claim must be on disk before any log block is freed.
         engine.sync_all().await?;
     }
     for pending in pending {
@@ -72,7 +72,7 @@ enum Target {
 async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> Result<ReplayReport> {
     let target = open(engine, &pending).await?;
     if let Target::Files(fs) = &target {
-        // Numbers of files that are gone already may be reused in the log.
+        // The log may reuse numbers of files already removed.
         fs.free_all_unlinked(engine).await?;
     }
     let mut account = Account::default();
@@ -114,7 +114,7 @@ async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     Ok(Target::Files(FsWriter::open(dataset, options).await?.for_replay()))
 }
 
-/// Records of a file system, repeated in an open txg.
+/// Replays a file system's records in an open txg.
 struct Replay<'a> {
     fs: &'a FsWriter,
     change: Change<'a>,

@@ -1,14 +1,14 @@
-//! The rules that flags, projects, quotas and properties lay on operations.
+//! Rules from flags, projects, quotas and properties.
 //!
-//! Idea: a rule binds an operation that is made now. A replay repeats operations that were accepted under the
-//! rules of their time: those may have changed since, and the record of that change may come later in the
-//! log, or never. So all rules are here, behind one gate ([`FsWriter::forbid`]), and no rule binds the writer
-//! that replays a log ([`FsWriter::for_replay`]). Checks elsewhere are of structure: types, names that exist,
-//! directories that are not empty. They bind a replay too, since it must not harm the tree.
+//! Idea: a rule binds new operations. A replay repeats operations accepted under the rules of their time,
+//! which may have changed since; the record of that change may come later in the log, or never. So all rules
+//! are here, behind one gate ([`FsWriter::forbid`]), and do not bind the writer that replays a log
+//! ([`FsWriter::for_replay`]). Checks elsewhere are of structure: types, existing names, non-empty
+//! directories. They bind a replay too, since it must not harm the tree.
 //!
-//! Source: OpenZFS `zfs_acl.c` (`zfs_zaccess_common`, `zfs_zaccess_delete`), `zfs_vnops_os.c`,
-//! `zfs_dir.c` (`zfs_make_xattrdir`). OpenZFS replays with the credentials of the kernel, which lifts
-//! permissions but not flags and projects.
+//! Source: OpenZFS `zfs_acl.c` (`zfs_zaccess_common`, `zfs_zaccess_delete`), `zfs_vnops_os.c`, `zfs_dir.c`
+//! (`zfs_make_xattrdir`). OpenZFS replays with the credentials of the kernel, which lifts permissions but not
+//! flags and projects.
 
 use cenote_format::sa::ZplAttr;
 use cenote_format::znode::FileKind;
@@ -28,8 +28,8 @@ impl FsWriter {
         FsWriter(self.0.clone(), By::Log)
     }
 
-    /// Whether this writer replays a log: no rule binds it, and what follows from an operation but has
-    /// records of its own is left to those.
+    /// Whether this writer replays a log: rules do not bind it, and consequences with records of their own
+    /// are left to those.
     pub(super) fn is_replay(&self) -> bool {
         self.1 == By::Log
     }
@@ -77,7 +77,7 @@ impl FsWriter {
         self.forbid(file.has_flag(fixed)?, Refusal::NotPermitted, file)
     }
 
-    /// Attributes of a file may be set, and its new owners have room.
+    /// Attributes of a file may be set, and its new owners are within their quotas.
     pub(super) async fn may_set(&self, file: &Znode, set: &SetAttr) -> Result<()> {
         let is_fixed = file.has_flag(pflags::IMMUTABLE)? && set.is_for_mutable();
         let has_fixed_size = file.has_flag(pflags::READONLY | pflags::APPENDONLY)? && set.size.is_some();
@@ -98,7 +98,7 @@ impl FsWriter {
         self.forbid(file.has_flag(FIXED)?, Refusal::NotPermitted, file)
     }
 
-    /// How long names may be: property `longname` may have been turned off since a record was written.
+    /// The longest allowed name: `longname` may have been turned off since a record was written.
     pub(super) fn longest_name(&self) -> usize {
         if self.options().long_names || self.is_replay() { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }

@@ -1,9 +1,9 @@
 //! The delete queue: files without names that are still open, or still being freed.
 //!
-//! Idea: a file without names stays in the queue until it is freed, so a crash leaves nothing behind: the
-//! next opening of the file system drains the queue. Large files are freed in steps, from their end, to limit
-//! the work of each txg. A file of the queue that can't be freed (damage, or it has names after all) stays
-//! there and keeps nobody from freeing the others, nor a file system from being mounted.
+//! Idea: a file without names stays in the queue until it is freed, so a crash leaks nothing: the next
+//! opening of the file system drains the queue. Large files are freed in steps, from their end, to limit the
+//! work of each txg. A file that can't be freed (damage, or it has names after all) stays in the queue and
+//! blocks neither the others nor a mount.
 //!
 //! The queue may also have hidden directories of extended attributes: the module frees a file before its
 //! hidden directory, which is an entry of its own until then.
@@ -110,7 +110,7 @@ impl FsWriter {
     pub async fn free_unlinked(&self, change: Change<'_>, object: ObjectId) -> Result<bool> {
         let _held = self.0.locks.exclusive(&[object]).await;
         let node = match self.load(change.edit, object).await {
-            // Somebody else was faster, or freed it along with its file.
+            // Another task was faster, or freed it along with its file.
             Err(FsError::NoObject { .. }) => {
                 self.0.queue.remove_stale(change.edit, object).await?;
                 return Ok(true);
@@ -141,8 +141,8 @@ impl FsWriter {
         Ok(true)
     }
 
-    /// Frees the files of the delete queue that nobody uses, in as many txgs as it takes. Must not be called
-    /// under a hold.
+    /// Frees the unused files of the delete queue, in as many txgs as it takes. Must not be called under a
+    /// hold.
     ///
     /// # Errors
     /// A txg could not be written.
@@ -173,7 +173,7 @@ impl FsWriter {
             files => files?,
         };
         for id in files {
-            // One that was made without a name is about to be opened.
+            // A file just created without a name is about to be opened.
             if self.is_unnamed(id) {
                 continue;
             }
@@ -186,7 +186,7 @@ impl FsWriter {
         Ok(left)
     }
 
-    /// Frees an object and everything that only it owns, besides its blocks.
+    /// Frees an object and everything only it owns, besides its blocks.
     pub(super) async fn destroy(&self, edit: &Edit, node: &Znode) -> Result<()> {
         self.log().inspect(|log| log.forget(node.id));
         self.0.znodes.destroy(edit, node).await?;

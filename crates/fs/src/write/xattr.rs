@@ -81,7 +81,7 @@ impl FsWriter {
             None => {}
         }
         if name == ACCESS && value.is_some() {
-            // The record of the attribute does not say the mode that came with it.
+            // The attribute's record lacks the new mode.
             let set = SetAttr { mode: Some(node.mode()? & 0o7777), ..SetAttr::default() };
             self.notes(change).attributes(&node, &set);
         }
@@ -142,7 +142,7 @@ impl FsWriter {
     }
 }
 
-/// Sets an attribute in the packed list or removes it, whatever the hidden directory contains.
+/// Sets or removes an attribute in the packed list, ignoring the hidden directory.
 pub(super) fn put_listed(node: &mut Znode, name: &str, value: &[u8]) -> Result<()> {
     let mut list = inline_list(node)?.unwrap_or_default();
     list.remove(name);

@@ -1,7 +1,7 @@
 //! The hidden directory in which a file's extended attributes are files.
 //!
-//! Invariants: the file's lock also covers its hidden directory and everything in it. Whatever the disk says,
-//! only objects flagged as extended attributes are treated as such: nothing else is ever overwritten or freed
+//! Invariants: the file's lock also covers its hidden directory and everything in it. Only objects flagged as
+//! extended attributes are treated as such, even on a corrupt disk: nothing else is ever overwritten or freed
 //! along with a file.
 //!
 //! Source: OpenZFS `zfs_dir.c` (`zfs_make_xattrdir`, `zfs_purgedir`).
@@ -76,7 +76,7 @@ impl FsWriter {
         }
         file.content_changed(change)?;
         self.save(change.edit, &mut file).await?;
-        // A commit of the file it belongs to has no other way to request it.
+        // Committing the file has no other way to request this.
         self.log().inspect(|log| log.release(file.id));
         self.notes(change).touched(node);
         Ok(())
@@ -111,7 +111,7 @@ impl FsWriter {
         };
         self.remove_name(change, &mut dir, &name, false).await?;
         self.save(change.edit, &mut dir).await?;
-        // The attribute may have gone to the packed list. A log that knows of this removal knows of that.
+        // The attribute may have gone to the packed list. A log with this removal must have that, too.
         self.log().inspect(|log| log.release(node.id));
         self.notes(change).removed(dir.id, &name, false, Some(file.id));
         self.notes(change).touched(node);

@@ -23,7 +23,7 @@ pub(super) struct Znode {
     pub block_bytes: u32,
     /// The slots occupied by its dnode.
     pub slots: u8,
-    /// The last block that ever existed.
+    /// The highest block ever written.
     pub max_block: BlockId,
     registry: std::sync::Arc<SaRegistry>,
     values: SaValues,
@@ -117,7 +117,7 @@ impl Znode {
             .map_err(|source| FsError::Format { object: self.id, source })
     }
 
-    /// Sets the ACL, and the mode and flags that follow from it.
+    /// Sets the ACL, and updates mode and flags.
     pub(super) fn set_acl(&mut self, acl: &Acl, mode: u32) -> Result<()> {
         const OF_ACL: u64 = pflags::ACL_AUTO_INHERIT
             | pflags::ACL_DEFAULTED

@@ -1,6 +1,6 @@
-//! Blocks that get owners after they were written: clones and deduplicated blocks, while a device is
-//! resilvered and under a checkpoint. The pointer is younger than the bytes; what a disk lacks, and what a
-//! checkpoint has, goes by the bytes.
+//! Blocks that gain owners after they were written: clones and deduplicated blocks, during a resilver and
+//! under a checkpoint. Such a pointer is younger than its block; missing copies and checkpoints depend on the
+//! block's birth.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct World {
 impl World {
     async fn new(rt: &Runtime) -> World {
         let old = Arc::new(MemoryDevice::new("old", DISK_BYTES));
-        // So that a resilver has to go on in several slices.
+        // Forces a resilver into several slices.
         let latency = Latency { fixed: Duration::from_micros(300), ..Latency::default() };
         let slow: Arc<dyn Device> = Arc::new(Delayed::new(old.clone() as Arc<dyn Device>, latency, rt));
         let engine = create_on(rt, &[DISK], |_, _| slow.clone()).await;
@@ -108,7 +108,7 @@ impl World {
         attach(&self.engine, self.disk(), new, Resilver::Healing).await.unwrap();
     }
 
-    /// Resilvers, a little at a time, until that has passed a file, and not come to its end.
+    /// Resilvers in small slices until past a file, but not to the end.
     async fn resilver_past(&self, name: &str) {
         let (dataset, object) = (self.fs.live().dataset_id(), self.id(name).await);
         self.set("zfs_resilver_min_time_ms", 1);
@@ -141,7 +141,7 @@ impl World {
         self.engine.background().settings().set(name, value).unwrap();
     }
 
-    /// The content of a file, of what one disk alone holds.
+    /// A file's content, read from one disk alone.
     async fn content_on(
         &self,
         disk: &Arc<MemoryDevice>,

@@ -1,5 +1,5 @@
-//! Writing a txg that breaks off: a panic at any operation on the disk. No other txg is written then, and the
-//! pool on disk is that of an earlier txg, whole.
+//! A txg interrupted by a panic at any disk operation. No further txg may be written, and the pool on disk is
+//! that of an earlier txg, intact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,7 @@ use crate::intent_log::{DISK, create_on};
 use crate::on_disk::POOL;
 use crate::scratch::{at, file, noise};
 
-/// A disk whose user panics with its n-th operation from now.
+/// A disk that panics at the n-th operation from now.
 struct Trap {
     inner: MemoryDevice,
     left: AtomicI64,
@@ -72,7 +72,7 @@ async fn write(engine: &Engine, fs: &FsWriter, name: &[u8], seed: u64) {
     fs.write(change, object, 0, noise(seed, 200_000).into()).await.unwrap();
 }
 
-/// Answers whether the trap struck.
+/// Returns whether the panic happened.
 async fn break_off(rt: Runtime, nth: i64) -> bool {
     let disk = Arc::new(Trap { inner: MemoryDevice::new("disk", 128 << 20), left: AtomicI64::new(0) });
     let engine = create_on(&rt, &[DISK], |_, _| disk.clone() as Arc<dyn Device>).await;
@@ -85,7 +85,7 @@ async fn break_off(rt: Runtime, nth: i64) -> bool {
     let before = engine.pool().uberblock().txg;
 
     disk.left.store(nth, Ordering::SeqCst);
-    // Several wait for the same turn; the second would write the next txg.
+    // Several tasks wait for the same turn; the second would write the next txg.
     let sync = |engine: &Engine| {
         let engine = engine.clone();
         rt.spawn(async move { engine.sync_all().await })

@@ -213,7 +213,7 @@ fn counts_are_numbers_only_if_nothing_was_cloned_before_the_feature() {
             let used = if has_clones { FeatureState::Enabled } else { FeatureState::Active };
             assert_eq!(state(&mos, FEATURE).await, used);
 
-            // What is shared is freed with its last owner, and the next table has the new form.
+            // Shared blocks are freed with their last owner, and the next table has the new form.
             for name in ["a", "b"] {
                 world.remove(name).await;
                 world.engine.sync_all().await.unwrap();
@@ -224,7 +224,7 @@ fn counts_are_numbers_only_if_nothing_was_cloned_before_the_feature() {
             for name in [FEATURE, "block_cloning"] {
                 assert_eq!(state(&mos, name).await, FeatureState::Enabled, "{name}");
             }
-            // Without clones `zdb` of OpenZFS 2.3 knows all there is.
+            // Without clones `zdb` of OpenZFS 2.3 knows every feature.
             assert_zdb_is_content(folder.path());
             world.make(0, "d").await;
             world.clone_file("c", "d").await;

@@ -1,8 +1,7 @@
-//! Work of devices that nobody waits for any more: space that it touches goes to nobody else before it is
-//! done.
+//! Abandoned device operations: the space they touch is not reused before they end.
 //!
-//! The device is like the kernel: an operation that has begun goes on. It promises no order, so only the
-//! leases of space keep new data from being overwritten by old work.
+//! The device behaves like the kernel: a started operation continues, in no guaranteed order. Only leases on
+//! space keep new data from being overwritten by old operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,10 +25,10 @@ use crate::scratch::{at, file, noise};
 const MS: Duration = Duration::from_millis(1);
 const BYTES: usize = 192 << 20;
 const MIB: u64 = 1 << 20;
-/// The pattern of `initialize`, in the order of bytes of this machine.
+/// The pattern of `initialize`, in this machine's byte order.
 const PATTERN: u64 = 0xdead_beef_dead_beee;
 
-/// The operations that take time.
+/// The slow operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slow {
     Discards,
@@ -38,14 +37,14 @@ enum Slow {
     Writes,
 }
 
-/// Such a device, over one that takes no time.
+/// A slow device over a fast one.
 #[derive(Clone)]
 struct Straggler {
     inner: Arc<MemoryDevice>,
     rt: Runtime,
     slow: Slow,
     takes: Duration,
-    /// Slow operations that are under way.
+    /// Slow operations in flight.
     under_way: Arc<AtomicU64>,
 }
 
@@ -92,7 +91,7 @@ impl Device for Straggler {
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
         let is_pattern = data.starts_with(&PATTERN.to_ne_bytes());
-        // Smaller ones are metadata, which txgs write while nothing is kept.
+        // Smaller writes are metadata, which txgs write freely.
         let is_content = data.len() >= 128 << 10;
         match self.slow == Slow::Writes && is_content || self.slow == Slow::Patterns && is_pattern {
             true => self.slowly(move |inner| inner.write_at(offset, data)),
@@ -152,7 +151,7 @@ async fn content(rt: &Runtime, device: &MemoryDevice, name: &[u8]) -> Result<Vec
     read.map(|bytes| bytes.to_vec()).map_err(|error| error.to_string())
 }
 
-/// A pass is aborted, as at an export, while the device is at work; then all free space is written to.
+/// Aborts a pass, as an export does, while the device is busy; then writes to all free space.
 fn abort_a_pass(pass: Pass, slow: Slow) {
     let main = |rt: Runtime| async move {
         let device = Straggler::new(&rt, "disk", slow, 200 * MS);
@@ -175,7 +174,7 @@ fn abort_a_pass(pass: Pass, slow: Slow) {
         write(&engine, &fs, a, &data).await;
         engine.sync_all().await.unwrap();
         assert!(device.under_way() > 0, "it is still at work");
-        // An export waits for it.
+        // An export waits for the device.
         engine.pool().idle().await;
         assert_eq!(device.under_way(), 0);
         assert!(content(&rt, &device.inner, b"a").await.unwrap() == data);
@@ -193,7 +192,7 @@ fn what_is_written_after_an_initialization_was_aborted_stays() {
     abort_a_pass(Pass::Initialize, Slow::Patterns);
 }
 
-/// A device is being filled when that is aborted: what it still writes is of blocks that nobody may replace.
+/// Aborts a resilver: its late writes only affect blocks that must not be replaced yet.
 fn abort_a_resilver(how: Resilver) {
     let main = |rt: Runtime| async move {
         let engine =
@@ -234,7 +233,7 @@ fn abort_a_resilver(how: Resilver) {
         engine.pool().idle().await;
         rt.sleep(MS).await;
         assert!(rounds > 0, "nothing was under way");
-        // Held is what the next txgs leave behind.
+        // Later txgs release their predecessors.
         engine.force_sync().await.unwrap();
         let newest = engine.pool().uberblock().txg;
         assert!(!engine.allocator().is_kept_before(newest), "somebody still holds an older state");

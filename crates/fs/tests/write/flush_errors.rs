@@ -1,5 +1,5 @@
-//! A system tells of a failed flush once, and what it was to make durable is lost: nothing that was
-//! acknowledged may depend on who is told.
+//! A failed flush is reported once, and its data are lost: no acknowledged write may depend on which caller
+//! sees the error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::intent_log::{DISK, Layout, NOW, create_on, empty_filesystem};
 use crate::on_disk::POOL;
 use crate::scratch::{at, file, noise};
 
-/// What every operation of a disk takes.
+/// Latency of each disk operation.
 const WAIT: Duration = Duration::from_millis(10);
 const DISK_BYTES: usize = 80 << 20;
 const MIRROR: Layout = (VdevClass::Normal, VdevKind::Mirror, 0, 2);
 /// A dataset whose log is used while another one's txg is written.
 const SMALL: &str = "made/a";
 
-/// A slow disk that loses its cache at a flush that fails.
+/// A slow disk that loses its cache when a flush fails.
 struct Disk {
     memory: Arc<MemoryDevice>,
     faulty: Faulty,
@@ -45,7 +45,7 @@ impl Disk {
         self.faulty.add(Fault::error(Op::Flush).after(after).times(1));
     }
 
-    /// What is left of it when the power fails: nothing that was not flushed, or was lost by a flush.
+    /// Its contents after a power cut: flushed data, except those lost by a failed flush.
     fn after_power_cut(&self) -> Arc<dyn Device> {
         Arc::new(MemoryDevice::with_content("disk", self.memory.durable_image()))
     }
@@ -104,8 +104,8 @@ async fn content(mos: &Mos, dataset: &str) -> Vec<u8> {
     read.map(|bytes| bytes.to_vec()).unwrap_or_else(|error| error.to_string().into_bytes())
 }
 
-/// A commit of a log while a txg is written, whose disk fails the next flush after a while. Answers what was
-/// acknowledged of both files, and whether all later asks were.
+/// Commits a log while a txg is written, with a disk that fails the next flush after a while. Returns the
+/// acknowledged contents of both files, and whether all later requests succeeded.
 async fn commit_beside_txg(rt: &Runtime, stage: &Stage, fail: impl FnOnce(), after_ms: u64) -> Acknowledged {
     let data = noise(5, 4 << 20);
     stage.write(&stage.big, &data).await;
@@ -131,7 +131,7 @@ type Acknowledged = BTreeMap<&'static str, Vec<u8>>;
 async fn assert_has(mos: &Mos, acknowledged: &Acknowledged, place: &str) {
     for (dataset, data) in acknowledged {
         let found = content(mos, dataset).await;
-        // What was not acknowledged may be there all the same.
+        // Unacknowledged data may be there, too.
         let is_newer = *dataset == SMALL && found == b"again";
         assert!(found == *data || is_newer, "{place}: {dataset} is lost");
     }
@@ -200,7 +200,7 @@ fn a_mirror_side_that_lost_a_flush_is_whole_after_a_resilver() {
     }
 }
 
-/// Any flush of a run fails, and the power at its end; also that of a resilver.
+/// Fails any flush of a run, including a resilver's, and cuts the power at its end.
 #[test]
 fn whichever_flush_fails_nothing_acknowledged_is_lost() {
     for (layout, disks) in [(DISK, 1), (MIRROR, 2)] {
@@ -231,7 +231,7 @@ fn whichever_flush_fails_nothing_acknowledged_is_lost() {
                     drop(cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap());
                     stage.engine.sync_all().await.unwrap();
                     if !stage.engine.pool().behind().is_empty() {
-                        // A flush of the resilver failed: the next one brings it all.
+                        // After a failed flush the next resilver completes it.
                         drop(cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap());
                         stage.engine.sync_all().await.unwrap();
                     }

@@ -1,4 +1,4 @@
-//! The holder of a file system: it keeps what it uses, and is told what others change.
+//! The holder of a file system keeps files in use and hears of other writers' changes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use cenote_fs::{Change, FsOptions};
 
 use crate::scratch::{at, file, on_new};
 
-/// Keeps some files, and remembers what it was told.
+/// Keeps some files, and records notices.
 #[derive(Default)]
 struct Mount {
     kept: Mutex<BTreeSet<ObjectId>>,
@@ -36,7 +36,7 @@ impl Holder for Mount {
 }
 
 impl Mount {
-    /// What it was told since the last time: names in the root, and files.
+    /// Notices since the last call: names in the root, and files.
     fn told(&self) -> (Vec<String>, Vec<ObjectId>) {
         let names = std::mem::take(&mut *self.names.lock().unwrap());
         let files = std::mem::take(&mut *self.files.lock().unwrap());

@@ -1,4 +1,4 @@
-//! A new file system compared with one that the module created and nobody has written to.
+//! Compares a new file system with an unused one created by the module.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
-//! A task of a txg while clients already work in the next one: it takes away nothing that they were told is
-//! there.
+//! A task of a txg while clients already work in the next one: acknowledged writes must survive it.
 //!
 //! Each test has a slow disk, so that the txg of a task takes long to write, and does something in the next
-//! txg meanwhile. Then the power is cut: the pool must open, its space maps must be whole, and all that was
-//! acknowledged must be there.
+//! txg meanwhile. Then the power is cut: the pool must open, with intact space maps and all acknowledged
+//! data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +27,10 @@ use crate::scratch::{at, file, noise};
 const CHILD: &str = "made/a";
 const RECORD: u64 = 128 << 10;
 const DISK_BYTES: usize = 192 << 20;
-/// What each access of the disk takes.
+/// Latency of each disk access.
 const ACCESS: Duration = Duration::from_millis(10);
 
-/// A pool on one slow disk, with a file system below its root's, which makes each txg long to write.
+/// A pool on one slow disk; changes in its root make each txg long to write.
 struct Bench {
     rt: Runtime,
     memory: Arc<MemoryDevice>,
@@ -66,12 +65,12 @@ impl Bench {
         self.rt.spawn(task(self.engine.clone()))
     }
 
-    /// What is found after a power cut now; its space maps contradict nothing.
+    /// The pool after a power cut now; its space maps are consistent.
     async fn after_power_cut(&self) -> Mos {
         let found = discover_devices(vec![self.memory.clone() as Arc<dyn Device>]).await;
         let mos = import(&self.rt, &found.pools[0], &ImportOptions::default()).await.unwrap();
         mos.allocator(&mos.log_spacemaps().await.unwrap()).await.unwrap();
-        // Claims logs, and replays none.
+        // Claims logs without replaying them.
         Engine::start(&mos).await.unwrap();
         mos
     }
@@ -87,7 +86,7 @@ async fn make(engine: &Engine, fs: &FsWriter, name: &[u8]) -> ObjectId {
     fs.create(Change { edit: &edit, now: at(1) }, fs.root(), name, &file(0o644)).await.unwrap()
 }
 
-/// Answers the txg that it is in.
+/// Returns the txg of the write.
 async fn write(engine: &Engine, fs: &FsWriter, file: ObjectId, offset: u64, data: &[u8]) -> Txg {
     let hold = engine.hold().await.unwrap();
     let edit = fs.live().edit();
@@ -101,7 +100,7 @@ async fn content(fs: &Filesystem, name: &[u8]) -> Vec<u8> {
     open.read(0, open.attr().size).await.unwrap().to_vec()
 }
 
-/// What a file system has after the replay of its log.
+/// A file system after the replay of its log.
 async fn replayed(mos: &Mos, dataset: &str) -> Filesystem {
     let objset = mos.dataset(dataset).await.unwrap().objset().await.unwrap();
     let log = objset.intent_log().await;
@@ -142,8 +141,7 @@ fn a_log_of_the_next_txg_keeps_its_dataset() {
             fs.commit(Some(small)).await.unwrap();
             assert_eq!(written, Txg(begun.0 + 1), "the write was meant for the next txg");
             drop(fs);
-            // The verb may succeed, after the write: then that is gone by its order. It may not tear it
-            // apart.
+            // The command may succeed and remove the write as ordered, but must not corrupt it.
             task.await.unwrap().unwrap_or_else(|error| panic!("{verb}: {error}"));
             bench.after_power_cut().await;
             for seed in 1..5 {
@@ -168,7 +166,7 @@ fn a_dataset_that_was_changed_in_the_next_txg_is_not_closed() {
         bench.dirty(0).await;
         let closing = bench.begin(move |e| async move { e.close_datasets(vec![id]).await });
         bench.rt.sleep(Duration::from_millis(1)).await;
-        // Somebody opens it before the task is asked for, and writes when the txg of the task is closed.
+        // Opened before the task is requested, and written to after the task's txg is closed.
         let fs = open(engine, CHILD).await;
         let first = engine.hold().await.unwrap().txg();
         bench.dirty(100).await;
@@ -185,8 +183,7 @@ fn a_dataset_that_was_changed_in_the_next_txg_is_not_closed() {
     });
 }
 
-/// A file of a snapshot, or of another file system, is cloned while the txg is written that destroys its
-/// home.
+/// Clones a file of a snapshot or another file system while the txg that destroys it is written.
 #[test]
 fn blocks_that_were_lent_in_the_next_txg_stay() {
     for from_snapshot in [true, false] {
@@ -230,12 +227,12 @@ fn blocks_that_were_lent_in_the_next_txg_stay() {
                 let cloned = bench.root.clone_range(change, from, (a, 0), (b, 0), 4 * RECORD).await;
                 assert_eq!(cloned.unwrap(), 4 * RECORD);
             }
-            // Nobody uses the source any more, as far as the task can see.
+            // The task sees the source unused.
             drop((source, held));
             destroying.await.unwrap().unwrap();
             engine.sync_all().await.unwrap();
             all_allocated(engine, &bench.root, b).await;
-            // Others write, and would get the space.
+            // Other writers would get freed space.
             for round in 0..30 {
                 bench.dirty(1000 + round * 100).await;
                 write(engine, &bench.root, bench.big, 0, &noise(5000 + round, 4 << 20)).await;
@@ -284,7 +281,7 @@ fn a_snapshot_that_somebody_looks_into_is_busy_and_one_that_is_gone_lends_nothin
         cenote_tasks::destroy_snapshots(engine, &name, InUse::Defer).await.unwrap_err();
         drop(hold);
         cenote_tasks::destroy_snapshots(engine, &name, InUse::Defer).await.unwrap();
-        // It goes with its last hold, but not while somebody looks into it.
+        // It goes with its last hold, but not while open.
         let hold = snapshot.hold().unwrap();
         let refused = cenote_tasks::release_snapshots(engine, &name, "keep").await;
         assert!(matches!(refused, Err(DatasetError::Busy { .. })), "{refused:?}");
@@ -324,7 +321,7 @@ fn a_snapshot_of_this_very_txg_is_left_alone() {
         let small = make(engine, &fs, b"small").await;
         write(engine, &fs, small, 0, b"first").await;
         fs.commit(Some(small)).await.unwrap();
-        // The head leads to a log, so that a rollback and a clone have to write a head of their own.
+        // The head has a log, so a rollback or clone has to write its own head.
         write(engine, &fs, small, 0, b"other").await;
         fs.commit(Some(small)).await.unwrap();
         drop(fs);

@@ -1,5 +1,5 @@
-//! Numbers of objects that are freed are used again while the file system is open, and births of holes stay
-//! when a tree grows.
+//! Freed object numbers are reused while the file system is open, and holes keep their births when a tree
+//! grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The delete queue frees what can be freed, whatever else is in it.
+//! The delete queue frees every file that can be freed, despite bad entries.
 
 use cenote_device::{Device, MemoryDevice};
 use cenote_engine::Engine;
@@ -15,12 +15,12 @@ use crate::intent_log::{DISK, create_on};
 use crate::on_disk::POOL;
 use crate::scratch::{at, file};
 
-/// Numbers that the few files of a test stay below.
+/// Upper bound of object numbers in these tests.
 const NUMBERS: u64 = 400;
 const XATTRS: usize = 20;
 
-/// A file with attributes in a hidden directory, which the delete queue names as if the module had been cut
-/// off between freeing the file and its hidden directory.
+/// A file with a hidden directory that is in the delete queue, as if the module had been interrupted between
+/// freeing the file and its hidden directory.
 struct Cut {
     engine: Engine,
     fs: FsWriter,
@@ -83,7 +83,7 @@ impl Cut {
         Cut { engine, fs, queue, hidden, objects_before }
     }
 
-    /// The attribute LINKS of the hidden directory is what `zfs_rmnode` leaves.
+    /// Sets LINKS of the hidden directory as `zfs_rmnode` leaves it.
     async fn without_links(&self) {
         change(&self.engine, &self.fs, async |c| {
             let mut bonus = c.edit.view().head(self.hidden).await.unwrap().bonus.to_vec();
@@ -95,7 +95,7 @@ impl Cut {
         assert_eq!(self.fs.view().attr(self.hidden).await.unwrap().links, 0);
     }
 
-    /// Another file in the queue, which nothing keeps from being freed.
+    /// Another file in the queue, free to go.
     async fn removed(&self) -> ObjectId {
         change(&self.engine, &self.fs, async |c| {
             self.fs.create(c, self.fs.root(), b"other", &file(0o644)).await.unwrap();

@@ -111,8 +111,8 @@ fn owners_get_no_more_than_their_limits() {
     });
 }
 
-/// All combinations of a default and an own quota, of which each is none, used up, or not: the own one
-/// counts, or the default if there is none (`zfs_id_overblockquota`, `zfs_id_overobjquota`).
+/// All combinations of default and own quotas (none, exhausted, or not): the own one applies, else the
+/// default (`zfs_id_overblockquota`, `zfs_id_overobjquota`).
 #[test]
 fn defaults_bind_owners_without_their_own_quota() {
     let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
@@ -145,7 +145,7 @@ fn defaults_bind_owners_without_their_own_quota() {
                 for (default, own) in both.into_iter().flat_map(|default| both.map(|own| (default, own))) {
                     case += 1;
                     let what = format!("{by:?} {counted:?}: default {default}, own {own}");
-                    // Others have used nothing yet, whatever their quota is.
+                    // Other owners have no usage yet.
                     let (id, name) = (5000 + case, format!("given {case}"));
                     let given = world.make(root, &name, of(id, id)).await.unwrap();
                     world.limit_others(by, counted, default).await;

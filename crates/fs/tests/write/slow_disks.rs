@@ -1,4 +1,4 @@
-//! A txg waits for slow disks as often as its tree is high, not once for each block, dataset or table entry.
+//! A txg waits for slow disks in proportion to its tree's height, not to blocks, datasets or table entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::intent_log::{DISK, create_on, empty_filesystem};
 use crate::on_disk::POOL;
 use crate::scratch::{at, file, noise};
 
-/// What every read, write and flush of the disk takes.
+/// Latency of each read, write and flush.
 const WAIT: Duration = Duration::from_millis(10);
 /// `ZIO_CHECKSUM_SHA256`.
 const SHA256: u64 = 8;
-/// Of data that a level-1 indirect block leads to, with records of 128 KiB.
+/// Data below a level-1 indirect block, with records of 128 KiB.
 const REACH_BYTES: u64 = 128 << 20;
 
 /// An engine on such a disk.
@@ -56,7 +56,7 @@ async fn write(
     }
 }
 
-/// How often, one after the other, a txg waits for the disk.
+/// Number of sequential disk waits of a txg.
 async fn waits(rt: &Runtime, engine: &Engine) -> u128 {
     let begun = rt.now();
     engine.sync_all().await.unwrap();

@@ -1,4 +1,4 @@
-//! Devices that fail beyond redundancy, for a while: the pool waits, and goes on where it was.
+//! Devices that fail beyond redundancy for a while: the pool waits, then continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Disks {
         self.0.iter().for_each(|(_, faulty)| faulty.heal());
     }
 
-    /// `zdb` finds nothing wrong with what is on them.
+    /// `zdb` accepts their contents.
     fn ask_zdb(&self) {
         let folder = tempfile::tempdir().unwrap();
         for (memory, _) in &self.0 {
@@ -52,7 +52,7 @@ impl Disks {
         assert_zdb_is_content(folder.path());
     }
 
-    /// What is on them after a power cut.
+    /// The pool after a power cut.
     async fn cut(&self, rt: &Runtime) -> Mos {
         let cut = |(memory, _): &(Arc<MemoryDevice>, Faulty)| {
             Arc::new(MemoryDevice::with_content(memory.describe(), memory.durable_image())) as Arc<dyn Device>
@@ -94,7 +94,7 @@ impl Stage {
         stage
     }
 
-    /// Writes the txg, and does not wait for it.
+    /// Writes the txg in the background.
     fn sync_aside(&self, rt: &Runtime) -> JoinHandle<Result<(), DatasetError>> {
         let engine = self.engine.clone();
         rt.spawn(async move { engine.sync_all().await })
@@ -155,7 +155,7 @@ fn a_pool_whose_devices_fail_waits_and_loses_nothing() {
                     let pool = stage.engine.pool();
                     let is_done = pool.suspended().is_none();
                     assert!(fail_after_ms > 0 || !is_done, "{place}: is not suspended");
-                    // Meanwhile clients go on in memory.
+                    // Meanwhile clients continue in memory.
                     stage.write(5, 15).await;
                     disks.heal();
                     pool.resume();

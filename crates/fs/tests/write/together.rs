@@ -1,4 +1,4 @@
-//! Many concurrent operations on a few directories: whatever the order, the result must be consistent.
+//! Many concurrent operations on a few directories: in any order, the result must be consistent.
 
 use std::collections::BTreeMap;
 

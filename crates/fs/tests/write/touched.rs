@@ -14,7 +14,7 @@ use crate::scratch::{TXG, at};
 /// Larger content is not read.
 const MAX_CONTENT_BYTES: u64 = 1 << 20;
 
-/// Everything readable of a file, except what a touch changes.
+/// All contents of a file, except attributes changed by a touch.
 async fn all_of(fs: &Filesystem, id: ObjectId) -> Option<(Attr, String, Vec<u8>)> {
     let attr = fs.attr(id).await.ok()?;
     let mut content = Vec::new();

@@ -1,8 +1,8 @@
-//! Metadata that can't be read: whoever needs it is told, and all others go on.
+//! Unreadable metadata: operations that need them fail, all others succeed.
 //!
-//! A pool is made once. Then each of its blocks of metadata in turn is destroyed, all copies of it, and the
-//! pool is opened and used: other data can be written, damaged files say so or work, and the pool keeps
-//! taking txgs.
+//! A pool is created once. Then each of its metadata blocks in turn is destroyed, with all copies, and the
+//! pool is opened and used: other data can be written, damaged files work or report errors, and the pool
+//! keeps writing txgs.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -31,9 +31,9 @@ use crate::scratch::{at, dir, file, noise};
 const CHILD: &str = "made/a";
 const DISK_BYTES: usize = 96 << 20;
 const RECORD: usize = 128 << 10;
-/// What a block of level 1 is above of.
+/// Bytes below a level-1 block.
 const L1_SPAN: u64 = 128 << 20;
-/// Blocks that are destroyed of each kind.
+/// Blocks destroyed of each kind.
 const OF_EACH_KIND: usize = 2;
 /// Files of the large directory.
 const MANY: usize = 400;
@@ -42,7 +42,7 @@ async fn open(engine: &Engine, name: &str) -> Result<FsWriter, FsError> {
     FsWriter::open(engine.dataset(name).await?, FsOptions::default()).await
 }
 
-/// Does something in a txg that is open.
+/// Runs a change in the open txg.
 macro_rules! change {
     ($engine:expr, $fs:expr, |$change:ident| $work:expr) => {{
         let _hold = $engine.hold().await.unwrap();
@@ -74,7 +74,7 @@ async fn remove(engine: &Engine, fs: &FsWriter, name: &[u8]) -> Result<(), FsErr
     Ok(())
 }
 
-/// A pool on one disk with as many kinds of metadata as there are.
+/// A pool on one disk with every kind of metadata.
 async fn filled(rt: &Runtime) -> Arc<MemoryDevice> {
     let memory = Arc::new(MemoryDevice::new("disk", DISK_BYTES));
     let engine = create_on(rt, &[DISK], |_, _| memory.clone() as Arc<dyn Device>).await;
@@ -143,7 +143,7 @@ fn destroyed(image: &[u8], bp: &Blkptr) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::with_content("disk", image))
 }
 
-/// Everything that can be done to the damaged file system; what fails says so.
+/// Every operation on the damaged file system must succeed or report an error.
 async fn use_damaged(engine: &Engine, contents: &BTreeMap<Vec<u8>, Vec<u8>>, what: &str) {
     let Ok(fs) = open(engine, CHILD).await else { return };
     for (name, expected) in contents {
@@ -166,7 +166,7 @@ async fn use_damaged(engine: &Engine, contents: &BTreeMap<Vec<u8>, Vec<u8>>, wha
     engine.sync_all().await.unwrap_or_else(|error| panic!("{what}: files were removed: {error}"));
 }
 
-/// Uses the pool, with a block destroyed. Answers whether anything could be written.
+/// Uses the pool with a block destroyed. Returns whether anything could be written.
 async fn survives(
     rt: &Runtime,
     memory: Arc<MemoryDevice>,
@@ -237,8 +237,8 @@ fn any_block_of_metadata_may_be_lost_and_the_pool_goes_on() {
     });
 }
 
-/// The MOS is what all else leans on. If it can't be read the pool may not open, or stop; but its history and
-/// the list of deferred frees are not worth that.
+/// Everything depends on the MOS. If it is unreadable the pool may fail to open, or stop; but the loss of its
+/// history or the list of deferred frees is not worth that.
 #[test]
 fn a_pool_goes_on_without_its_history_or_its_deferred_frees() {
     Runtime::simulate(SimConfig::default(), move |rt| async move {
@@ -262,8 +262,8 @@ fn a_pool_goes_on_without_its_history_or_its_deferred_frees() {
     });
 }
 
-/// Changes look at what they need before they are accepted. What is lost after that costs one object what was
-/// changed in this txg, and no other anything.
+/// Changes read their metadata before they are accepted. Metadata lost later cost one object its changes of
+/// this txg, and no other anything.
 #[test]
 fn what_is_lost_before_a_txg_is_written_is_confined_to_its_object() {
     Runtime::simulate(SimConfig::default(), move |rt| async move {
@@ -292,7 +292,7 @@ fn what_is_lost_before_a_txg_is_written_is_confined_to_its_object() {
         engine.sync_all().await.unwrap();
         let told = engine.pool().take_aside();
         assert!(told.len() == 1 && told[0].contains(&format!("object {}", large.0)), "{told:?}");
-        // From now on whoever asks is told.
+        // From now on operations report the error.
         let error = write(large, L1_SPAN, noise(5, RECORD)).await.unwrap_err();
         assert!(matches!(error, FsError::Dataset(DatasetError::Pool(_))), "{error:?}");
         drop((fs, engine));
@@ -312,13 +312,13 @@ fn what_is_lost_before_a_txg_is_written_is_confined_to_its_object() {
     });
 }
 
-/// What the pool says that nobody has and could not be freed.
+/// Space recorded as leaked: not freed, for lack of metadata.
 async fn leaked_bytes(mos: &Mos) -> u64 {
     let dir = mos.root_dir().await.unwrap().child(LEAK_DIR_NAME).await.unwrap();
     dir.map_or(0, |dir| dir.phys().used_bytes)
 }
 
-/// If zdb is installed, it finds so much space that is allocated and in no tree, and nothing else.
+/// If zdb is installed, it finds exactly this many leaked bytes, and no other error.
 fn zdb_finds_leaked(memory: &MemoryDevice, bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("disk"), memory.durable_image()).unwrap();
@@ -346,7 +346,7 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
         let engine = Engine::start(&mos).await.unwrap();
         drop(mos);
         let fs = open(&engine, CHILD).await.unwrap();
-        // Somebody has so much of the free space that no block fits in one piece.
+        // No free range is large enough for a block.
         let top = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
         let mut held = Vec::new();
         for metaslab in 0..top.asize_bytes >> top.metaslab_shift {
@@ -383,18 +383,18 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
     });
 }
 
-/// How a pool with a block of the MOS destroyed is used.
+/// The fate of a pool with a destroyed MOS block.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 enum Fate {
     /// It does not open; nothing was accepted.
     DoesNotOpen,
-    /// It opens to be read only.
+    /// It opens read-only.
     IsRead,
     GoesOn,
 }
 
-/// Writes, snapshots and destroys what it can. Panics if the pool takes no more txgs, if a pool that does not
-/// open for writing was written to, or does not say what it lacks.
+/// Writes, snapshots and destroys as far as possible. Panics if the pool stops writing txgs, or if a pool
+/// that does not open for writing was modified or does not report the damage.
 async fn use_pool(rt: &Runtime, memory: Arc<MemoryDevice>, what: &str) -> Fate {
     let goes_on = async |engine: &Engine, after: &str| {
         engine.sync_all().await.unwrap_or_else(|error| panic!("{what}: stopped after {after}: {error}"));

@@ -1,4 +1,4 @@
-//! Sides of a mirror whose logs (DTL) cannot know what they lack.
+//! Sides of a mirror used elsewhere, whose DTLs are therefore wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::scratch::{at, file, noise};
 
 const BYTES: usize = 96 << 20;
 const MIB: u64 = 1 << 20;
-/// Of labels in front of a device.
+/// Size of the labels at a device's start.
 const FRONT_BYTES: u64 = 4 << 20;
 
 /// A mirror of two devices with files, exported.
@@ -81,7 +81,7 @@ async fn remove(engine: &Engine, fs: &FsWriter, name: &str) {
     assert!(fs.free_unlinked(change, gone).await.unwrap());
 }
 
-/// How many copies of blocks can't be read from one side alone.
+/// Number of block copies unreadable from one side alone.
 async fn unreadable(rt: &Runtime, side: &Arc<MemoryDevice>) -> usize {
     let mos = found(rt, &[side]).await;
     let pool = mos.pool().clone();
@@ -101,7 +101,7 @@ async fn unreadable(rt: &Runtime, side: &Arc<MemoryDevice>) -> usize {
     }
 }
 
-/// The side `a` frees the files and writes over their places; `b` goes on for so many txgs.
+/// Side `a` frees the files and overwrites their space; `b` continues for that many txgs.
 async fn use_apart(rt: &Runtime, [a, b]: &[Arc<MemoryDevice>; 2], txgs: u64) {
     let engine = start(rt, &[a]).await;
     let fs = opened(&engine).await;
@@ -128,14 +128,14 @@ async fn use_apart(rt: &Runtime, [a, b]: &[Arc<MemoryDevice>; 2], txgs: u64) {
     leave(rt, engine).await;
 }
 
-/// The first txg of which anything is missing.
+/// The first missing txg of each leaf.
 fn behind_from(engine: &Engine) -> Vec<Txg> {
     engine.pool().behind().values().map(|txgs| txgs.0).collect()
 }
 
 #[test]
 fn a_mirror_side_that_was_used_elsewhere_is_brought_everything() {
-    // The other side's ring of uberblocks still has those of that time, or not.
+    // The other side's uberblock ring still covers that time, or not.
     for txgs in [20, 150] {
         Runtime::simulate(SimConfig::default(), move |rt| async move {
             let sides = mirror(&rt).await;
@@ -143,11 +143,11 @@ fn a_mirror_side_that_was_used_elsewhere_is_brought_everything() {
             let [a, b] = &sides;
             let engine = start(&rt, &[a, b]).await;
             assert_eq!(behind_from(&engine), [TXG_INITIAL], "{txgs} txgs");
-            // That is known after the next txg, too, although both sides have the same labels then.
+            // The next txg's labels are equal on both sides, but the gap is still known.
             leave(&rt, engine).await;
             let engine = start(&rt, &[a, b]).await;
             assert_eq!(behind_from(&engine), [TXG_INITIAL], "{txgs} txgs");
-            // Opening the pool met what it lacks before it was known.
+            // Opening the pool met bad copies before the gap was known.
             let blamed = engine.pool().error_counters().into_iter().filter(|(_, errors)| errors.checksum > 0);
             assert_eq!(blamed.count(), 0, "{txgs} txgs");
             let done = run_scan(&engine, &|_| {}).await.unwrap();
@@ -176,7 +176,7 @@ fn a_side_that_was_merely_away_is_brought_what_it_missed_alone() {
             assert!(behind_from(&engine).iter().all(|from| *from > before), "{:?}", behind_from(&engine));
             let done = run_scan(&engine, &|_| {}).await.unwrap();
             assert_eq!(done.complete.len(), 1);
-            // Only the last state of the file has to be brought, and metadata.
+            // Only the file's last state and metadata are missing.
             assert!(done.written_bytes < 8 * MIB, "{done:?}");
             leave(&rt, engine).await;
             assert_eq!(unreadable(&rt, a).await, 0);
@@ -198,7 +198,7 @@ fn an_old_copy_of_a_side_is_brought_all_since() {
         }
         drop(fs);
         leave(&rt, engine).await;
-        // Its log says that it lacks nothing.
+        // Its DTL is empty.
         let engine = start(&rt, &[&old, b]).await;
         let from = behind_from(&engine);
         assert!(from.len() == 1 && from[0] <= Txg(before.0 + 1), "{from:?}");
@@ -217,7 +217,7 @@ fn a_device_whose_log_cannot_be_read_lacks_everything() {
     Runtime::simulate(SimConfig::default(), |rt| async move {
         let sides = mirror(&rt).await;
         let [a, b] = &sides;
-        // Every other txg one write fails: a log of so many runs has a block of its own.
+        // A write fails every other txg: that many runs need a DTL block of their own.
         let failing = Faulty::new(a.clone(), 1);
         let devices: Vec<Arc<dyn Device>> = vec![Arc::new(failing.clone()), b.clone()];
         let mos = import(&rt, &discover_devices(devices).await.pools[0], &ImportOptions::default()).await;

@@ -98,7 +98,7 @@ fn a_write_that_waits_behind_a_shrink_is_refused() {
         engine.sync_all().await.unwrap();
         let _hold = engine.hold().await.unwrap();
         let edit = volume.live().edit();
-        // The first has to read its block; the others wait for that, the shrink first.
+        // The first has to read its block; the others wait for it, the shrink first.
         let part = volume.write(&edit, 100, pattern(1, 1));
         let shrink = volume.resize(&edit, SIZE / 2);
         let (part, shrink, late) = futures::join!(part, shrink, volume.write(&edit, 0, all()));

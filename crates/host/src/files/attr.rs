@@ -1,4 +1,4 @@
-//! Attributes as `stat` shows them.
+//! File attributes in the form of `stat`.
 
 use std::time::Duration;
 
@@ -9,22 +9,21 @@ use cenote_fuse::{Attr, FileType, Time};
 
 use super::node::{TreeId, number};
 
-/// How long the kernel keeps attributes: all changes come through it, or it is told.
+/// How long the kernel may cache attributes: it makes all changes itself, or is notified.
 const LONG: Duration = Duration::from_secs(3600);
-/// But blocks are counted when a txg is on disk: those of what has changed it keeps only for a moment.
+/// Block counts are only known once the txg is on disk: attributes of changed files are cached briefly.
 const SHORT: Duration = Duration::from_secs(1);
 
 const STATX_ATTR_IMMUTABLE: u64 = 0x10;
 const STATX_ATTR_APPEND: u64 = 0x20;
 const STATX_ATTR_NODUMP: u64 = 0x40;
 
-/// Flags of files that can't be changed at all, or only be appended to. The kernel does not know such files,
-/// so it lets them be opened and mapped for writing, and keeps what is written to the mapping although it is
-/// refused in the end. It keeps nothing else of them: each look-up comes here, and content that it may have
-/// changed is dropped then.
+/// Flags of immutable and append-only files. The kernel does not know them on FUSE, so it lets such files be
+/// opened and mapped for writing, and caches mapped writes that are refused in the end. Nothing else of them
+/// may be cached: each lookup then comes here, and drops content that the kernel may have changed.
 pub const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
-/// The attributes of an object under the inode number `ino`; whether the last txg on disk has them so.
+/// An object's attributes under inode number `ino`. `is_settled`: the last txg on disk has them.
 pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
     let (uid, gid) = attr.owner();
     let statx = [
@@ -55,7 +54,7 @@ pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
     }
 }
 
-/// A directory that is not on disk. `permissions` are what the kernel goes by.
+/// A directory of `.zfs`. The kernel checks its `permissions`.
 pub fn control(ino: u64, entries: u64, made: Timestamp, permissions: u32) -> Attr {
     let made = time(made);
     Attr {
@@ -85,7 +84,7 @@ pub fn timestamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-/// As `readdir` tells it.
+/// The type in directory listings.
 pub fn file_type(kind: FileKind) -> Option<FileType> {
     Some(match kind {
         FileKind::Fifo => FileType::Fifo,
@@ -99,8 +98,8 @@ pub fn file_type(kind: FileKind) -> Option<FileType> {
     })
 }
 
-/// The inode number of an object: its own in the mounted dataset, its node's usual number in snapshots, so
-/// that no two files of a mount have the same.
+/// An object's inode number: its own in the mounted dataset, its usual node number in snapshots, so that
+/// inode numbers are unique in a mount.
 pub fn ino(tree: TreeId, object: ObjectId) -> u64 {
     match tree {
         TreeId::Head => object.0,

@@ -1,12 +1,12 @@
-//! What changes a mounted file system.
+//! Operations that change a mounted file system.
 //!
 //! ```text
 //!   room and a hold on the open txg --> an operation of FsWriter --> hold dropped --> sync=always: commit
 //! ```
 //!
-//! The hold keeps the txg open: nothing in between may wait for a txg to be written. What has to (a commit, a
-//! clone of blocks that are not on disk yet) happens when the hold is gone. An operation is done whole, even
-//! if whoever asked for it goes away. What must follow it (to free a file) is part of it.
+//! The hold keeps the txg open: nothing in between may wait for a txg to be written. Work that has to (a
+//! commit, a clone of blocks not yet on disk) follows the hold. An operation runs to its end, consequences
+//! such as freeing a file included, even if the caller goes away.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ use super::tree::Tree;
 use super::vfs::kind_of;
 use super::{Atime, Files};
 
-/// What an operation on names and attributes is counted with.
+/// Estimated bytes of an operation on names and attributes.
 const NAME_BYTES: u64 = 8 << 10;
 const DAY_SECONDS: i64 = 86_400;
 const S_ISUID: u32 = 0o4000;
@@ -39,7 +39,6 @@ const FALLOC_FL_PUNCH_HOLE: u32 = 0x02;
 const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
 
 impl Files {
-    /// The dataset, if it takes changes.
     pub(super) fn writer(&self) -> Result<(Engine, FsWriter)> {
         match self.head() {
             Tree::Live(engine, fs) => Ok((engine, fs)),
@@ -47,7 +46,6 @@ impl Files {
         }
     }
 
-    /// An object of the mounted dataset, to change it.
     pub(super) fn own(&self, node: Node) -> Result<ObjectId> {
         if self.0.is_abandoned.load(Ordering::Acquire) {
             return Err(Errno::IO);
@@ -61,7 +59,7 @@ impl Files {
         }
     }
 
-    /// Changes something within the open txg. `object` is what `sync=always` commits afterwards.
+    /// Runs a change within the open txg. `sync=always` then commits `object`.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         need: Need,
@@ -91,7 +89,7 @@ impl Files {
             Box::pin(async move {
                 let kind = match (kind_of(new.mode), &target) {
                     (FileKind::Symlink, Some(target)) => NewKind::Symlink(target),
-                    // A mode of 0 is a file, as mknod(2) has it.
+                    // mknod(2): a mode of 0 makes a regular file.
                     (FileKind::Regular | FileKind::Other(0), _) => NewKind::Regular,
                     (FileKind::Directory, _) => NewKind::Directory,
                     (FileKind::Fifo, _) => NewKind::Fifo,
@@ -127,7 +125,7 @@ impl Files {
         .await
     }
 
-    /// A file has lost its last name: it is freed as soon as the kernel does not refer to it.
+    /// Frees a file without names once the kernel no longer refers to it.
     fn gone(&self, object: Option<ObjectId>) {
         let Some(object) = object else { return };
         if !self.0.references.keep(object) {
@@ -136,8 +134,8 @@ impl Files {
         }
     }
 
-    /// Frees a file without names, in as many txgs as it takes. What fails is left to the next
-    /// [`Files::open`].
+    /// Frees a file without names, in as many txgs as needed. After an error the next [`Files::open`] does
+    /// it.
     pub(super) async fn free_unlinked(&self, object: ObjectId) {
         let Ok((engine, _)) = self.writer() else { return };
         let step =
@@ -216,7 +214,7 @@ impl Files {
         });
         let killed = killed.await.inspect_err(|_| {
             if flags.from_cache {
-                // What the kernel could not write back is not in the file.
+                // The file lacks data that the kernel could not write back.
                 self.0.tell([Notice::Node(node)]);
             }
         });
@@ -258,8 +256,8 @@ impl Files {
         Ok(object)
     }
 
-    /// A file that can only be appended to keeps its owner, permissions and times, except that it can be
-    /// touched. Linux refuses this itself where it knows such files; those of FUSE it doesn't.
+    /// An append-only file keeps its owner, permissions and times, but may be touched. Linux enforces this
+    /// only where it knows the flag, not on FUSE.
     async fn check_appending(&self, object: ObjectId, set: &SetAttr) -> Result<()> {
         let is_time = |time: Option<TimeOrNow>| matches!(time, Some(TimeOrNow::Time(_)));
         let is_refused = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
@@ -270,8 +268,7 @@ impl Files {
         if attr.flags & pflags::APPENDONLY != 0 { Err(Errno::PERM) } else { Ok(()) }
     }
 
-    /// A file was read: notes the time, before the reader goes on and perhaps sets it. That it could not be
-    /// noted is no error of the reader's.
+    /// Updates a file's access time before the read returns: the reader may set it next. Errors are ignored.
     pub(super) async fn was_read(&self, tree: TreeId, object: ObjectId) {
         let Ok((_, fs)) = self.writer() else { return };
         if self.options().atime == Atime::Off || tree != TreeId::Head {
@@ -281,7 +278,7 @@ impl Files {
         let now = self.now();
         let is_due = match self.options().atime {
             Atime::Off => false,
-            // Finer than a second is nobody's need, and a txg's work.
+            // Finer than a second is not worth a txg.
             Atime::On => now.seconds != attr.atime.seconds,
             Atime::Relative => {
                 attr.atime <= attr.mtime
@@ -342,8 +339,8 @@ impl Files {
             0 | FALLOC_FL_KEEP_SIZE => Need::Write(NAME_BYTES),
             _ => return Err(Errno::OPNOTSUPP),
         };
-        // Blocks are never written over, so room can't be reserved for a file: that there is room now is all
-        // that can be said, with the margin that OpenZFS takes (`zfs_fallocate_reserve_percent`).
+        // Copy-on-write blocks can't be reserved for a file. Only check for room now, with OpenZFS's margin
+        // (`zfs_fallocate_reserve_percent`).
         if matches!(need, Need::Write(_)) {
             let room = self.room().await?;
             if len.saturating_add(len / 10) > room.available.saturating_mul(room.block_bytes.into()) {
@@ -373,14 +370,14 @@ impl Files {
         Ok(())
     }
 
-    /// Set-id bits are gone, and the kernel expects its request to change times and sizes only.
+    /// The kernel does not expect this request to clear set-id bits.
     fn tell_killed(&self, node: Node, killed: bool) {
         if killed && let Some(notifier) = self.0.notifier.get() {
             notifier.attributes_changed(node);
         }
     }
 
-    /// Shares blocks, where files and offsets allow it; else the kernel copies.
+    /// Shares blocks if files and offsets allow it; otherwise the kernel copies.
     pub(super) async fn share_blocks(
         &self,
         caller: Caller,
@@ -414,7 +411,7 @@ impl Files {
                     self.tell_killed(to.0, killed);
                 }
                 Err(Errno::AGAIN) if !waited => {
-                    // Its blocks are on disk when the txg is (`zfs_bclone_wait_dirty`).
+                    // Blocks can be shared once their txg is on disk (`zfs_bclone_wait_dirty`).
                     waited = true;
                     engine.sync_all().await.map_err(|e| errno_below(&e))?;
                 }
@@ -429,8 +426,8 @@ impl Files {
     }
 }
 
-/// Clears set-user-id, and set-group-id where the group may execute: someone else has changed the file.
-/// Answers whether there was anything to clear.
+/// Clears set-user-id, and set-group-id if the group may execute, after a change by another user. Returns
+/// whether any was set.
 async fn kill_set_ids(fs: &FsWriter, change: Change<'_>, object: ObjectId) -> Result<bool, FsError> {
     let attr = fs.view().attr(object).await?;
     let mode = attr.permissions();

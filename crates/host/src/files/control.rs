@@ -1,18 +1,18 @@
 //! `.zfs`: snapshots as directories.
 //!
 //! ```text
-//!   .zfs --> snapshot --> NAME: the snapshot's root, opened when it is first looked up
+//!   .zfs --> snapshot --> NAME: the snapshot's root, opened on first lookup
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot is known by the number of its dataset, which is part of the numbers of its nodes: they mean the
-//! same after a restart. One that has been looked up keeps its tree as long as it is the file system's. It
-//! can't be destroyed while the kernel holds a file of it ([`Files::let_go_of_snapshot`]); `rmdir` destroys
-//! it all the same, and what is open in it is stale.
+//! A snapshot is known by its dataset's number, which is part of its nodes' numbers, so they survive a
+//! restart. A snapshot that has been looked up keeps its tree while it belongs to the file system. It can't
+//! be destroyed while the kernel holds one of its files ([`Files::let_go_of_snapshot`]), except by `rmdir`,
+//! which makes its open files stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
-//! Locking: the table of trees is locked for one look or insertion; a snapshot is opened without it.
+//! Locking: the table of trees is locked for one look or insertion, and not while a snapshot is opened.
 //!
 //! Source: OpenZFS `zfs_ctldir.c`.
 
@@ -43,36 +43,33 @@ use crate::own::is_trusted;
 pub(super) const SNAPDIR: &[u8] = b".zfs";
 const SNAPSHOT: &[u8] = b"snapshot";
 const SHARES: &[u8] = b"shares";
-/// Snapshots of one mount that can be open.
 const MAX_TREES: usize = 1 << 16;
-/// How often, and how long apart, it is looked whether the kernel has forgotten a snapshot.
+/// Number and interval of checks whether the kernel has forgotten a snapshot.
 const LOOKS: u32 = 25;
-/// Open files of a snapshot, and the folders above them, of which the kernel is told by name.
+/// Maximum number of held files in a snapshot to invalidate by name.
 const MAX_HELD: usize = 1024;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Snapshots that were looked up.
 #[derive(Default)]
 pub(super) struct Snapshots(Mutex<BTreeMap<DatasetId, Looked>>);
 
-/// A snapshot that was looked up.
 struct Looked {
-    /// Numbers of datasets are used again; this is not.
+    /// Unlike dataset numbers, never reused.
     guid: Guid,
     fs: Filesystem,
-    /// Of a pool that takes changes.
+    /// In a writable pool.
     live: Option<Live>,
 }
 
-/// What keeps it from being destroyed.
+/// Keeps the snapshot from being destroyed.
 struct Live {
     snapshot: Snapshot,
-    /// While the kernel may hold files of it.
+    /// Set while the kernel may hold files of it.
     kept: Option<SnapshotHold>,
 }
 
 impl Snapshots {
-    /// The tree of a snapshot and its GUID, if it was looked up; no tree if it is about to be destroyed.
+    /// The tree and GUID of a snapshot that was looked up; no tree if its destruction has begun.
     fn tree(&self, dataset: DatasetId) -> Option<(Guid, Option<Tree>)> {
         let mut table = self.0.lock();
         let looked = table.get_mut(&dataset)?;
@@ -86,12 +83,11 @@ impl Snapshots {
         Some((looked.guid, tree))
     }
 
-    /// The GUID of a snapshot that was looked up.
     pub(super) fn guid(&self, dataset: DatasetId) -> Option<Guid> {
         self.0.lock().get(&dataset).map(|looked| looked.guid)
     }
 
-    /// The kernel holds nothing of it any more.
+    /// The kernel holds none of its files.
     fn let_go(&self, dataset: DatasetId) {
         if let Some(Looked { live: Some(live), .. }) = self.0.lock().get_mut(&dataset) {
             live.kept = None;
@@ -103,12 +99,11 @@ impl Snapshots {
         if table.len() >= MAX_TREES {
             return Err(Errno::NFILE);
         }
-        // Another look-up may have been faster.
+        // A concurrent lookup may have been faster.
         table.entry(dataset).or_insert(looked);
         Ok(())
     }
 
-    /// All of them.
     fn all(&self) -> Vec<(DatasetId, Guid)> {
         self.0.lock().iter().map(|(dataset, snapshot)| (*dataset, snapshot.guid)).collect()
     }
@@ -119,7 +114,7 @@ impl Snapshots {
 }
 
 impl Files {
-    /// A mounted snapshot has none.
+    /// A mounted snapshot has no `.zfs`.
     pub(super) fn has_snapdir(&self) -> bool {
         !self.name().contains('@')
     }
@@ -128,7 +123,7 @@ impl Files {
         let entries = if control == Control::Zfs { 2 } else { 0 };
         let made =
             self.head().view().attr(self.root()).await.map_or(Timestamp::default(), |attr| attr.crtime);
-        // Who may make and destroy snapshots is not the kernel's to say.
+        // The daemon, not the kernel, decides on making and destroying snapshots.
         let permissions = if control == Control::Snapshot { 0o777 } else { 0o555 };
         Ok(attr::control(control.ino(), entries, made, permissions))
     }
@@ -169,8 +164,7 @@ impl Files {
         self.entry(TreeId::Snapshot(snapshot.id()), &tree, tree.root()).await.map(Some)
     }
 
-    /// A snapshot of the mounted dataset by its number: somebody has a file handle of it, perhaps from before
-    /// a restart.
+    /// A snapshot of the mounted dataset by number, for file handles that may predate a restart.
     pub(super) async fn snapshot_by_id(&self, id: DatasetId) -> Result<Tree> {
         if let Some((_, tree)) = self.0.snapshots.tree(id) {
             return tree.ok_or(Errno::STALE);
@@ -195,7 +189,7 @@ impl Files {
         self.0.snapshots.tree(id).and_then(|(_, tree)| tree).ok_or(Errno::NOENT)
     }
 
-    /// What is open in a snapshot is stale from now on.
+    /// Makes a snapshot's open files stale.
     fn close_snapshot(&self, id: DatasetId) {
         self.0.snapshots.remove(id);
         for (node, _) in self.0.references.of_tree(TreeId::Snapshot(id)) {
@@ -219,12 +213,11 @@ impl Files {
         Ok(Looked { guid: dataset.guid(), fs, live })
     }
 
-    /// A snapshot is to be destroyed: has the kernel forget what it keeps of it, so that only files that
-    /// somebody has open are in the way.
+    /// Makes the kernel drop its caches of a snapshot about to be destroyed, so that only open files keep it.
     #[boxed]
     pub async fn let_go_of_snapshot(&self, snapshot: DatasetId, name: &str) {
         let Some((_, Some(tree))) = self.0.snapshots.tree(snapshot) else { return };
-        // The kernel drops all below a name, but for what is open, which stays below a name that is gone.
+        // The kernel drops everything below a name, except open files, which stay below a removed name.
         self.have_forgotten(vec![(Control::Snapshot.node(), Bytes::copy_from_slice(name.as_bytes()))]).await;
         if !self.is_unused(snapshot) {
             let names = self.names_held(snapshot, &tree.view()).await;
@@ -246,7 +239,7 @@ impl Files {
         }
     }
 
-    /// Names of what the kernel holds of a snapshot, as far as they are found.
+    /// Names of nodes that the kernel holds of a snapshot, if found.
     async fn names_held(&self, snapshot: DatasetId, view: &Filesystem) -> Vec<(Node, Bytes)> {
         let id = TreeId::Snapshot(snapshot);
         let mut by_dir: BTreeMap<ObjectId, BTreeSet<ObjectId>> = BTreeMap::new();
@@ -266,8 +259,7 @@ impl Files {
         names
     }
 
-    /// Whether the kernel holds nothing of a snapshot, or no more than its root, which it holds for whoever
-    /// names it.
+    /// Whether the kernel holds nothing of a snapshot, or only its root, which any lookup holds.
     fn is_unused(&self, snapshot: DatasetId) -> bool {
         let held = self.0.references.of_tree(TreeId::Snapshot(snapshot));
         held.into_iter().all(|(_, held)| held.object == self.root())
@@ -301,7 +293,6 @@ impl Files {
         Ok(())
     }
 
-    /// `mkdir` in `.zfs/snapshot` takes a snapshot.
     pub(super) async fn make_in_control(
         &self,
         caller: Caller,
@@ -318,7 +309,6 @@ impl Files {
         self.lookup_snapshot(name).await?.ok_or(Errno::NOENT)
     }
 
-    /// `rmdir` in `.zfs/snapshot` destroys one.
     pub(super) async fn remove_from_control(
         &self,
         caller: Caller,
@@ -328,7 +318,7 @@ impl Files {
         let engine = self.may_change_snapshots(caller, &[control], Subject::Snapshot, "destroy").await?;
         self.has_snapshot(name).await?;
         let full = self.snapshot_called(name)?;
-        // The kernel holds the directory itself, and can't be asked to forget what is below it meanwhile.
+        // The kernel holds the directory during `rmdir`, so it can't be asked to drop its contents.
         let mos = engine.mos().await.map_err(|e| errno_below(&e))?;
         let snapshot = mos.dataset(&full).await.map_err(|e| errno_below(&e))?;
         self.0.snapshots.let_go(snapshot.id());
@@ -338,7 +328,6 @@ impl Files {
         Ok(())
     }
 
-    /// `rename` in `.zfs/snapshot` renames one.
     pub(super) async fn rename_in_control(
         &self,
         caller: Caller,
@@ -352,8 +341,8 @@ impl Files {
         cenote_tasks::rename_snapshots(&engine, renames).await.map_err(|e| refusal(&e))
     }
 
-    /// Root and the daemon's user may, in `.zfs/snapshot`, and whoever was given the permission. Of the
-    /// caller's groups the kernel tells the first.
+    /// Allows changes in `.zfs/snapshot` to root, the daemon's user, and users with delegated permission. The
+    /// kernel reports only the first of the caller's groups.
     async fn may_change_snapshots(
         &self,
         caller: Caller,
@@ -392,7 +381,7 @@ impl Files {
         head.snapshot(name).await.map_err(|e| errno_below(&e))?.map(drop).ok_or(Errno::NOENT)
     }
 
-    /// Snapshots may have been destroyed, or have got another owner: what is open in them is stale.
+    /// Makes open files of destroyed or moved snapshots stale.
     #[boxed]
     pub async fn snapshots_changed(&self) {
         let Ok(mos) = self.0.pool.mos().await else { return };
@@ -405,7 +394,7 @@ impl Files {
                 self.close_snapshot(dataset);
             }
         }
-        // The kernel keeps listings.
+        // The kernel caches listings.
         let list = Control::Snapshot.node();
         if self.0.references.holds(list) {
             self.0.tell([Notice::Listing(list)]);
@@ -416,7 +405,6 @@ impl Files {
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 
-/// Why a change to snapshots was refused.
 fn refusal(error: &DatasetError) -> Errno {
     match error {
         DatasetError::DatasetExists { .. } => Errno::EXIST,

@@ -1,10 +1,10 @@
-//! Errors as system calls give them.
+//! Errors as errno values.
 
 use cenote_fs::FsError;
 use cenote_fuse::Errno;
 use cenote_object::DatasetError;
 
-/// What a process is told.
+/// The errno of a file system error.
 pub fn errno(error: &FsError) -> Errno {
     if let Some(refusal) = error.refusal() {
         return Errno::from_raw_os_error(refusal.errno());
@@ -19,7 +19,7 @@ pub fn errno(error: &FsError) -> Errno {
     }
 }
 
-/// The same of an error of the layers below.
+/// The errno of a dataset error.
 pub fn errno_below(error: &DatasetError) -> Errno {
     match error {
         DatasetError::NoSpace { .. } => Errno::NOSPC,

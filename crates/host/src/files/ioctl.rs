@@ -1,7 +1,8 @@
 //! Flags and projects by `ioctl`: `lsattr`, `chattr`, `zfs project`.
 //!
-//! From 5.13 on Linux checks who changes them. Before, it sends what anybody asks for who has the file open;
-//! then the same rules are applied here, and the user id stands for capabilities: root has them all.
+//! Linux 5.13 and later check the caller's right to change them. Older kernels pass on requests of any
+//! process with the file open; the same rules are then applied here, with uid 0 standing for all
+//! capabilities.
 //!
 //! Source: Linux `include/uapi/linux/fs.h`; OpenZFS `zpl_file.c`.
 
@@ -84,7 +85,7 @@ impl Files {
         };
         let becomes_fixed = self.becomes_fixed(object, of(true)).await?;
         if becomes_fixed {
-            // What was changed through mappings so far is the file's.
+            // Changes through mappings so far belong to the file.
             self.write_back(node, 0..u64::MAX).await;
         }
         self.change(Need::Write(8 << 10), Some(object), move |fs, change| {
@@ -112,7 +113,7 @@ impl Files {
     }
 }
 
-/// Whether a user may change a file's flags to these, and its project (`fileattr_set_prepare`).
+/// Whether a user may set these flags and the project (`fileattr_set_prepare`).
 fn may_set_flags(uid: u32, attr: &Attr, flags: u32) -> bool {
     let changes = attr.linux_flags() ^ flags;
     uid == 0 || (u64::from(uid) == attr.uid && changes & (FS_IMMUTABLE_FL | FS_APPEND_FL) == 0)
@@ -154,7 +155,7 @@ mod tests {
         ] {
             assert_eq!(may_set_flags(uid, &attr, flags), may, "{uid} {flags:x}");
         }
-        // Nor may the owner take such a flag away.
+        // Nor may the owner clear such a flag.
         let fixed = Attr { flags: pflags::IMMUTABLE, ..attr };
         assert!(!may_set_flags(1000, &fixed, none) && may_set_flags(0, &fixed, none));
     }

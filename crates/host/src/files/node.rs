@@ -1,22 +1,21 @@
-//! The numbers of nodes, and which of them the kernel holds.
+//! Node numbers, and the kernel's references to them.
 //!
 //! ```text
-//!   bits 62..64    0: an object of the mounted dataset; the root is node 1, as FUSE wants it, and object 1
+//!   bits 62..64    0: an object of the mounted dataset; the root is FUSE's node 1, and object 1
 //!                     is never a file
-//!                  1: bits 40..62 a snapshot (the number of its dataset), bits 0..40 an object of it
-//!                  2: counted; bits 0..6 are those of the object
+//!                  1: bits 40..62 a snapshot (its dataset's number), bits 0..40 an object in it
+//!                  2: counted; bits 0..6 are the object's
 //!                  3: `.zfs`
 //! ```
 //!
-//! Idea: a number says all by itself, and the same after a restart. So a node that the kernel has forgotten
-//! can still be asked for (NFS does); with the generation it means one file for ever.
+//! Idea: a number is self-contained and survives a restart. So a node that the kernel has forgotten can still
+//! be requested (by NFS); with the generation it identifies one file for ever.
 //!
-//! As long as the kernel holds a number, it stands for the file that it was given for, known by its
-//! generation. Requests bear no generation: so if that file is gone, the number is stale until the kernel
-//! lets go of it, and a file that has the same object meanwhile gets a number that is counted. So does an
-//! object whose number has too many bits.
+//! While the kernel holds a number, it stands for one file, identified by its generation. Requests carry no
+//! generation: if that file is gone, the number is stale until the kernel drops it, and a new file with the
+//! same object gets a counted number. So does an object with too many bits.
 //!
-//! Locking: each shard of the references has a lock of its own, held for one look or change.
+//! Locking: each shard of the references has its own lock, held for one look or change.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,29 +29,28 @@ const KIND_BITS: u32 = 62;
 const SNAPSHOT: u64 = 1;
 const COUNTED: u64 = 2;
 const CONTROL: u64 = 3;
-/// Bits of an object's number in a snapshot, and of a snapshot's.
+/// Bits of object and dataset numbers in a snapshot's nodes.
 const OBJECT_BITS: u32 = 40;
 const DATASET_BITS: u32 = KIND_BITS - OBJECT_BITS;
-/// Shards of the table: by the lowest bits of numbers, which are those of the object.
+/// Shards by the lowest bits of numbers, which are the object's.
 const SHARD_BITS: u32 = 6;
 
-/// Which tree a node is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreeId {
     /// The mounted dataset.
     Head,
-    /// A snapshot of it, below `.zfs`.
+    /// A snapshot below `.zfs`.
     Snapshot(DatasetId),
 }
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     File(TreeId, ObjectId),
     Control(Control),
 }
 
-/// Directories that are not on disk.
+/// Virtual directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// `.zfs`
@@ -78,7 +76,7 @@ impl Control {
     }
 }
 
-/// The number that a file has, unless that is still another file's. `None`: it has too many bits.
+/// A file's usual number, even if another file still has it. `None`: too many bits.
 pub fn number(tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
     match tree {
         TreeId::Head if object == root => Some(Node::ROOT),
@@ -90,28 +88,25 @@ pub fn number(tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
     }
 }
 
-/// The generation by which the kernel knows a file of a snapshot: numbers of datasets are used again. The
-/// kernel keeps 32 bits of it.
+/// A snapshot file's generation for the kernel, which keeps 32 bits of it: dataset numbers are reused.
 pub fn generation_in(snapshot: Guid, generation: u64) -> u64 {
-    // Any odd number with many bits, here 2^64 divided by the golden ratio.
+    // Any odd number with many bits; here 2^64 divided by the golden ratio.
     (snapshot.0 ^ generation).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// What the kernel holds.
+/// The kernel's references.
 #[derive(Debug)]
 pub struct References {
     root: ObjectId,
     shards: Box<[Mutex<Shard>]>,
-    /// Numbers counted so far.
     counted: AtomicU64,
-    /// Some node was stale once.
     has_stale: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     held: HashMap<Node, Held>,
-    /// Counted numbers, by what they stand for, unless that is gone.
+    /// Counted numbers of existing files.
     counted: HashMap<(TreeId, ObjectId), Node>,
 }
 
@@ -122,14 +117,12 @@ pub struct Held {
     pub object: ObjectId,
     pub generation: u64,
     references: u64,
-    /// It has no names any more: to be freed with the last reference.
+    /// Unlinked: to be freed with the last reference.
     unlinked: bool,
-    /// The file is gone.
     stale: bool,
 }
 
 impl Shard {
-    /// Under which number the kernel holds a file.
     fn node_of(&self, tree: TreeId, object: ObjectId, root: ObjectId) -> Option<Node> {
         if let Some(node) = self.counted.get(&(tree, object)) {
             return Some(*node);
@@ -154,7 +147,7 @@ impl References {
         References { root, shards, counted: AtomicU64::new(0), has_stale: AtomicBool::new(false) }
     }
 
-    /// What a number stands for; `None`: nothing that is there.
+    /// The meaning of a number; `None` if invalid.
     pub fn named(&self, node: Node) -> Option<Named> {
         let low = node.0 & !(u64::MAX << KIND_BITS);
         match (node.0 >> KIND_BITS, low) {
@@ -183,7 +176,7 @@ impl References {
         self.shard_of(number(tree, object, self.root).unwrap_or(Node(object.0)))
     }
 
-    /// The kernel is given one more of a file, under the number that this answers.
+    /// Adds a reference to a file; returns its number.
     pub fn give(&self, tree: TreeId, object: ObjectId, generation: u64) -> Node {
         let mut shard = self.shard(tree, object);
         if let Some(node) = shard.node_of(tree, object, self.root)
@@ -211,7 +204,7 @@ impl References {
         node
     }
 
-    /// The kernel is given one more of a directory that is not on disk.
+    /// Adds a reference to a virtual directory.
     pub fn give_control(&self, control: Control) -> Node {
         let (tree, object) = (TreeId::Head, ObjectId(0));
         let first = Held { tree, object, generation: 0, references: 0, unlinked: false, stale: false };
@@ -219,7 +212,7 @@ impl References {
         control.node()
     }
 
-    /// Under which number the kernel holds a file. It always holds the root.
+    /// The number under which the kernel holds a file. It always holds the root.
     pub fn node_of(&self, tree: TreeId, object: ObjectId) -> Option<Node> {
         if tree == TreeId::Head && object == self.root {
             return Some(Node::ROOT);
@@ -227,7 +220,6 @@ impl References {
         self.shard(tree, object).node_of(tree, object, self.root)
     }
 
-    /// Whether the kernel has been given a node more than once.
     pub fn is_known(&self, node: Node) -> bool {
         self.shard_of(node).held.get(&node).is_some_and(|held| held.references > 1)
     }
@@ -237,19 +229,19 @@ impl References {
         self.shard_of(node).held.contains_key(&node)
     }
 
-    /// Whether the kernel holds something under this number that is gone.
+    /// Whether the kernel holds a removed file under this number.
     pub fn is_stale(&self, node: Node) -> bool {
         self.has_stale.load(Ordering::Acquire)
             && self.shard_of(node).held.get(&node).is_some_and(|held| held.stale)
     }
 
-    /// What the kernel holds under this number is gone: there is nothing to be freed with it.
+    /// Marks a node's file as gone, with nothing left to free.
     pub fn make_stale(&self, node: Node) {
         self.shard_of(node).make_stale(node);
         self.has_stale.store(true, Ordering::Release);
     }
 
-    /// The kernel drops some. Answers the object of the mounted dataset that is to be freed now.
+    /// Drops references. Returns the object of the mounted dataset to free now.
     pub fn drop(&self, node: Node, count: u64) -> Option<ObjectId> {
         let mut shard = self.shard_of(node);
         let held = shard.held.get_mut(&node)?;
@@ -262,8 +254,8 @@ impl References {
         held.unlinked.then_some(held.object)
     }
 
-    /// A file of the mounted dataset has lost its last name. Answers whether the kernel holds it: then it is
-    /// to be freed with the last reference, else now.
+    /// Marks a file of the mounted dataset as unlinked. Returns whether the kernel holds it; otherwise free
+    /// it now.
     pub fn keep(&self, object: ObjectId) -> bool {
         self.with(object, |held| held.unlinked = true)
     }
@@ -280,7 +272,7 @@ impl References {
         held.map(change).is_some()
     }
 
-    /// What the kernel holds of a tree, without that which is gone.
+    /// The kernel's references in a tree, without stale ones.
     pub fn of_tree(&self, tree: TreeId) -> Vec<(Node, Held)> {
         let is_control = |node: Node| node.0 >> KIND_BITS == CONTROL;
         let of_shard = |shard: &Mutex<Shard>| -> Vec<(Node, Held)> {
@@ -293,7 +285,7 @@ impl References {
         nodes
     }
 
-    /// The kernel holds nothing any more. Answers what is to be freed now.
+    /// Drops all references. Returns the objects to free now.
     pub fn drop_all(&self) -> Vec<ObjectId> {
         let of_shard = |shard: &Mutex<Shard>| std::mem::take(&mut *shard.lock()).held;
         let held = self.shards.iter().flat_map(of_shard).map(|(_, held)| held);
@@ -364,11 +356,11 @@ mod tests {
         let new = give(&references, 77, 2);
         assert!(new != old && references.is_stale(old) && !references.is_stale(new));
         assert_eq!(references.named(new), Some(Named::File(TreeId::Head, ObjectId(77))));
-        // Nobody has said that this file is gone, and yet there is another.
+        // The file was replaced without notice.
         let newer = give(&references, 77, 3);
         assert!(newer != new && references.is_stale(new));
 
-        // One file has one number, as long as that is held.
+        // A file keeps its number while that is held.
         references.drop(old, 1);
         assert_eq!(give(&references, 77, 3), newer);
         references.drop(newer, 2);

@@ -1,17 +1,17 @@
-//! Another tree under a mount: `zfs rollback`.
+//! Replaces the tree of a mounted dataset: `zfs rollback`.
 //!
 //! ```text
-//!   write back what was changed through mappings belongs to the tree that goes
-//!   pause      nothing begins, what is under way ends
-//!   compare    what the kernel holds, in the tree as it is and in the one that comes
-//!   let go     nobody has the dataset open: it gets its other tree
-//!   take up    the mount has the dataset open again; what is gone is stale
-//!   go on      and the kernel is told what it must not believe any more
+//!   write back changes through mappings belong to the old tree
+//!   pause      no new operations, wait for current ones
+//!   compare    the kernel's nodes in the old tree and the new one
+//!   let go     the dataset is closed: it gets its other tree
+//!   take up    the mount opens the dataset again; vanished nodes are stale
+//!   go on      and tell the kernel to drop outdated caches
 //! ```
 //!
-//! Idea: the mount stays, and so does everything that is open, as long as the same file is there. A file is
-//! the same if number and generation are. The kernel is told of names and contents that it may have, in the
-//! directories and files that it holds; it asks for all others anyway.
+//! Idea: the mount stays, and so do open files that exist in both trees. Files are the same if number and
+//! generation are. The kernel is notified of possibly cached names and contents of the directories and files
+//! it holds; it asks for all others anyway.
 //!
 //! Source: OpenZFS `zfs_vfsops_os.c` (`zfs_suspend_fs`, `zfs_resume_fs`).
 
@@ -31,23 +31,22 @@ use super::tell::Notice;
 use super::tree::Tree;
 use super::{Files, Pool};
 
-/// What the kernel holds and must not believe any more.
+/// Nodes whose cached state may be outdated.
 #[derive(Default)]
 struct Differences {
     /// Gone, or other files.
     stale: BTreeMap<ObjectId, Node>,
     /// The same files, perhaps with other content.
     same: Vec<(Node, ObjectId)>,
-    /// Directories whose listings may have been answered.
     dirs: Vec<Node>,
     names: Vec<(Node, Bytes)>,
 }
 
 impl Files {
-    /// Has `work` give the dataset the tree of `to`, one of its snapshots, while it stays mounted.
+    /// Runs `work` to replace the dataset's tree with that of its snapshot `to`, while it stays mounted.
     ///
     /// # Errors
-    /// `to` can't be read; the dataset can't be opened again: then the mount only reads the old tree.
+    /// `to` can't be read; the dataset can't be reopened: then the mount serves the old tree read-only.
     pub async fn replace_tree<T, E>(
         &self,
         to: &Dataset,
@@ -68,7 +67,7 @@ impl Files {
         *self.0.head.write() = Tree::Fixed(before);
         let done = work().await;
         if done.is_ok() {
-            // Before the tree is taken up: what it has no name for is freed then.
+            // Before taking up the tree, which frees its unlinked files.
             differences.stale.values().for_each(|node| self.0.references.make_stale(*node));
             differences.same.iter().for_each(|(_, object)| self.0.references.relink(*object));
         }
@@ -81,8 +80,7 @@ impl Files {
         Ok(done)
     }
 
-    /// Takes the dataset away from whoever uses the mount: nobody has it open any more, and all that is done
-    /// there fails.
+    /// Closes the dataset under its users: from now on all operations fail.
     #[boxed]
     pub async fn abandon(&self) {
         let paused = match self.0.notifier.get().cloned() {
@@ -96,7 +94,6 @@ impl Files {
         drop(paused);
     }
 
-    /// Opens the dataset again, whatever tree it has now.
     async fn take_up(&self, engine: &Engine) -> Result<(), FsError> {
         let fs = FsWriter::shared(engine, &self.name()).await?.held_by(self.0.me.clone());
         fs.free_all_unlinked(engine).await?;
@@ -112,7 +109,7 @@ impl Files {
             let is_dir = |attr: &cenote_fs::Attr| attr.kind() == FileKind::Directory;
             match to.attr(held.object).await {
                 _ if node == Node::ROOT => {}
-                // Without a name it is freed as soon as the tree is there.
+                // Unlinked files are freed when the tree is opened.
                 Ok(new) if new.generation == held.generation && new.links > 0 => {
                     found.same.push((node, held.object));
                     dirs.extend(is_dir(&new).then_some((node, held.object)));

@@ -1,12 +1,11 @@
-//! SEEK_DATA and SEEK_HOLE, and content that the kernel has and we have not.
+//! SEEK_DATA and SEEK_HOLE, and file content that only the kernel has.
 //!
-//! Idea: a page that was changed through a mapping is the kernel's alone until it is written back. It may lie
-//! in a hole. So before a hole is reported, the kernel is asked to write that part back, and it is looked at
-//! again. Data is reported as it is: that is never wrong. If the kernel can't be asked now, the hole passes
-//! for data, too.
+//! Idea: a page changed through a mapping is only in the kernel until written back, perhaps over a hole. So
+//! before a hole is reported, the kernel must write that range back, and the range is checked again. Data can
+//! be reported at once: that is never wrong. If the kernel can't be asked now, the hole is reported as data.
 //!
-//! Files that can't be changed ([`FIXED`](super::attr::FIXED)) are the other case: what the kernel has of a
-//! mapping is refused, and dropped.
+//! Immutable files ([`FIXED`](super::attr::FIXED)) are the other case: the kernel's mapped writes are refused
+//! and dropped.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,11 +21,11 @@ use super::errno::errno;
 use super::node::TreeId;
 use super::tell::Notice;
 
-/// How long an operation waits for the kernel to take in that a file can't be changed any more.
+/// Time for the kernel to learn that a file is immutable now.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 impl Files {
-    /// Where data begins, at or behind an offset.
+    /// The first data at or after an offset.
     pub(super) async fn next_data(&self, node: Node, offset: u64) -> Result<u64> {
         let (file, is_final) = self.open_to_seek(node, offset).await?;
         let data = next_data(&file, offset).await?;
@@ -41,7 +40,7 @@ impl Files {
         if data < file.attr().size { Ok(data) } else { Err(Errno::NXIO) }
     }
 
-    /// Where a hole begins, at or behind an offset; there is one at the end.
+    /// The first hole at or after an offset; the file's end counts as one.
     pub(super) async fn next_hole(&self, node: Node, offset: u64) -> Result<u64> {
         let mut known: Range<u64> = 0..0;
         loop {
@@ -58,7 +57,7 @@ impl Files {
         }
     }
 
-    /// A file, and whether the kernel can have no content that it has not.
+    /// A file, and whether the kernel cannot have newer content.
     async fn open_to_seek(&self, node: Node, offset: u64) -> Result<(OpenFile, bool)> {
         let (id, tree, object) = self.file(node).await?;
         let file = tree.view().open_file(object).await.map_err(|e| errno(&e))?;
@@ -69,9 +68,9 @@ impl Files {
         Ok((file, !is_mapped))
     }
 
-    /// Drops what the kernel has of a file that can't be changed.
+    /// Drops the kernel's cached content of an immutable file.
     pub(super) async fn drop_refused(&self, node: Node) {
-        // Written back, it is refused, and stays where it is; then it is dropped like everything else.
+        // The first write-back is refused, and the page stays; the second drops it.
         for _ in 0..2 {
             if !self.write_back(node, 0..u64::MAX).await {
                 return self.0.tell([Notice::Node(node)]);
@@ -79,8 +78,8 @@ impl Files {
         }
     }
 
-    /// The kernel does not keep the name of a file from now on, nor its content. It knows when this returns,
-    /// unless its locks are held for long: they may be, by operations that wait for this one.
+    /// Makes the kernel drop a file's name and content. It has done so on return, unless its locks are held
+    /// long, perhaps by operations waiting for this one.
     pub(super) async fn forget_names(&self, node: Node, object: ObjectId) {
         let view = self.head().view();
         if let (Ok(attr), Ok(path)) = (view.attr(object).await, view.path_of(object).await)
@@ -94,7 +93,7 @@ impl Files {
     }
 }
 
-/// The end, if there is none.
+/// The file's end if there is no data.
 async fn next_data(file: &OpenFile, offset: u64) -> Result<u64> {
     let size = file.attr().size;
     let data = file.next_data(offset).await.map_err(|e| errno(&e))?;

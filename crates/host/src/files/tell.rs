@@ -1,4 +1,4 @@
-//! The kernel is told what others than itself have changed in the mounted dataset.
+//! Notifies the kernel of changes to the mounted dataset that did not come through it.
 //!
 //! ```text
 //!   cp, rm, mkdir ... --FsWriter--> Holder::changed --+
@@ -6,16 +6,16 @@
 //!                                                            settled() waits here
 //! ```
 //!
-//! Idea: who changes something only puts it into the queue, if the kernel holds the node that it is about, so
-//! that no lock is held while the kernel takes a notice in. A command waits for the queue before it returns
-//! ([`Files::settled`]). If it goes away sooner, the kernel is told all the same.
+//! Idea: a change is only queued, and only if the kernel holds its node, so that no lock is held while the
+//! kernel handles a notice. A command waits for the queue before it returns ([`Files::settled`]); if it is
+//! dropped earlier, the notices still follow.
 //!
-//! In a batch names come first, because whoever looks one up holds its directory's lock: then what the kernel
-//! was answered before is taken in, and nodes follow (see [`Notifier`](cenote_fuse::Notifier)).
+//! In a batch names come first, since a lookup holds its directory's lock: then earlier answers have been
+//! absorbed, and nodes follow (see [`Notifier`](cenote_fuse::Notifier)).
 //!
-//! Locking: `queue` is held for one look or change, under the locks of the object that has changed. Whoever
-//! reads attributes for the kernel compares `changes` before, and after the kernel holds the node: either a
-//! change is seen there, or it finds the node held.
+//! Locking: `queue` is held for one look or change, under the locks of the changed object. A reader of
+//! attributes for the kernel compares `changes` from before with those after the kernel holds the node:
+//! either the reader sees the change, or the writer finds the node held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -31,12 +31,12 @@ use parking_lot::Mutex;
 use super::node::TreeId;
 use super::{Files, Inner};
 
-/// What the kernel must not believe any more.
+/// A cache for the kernel to drop.
 #[derive(Debug)]
 pub(super) enum Notice {
     /// A name in a directory.
     Name(Node, Bytes),
-    /// The same, which the kernel is to look up again: perhaps it stands for the same file.
+    /// A name to look up again: perhaps the same file.
     Expired(Node, Bytes),
     /// Attributes and content of a node.
     Node(Node),
@@ -44,22 +44,20 @@ pub(super) enum Notice {
     Attributes(Node),
     /// Attributes and content of an object of the mounted dataset.
     Object(Node, ObjectId),
-    /// The same of a directory whose names the kernel does not keep.
+    /// Attributes and content of a directory, and its names.
     Listing(Node),
 }
 
-/// Notices on their way.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     queue: Mutex<Queue>,
-    /// Changes that others have made so far.
+    /// Number of external changes so far.
     changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     batch: Batch,
-    /// Who waits for the batch.
     waiting: Vec<oneshot::Sender<()>>,
     is_telling: bool,
 }
@@ -68,7 +66,7 @@ struct Queue {
 struct Batch {
     names: BTreeSet<(Node, Bytes)>,
     expired: BTreeSet<(Node, Bytes)>,
-    /// Directories in which look-ups and listings are to be taken in.
+    /// Directories whose lookups and listings must be absorbed first.
     listings: BTreeSet<Node>,
     nodes: BTreeMap<Node, Option<ObjectId>>,
     attributes: BTreeSet<Node>,
@@ -94,7 +92,7 @@ impl Batch {
         is_empty && self.nodes.is_empty() && self.attributes.is_empty()
     }
 
-    /// This blocks.
+    /// Blocks.
     fn tell(self, notifier: &Notifier) {
         self.names.iter().for_each(|(dir, name)| notifier.name_changed(*dir, name));
         self.expired.iter().for_each(|(dir, name)| notifier.name_expired(*dir, name));
@@ -105,7 +103,7 @@ impl Batch {
 }
 
 impl Telling {
-    /// How often others have changed something.
+    /// Number of external changes so far.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
@@ -116,7 +114,6 @@ impl Telling {
 }
 
 impl Inner {
-    /// Has the kernel told of something, soon.
     pub(super) fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
         let mut queue = self.telling.queue.lock();
         notices.into_iter().for_each(|notice| queue.batch.add(notice));
@@ -127,7 +124,7 @@ impl Inner {
         if queue.is_telling || queue.batch.is_empty() {
             return;
         }
-        // Until there is one, what is to be told waits.
+        // Without a notifier they stay queued.
         if let (Some(notifier), Some(me)) = (self.notifier.get(), self.me.upgrade()) {
             queue.is_telling = true;
             self.runtime.spawn(Files(me).tell_all(notifier.clone())).detach();
@@ -136,13 +133,13 @@ impl Inner {
 }
 
 impl Files {
-    /// From now on the kernel can be told what it does not know. Called once, when it is mounted.
+    /// Enables notices; called once, when mounted.
     pub fn set_notifier(&self, notifier: Notifier) {
         self.0.notifier.set(notifier).ok();
         self.0.begin_telling(&mut self.0.telling.queue.lock());
     }
 
-    /// Waits until the kernel knows of everything that has changed so far.
+    /// Waits until the kernel knows of all changes so far.
     pub async fn settled(&self) {
         let told = {
             let mut queue = self.0.telling.queue.lock();
@@ -163,7 +160,6 @@ impl Files {
                 let waiting = std::mem::take(&mut queue.waiting);
                 if queue.batch.is_empty() {
                     queue.is_telling = false;
-                    // What they wait for was told before.
                     waiting.into_iter().for_each(|waiting| _ = waiting.send(()));
                     return;
                 }
@@ -179,14 +175,14 @@ impl Files {
         }
     }
 
-    /// The directory in which the kernel has looked an object up, if it holds that.
+    /// The directory through which the kernel found an object, if held.
     async fn parent_of(&self, object: ObjectId) -> Option<Node> {
         let attr = self.head().view().attr(object).await.ok()?;
         self.0.references.node_of(TreeId::Head, attr.parent)
     }
 
-    /// For an operation: has the kernel write back and forget content of a node that it may have changed
-    /// through a mapping. Answers whether it has.
+    /// For an operation: makes the kernel write back and drop a node's content that it may have changed
+    /// through a mapping. Returns whether it did.
     pub(super) async fn write_back(&self, node: Node, range: Range<u64>) -> bool {
         match self.0.notifier.get() {
             Some(notifier) => notifier.write_back(&self.0.runtime, node, range).await,
@@ -194,7 +190,7 @@ impl Files {
         }
     }
 
-    /// The same of the whole mounted dataset, for somebody who is no operation.
+    /// The same for the whole dataset, outside of operations.
     pub(super) async fn write_all_back(&self, notifier: &Notifier) {
         let (files, notifier) = (self.clone(), notifier.clone());
         let write = move || {
@@ -220,7 +216,7 @@ impl Holder for Inner {
     fn changed(&self, what: Changed<'_>) {
         self.telling.count();
         let (Changed::Name(object, _) | Changed::File(object)) = what;
-        // What the kernel does not hold, it knows nothing of.
+        // The kernel caches nothing of nodes it does not hold.
         let Some(node) = self.references.node_of(TreeId::Head, object) else { return };
         let notice = match what {
             Changed::Name(_, name) => Notice::Name(node, Bytes::copy_from_slice(name)),

@@ -1,4 +1,4 @@
-//! The two kinds of trees that are mounted: a dataset that changes, and one that does not.
+//! The trees that can be mounted: changing and unchanging ones.
 
 use std::time::Duration;
 
@@ -9,19 +9,18 @@ use cenote_format::units::ObjectId;
 use cenote_fs::{DirEntry, Filesystem, FsWriter, Result};
 use cenote_object::{Cursor, Wait};
 
-/// A tree of files. Cloning it is cheap.
+/// A tree of files; cheap to clone.
 #[derive(Clone)]
 pub enum Tree {
-    /// A head of a pool that takes changes.
+    /// A head of a writable pool.
     Live(Engine, FsWriter),
-    /// A head that nothing changes, or a snapshot of a pool that takes no changes.
+    /// An unchanging head, or a snapshot of a read-only pool.
     Fixed(Filesystem),
-    /// A snapshot, kept from being destroyed.
+    /// A snapshot, held against being destroyed.
     Snapshot(Filesystem, SnapshotHold),
 }
 
 impl Tree {
-    /// The files as they are now.
     pub fn view(&self) -> Filesystem {
         match self {
             Tree::Live(_, fs) => fs.view(),
@@ -58,7 +57,7 @@ impl Tree {
         self.timed(Wait::Read, read).await
     }
 
-    /// Makes durable what was written to a file, or to all.
+    /// Makes changes to one file or all durable.
     #[boxed]
     pub async fn commit(&self, file: Option<ObjectId>) -> Result<()> {
         match self {
@@ -67,8 +66,7 @@ impl Tree {
         }
     }
 
-    /// Makes everything durable for `sync`, which must not wait for a pool that is suspended: `umount` calls
-    /// it, too.
+    /// Makes everything durable for `sync`. Must not wait for a suspended pool: `umount` calls it, too.
     #[boxed]
     pub async fn commit_all(&self) -> Result<()> {
         match self {
@@ -77,8 +75,7 @@ impl Tree {
         }
     }
 
-    /// Does what a user waits for, and counts how long that takes; in a tree that changes, whose dataset is
-    /// open.
+    /// Runs a user's operation, and records its latency if the tree is live.
     pub async fn timed<T>(&self, wait: Wait, work: impl Future<Output = T>) -> T {
         match self {
             Tree::Live(engine, fs) => fs.live().traffic().timed(engine.runtime(), wait, work).await,

@@ -1,4 +1,4 @@
-//! The calls of the kernel, one by one.
+//! Implements the kernel's calls.
 
 use std::time::Duration;
 
@@ -16,19 +16,18 @@ use super::node::{Control, Named, TreeId, generation_in};
 use super::tree::Tree;
 use super::{Atime, Files, attr};
 
-/// How long the kernel keeps names: all changes come through it, or it is told.
+/// How long the kernel may cache names: it makes all changes itself, or is notified.
 const NAMES_VALID: Duration = Duration::from_secs(3600);
 
-/// Where a listing goes on: behind `.`, behind `..`, behind `.zfs`, and from there on a point in the table.
+/// Positions in a listing: after `.`, after `..`, after `.zfs`, then in the directory's table.
 const COOKIE_DOT: u64 = 1;
 const COOKIE_DOTDOT: u64 = 2;
 const COOKIE_NAMES: u64 = 4;
 
 /// Unit of the counts of `statfs`.
 const STATFS_BLOCK_BYTES: u64 = 4096;
-/// The least that a file takes, a dnode.
 const DNODE_BYTES: u64 = 512;
-/// Attributes that are the kernel's business, too.
+/// Attributes that the kernel interprets, too.
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 /// `DN_MAX_OBJECT`.
 const MAX_OBJECTS: u64 = 1 << 48;
@@ -46,7 +45,7 @@ impl Vfs for Files {
     }
 
     fn valid_for(&self, dir: Node) -> Duration {
-        // Snapshots come and go by commands, too.
+        // Commands also change snapshots.
         let is_control = matches!(self.named(dir), Some(Named::Control(_)));
         if is_control || self.folds_names() { Duration::ZERO } else { NAMES_VALID }
     }
@@ -255,7 +254,7 @@ impl Vfs for Files {
         let (_, tree, object) = self.file(node).await?;
         let mut names = Vec::new();
         for xattr in tree.view().xattrs(object).await.map_err(|e| errno(&e))? {
-            // As xattr(7) has it: who may not read them is not told of them.
+            // xattr(7): unreadable names are not listed.
             let is_told = caller.uid == 0 || !xattr.name.starts_with(b"trusted.");
             if is_told && self.has_xattr(&xattr.name).unwrap_or(false) {
                 names.extend(xattr.name);
@@ -315,7 +314,6 @@ impl Vfs for Files {
 }
 
 impl Files {
-    /// Room of the whole dataset.
     pub(super) async fn room(&self) -> Result<Statfs> {
         let mos = self.0.pool.mos().await.map_err(|e| errno_below(&e))?;
         let dataset = mos.dataset(&self.name()).await.map_err(|e| errno_below(&e))?;
@@ -336,8 +334,7 @@ impl Files {
         })
     }
 
-    /// The same for somebody in a directory whose new files belong to a project with a quota
-    /// (`zfs_statvfs_project`).
+    /// Space for a directory whose new files belong to a project with a quota (`zfs_statvfs_project`).
     async fn room_of_project(&self, whole: Statfs, object: ObjectId) -> Result<Statfs> {
         let view = self.head().view();
         let attr = view.attr(object).await.map_err(|e| errno(&e))?;
@@ -358,12 +355,11 @@ impl Files {
         Ok(room)
     }
 
-    /// Whether there can be an extended attribute of that name: `user.` is governed by the mount, ACLs by
-    /// `acltype`. The kernel is told to ask for ACLs in any case, so that `acltype` can change while it is
-    /// mounted; of an ACL that does not count it is to see none.
+    /// Whether an extended attribute of that name can exist: mount options govern `user.`, `acltype` ACLs.
+    /// The kernel always asks for ACLs, so that `acltype` can change while mounted; disabled ones are hidden.
     ///
     /// # Errors
-    /// Its namespace is not known, or is off.
+    /// Its namespace is unknown or disabled.
     pub(super) fn has_xattr(&self, name: &[u8]) -> Result<bool> {
         const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
         if POSIX_ACLS.contains(&name) {
@@ -377,18 +373,17 @@ impl Files {
         }
     }
 
-    /// The attributes of an object.
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
         Ok(self.look(id, tree, object).await?.attr)
     }
 
-    /// An object as an entry that the kernel is given: it counts as a reference.
+    /// An object's entry for the kernel; counts as a reference.
     pub(super) async fn entry(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Entry> {
         let changes = self.0.telling.changes();
         let Looked { generation, mut attr } = self.look(id, tree, object).await?;
         let node = self.0.references.give(id, object, generation);
         if self.0.telling.changes() != changes {
-            // Others have changed something, perhaps this, before they could see that the kernel holds it.
+            // An external change came before the kernel held this node: look again.
             match self.look(id, tree, object).await {
                 Ok(now) if now.generation == generation => attr = now.attr,
                 now => {
@@ -400,7 +395,6 @@ impl Files {
         Ok(Entry { node, generation, attr })
     }
 
-    /// The kernel holds a node so many times less.
     fn take_back(&self, node: Node, references: u64) {
         let Some(object) = self.0.references.drop(node, references) else { return };
         // The kernel does not wait for this.
@@ -414,8 +408,7 @@ impl Files {
 
     async fn look(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Looked> {
         let view = tree.view();
-        // What changes from here on changes through the kernel, which then does not keep what it asked for,
-        // or the kernel is told.
+        // Later changes come through the kernel, which then discards this answer, or it is notified.
         let is_settled = !view.objset().is_changed(object);
         let stored = view.attr(object).await.map_err(|e| errno(&e))?;
         let generation = match id {
@@ -427,7 +420,7 @@ impl Files {
         };
         let mut attr = attr::attr(attr::ino(id, object), &stored, is_settled);
         if id == TreeId::Head && object == tree.root() && self.options().lists_snapdir {
-            // `.zfs` is one of its directories.
+            // `.zfs` counts as a subdirectory.
             attr.links = attr.links.saturating_add(1);
         }
         Ok(Looked { generation, attr })
@@ -446,7 +439,7 @@ impl Files {
                 return Ok(());
             }
             for (name, behind) in batch {
-                // A file whose attributes can't be read is listed all the same.
+                // Files with unreadable attributes are listed nevertheless.
                 let entry = match sink.wants_entries() {
                     true => self.entry(id, tree, name.object).await.ok(),
                     false => None,
@@ -469,13 +462,11 @@ impl Files {
     }
 }
 
-/// An object as it is.
 struct Looked {
     generation: u64,
     attr: Attr,
 }
 
-/// The kinds that a mode can say.
 pub(super) fn kind_of(mode: u32) -> FileKind {
     FileKind::from_mode(mode.into())
 }

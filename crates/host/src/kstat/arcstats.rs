@@ -1,7 +1,7 @@
 //! `arcstats` and `zfetchstats`.
 //!
-//! Idea: the names are a table; a value is looked up in what the caches of all pools count. The policy's own
-//! numbers have the names of `arcstats` where it is one of OpenZFS's.
+//! Idea: the names are a table; values come from the caches of all pools. The policy's own counters have the
+//! names of `arcstats` if it is one of OpenZFS's.
 //!
 //! Source: OpenZFS `arc.c` (`arc_stats`), `dmu_zfetch.c` (`zfetch_stats`).
 
@@ -13,7 +13,6 @@ use cenote_engine::L2Stats;
 use crate::pools::Pools;
 use crate::tuning::{ARC_MAX, ARC_MIN, ARC_SYS_FREE};
 
-/// The names, in their order.
 #[rustfmt::skip]
 const NAMES: [&str; 148] = [
     "hits", "iohits", "misses", "demand_data_hits", "demand_data_iohits", "demand_data_misses",
@@ -49,7 +48,6 @@ const NAMES: [&str; 148] = [
     "arc_raw_size", "cached_only_in_progress", "abd_chunk_waste_size",
 ];
 
-/// `arcstats`.
 pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     let (mut stats, mut second) = (CacheStats::default(), L2Stats::default());
     let mut known: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -72,7 +70,7 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     known.extend([
         ("hits", stats.hits()),
         ("iohits", iohits),
-        // Who waited for what was read ahead has not missed.
+        // Waiting for a prefetch is no miss.
         ("misses", stats.misses().saturating_sub(iohits)),
         ("demand_data_hits", data.hits),
         ("demand_data_iohits", iohits),
@@ -106,7 +104,6 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     NAMES.into_iter().map(|name| (name, known.get(name).copied().unwrap_or(0))).collect()
 }
 
-/// `zfetchstats`.
 pub(super) fn zfetch(pools: &Pools) -> Vec<(&'static str, u64)> {
     let all = pools.all();
     let stats = all.iter().map(|pool| pool.engine.cache().stats().prefetch);

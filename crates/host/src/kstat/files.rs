@@ -1,10 +1,9 @@
 //! Kstats as files, laid out as below `/proc`: `spl/kstat/zfs/arcstats`, `spl/kstat/zfs/POOL/state`... Beside
-//! them, below `sys/`, is what such programs read of the module: its version and parameters, the tunables.
+//! them, `sys/` mimics the module's version and parameters, with the tunables.
 //!
-//! Idea: programs that read `/proc/spl/kstat/zfs` are given another root (`node_exporter --path.procfs`), or
-//! see this folder as `/proc` in a mount namespace of their own. Each file is replaced whole, when it has
-//! changed, so a reader never sees a half. Files of pools and datasets that are gone are removed; all are
-//! when the daemon ends.
+//! Idea: programs that read `/proc/spl/kstat/zfs` get another root (`node_exporter --path.procfs`), or see
+//! this folder as `/proc` in a mount namespace. Changed files are replaced atomically, so readers never see a
+//! partial one. Files of removed pools and datasets are deleted, and all files when the daemon ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,17 +17,14 @@ use super::texts;
 use crate::cancel::Cancel;
 use crate::pools::Pools;
 
-/// How often they are written.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The files that are there.
 struct Files {
     root: PathBuf,
-    /// Their names and texts.
     written: BTreeMap<String, String>,
 }
 
-/// Writes them below `dir` until `stop`, and then removes them.
+/// Maintains the files below `dir` until `stop`, then removes them.
 pub async fn keep_kstats(runtime: Runtime, pools: Weak<Pools>, dir: PathBuf, stop: Cancel) {
     let mut files = Files { root: dir, written: BTreeMap::new() };
     loop {
@@ -49,7 +45,7 @@ pub async fn keep_kstats(runtime: Runtime, pools: Weak<Pools>, dir: PathBuf, sto
     }
 }
 
-/// What programs read below `/sys/module`.
+/// Files below `/sys/module`.
 fn of_module(pools: &Pools) -> Vec<(String, String)> {
     let tunables = pools.tuning.list().into_iter();
     let parameters = tunables.map(|tunable| {
@@ -61,13 +57,13 @@ fn of_module(pools: &Pools) -> Vec<(String, String)> {
 
 impl Files {
     fn write(&mut self, now: BTreeMap<String, String>) {
-        // Programs list this folder, too.
+        // Some programs list this folder.
         std::fs::create_dir_all(self.root.join("sys/module/spl/parameters")).ok();
         let is_gone = |name: &&String| !now.contains_key(*name);
         let gone: Vec<String> = self.written.keys().filter(is_gone).cloned().collect();
         gone.iter().for_each(|name| self.remove(name));
         for (name, text) in now {
-            // One that can't be written now is tried again.
+            // A failed write is retried.
             if self.written.get(&name) != Some(&text) && replace(&self.root.join(&name), &text).is_ok() {
                 self.written.insert(name, text);
             }
@@ -77,7 +73,7 @@ impl Files {
     fn remove(&mut self, name: &str) {
         let path = self.root.join(name);
         std::fs::remove_file(&path).ok();
-        // The folder of a pool goes with its last file; one that has others stays.
+        // A pool's folder goes with its last file; a folder with foreign files stays.
         path.parent().filter(|folder| *folder != self.root).map(std::fs::remove_dir);
         self.written.remove(name);
     }
@@ -95,12 +91,11 @@ impl Drop for Files {
     }
 }
 
-/// Puts a file in the place of the one before.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)?;
     let beside = folder.join(".new");
-    // Where others may write, it may be a link.
+    // It may be a link if other users can write there.
     std::fs::remove_file(&beside).ok();
     std::fs::File::create_new(&beside)?.write_all(text.as_bytes())?;
     std::fs::rename(&beside, path)

@@ -1,27 +1,25 @@
-//! When cached blocks are to be moved closer together.
+//! When to move cached blocks closer together.
 //!
-//! Idea: it costs a copy of all that is cached, so it has to be worth it. What the process takes beside what
-//! pools hold says how much may lie free between blocks; but requests under way and the tables of a scrub are
-//! in it, too. So it is tried when that is an eighth of what pools may hold, and again only when it has grown
-//! by half as much since.
+//! Idea: this copies the whole cache, so it must be worth it. Memory beside the pools indicates
+//! fragmentation, but includes requests in flight and a scrub's tables. So gathering starts when that reaches
+//! an eighth of the target, and again only when it has grown by half as much since.
 
 use super::{BESIDE_BYTES, Balance, Freed};
 
-/// What lies beside, as a part of what pools may hold, before anything is done.
+/// Memory beside the pools, as a fraction of the target, that starts gathering.
 const SHARE: u64 = 8;
-/// Looks at memory between one time and the next: ten seconds.
+/// Minimum number of checks between gatherings: ten seconds.
 const LOOKS: u32 = 40;
 
-/// Decides, once a look at memory.
+/// Decides at each check of memory.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     looks: u32,
-    /// The least that was beside since the last time; 0 before the first.
+    /// Minimum beside the pools since the last gathering; 0 before the first.
     least_bytes: u64,
 }
 
 impl Gathering {
-    /// Whether it is time.
     pub(super) fn is_due(&mut self, freed: Freed, balance: Balance) -> bool {
         let Balance { target_bytes, beside_bytes } = balance;
         self.looks = self.looks.saturating_add(1);
@@ -29,7 +27,7 @@ impl Gathering {
         let share = target_bytes / SHARE;
         let is_much = beside_bytes >= BESIDE_BYTES.saturating_add(share);
         let has_grown = beside_bytes >= self.least_bytes.saturating_add(share / 2);
-        // Where there is room, what was freed is kept for later.
+        // With room left, freed memory is kept for reuse.
         let is_due = freed != Freed::Kept && self.looks >= LOOKS && is_much && has_grown;
         if is_due {
             *self = Gathering { looks: 0, least_bytes: u64::MAX };
@@ -46,7 +44,7 @@ mod tests {
     fn it_is_done_again_only_when_it_may_help() {
         const MIB: u64 = 1 << 20;
         let mut gathering = Gathering::default();
-        // How often, when so much is beside for so many looks.
+        // Number of gatherings in that many checks with this much beside.
         let mut looks = |freed, beside: u64, looks: u32| {
             let balance = Balance { target_bytes: 800 * MIB, beside_bytes: beside * MIB };
             (0..looks).filter(|_| gathering.is_due(freed, balance)).count()

@@ -1,7 +1,7 @@
-//! Mounts follow what commands change: properties, names, which datasets there are.
+//! Updates mounts after commands that change properties, names, or datasets.
 //!
-//! Idea: a command does its work and knows nothing of mounts. Afterwards each mount is compared with what its
-//! dataset now says, children before parents; then whatever lacks a mount gets one, parents before children.
+//! Idea: commands know nothing of mounts. Afterwards each mount is compared with its dataset's properties,
+//! children before parents; then missing mounts are made, parents before children.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,9 @@ use super::options::Properties;
 use super::{Entry, Mounts, MountsError, Plan, is_at_or_below};
 
 impl Mounts {
-    /// After a command that may have changed datasets: drops mounts that ended, moves those whose mount point
-    /// has changed, unmounts those that are not to be mounted any more, and mounts those that are new.
-    /// Answers what did not work. Unless `may_mount`, nothing is mounted or moved; that is what did not
-    /// work then.
+    /// After a command that may have changed datasets: drops ended mounts, moves those with a new mount
+    /// point, unmounts those no longer wanted, and mounts new ones. Returns the failures. Without
+    /// `may_mount`, nothing is mounted or moved; such mounts count as failures.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -29,12 +28,12 @@ impl Mounts {
     ) -> Result<Vec<MountsError>, MountsError> {
         let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
-        // Each by itself would look for its name among its neighbours.
+        // One listing: opening each by number would search for its name.
         let (datasets, lost) = mos.reachable_datasets().await?;
         let datasets: BTreeMap<DatasetId, Dataset> =
             datasets.into_iter().map(|dataset| (dataset.id(), dataset)).collect();
         let mut failures = Vec::new();
-        // Children before parents: those can't be unmounted with something mounted below them.
+        // Children before parents, which can't be unmounted before them.
         let mounted = self.top_down(|_| true);
         let (mut to_mount, mut derived) = (Vec::new(), Vec::new());
         for (id, name) in mounted {
@@ -42,7 +41,7 @@ impl Mounts {
             let Some((dir, planned)) = self.table().get(&id).map(place) else { continue };
             let Some(dataset) = datasets.get(&id).cloned() else {
                 if lost.iter().any(|(lost, _)| is_at_or_below(&name, lost)) {
-                    // It is there, although it can't be read.
+                    // It exists, but can't be read.
                     continue;
                 }
                 match self.take_down(id, &name, true).await {
@@ -59,7 +58,7 @@ impl Mounts {
                         if !may_mount {
                             continue;
                         }
-                        // In use, it stays as it is until it is mounted again.
+                        // A busy one stays as it is until mounted again.
                         if self.take_down(id, &name, false).await.is_ok() {
                             to_mount.push((plan, dataset));
                         }
@@ -71,7 +70,7 @@ impl Mounts {
                     self.moved.lock().insert(id, plan.ok().map(|plan| plan.dir));
                     failures.push(MountsError::MovedForRoot);
                 }
-                // Somebody who may not mount has left it so, and this command is about something else.
+                // A user not allowed to mount left it so; this command is about something else.
                 plan if self.moved.lock().get(&id)
                     == Some(&plan.as_ref().ok().map(|plan| plan.dir.clone())) => {}
                 Ok(plan) if plan.is_users_place && plan.dir != planned => {}
@@ -103,7 +102,7 @@ impl Mounts {
         Ok(failures)
     }
 
-    /// Unmounts what is mounted below a directory, so that this can be unmounted; it is to be mounted again.
+    /// Unmounts everything below a directory, so that it can be unmounted, and queues it for mounting again.
     async fn clear_below(
         &self,
         mos: &Mos,
@@ -125,7 +124,7 @@ impl Mounts {
         Ok(None)
     }
 
-    /// A dataset has another name, and what is at and below it stays mounted where it is: `zfs rename -u`.
+    /// Keeps a renamed dataset and those below mounted where they are: `zfs rename -u`.
     ///
     /// # Errors
     /// The datasets can't be read.
@@ -154,7 +153,7 @@ impl Mounts {
         properties.with(temporary).fixed() != entry.properties.with(entry.temporary).fixed()
     }
 
-    /// Properties of a mounted dataset may have changed, or snapshots have gone.
+    /// Applies a mounted dataset's changed properties, and removed snapshots.
     async fn follow_properties(&self, dataset: &Dataset, properties: Properties) -> Result<(), MountsError> {
         let Some(files) = self.files(dataset.id()) else { return Ok(()) };
         files.snapshots_changed().await;

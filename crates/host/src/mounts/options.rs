@@ -1,4 +1,4 @@
-//! How a file system is mounted: what its properties say, and what `zfs mount -o` says instead.
+//! Mount options, from properties and `zfs mount -o`.
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
@@ -8,10 +8,10 @@ use cenote_object::DatasetError;
 use super::plan::Plan;
 use crate::files::{Atime, FilesOptions};
 
-/// What kind of FUSE mount: the mount table shows `fuse.zfs`.
+/// FUSE subtype: the mount table shows `fuse.zfs`.
 pub const SUBTYPE: &str = "zfs";
 
-/// Options that hold for one mount only: `zfs mount -o`.
+/// Options of a single mount: `zfs mount -o`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Temporary {
     /// `ro`, `rw`.
@@ -29,7 +29,7 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// These, and for what they leave out, those.
+    /// Merges options: these override `those`.
     pub fn over(self, those: Temporary) -> Temporary {
         Temporary {
             read_only: self.read_only.or(those.read_only),
@@ -42,13 +42,13 @@ impl Temporary {
     }
 }
 
-/// What of a mount is decided when it is made: other values need another one.
+/// Options fixed when mounting: changing them needs a new mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed {
     reads_anew: bool,
 }
 
-/// What the properties say of a mounted file system.
+/// A mounted file system's properties.
 #[derive(Debug, Clone)]
 pub struct Properties {
     pub plan: Plan,
@@ -56,13 +56,14 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Reads them.
+    /// Reads the properties.
     #[boxed]
     pub async fn of(dataset: &Dataset, plan: Plan) -> Result<Properties, DatasetError> {
         Ok(Properties { plan, files: FilesOptions::of(dataset).await? })
     }
 
-    /// What of `temporary` still holds if these come after `before`: a property that is set overrules it.
+    /// The options of `temporary` that still apply after a change from `before`: setting a property overrides
+    /// them.
     pub fn still(&self, before: &Properties, temporary: Temporary) -> Temporary {
         fn unless<T>(changed: bool, option: Option<T>) -> Option<T> {
             option.filter(|_| !changed)
@@ -78,7 +79,7 @@ impl Properties {
         }
     }
 
-    /// What is in force with `temporary`.
+    /// The effective values with `temporary`.
     pub fn with(&self, temporary: Temporary) -> Properties {
         let mut all = self.clone();
         all.plan.read_only = temporary.read_only.unwrap_or(all.plan.read_only);
@@ -94,7 +95,7 @@ impl Properties {
         Fixed { reads_anew: self.files.atime == Atime::On }
     }
 
-    /// As the kernel takes them.
+    /// The kernel's mount options.
     pub fn mount_options(&self, name: &str) -> MountOptions {
         MountOptions {
             source: name.into(),
@@ -108,7 +109,7 @@ impl Properties {
         }
     }
 
-    /// Properties that a mount can have otherwise, as `zfs get` names them, with their numbers.
+    /// Properties that mount options can override, by `zfs get`'s names, with their numbers.
     pub fn shown(&self) -> Vec<(&'static str, u64)> {
         let (plan, atime) = (&self.plan, self.files.atime);
         let mut shown = vec![
@@ -118,7 +119,7 @@ impl Properties {
             ("devices", plan.devices.into()),
             ("atime", (atime != Atime::Off).into()),
         ];
-        // Without access times it means nothing.
+        // Meaningless without access times.
         shown.extend((atime != Atime::Off).then_some(("relatime", (atime == Atime::Relative).into())));
         shown
     }

@@ -1,4 +1,4 @@
-//! Whether and where a dataset is to be mounted, as its properties say.
+//! Whether and where to mount a dataset, by its properties.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use cenote_dataset::properties::{PLACED_BY_PROPERTY, Property, Source, Value};
 use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
 use cenote_object::DatasetError;
 
-/// Why a dataset is not mounted. The texts are those of `zfs mount`.
+/// Why a dataset is not mounted, in the words of `zfs mount`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unmountable {
     /// A volume, or a snapshot.
@@ -22,13 +22,13 @@ pub enum Unmountable {
     /// `canmount=off`.
     #[error("'canmount' property is set to 'off'")]
     CanmountOff,
-    /// `canmount=noauto`, and nobody asked for it.
+    /// `canmount=noauto`, and not requested by name.
     #[error("'canmount' property is set to 'noauto'")]
     Noauto,
-    /// Somebody who may not mount chose the mount point, and nobody named this dataset.
+    /// The mount point was set by a user not allowed to mount, and the dataset was not requested by name.
     #[error("a user who may not mount set its mountpoint; name the file system, or set the mountpoint")]
     PlacedByUser,
-    /// A receive fills it, or has broken off.
+    /// Being received, or left by an interrupted receive.
     #[error("it was not received to the end")]
     Unfinished,
     /// Its key is not loaded.
@@ -36,14 +36,14 @@ pub enum Unmountable {
     Key,
 }
 
-/// How a dataset is mounted.
+/// How to mount a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // properties of the same names
 pub struct Plan {
     pub dir: PathBuf,
-    /// The directory follows from the dataset's name: it goes with the dataset, if it is empty.
+    /// Derived from the dataset's name, so removed with it if empty.
     pub is_derived: bool,
-    /// A user who may not mount chose the directory.
+    /// Set by a user not allowed to mount.
     pub is_users_place: bool,
     pub read_only: bool,
     pub exec: bool,
@@ -53,8 +53,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What a dataset's properties say. `root` goes in front of the mount point; `auto`: nobody named this
-    /// dataset.
+    /// Reads a dataset's properties. `root` is prepended to the mount point; `auto`: not requested by name.
     ///
     /// # Errors
     /// They can't be read.

@@ -1,9 +1,9 @@
-//! Who uses the volumes of a pool.
+//! Clients of a pool's volumes.
 //!
-//! Idea: most clients use a volume as long as they are there, and then leave. A block device is there whether
-//! somebody uses it or not: so those who are written down are asked who uses their volume ([`Presence`]).
+//! Idea: most clients use a volume while connected. A block device exists even when unused, so its entry is
+//! asked whether the volume is in use ([`Presence`]).
 //!
-//! Locking: the table is locked for one look or change, and not while anybody is asked.
+//! Locking: the table is locked for one look or change, and not while an entry is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,23 +17,21 @@ use tokio::sync::Notify;
 use crate::cancel::Cancel;
 use crate::pools::OpenPool;
 
-/// Who uses a volume.
+/// A client of a volume.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// The volume.
     pub volume: String,
-    /// The protocol and where the client is: `NBD 192.0.2.7:40312`.
+    /// The protocol and the client's address: `NBD 192.0.2.7:40312`.
     pub who: String,
 }
 
-/// Somebody who can tell whether a volume is in use. A name is of one who uses it as long as it is written
-/// down.
+/// Tells whether a volume is in use. A plain string means: as long as it is recorded.
 pub trait Presence: Send + Sync {
-    /// Who uses the volume at present: the protocol and where the client is. None: nobody does, so that
-    /// nobody is in the way of whoever wants the pool, or the volume.
+    /// The current client: protocol and address. `None`: unused, so the pool and volume are free to go.
     fn who(&self) -> Option<String>;
 
-    /// The same as of this very moment. Blocks.
+    /// The same, checked at this moment. Blocks.
     fn who_now(&self) -> Option<String> {
         self.who()
     }
@@ -45,7 +43,7 @@ impl Presence for String {
     }
 }
 
-/// Who uses which volumes of a pool.
+/// A pool's clients.
 #[derive(Default)]
 pub struct Clients {
     table: Mutex<BTreeMap<u64, Entry>>,
@@ -66,14 +64,14 @@ impl Entry {
     }
 }
 
-/// A client is written down while this is there.
+/// A client is recorded while this exists.
 pub struct Noted {
     pub(super) pool: Arc<OpenPool>,
     id: u64,
 }
 
 impl Noted {
-    /// Writes a client down, who is asked to go by `cancel`.
+    /// Records a client; `cancel` disconnects it.
     pub fn new(pool: Arc<OpenPool>, volume: &str, presence: Arc<dyn Presence>, cancel: &Cancel) -> Noted {
         let id = pool.clients.next.fetch_add(1, Ordering::Relaxed);
         let entry = Entry { volume: volume.into(), presence, cancel: cancel.clone() };
@@ -81,7 +79,7 @@ impl Noted {
         Noted { pool, id }
     }
 
-    /// The volume has another name.
+    /// Renames the volume.
     pub fn rename(&self, volume: &str) {
         if let Some(entry) = self.pool.clients.table.lock().get_mut(&self.id) {
             entry.volume = volume.into();
@@ -97,12 +95,12 @@ impl Drop for Noted {
 }
 
 impl Clients {
-    /// All who use a volume at present.
+    /// All current clients.
     pub fn list(&self) -> Vec<Client> {
         self.noted().into_iter().filter_map(|entry| entry.asked(|presence| presence.who())).collect()
     }
 
-    /// One of those who use a volume at this very moment.
+    /// One client using a volume at this moment.
     #[boxed]
     pub async fn in_the_way(&self, runtime: &Runtime) -> Option<Client> {
         let noted = self.noted();
@@ -114,7 +112,7 @@ impl Clients {
         self.table.lock().values().cloned().collect()
     }
 
-    /// Asks all to go, and waits until they have gone.
+    /// Asks all clients to disconnect, and waits until they have.
     #[boxed]
     pub async fn send_away(&self) {
         loop {

@@ -1,7 +1,7 @@
-//! Notices which volumes there are, for those who keep something for each: a block device, a socket.
+//! Detects new and removed volumes, for protocols with an object per volume: a block device, a socket.
 //!
-//! Idea: nothing about volumes changes without a txg. So all are listed only if some pool has come, gone, or
-//! has a new one.
+//! Idea: volumes only change in a txg, so they are listed again only if a pool has come or gone, or written a
+//! txg.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use cenote_format::units::{Guid, Txg};
 use super::{VolumeInfo, list};
 use crate::pools::{OpenPool, Pools};
 
-/// How soon a new volume is noticed.
+/// Interval between checks.
 pub const LOOK: Duration = Duration::from_secs(2);
 
-/// Who looks from time to time.
+/// Looks for changes repeatedly.
 pub struct Watch {
     pools: Arc<Pools>,
-    /// The pools and their txgs when the volumes were listed.
+    /// Pools and their txgs at the last listing.
     seen: Option<Vec<(Guid, Txg)>>,
 }
 
 impl Watch {
-    /// The first look finds all.
+    /// The first look reports all volumes.
     pub fn new(pools: &Arc<Pools>) -> Watch {
         Watch { pools: pools.clone(), seen: None }
     }
 
-    /// All volumes, if they may be others than at the last look; or `anyway`.
+    /// All volumes, if they may have changed since the last look, or if `anyway`.
     #[boxed]
     pub async fn look(&mut self, anyway: bool) -> Option<Vec<VolumeInfo>> {
         let of = |pool: Arc<OpenPool>| (pool.guid(), pool.engine.pool().uberblock().txg);
@@ -36,7 +36,7 @@ impl Watch {
         if !anyway && self.seen.as_ref() == Some(&now) {
             return None;
         }
-        // What can't be read now may be so the next time.
+        // Unreadable now: retry at the next look.
         let all = list(&self.pools).await.ok()?;
         self.seen = Some(now);
         Some(all)

@@ -1,18 +1,18 @@
-//! Devices that join others: `zpool attach`, `replace`, `evacuate`, hot spares that step in.
+//! Devices that join a leaf: `zpool attach`, `replace`, `evacuate`, and hot spares.
 //!
 //! ```text
-//!   attach    a   ->  mirror -> a, NEW             two that hold the same
-//!   replace   a   ->  replacing -> a, NEW          until NEW has all of it; then a leaves (`detach`)
+//!   attach    a   ->  mirror -> a, NEW             two copies
+//!   replace   a   ->  replacing -> a, NEW          until NEW is resilvered; then a leaves (`detach`)
 //!   evacuate  a   ->  the same, and a is read before all others
-//!   spare     a   ->  spare -> a, SPARE            until a is back, or replaced; then SPARE leaves
+//!   spare     a   ->  spare -> a, SPARE            until a is back or replaced; then SPARE leaves
 //! ```
 //!
-//! Idea: all of them put a vdev above a leaf, below which every leaf holds the same, so reading, writing and
-//! resilvering know no difference. It may be at the top, in a mirror, or take a place in a RAID-Z or dRAID. A
-//! device that joins lacks all that was written before: its DTL says so, from the first txg to those that are
-//! under way, until a resilver has brought it ([`super::scan`], [`super::rebuild`]).
+//! Idea: all of them put a vdev above a leaf, below which every leaf holds the same data, so reads, writes
+//! and resilvers treat them alike. It may be a top-level vdev or a child of a mirror, RAID-Z or dRAID. The
+//! new device's DTL covers all txgs from the first to those in flight, until a resilver fills it
+//! ([`super::scan`], [`super::rebuild`]).
 //!
-//! If the new device has the path of the old one, that becomes `PATH/old`: nothing is found there.
+//! If the new device has the old one's path, the old path becomes `PATH/old`, where nothing is found.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_attach`), `libzfs_pool.c` (`zpool_vdev_attach`).
 
@@ -33,37 +33,34 @@ use crate::pool::scan::state::{begin_resilver, defers, note_deferred};
 use crate::pool::take_tree::{path_of, refuse_removal, take_tree};
 use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
 
-/// `SPA_VERSION_MULTI_REPLACE`: what replaces another one may be replaced, too.
+/// `SPA_VERSION_MULTI_REPLACE`: a replacing device may be replaced, too.
 const MULTI_REPLACE: u64 = 26;
 
-/// Makes a device part of a mirror with the leaf `to`, which is a disk of its own or in a mirror. It lacks
-/// everything, as its DTL says, until [`run_scan`](crate::run_scan) has brought it, or
-/// [`run_rebuild`](crate::run_rebuild).
+/// Attaches a device to the leaf `to`: a top-level disk or part of a mirror. Its DTL stays full until
+/// [`run_scan`](crate::run_scan) or [`run_rebuild`](crate::run_rebuild) fills the device.
 ///
 /// # Errors
-/// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails; the other kind
-/// of resilver runs.
+/// The leaf is in another kind of vdev; the device is too small, has larger sectors, or fails; a resilver of
+/// the other kind is running.
 #[boxed]
 pub async fn attach(engine: &Engine, to: Guid, device: NewDevice, resilver: Resilver) -> Result<()> {
     join(engine, to, Newcomer::Attached(device), resilver).await
 }
 
-/// Puts a device in the place of a leaf, which leaves when [`run_scan`](crate::run_scan) has brought the new
-/// one everything.
+/// Replaces a leaf, which leaves once [`run_scan`](crate::run_scan) has filled the new device.
 ///
 /// # Errors
-/// The device is too small, has larger sectors, or fails; the leaf is a spare that stands in for another.
+/// The device is too small, has larger sectors, or fails; the leaf is a spare in use.
 #[boxed]
 pub async fn replace(engine: &Engine, old: Guid, device: NewDevice, resilver: Resilver) -> Result<()> {
     join(engine, old, Newcomer::Replacement(device), resilver).await
 }
 
-/// The same for a leaf that still works, but not for long: the new one is brought what that holds by reading
-/// it first, and others where it fails. It stays in use meanwhile, so that nothing is less redundant than
-/// before; whatever is written goes to both.
+/// Replaces a leaf that still works. The resilver reads it first, and other devices where it fails. It stays
+/// in use and receives all writes, so redundancy never drops.
 ///
 /// # Errors
-/// It does not work, or lacks something itself; those of [`replace`].
+/// The leaf is not in use or lacks data itself; those of [`replace`].
 #[boxed]
 pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
     let pool = engine.pool();
@@ -79,11 +76,10 @@ pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<(
     joined
 }
 
-/// Puts one of the pool's hot spares in the place of a leaf; `device` is the spare's, which a distributed one
-/// has not.
+/// Puts a hot spare in the place of a leaf. `device` is the spare's; a distributed spare has none.
 ///
 /// # Errors
-/// The spare is in use, is of another dRAID, or is too small; a log is not spared.
+/// The spare is in use, belongs to another dRAID, or is too small; the leaf is a log's.
 #[boxed]
 pub async fn spare_in(
     engine: &Engine,
@@ -95,7 +91,7 @@ pub async fn spare_in(
     join(engine, old, Newcomer::Spare(spare, device, Stay::UntilDetached), resilver).await
 }
 
-/// The same for a leaf that fails, without anybody having asked for it: the spare leaves when that is back.
+/// Like [`spare_in`], but automatic, for a failing leaf: the spare leaves when the leaf is back.
 pub(crate) async fn stand_in(
     engine: &Engine,
     old: Guid,
@@ -109,11 +105,11 @@ pub(crate) async fn stand_in(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stay {
     UntilDetached,
-    /// Until the leaf that it stands in for is in use again and has everything.
+    /// Until the leaf is in use again and complete.
     UntilBack,
 }
 
-/// Who joins.
+/// A device that joins, and how.
 enum Newcomer {
     Attached(NewDevice),
     Replacement(NewDevice),
@@ -121,7 +117,7 @@ enum Newcomer {
 }
 
 impl Newcomer {
-    /// The kind of vdev that is to be above it and the leaf that it joins.
+    /// The kind of vdev to put above the leaf and the newcomer.
     fn above(&self) -> VdevKind {
         match self {
             Newcomer::Attached(_) => VdevKind::Mirror,
@@ -134,7 +130,7 @@ impl Newcomer {
         matches!(self, Newcomer::Spare(..))
     }
 
-    /// The leaf that it becomes, and its device.
+    /// The newcomer's leaf and device.
     fn into_leaf(self, context: &SyncContext) -> Result<(VdevConfig, Option<FoundDevice>)> {
         match self {
             Newcomer::Attached(new) | Newcomer::Replacement(new) => {
@@ -200,7 +196,7 @@ async fn join_sync(
     let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
     let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
     step_aside(&mut parent.children[at], &new);
-    // One that is only degraded is in use: it is not back before somebody clears it.
+    // A degraded leaf is in use; it does not count as back until it is cleared.
     parent.children[at].unspare |= leaves_by_itself && !parent.children[at].degraded;
     new.create_txg = parent.children[at].create_txg;
     match resilver {
@@ -218,7 +214,7 @@ async fn join_sync(
     };
     siblings.push(new);
     number(siblings);
-    // Whatever is under way may have begun with the old tree.
+    // I/O in flight may still use the old tree.
     let lacking = (TXG_INITIAL, Txg(context.txg().0 + TXG_CONCURRENT_STATES));
     let joining: BTreeMap<_, _> = device.into_iter().map(|device| (guid, device)).collect();
     take_tree(context, config, joining, Some((guid, lacking))).await?;
@@ -232,7 +228,7 @@ async fn join_sync(
     context.log_event("vdev attach", &format!("{verb} vdev={path} {preposition} vdev={old}")).await
 }
 
-/// Whether the newcomer may take that place.
+/// Checks whether the newcomer may join there.
 fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: &Newcomer) -> Result<()> {
     const IN_PLACE: &str = "already in replacing/spare config; wait for completion or use 'zpool detach'";
     let refused = |why: &str| Err(DatasetError::unsuitable(context.pool().name(), why));
@@ -277,7 +273,7 @@ fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: 
     }
 }
 
-/// Whether the device can hold what a leaf holds.
+/// Checks whether the device can hold a leaf's data.
 fn check_fit(config: &PoolConfig, old: Guid, device: &FoundDevice) -> Result<()> {
     let refused = |why: &str| Err(DatasetError::unsuitable(&config.name, why));
     let Some(top) = top_of(&config.vdev_tree, old) else { return refused("no such device in pool") };
@@ -292,7 +288,7 @@ fn check_fit(config: &PoolConfig, old: Guid, device: &FoundDevice) -> Result<()>
     }
 }
 
-/// A leaf whose path the new one has is told from it.
+/// Renames the old leaf's path if the new one has the same.
 fn step_aside(old: &mut VdevConfig, new: &VdevConfig) {
     if old.path.is_some() && old.path == new.path {
         old.path = old.path.as_ref().map(|path| format!("{path}/old"));

@@ -1,19 +1,19 @@
-//! Automatic trim (`autotrim=on`): what is freed is given up by the devices, in the background.
+//! Automatic trim (`autotrim=on`): discards freed space in the background.
 //!
 //! ```text
 //!   free --two txgs--> allocatable, untrimmed --a metaslab's turn--> borrowed --> leaves discard --> free
 //!                                      '-- allocated again: nothing to trim
 //! ```
 //!
-//! Idea: the allocator remembers what has lately become free. Metaslabs come in turn, each one every
-//! `zfs_trim_txg_batch` rounds, so that small frees grow together meanwhile; what is still shorter than
-//! `zfs_trim_extent_bytes_min` on a leaf is left, and so are leaves that are being replaced, or for which a
-//! spare stands in. Nothing of this is in the pool: what was freed before an export, `zpool trim` trims.
+//! Idea: the allocator records recently freed space. Each metaslab has its turn every `zfs_trim_txg_batch`
+//! rounds, so small frees can merge in between. Skipped are ranges still shorter than
+//! `zfs_trim_extent_bytes_min` on a leaf, and leaves under a replacing or spare vdev. None of this is on
+//! disk: space freed before an export is left to `zpool trim`.
 //!
-//! A round is `zfs_txg_timeout` long, in which OpenZFS writes a txg. A pool that nobody changes has none
-//! here, so what was freed last would wait for others to come: two txgs are written for that.
+//! A round takes `zfs_txg_timeout`, the interval of OpenZFS's txgs. An idle pool here writes no txgs, which
+//! would delay its last frees forever: a round forces two.
 //!
-//! Locking: one runner a pool. It may be dropped at any await.
+//! Locking: one runner per pool. It may be dropped at any await.
 //!
 //! Source: OpenZFS `vdev_trim.c` (`vdev_autotrim_thread`), `metaslab.c` (`metaslab_sync_done`).
 
@@ -30,10 +30,10 @@ use cenote_pool::{Pass, Stuck};
 
 /// `zfs_txg_timeout`.
 const ROUND: Duration = Duration::from_secs(5);
-/// What is kept from being allocated at a time.
+/// Space withheld from allocation at a time.
 const BORROWED_BYTES: u64 = 16 << 20;
 
-/// Trims what is freed, while the pool's property says so, as long as the engine lives.
+/// Trims freed space while `autotrim` is on, as long as the engine lives.
 pub async fn keep_autotrimming(engine: WeakEngine) {
     let Ok((runtime, mut orders)) =
         engine.upgrade().map(|it| (it.runtime().clone(), it.background().passes.orders()))
@@ -49,7 +49,7 @@ pub async fn keep_autotrimming(engine: WeakEngine) {
             Err(_) => engine.allocator().trims(),
         };
         if is_on {
-            // What fails is tried again when more is freed.
+            // Failed trims are retried after more frees.
             rounds.round(&engine).await.ok();
         }
         drop(engine);
@@ -63,7 +63,7 @@ pub async fn keep_autotrimming(engine: WeakEngine) {
     }
 }
 
-/// The allocator does what the pool's property says; answers whether it is on.
+/// Applies the `autotrim` property to the allocator; returns it.
 ///
 /// # Errors
 /// Properties can't be read.
@@ -77,12 +77,12 @@ async fn follow(engine: &Engine) -> Result<bool> {
 
 #[derive(Default)]
 struct Rounds {
-    /// Which metaslabs come next.
+    /// Selects the next metaslabs.
     shift: u64,
-    /// The last txg that was seen, and how many were written since that nobody else wanted.
+    /// The last txg seen, and txgs since that only autotrim needed.
     seen: Txg,
     forced: usize,
-    /// Leaves whose devices can't give up space.
+    /// Leaves whose devices cannot discard.
     unable: BTreeSet<Guid>,
 }
 
@@ -115,7 +115,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Answers `false` if it was switched off meanwhile.
+    /// Returns `false` if autotrim was switched off meanwhile.
     async fn metaslab(&mut self, engine: &Engine, top: &VdevConfig, index: u64) -> bool {
         loop {
             if !engine.allocator().trims() {

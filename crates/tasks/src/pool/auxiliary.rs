@@ -1,11 +1,11 @@
-//! Devices beside the tree of vdevs: hot spares, and caches of what is read often.
+//! Auxiliary devices, outside the vdev tree: hot spares and cache devices (L2ARC).
 //!
 //! ```text
 //!   object directory --spares--> packed list: disk, disk, dspare "draid1-0-0" (space within a dRAID)
 //!                   --l2cache-> packed list: disk
 //! ```
 //!
-//! Their labels say what they are and nothing of a pool: a spare may be several pools'.
+//! Their labels name no pool: several pools may share a spare.
 //!
 //! Source: OpenZFS `spa.c` (`spa_validate_aux_devs`, `spa_sync_aux_dev`), `vdev_draid.c`
 //! (`vdev_draid_spare_create`).
@@ -26,10 +26,10 @@ use cenote_pool::label::init_device;
 
 /// `ASHIFT_MIN`.
 const ASHIFT_MIN: u32 = 9;
-/// Blocks of a packed list, `SPA_CONFIG_BLOCKSIZE`.
+/// Block size of a packed list, `SPA_CONFIG_BLOCKSIZE`.
 const LIST_BLOCK_BYTES: u32 = 16 << 10;
 
-/// What a device beside the tree is for.
+/// The use of an auxiliary device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Spare,
@@ -37,7 +37,7 @@ enum Role {
 }
 
 impl Role {
-    /// The list that has all of them.
+    /// Its list in the object directory.
     fn list(self) -> &'static str {
         match self {
             Role::Spare => names::SPARES,
@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-/// Adds devices that keep copies of what is read often. [`Engine::use_cache_device`] uses them.
+/// Adds cache devices; [`Engine::use_cache_device`] opens them.
 ///
 /// # Errors
 /// A device fails.
@@ -57,7 +57,7 @@ pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
         .await
 }
 
-/// Adds hot spares. [`spare_in`](crate::spare_in) puts one in the place of a device.
+/// Adds hot spares; [`spare_in`](crate::spare_in) activates one.
 ///
 /// # Errors
 /// A device fails.
@@ -68,11 +68,10 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
         .await
 }
 
-/// Removes a spare that is not in use, or a cache device. Its label is left as it is: a spare may be others',
-/// too.
+/// Removes an unused spare or a cache device. Its label stays: other pools may share the spare.
 ///
 /// # Errors
-/// The spare is in use, or distributed; there is no such device.
+/// The spare is in use or distributed; no such device.
 #[boxed]
 pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
     engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
@@ -123,7 +122,7 @@ async fn add_auxiliary(context: &mut SyncContext, role: Role, devices: &[NewDevi
     change_list(context, role, |all| all.extend(added)).await
 }
 
-/// The label of a hot spare that is available.
+/// The label of an available hot spare.
 pub(crate) fn spare_label(spare: &VdevConfig) -> LabelConfig {
     LabelConfig::Spare(aux_config(spare))
 }
@@ -140,12 +139,12 @@ fn aux_config(vdev: &VdevConfig) -> AuxConfig {
     }
 }
 
-/// A device is no hot spare any more: it stands in for another one for good.
+/// Takes a device off the list of spares: it has replaced a leaf for good.
 pub(crate) async fn remove_spare(context: &mut SyncContext, guid: Guid) -> Result<()> {
     change_list(context, Role::Spare, |all| all.retain(|spare| spare.guid != guid)).await
 }
 
-/// The spares within new dRAIDs, which stand in for any of their devices.
+/// Adds the distributed spares of new dRAIDs.
 pub(crate) async fn add_distributed_spares(context: &mut SyncContext, tops: &[VdevConfig]) -> Result<()> {
     let mut added = Vec::new();
     for top in tops {
@@ -164,7 +163,7 @@ pub(crate) async fn add_distributed_spares(context: &mut SyncContext, tops: &[Vd
     }
 }
 
-/// Changes who is in a list, on disk and in the open pool.
+/// Changes a list, on disk and in the open pool.
 async fn change_list(
     context: &mut SyncContext,
     role: Role,

@@ -1,17 +1,17 @@
-//! Checkpoints: a state of the whole pool that can be gone back to.
+//! Checkpoints: a state of the whole pool to rewind to.
 //!
 //! ```text
-//!   take      the uberblock of the txg before goes into the object directory; from this txg on
-//!   free      what was written up to then stays allocated, and is noted in a map of its vdev (pool/alloc)
-//!   discard   what these maps hold is freed
+//!   take      the previous txg's uberblock goes into the object directory; from this txg on
+//!   free      older blocks stay allocated, and are noted in a space map of their vdev (pool/alloc)
+//!   discard   frees the contents of these maps
 //! ```
 //!
-//! Idea: the checkpoint is the state that an uberblock leads to, so nothing of it may be overwritten: a block
-//! that it has can only be *unused* by the current state. That is known by the block's physical birth (its
-//! last pointer may be a clone's, and younger than the checkpoint); no list of what the checkpoint has is
-//! needed.
+//! Idea: the checkpoint is the state below an uberblock, so none of its blocks may be overwritten. The
+//! current state can only stop using one. The physical birth tells which blocks those are (the logical birth
+//! of the last pointer may be a clone's, younger than the checkpoint), so the checkpoint's blocks need not be
+//! listed.
 //!
-//! A checkpoint is taken as the first thing of a txg, before anything is freed in it.
+//! A txg takes a checkpoint first, before it frees anything.
 //!
 //! Source: OpenZFS `spa_checkpoint.c`, `metaslab.c` (`metaslab_sync`).
 
@@ -30,10 +30,10 @@ use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
 const FEATURE: &str = "zpool_checkpoint";
 
-/// Keeps the pool as it is now, to be gone back to (`zpool checkpoint`).
+/// Takes a checkpoint (`zpool checkpoint`).
 ///
 /// # Errors
-/// There is one already, the pool can't have one, or a vdev is being removed.
+/// One exists, the feature is disabled, or a vdev is being removed.
 #[boxed]
 pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
     engine.sync_all().await?;
@@ -42,10 +42,10 @@ pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
         .await
 }
 
-/// Gives the checkpoint up, and with it the space that only it has (`zpool checkpoint -d`).
+/// Discards the checkpoint and frees the space that only it uses (`zpool checkpoint -d`).
 ///
 /// # Errors
-/// There is none; a map of what it has is damaged.
+/// None exists, or one of its space maps is damaged.
 #[boxed]
 pub async fn discard_checkpoint(engine: &Engine) -> Result<()> {
     engine
@@ -85,7 +85,7 @@ async fn discard_checkpoint_sync(context: &mut SyncContext) -> Result<()> {
     if FeatureCounts::of(&edit).count(FEATURE).await?.unwrap_or(0) == 0 {
         return Err(DatasetError::NoCheckpoint { pool: context.pool().name().into() });
     }
-    // One whose maps OpenZFS has begun to work off has no uberblock any more.
+    // OpenZFS removes the uberblock before it frees the maps: it may be gone already.
     let directory = ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT);
     if directory.get(names::ZPOOL_CHECKPOINT).await?.is_some() {
         directory.remove(names::ZPOOL_CHECKPOINT).await?;
@@ -99,7 +99,7 @@ async fn discard_checkpoint_sync(context: &mut SyncContext) -> Result<()> {
     context.log_event("spa discard checkpoint", details).await
 }
 
-/// Refuses what a pool can't be brought back from to its checkpoint: another tree of vdevs.
+/// Refuses changes of the vdev tree, which would make rewinding impossible.
 pub(crate) async fn refuse_checkpoint(context: &SyncContext) -> Result<()> {
     match FeatureCounts::of(&context.edit()).count(FEATURE).await?.unwrap_or(0) {
         0 => Ok(()),
@@ -107,7 +107,7 @@ pub(crate) async fn refuse_checkpoint(context: &SyncContext) -> Result<()> {
     }
 }
 
-/// Frees what a checkpoint alone had of a vdev.
+/// Frees a vdev's blocks that only the checkpoint had.
 async fn free_kept(context: &mut SyncContext, vdev: VdevId, top_zap: ObjectId) -> Result<()> {
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, top_zap);

@@ -1,11 +1,11 @@
-//! A new pool: its first txg.
+//! Creates a pool: its first txg.
 //!
 //! ```text
 //!   object directory
 //!     root_dataset -> dir "pool" -> head: an empty file system
-//!                       $MOS     what the MOS takes
-//!                       $FREE    what is being freed in the background
-//!                       $ORIGIN  head, snapshot: what all datasets descend from
+//!                       $MOS     space used by the MOS
+//!                       $FREE    space being freed in the background
+//!                       $ORIGIN  head, snapshot: the origin of all datasets
 //!     features_for_read, features_for_write, feature_descriptions, feature_enabled_txg
 //!     config, sync_bplist, free_bpobj, history, com.delphix:vdev_zap_map, org.illumos:checksum_salt
 //! ```
@@ -49,26 +49,26 @@ use crate::set::{check_settings, not_enabled};
 /// `SPA_CONFIG_BLOCKSIZE`.
 const CONFIG_BLOCK_BYTES: u32 = 16 << 10;
 
-/// What a new pool is to be like.
+/// Parameters of a new pool.
 pub struct NewPool {
-    /// Its devices and vdevs.
+    /// Devices and vdevs.
     pub plan: Plan,
     /// Features to enable.
     pub features: Vec<&'static Feature>,
-    /// Properties of the pool that are set, as numbers.
+    /// Pool properties, as numbers.
     pub properties: Vec<(&'static str, u64)>,
-    /// Properties of the root file system that are set.
+    /// Properties of the root file system.
     pub root_properties: Settings,
-    /// Who knows the key of the root file system, if that is to be encrypted.
+    /// Provides the key of an encrypted root file system.
     pub keys: KeySource,
-    /// The cache of its blocks.
+    /// Options of the block cache.
     pub cache: CacheOptions,
 }
 
-/// Makes a pool. Whatever was on the devices is lost.
+/// Creates a pool. The devices' former contents are lost.
 ///
 /// # Errors
-/// A property can't be so, in which case nothing was written; or a device fails.
+/// A property is invalid (nothing is written then), or a device fails.
 #[boxed]
 pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Result<Engine> {
     check_root(&new)?;
@@ -84,7 +84,7 @@ pub async fn create_pool(rt: &Runtime, mut new: NewPool, fill_root: Fill) -> Res
     let uberblock = Uberblock::before_first(SPA_VERSION_FEATURES, before, guid_sum(&config.vdev_tree));
     let mut salt = [0; 32];
     rt.fill_secret(&mut salt);
-    // The root file system's blocks may need the salt before it is on disk.
+    // Blocks of the root file system may need the salt before it is on disk.
     let trusted = Trusted {
         config: new.plan.found.config.clone(),
         indirect: BTreeMap::new(),
@@ -168,14 +168,14 @@ async fn set_pool_properties(context: &mut SyncContext, new: &NewPool) -> Result
     Ok(())
 }
 
-/// ZAPs and metaslab arrays of vdevs that have none yet (`vdev_construct_zaps`).
+/// Creates missing ZAPs and metaslab arrays of vdevs (`vdev_construct_zaps`).
 pub(crate) async fn make_vdev_zaps(context: &mut SyncContext) -> Result<()> {
     let edit = context.edit();
     let map = match context.find_directory_object(names::VDEV_ZAP_MAP).await? {
         Some(map) => map,
         None => context.make_linked_zap(names::VDEV_ZAP_MAP).await?,
     };
-    // Features that come into use are noted in the rest of the configuration.
+    // Newly active features change other parts of the configuration: copy only the tree.
     let mut tree = context.config().vdev_tree.clone();
     if tree.root_zap.0 == 0 && has_root_zap(context).await? {
         tree.root_zap = make_vdev_zap(context, map).await?;
@@ -205,7 +205,7 @@ pub(crate) async fn make_vdev_zaps(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Whether the root vdev is to have a ZAP, too: its feature is in use from then on.
+/// Whether the root vdev gets a ZAP, too; activates the feature.
 async fn has_root_zap(context: &mut SyncContext) -> Result<bool> {
     const FEATURE: &str = "vdev_zaps_v2";
     let Some(feature) = Feature::by_name(FEATURE) else { return Ok(false) };
@@ -234,7 +234,7 @@ async fn make_vdev_zap(context: &mut SyncContext, map: ObjectId) -> Result<Objec
     Ok(id)
 }
 
-/// Sees that the root file system can be as it is to be.
+/// Checks the properties of the root file system.
 fn check_root(new: &NewPool) -> Result<()> {
     let pool = &new.plan.config.name;
     check_settings(pool, DatasetKind::Filesystem, &new.root_properties)?;
@@ -248,7 +248,7 @@ fn check_root(new: &NewPool) -> Result<()> {
     Ok(())
 }
 
-/// Labels of txg 0: until the first txg is on disk the devices belong to no pool.
+/// Writes labels of txg 0: the devices belong to no pool until the first txg is on disk.
 async fn init_devices(config: &PoolConfig, found: &cenote_pool::FoundPool) -> Result<()> {
     for top in &config.vdev_tree.children {
         for leaf in top.leaves() {
@@ -261,7 +261,7 @@ async fn init_devices(config: &PoolConfig, found: &cenote_pool::FoundPool) -> Re
     Ok(())
 }
 
-/// Vdevs of which nothing is allocated.
+/// An allocator with everything free.
 fn empty_space(pool: &Pool) -> Allocator {
     let allocator = Allocator::new();
     pool.vdevs().tops().for_each(|vdev| allocator.add_vdev(vdev, empty_metaslabs(vdev)));

@@ -1,14 +1,14 @@
-//! Devices that leave others: `zpool detach`, and those that were replaced.
+//! Devices that leave a mirror, replacing or spare vdev: `zpool detach`, and replaced ones.
 //!
 //! ```text
 //!   mirror    -> a, b       b leaves: a                     at the top, it takes over the mirror's guid
-//!   replacing -> a, b       a leaves: replaced by b         b leaves: not replaced after all
-//!   spare     -> a, s       s leaves: available again       a leaves: s is a spare no more
-//!   spare     -> replacing -> a, b; s                       when b has everything, a and s leave
+//!   replacing -> a, b       a leaves: replaced by b         b leaves: replacement canceled
+//!   spare     -> a, s       s leaves: available again       a leaves: s is no longer a spare
+//!   spare     -> replacing -> a, b; s                       when b is complete, a and s leave
 //! ```
 //!
-//! Idea: what is done is found in the tree and the DTLs alone. So it does not matter who ended the resilver,
-//! this engine or another, or whether the power failed before the old device left.
+//! Idea: the tree and the DTLs alone tell which leaves can go. It does not matter which engine ended the
+//! resilver, or whether power failed before the old device left.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_detach`, `spa_vdev_resilver_done`).
 
@@ -28,33 +28,33 @@ use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{drop_leaf, path_of, refuse_removal, take_tree};
 use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_parent};
 
-/// Takes a device out of a mirror, or of what replaces another one or stands in for it. If it is here, it is
-/// part of no pool afterwards, or an available spare.
+/// Detaches a device from a mirror, replacing or spare vdev. If present, its labels are cleared, or it
+/// becomes an available spare.
 ///
 /// # Errors
-/// It is in no such vdev; others do not have all that it holds.
+/// It is in no such vdev, or other devices lack some of its data.
 #[boxed]
 pub async fn detach(engine: &Engine, leaf: Guid) -> Result<()> {
     leave(engine, leaf, None).await?;
-    // What it stood in the way of may be done now.
+    // It may have kept other devices from leaving.
     let_go(engine).await?;
     // It may have been the smallest.
     autoexpand(engine).await
 }
 
-/// Devices whose replacements have everything leave, and so do spares that are needed no more.
+/// Detaches replaced devices and unneeded spares.
 #[boxed]
 pub(crate) async fn let_replaced_go(engine: &Engine) -> Result<()> {
     if let_go(engine).await? { autoexpand(engine).await } else { Ok(()) }
 }
 
-/// Answers whether any has left.
+/// Returns whether any device left.
 async fn let_go(engine: &Engine) -> Result<bool> {
     let mut has_left = false;
     while let Some(done) = done(&engine.pool()) {
         for (leaf, parent) in done {
             match leave(engine, leaf, Some(parent)).await {
-                // Not while the pool has a checkpoint, or a vdev is being removed.
+                // Impossible with a checkpoint or during a removal.
                 Err(DatasetError::Unsuitable { .. }) => return Ok(has_left),
                 left => left?,
             }
@@ -64,7 +64,7 @@ async fn let_go(engine: &Engine) -> Result<bool> {
     Ok(has_left)
 }
 
-/// Leaves that can go together, each with the vdev that it is in.
+/// Leaves that can go together, each with its parent.
 fn done(pool: &Pool) -> Option<Vec<(Guid, Guid)>> {
     let config = pool.config();
     config.vdevs.iter().find_map(|top| done_below(pool, top, None))
@@ -89,7 +89,7 @@ fn done_below(pool: &Pool, vdev: &VdevConfig, above: Option<&VdevConfig>) -> Opt
         }
         VdevKind::Spare if last.unspare && takes_over(last, first) => Some(vec![(first.guid, vdev.guid)]),
         VdevKind::Spare if first.unspare && takes_over(first, last) => Some(vec![(last.guid, vdev.guid)]),
-        // Of several spares for one disk the last is enough.
+        // Of several spares for one disk, only the last is needed.
         VdevKind::Spare if vdev.children.len() > 2 => {
             let second = &vdev.children[1];
             let is_superfluous = second.is_spare && last.is_spare && takes_over(last, second);
@@ -99,13 +99,13 @@ fn done_below(pool: &Pool, vdev: &VdevConfig, above: Option<&VdevConfig>) -> Opt
     }
 }
 
-/// A leaf leaves the vdev that it is in, which is to be `parent`.
+/// Detaches a leaf, if `parent` is its vdev.
 async fn leave(engine: &Engine, leaf: Guid, parent: Option<Guid>) -> Result<()> {
     let leave = move |engine: Engine| async move {
         let left =
             engine.run(move |context| Box::pin(async move { leave_sync(context, leaf, parent).await }));
         let Left { leaf, device } = left.await?;
-        // It may have been all that was to be rebuilt.
+        // Perhaps nothing is left to rebuild.
         engine.background().rebuilds.order();
         let Some(device) = device else { return Ok(()) };
         if leaf.is_spare {
@@ -119,10 +119,10 @@ async fn leave(engine: &Engine, leaf: Guid, parent: Option<Guid>) -> Result<()> 
     engine.to_end(leave).await
 }
 
-/// Who has left.
+/// A device that has left.
 struct Left {
     leaf: VdevConfig,
-    /// Its device, if that is here.
+    /// `None` if the device is missing.
     device: Option<FoundDevice>,
 }
 
@@ -147,7 +147,7 @@ async fn leave_sync(context: &mut SyncContext, guid: Guid, from: Option<Guid>) -
     }
     let (device, path) = (pool.device(guid), path_of(context, guid));
     let (leaf, stays) = take_child(parent, guid).ok_or_else(|| refused("no such device in pool"))?;
-    // What was to be evacuated is one of several again.
+    // Cancels an evacuation's read order.
     parent.children.iter().for_each(|child| pool.set_read_first(child.guid, false));
     let mut renamed = BTreeMap::new();
     if parent.children.len() == 1 {
@@ -166,14 +166,14 @@ async fn leave_sync(context: &mut SyncContext, guid: Guid, from: Option<Guid>) -
     Ok(Left { leaf, device })
 }
 
-/// Takes a child away; answers it, and the spare that stays for good instead of it.
+/// Removes a child; returns it, and the spare that replaces it for good.
 fn take_child(parent: &mut VdevConfig, guid: Guid) -> Option<(VdevConfig, Option<Guid>)> {
     let at = parent.children.iter().position(|child| child.guid == guid)?;
     let gone = parent.children.remove(at);
     number(&mut parent.children);
     let mut stays = None;
     if parent.kind == VdevKind::Replacing && at > 0 {
-        // What was to be replaced at the same path has its own path back.
+        // Undoes the renaming of a device replaced at the same path.
         let old = gone.path.as_ref().map(|path| format!("{path}/old"));
         let named = parent.children.iter_mut().find(|child| old.is_some() && child.path == old);
         named.into_iter().for_each(|child| child.path.clone_from(&gone.path));

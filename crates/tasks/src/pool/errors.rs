@@ -1,13 +1,13 @@
 //! The error log: blocks that reads and scans found lost.
 //!
 //! ```text
-//!   lost block -> errlog_last, or errlog_scrub while a scan goes on
-//!   scan ends  -> errlog_last is thrown away; errlog_scrub takes its place
-//!   known errors scrubbed -> errlog_last loses them; those that are still there go to errlog_scrub
+//!   lost block -> errlog_last, or errlog_scrub during a scan
+//!   scan ends  -> errlog_scrub replaces errlog_last
+//!   known errors scrubbed -> leave errlog_last; those that remain go to errlog_scrub
 //! ```
 //!
-//! Idea: what a whole scrub does not find any more is not damaged any more. So repaired files leave the log
-//! with the next scrub, whatever `zpool clear` does to the counters.
+//! Idea: damage that a complete scrub no longer finds is gone. Repaired files therefore leave the log with
+//! the next scrub; `zpool clear` only resets counters.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`spa_log_error`, `spa_errlog_sync`, `spa_errlog_rotate`,
 //! `spa_delete_dataset_errlog`).
@@ -25,7 +25,7 @@ use cenote_format::features::Feature;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::{DatasetError, Edit, NewZap, Result, Zap, ZapEdit, ZapValue};
 
-/// Notes blocks that could not be read since the last time.
+/// Logs blocks that have become unreadable since the last call.
 #[boxed]
 pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
     let lost = engine.pool().take_lost();
@@ -35,7 +35,7 @@ pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
     engine.run(move |context| Box::pin(async move { log(context, lost).await })).await
 }
 
-/// A scan has ended, in whatever way: what it has found takes the place of what was known before.
+/// Replaces the known errors with those of a scan that has ended, complete or not.
 pub(crate) async fn rotate(context: &mut SyncContext) -> Result<()> {
     let (last, scrub) = (find(context, names::ERRLOG_LAST).await?, find(context, names::ERRLOG_SCRUB).await?);
     if last.is_none() && scrub.is_none() {
@@ -53,7 +53,7 @@ pub(crate) async fn rotate(context: &mut SyncContext) -> Result<()> {
     directory.update(names::ERRLOG_SCRUB, 0).await
 }
 
-/// A scrub of known errors ends early: what it has found is known, beside what it did not come to.
+/// Merges the results of an interrupted error scrub with the errors it did not reach.
 pub(crate) async fn unite(context: &mut SyncContext) -> Result<()> {
     let (last, scrub) = (find(context, names::ERRLOG_LAST).await?, find(context, names::ERRLOG_SCRUB).await?);
     let (Some(last), Some(scrub)) = (last, scrub) else {
@@ -76,8 +76,8 @@ pub(crate) async fn unite(context: &mut SyncContext) -> Result<()> {
     ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(names::ERRLOG_SCRUB, 0).await
 }
 
-/// Known errors have been looked at: they leave `errlog_last`. Those that are `in_doubt` go to
-/// `errlog_scrub`. Answers how many are left.
+/// Removes examined errors from `errlog_last`; those `in_doubt` go to `errlog_scrub`. Returns the number
+/// left.
 pub(crate) async fn looked_at(
     context: &mut SyncContext,
     errors: &[LoggedError],
@@ -98,7 +98,7 @@ pub(crate) async fn looked_at(
     log.count(&edit).await
 }
 
-/// How many errors are known, apart from those that a scan has found so far.
+/// Number of known errors, without those of a scan in progress.
 pub(crate) async fn known(context: &SyncContext) -> Result<u64> {
     match Log::find(context, names::ERRLOG_LAST).await? {
         Some(log) => log.count(&context.edit()).await,
@@ -106,7 +106,7 @@ pub(crate) async fn known(context: &SyncContext) -> Result<u64> {
     }
 }
 
-/// A live dataset is gone, and what was lost of it.
+/// Drops the errors of a destroyed head.
 pub(crate) async fn forget(context: &SyncContext, head: ObjectId) -> Result<()> {
     for name in [names::ERRLOG_LAST, names::ERRLOG_SCRUB] {
         let Some(log) = find(context, name).await? else { continue };
@@ -119,7 +119,7 @@ pub(crate) async fn forget(context: &SyncContext, head: ObjectId) -> Result<()> 
     Ok(())
 }
 
-/// Notes lost blocks, with their births.
+/// Logs lost blocks with their births.
 pub(crate) async fn log(context: &mut SyncContext, lost: BTreeMap<BlockBookmark, Txg>) -> Result<()> {
     if lost.is_empty() {
         return Ok(());
@@ -144,7 +144,7 @@ pub(crate) async fn log(context: &mut SyncContext, lost: BTreeMap<BlockBookmark,
 /// One of the two logs.
 struct Log {
     id: ObjectId,
-    /// With `head_errlog`: the list of each dataset.
+    /// With `head_errlog`: one list per head.
     lists: Option<BTreeMap<String, ObjectId>>,
 }
 
@@ -219,7 +219,7 @@ fn in_list(place: BlockBookmark, birth: Txg) -> String {
     ErrorBookmark { object, level, block, birth }.to_key()
 }
 
-/// The live dataset of whose chain a dataset is; what is none stays as it is.
+/// The head of a dataset's chain; an unknown dataset stays as it is.
 async fn head_of(context: &SyncContext, dataset: DatasetId) -> Result<DatasetId> {
     let head = async {
         let dir = context.dataset_phys(ObjectId(dataset.0)).await?.dir;
@@ -241,7 +241,7 @@ pub(crate) async fn has_head_errlog(context: &SyncContext) -> Result<bool> {
     Ok(context.count_of(feature).await?.is_some())
 }
 
-/// The lists of a log by dataset; none without `head_errlog`.
+/// A log's lists by head; empty without `head_errlog`.
 async fn lists(context: &SyncContext, log: ObjectId) -> Result<BTreeMap<String, ObjectId>> {
     let entries = Zap::open_id(&context.edit().view(), log).await?.to_vec().await?;
     let list = |entry: &cenote_object::ZapEntry| {

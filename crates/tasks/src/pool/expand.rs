@@ -1,14 +1,13 @@
-//! Devices that have grown: `zpool online -e`, and `autoexpand=on`.
+//! Expands vdevs onto grown devices: `zpool online -e`, and `autoexpand=on`.
 //!
 //! ```text
 //!   device   | label 0 1 |  metaslabs  ...            | label 2 3 |
 //!   grown    | label 0 1 |  metaslabs  ...            | old bytes | new metaslabs ... | label 2 3 |
 //! ```
 //!
-//! Idea: a vdev offers what its smallest device has between the labels, at a size that its configuration
-//! names. Growing is another size, as one change of the tree: metaslabs keep their size, so there are more of
-//! them, and what lies in the others stays where it is. Labels are written at the ends of the devices as they
-//! are now. New metaslabs take blocks once the txg with the new size is on disk.
+//! Idea: a vdev's configured size is the smallest device's space between the labels. Expansion is one change
+//! of the tree to a larger size: metaslabs keep their size and place, and new ones follow. Labels are written
+//! at the devices' new ends. New metaslabs allocate once the txg with the new size is on disk.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_expand`, `vdev_online`), `spa.c` (`spa_async_autoexpand`).
 
@@ -25,8 +24,8 @@ use cenote_pool::{Pool, VdevState};
 
 use crate::pool::take_tree::take_tree;
 
-/// The vdev of a leaf, or every one, takes all that its devices offer by now. Nothing is written if that is
-/// no more than before.
+/// Expands the vdev of one leaf, or all vdevs, to their devices' current sizes. Writes nothing if none has
+/// grown.
 ///
 /// # Errors
 /// The txg could not be written.
@@ -46,7 +45,7 @@ pub async fn expand(engine: &Engine, only: Option<Guid>) -> Result<()> {
     engine.to_end(expand).await
 }
 
-/// The same for every vdev, if the pool is to do so by itself.
+/// Expands every vdev if `autoexpand` is on.
 ///
 /// # Errors
 /// Properties can't be read; the txg could not be written.
@@ -57,7 +56,7 @@ pub(crate) async fn autoexpand(engine: &Engine) -> Result<()> {
     if is_on { expand(engine, None).await } else { Ok(()) }
 }
 
-/// Answers the vdevs that have grown.
+/// Returns the vdevs that have grown.
 async fn expand_sync(context: &mut SyncContext, only: Option<Guid>) -> Result<Vec<VdevConfig>> {
     let (grown, mut config) = (grown(context.pool(), only), context.config().clone());
     for top in &grown {
@@ -70,8 +69,8 @@ async fn expand_sync(context: &mut SyncContext, only: Option<Guid>) -> Result<Ve
     Ok(grown)
 }
 
-/// Vdevs that gain a metaslab at least if they take all that their devices offer, as they would be then. All
-/// of their devices must be in use, since one that is not may be smaller.
+/// Vdevs that would gain at least one metaslab, with their new sizes. All of a vdev's devices must be in use:
+/// a missing one may be smaller.
 fn grown(pool: &Pool, only: Option<Guid>) -> Vec<VdevConfig> {
     let health = pool.status();
     let is_meant = |top: &&VdevConfig| only.is_none_or(|only| top.leaves().any(|leaf| leaf.guid == only));
@@ -91,7 +90,7 @@ fn grown(pool: &Pool, only: Option<Guid>) -> Vec<VdevConfig> {
     grown.collect()
 }
 
-/// What the smallest device of a vdev has between its labels; `None` if one is not here.
+/// The smallest device's space between its labels; `None` if one is missing.
 fn smallest(pool: &Pool, top: &VdevConfig) -> Option<u64> {
     let leaves = top.leaves().filter(|leaf| leaf.kind != VdevKind::DistributedSpare);
     let room = leaves.map(|leaf| {

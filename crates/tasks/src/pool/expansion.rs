@@ -1,23 +1,23 @@
-//! Expanding a RAID-Z by a disk: `zpool attach POOL raidz1-0 DISK`.
+//! Expands a RAID-Z by a disk: `zpool attach POOL raidz1-0 DISK`.
 //!
 //! ```text
-//!   begin     the disk is one more child; blocks are as wide as they were                  (begin)
-//!   scratch   the first rows are copied by way of the boot areas: one task
-//!   slice     what is in use, in the order of its offsets, is copied in the open txg to
-//!             where it lies in wider rows; a task of that txg notes how far that is        (slice)
-//!   end       all is copied: new blocks are wider, there is more room; a scrub follows     (end)
+//!   begin     adds the disk as a child; blocks keep their width                            (begin)
+//!   scratch   copies the first rows by way of the boot areas: one task
+//!   slice     copies used ranges, in offset order, to their places in wider rows, within the
+//!             open txg; a task of that txg records the progress                            (slice)
+//!   end       all is copied: new blocks are wider, the vdev is larger; a scrub follows     (end)
 //! ```
 //!
-//! Idea: how far it has come is in the uberblock, which says where everything lies (pool/vdev/reflow). What
-//! is copied in a txg must not lie where anything is read by the uberblock on disk, so each slice goes a part
-//! of the way that is done already, and a txg ends it. It goes on after an export or a power cut, here or in
-//! OpenZFS, and goes on here if OpenZFS began it. It can't be undone.
+//! Idea: the uberblock holds the progress, and so the place of every block (pool/vdev/reflow). A txg must not
+//! overwrite anything that the uberblock on disk still reads, so a slice covers only part of the distance
+//! already reflowed, and a txg ends it. An expansion continues after an export or power cut, here or in
+//! OpenZFS, whichever began it. It cannot be undone.
 //!
-//! Nothing is verified while it is copied. If a disk of the vdev is missing, or lacks something, it waits
-//! until that has been resilvered.
+//! Copies are not verified. If a disk of the vdev is missing or incomplete, the expansion waits for its
+//! resilver.
 //!
-//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: a slice that has
-//! begun goes on to its end.
+//! Locking: one runner per pool ([`Background::turn`]). It may be dropped at any await: a slice in progress
+//! runs to its end.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`spa_raidz_expand_thread`).
 
@@ -42,39 +42,39 @@ use slice::Slice;
 
 pub use begin::attach_to_raidz;
 
-/// The feature, which counts expansions.
+/// The feature counts expansions.
 const RAIDZ_EXPANSION: &str = "raidz_expansion";
 
-/// How often the daemon looks whether an expansion that waits can go on.
+/// How often the daemon retries a waiting expansion.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How far an expansion has come.
+/// Progress of an expansion.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ExpansionProgress {
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub done_bytes: u64,
-    /// Bytes that are allocated on the vdev now.
+    /// Bytes allocated on the vdev now.
     pub total_bytes: u64,
 }
 
-/// What became of an expansion.
+/// The outcome of running an expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expanded {
-    /// There was none, or it is done.
+    /// Complete, or none in progress.
     Done,
-    /// It has come as far as it may: `raidz_expand_max_reflow_bytes`.
+    /// Paused at `raidz_expand_max_reflow_bytes`.
     Suspended,
-    /// It waits until all devices of the vdev have what they should have.
+    /// Waits until all devices of the vdev are complete.
     Waits {
-        /// For what.
+        /// The reason.
         why: String,
     },
 }
 
-/// Goes on with the expansion that the pool says is in progress, until it is done or has to wait.
+/// Runs the pool's expansion until it is complete or has to wait.
 ///
 /// # Errors
-/// The pool's metadata can't be read, or a txg not be written.
+/// The pool's metadata can't be read, or a txg can't be written.
 #[boxed]
 pub async fn run_expansion(
     engine: &Engine,
@@ -93,8 +93,8 @@ pub async fn run_expansion(
             return Ok(Expanded::Suspended);
         }
         if !std::mem::replace(&mut is_begun, true) {
-            // From now on nothing is held back from the devices, all have the last uberblock, and all I/O
-            // knows of the expansion.
+            // From here on writes reach the devices, every label has the last uberblock, and all I/O uses the
+            // expanding tree.
             engine.force_sync().await?;
             pool.earlier_trees_ended().await;
             continue;
@@ -116,7 +116,7 @@ pub async fn run_expansion(
     }
 }
 
-/// Goes on with expansions whenever there is one that can, as long as the engine lives.
+/// Runs expansions as they become possible, as long as the engine lives.
 pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().expansions.orders()));
@@ -141,7 +141,7 @@ pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     }
 }
 
-/// How far the expansion has come that was in progress when `mos` was written; `None` if there was none.
+/// Progress of the expansion recorded in `mos`, if any.
 ///
 /// # Errors
 /// The pool's metadata can't be read.
@@ -157,7 +157,7 @@ pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionPro
     Ok(None)
 }
 
-/// The vdev that is being expanded.
+/// The vdev being expanded.
 fn expanding(pool: &Pool) -> Option<VdevConfig> {
     pool.vdevs().tops().find(|top| top.raidz_expanding).cloned()
 }
@@ -171,7 +171,7 @@ async fn copied_bytes(mos: &Mos, top: &VdevConfig) -> Result<u64> {
     Ok(zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0))
 }
 
-/// The first rows.
+/// Copies the first rows.
 async fn scratch(engine: Engine, vdev: VdevId) -> Result<Slice> {
     let task = engine.run(move |context| Box::pin(async move { scratch_sync(context, vdev).await }));
     Ok(task.await?.map_or_else(Slice::Failed, |()| Slice::Copied))
@@ -181,7 +181,7 @@ async fn scratch_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Result<
     context.begin_writing().await?;
     let (pool, last) = (context.pool().clone(), context.last_uberblock());
     let copied = pool.reflow_scratch(vdev, &last, context.txg()).await;
-    // If it has failed, too: the first rows may be in the scratch area.
+    // Even after a failure: the first rows may be in the scratch area.
     set_reflowed(context, pool.reflow_info());
     if copied.is_ok() {
         let bytes = context.allocator().in_use(vdev, 0, pool.reflowed().synced_bytes).total_bytes();
@@ -190,13 +190,13 @@ async fn scratch_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Result<
     Ok(copied.map_err(DatasetError::from))
 }
 
-/// The txg's uberblock says so much of the expansion.
+/// Records the expansion's progress in this txg's uberblock.
 fn set_reflowed(context: &mut SyncContext, raidz_reflow_info: u64) {
     let uberblock = Uberblock { raidz_reflow_info, ..*context.pool().uberblock() };
     context.write_to(context.pool().at(&uberblock));
 }
 
-/// More was copied.
+/// Adds to the number of bytes copied.
 async fn add_copied(context: &SyncContext, vdev: VdevId, bytes: u64) -> Result<()> {
     let top = context.config().vdev_tree.children.iter().find(|top| VdevId(top.id) == vdev).cloned();
     let Some(top) = top.filter(|top| top.top_zap.0 != 0) else { return Ok(()) };

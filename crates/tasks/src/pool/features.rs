@@ -1,4 +1,4 @@
-//! Feature flags enabled.
+//! Enables feature flags.
 //!
 //! Source: OpenZFS `zfeature.c` (`feature_enable_sync`).
 
@@ -10,7 +10,7 @@ use cenote_object::{Result, ZapEdit, ZapValue};
 
 const ENABLED_TXG: &str = "enabled_txg";
 
-/// Makes the tables of features of a new pool.
+/// Creates a new pool's feature tables.
 pub(crate) async fn make_feature_tables(context: &mut SyncContext) -> Result<()> {
     for name in [names::FEATURES_FOR_READ, names::FEATURES_FOR_WRITE, names::FEATURE_DESCRIPTIONS] {
         context.make_linked_zap(name).await?;
@@ -18,7 +18,7 @@ pub(crate) async fn make_feature_tables(context: &mut SyncContext) -> Result<()>
     Ok(())
 }
 
-/// Enables a feature and those that it needs. One that is enabled already stays as it is.
+/// Enables a feature and its dependencies, unless enabled already.
 pub(crate) async fn enable_feature(context: &mut SyncContext, feature: &'static Feature) -> Result<()> {
     let mut pending = vec![feature];
     while let Some(&feature) = pending.last() {
@@ -62,7 +62,7 @@ async fn enable_one(context: &mut SyncContext, feature: &'static Feature) -> Res
     Ok(())
 }
 
-/// The table that counts a feature's users.
+/// The table with a feature's reference count.
 fn table_of(feature: &Feature) -> &'static str {
     if feature.readonly_compatible { names::FEATURES_FOR_WRITE } else { names::FEATURES_FOR_READ }
 }

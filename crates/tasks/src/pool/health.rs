@@ -1,26 +1,25 @@
-//! Devices watched: those that fail, or are pulled out, go out of use; those that come back are used again.
+//! Watches devices: takes failing or removed ones out of use, and brings returning ones back.
 //!
 //! ```text
 //!   every second     errors of each leaf since the last look
-//!     any              labels that are not its own -> UNAVAIL (`validate`)
+//!     any              labels of another leaf or pool -> UNAVAIL (`validate`)
 //!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
-//!     no answer        for 30 seconds, if the pool does without it, or for DEADMAN: FAULTED
-//!     wrong content    written again (`mend`)
+//!     no answer        for 30 seconds, if the pool is complete without it, or for DEADMAN: FAULTED
+//!     wrong content    rewritten (`mend`)
 //!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
-//!   every 5 seconds  devices that were cut short -> UNAVAIL, though nobody reads them
-//!                    leaves that are REMOVED, or were never there, are looked for; one that is back gets
-//!                    what it missed (resilver)
-//!                    hot spares step in for leaves that fail (`sparing`)
-//!                    with autoexpand=on, vdevs take what their devices have grown by (`expand`)
-//!                  while the pool is suspended: no error is judged; devices that are gone are looked
-//!                    for; one that is back takes its place, and the pool tries again
+//!   every 5 seconds  truncated devices -> UNAVAIL, even if never read
+//!                    REMOVED and missing leaves: look for their devices; one that is back is
+//!                    resilvered
+//!                    hot spares step in for failing leaves (`sparing`)
+//!                    with autoexpand=on, vdevs use the new space of grown devices (`expand`)
+//!                  while the pool is suspended: judge no errors; look for missing devices; when one
+//!                    is back, reopen it and resume the pool
 //! ```
 //!
-//! Idea: an error may be an accident. What decides is whether the device works at all, and how often it
-//! fails. A leaf that others do not make up for is never taken out of use: it is degraded. So is one that
-//! another one is about to replace, as long as it works at all.
+//! Idea: a single error may be an accident. Only the probe and the error rate count. A leaf with data that no
+//! other has is never taken out of use, only degraded. So is a working leaf that is being replaced.
 //!
-//! Locking: none. The watch may be dropped at any await: what it has decided is a sync task.
+//! Locking: none. The watch may be dropped at any await: each decision is a sync task.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_probe`, `vdev_fault`), ZED's `zfs_diagnosis.c` (`DEFAULT_IO_N`...) and
 //! `zfs_retire.c`.
@@ -42,41 +41,41 @@ use crate::pool::sparing::step_in;
 use crate::pool::tree::parent_of;
 use crate::pool::validate::validate;
 
-/// How often errors are looked for.
+/// Interval between checks for errors.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Looks after which devices that were pulled out are looked for, spares step in, and vdevs grow.
+/// Checks between searches for missing devices, spares and growth.
 const LOOKS_FOR_REMOVED: u64 = 5;
-/// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: so many errors...
+/// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: too many errors...
 const ERRORS_MAX: usize = 10;
-/// ...within so long are too many (`DEFAULT_IO_T`, `DEFAULT_CHECKSUM_T`).
+/// ...if within this time (`DEFAULT_IO_T`, `DEFAULT_CHECKSUM_T`).
 const ERRORS_WITHIN: Duration = Duration::from_secs(600);
 
-/// A device that others make up for is not waited for any longer (`zio_slow_io_ms`).
+/// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
-/// What a device does wrong.
+/// A device's trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symptom {
-    /// Reads and writes failed, and so does the probe.
+    /// Reads or writes failed, and so did the probe.
     ProbeFailed,
-    /// Reads and writes failed, so often.
+    /// Failed reads and writes, with their number.
     Io(u64),
-    /// What was read is not what was written, so often.
+    /// Checksum errors, with their number.
     Checksum(u64),
 }
 
-/// The machine around the pool.
+/// The pool's host.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Devices of these leaves that are there again, open for writing.
+    /// Devices of these leaves that have returned, open for writing.
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>>;
 
-    /// The device of a hot spare that is available, open for writing.
+    /// An available hot spare's device, open for writing.
     fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>>;
 
-    /// A device does something wrong.
+    /// Reports a device's trouble.
     fn noticed(&self, engine: &Engine, leaf: Guid, trouble: Symptom);
 
-    /// A txg went on without something that could not be read.
+    /// Reports unreadable metadata that a txg went on without.
     fn set_aside(&self, engine: &Engine, what: String);
 }
 
@@ -84,7 +83,7 @@ pub trait Surroundings: Send + Sync + 'static {
 pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
     let (mut watch, mut was_suspended) = (Watch::default(), false);
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
-    // The watch itself may wait for a txg, which waits for a device.
+    // Separate, since the watch may wait for a txg that waits for a device.
     let _giving_up = runtime.spawn(give_up_on_silent(engine.clone())).abort_on_drop();
     for look in 1u64.. {
         runtime.sleep(LOOK_INTERVAL).await;
@@ -101,7 +100,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
             continue;
         }
         let work = async {
-            // A pool that can't be written any more has told whoever uses it; what fails here is tried again.
+            // A failing pool reports errors to its users; failures here are retried.
             watch.look(&engine, &surroundings).await.ok();
             mend(&engine).await.ok();
             engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
@@ -112,12 +111,12 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
                 autoexpand(&engine).await.ok();
             }
         };
-        // What has begun goes on in its txg.
+        // Started work continues in its txg.
         engine.unless_suspended(Duration::ZERO, work).await.ok();
     }
 }
 
-/// Devices that do not answer for long are given up, if the pool does without them.
+/// Gives up on devices that have not answered for long, if the pool can do without them.
 async fn give_up_on_silent(engine: WeakEngine) {
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
     loop {
@@ -128,8 +127,7 @@ async fn give_up_on_silent(engine: WeakEngine) {
     }
 }
 
-/// Devices that are gone, of a pool that is suspended, take their places again if they are back: no txg can
-/// say so meanwhile.
+/// Reopens returned devices of a suspended pool in place, since no txg can record their absence.
 async fn reopen_gone(engine: &Engine, surroundings: &impl Surroundings) {
     let pool = engine.pool();
     let mut gone = Vec::new();
@@ -147,8 +145,7 @@ async fn reopen_gone(engine: &Engine, surroundings: &impl Surroundings) {
     }
 }
 
-/// A pool that is suspended tries again, with devices that take the places of those that are gone. One that
-/// was used elsewhere, or lacks a txg, stays away.
+/// Resumes a suspended pool with returned devices. Devices used elsewhere or lacking a txg stay out.
 pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
     let pool = engine.pool();
     devices.retain(|_, device| device.uberblock_txg >= pool.uberblock().txg);
@@ -158,7 +155,8 @@ pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
     pool.resume();
 }
 
-/// A device that was cut short goes out of use, if others make up for it: reads may all be from the cache.
+/// Takes truncated devices out of use if redundancy allows. Reads alone may not notice: the cache may serve
+/// them all.
 async fn look_for_cut_short(engine: &Engine) -> Result<()> {
     for leaf in engine.pool().cut_short_leaves().await {
         validate(engine, Some(leaf)).await?;
@@ -166,11 +164,10 @@ async fn look_for_cut_short(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Leaves that were pulled out, or were not there when the pool was opened, are used as soon as they are
-/// there.
+/// Brings back leaves whose devices were removed, or missing at open, and have returned.
 async fn look_for_removed(engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
     let pool = engine.pool();
-    // In this order: one that a command takes out of use meanwhile is not looked for.
+    // In this order, so that a leaf taken out of use meanwhile is not looked for.
     let (found, config) = (pool.found(), pool.config());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let has_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
@@ -188,7 +185,7 @@ async fn look_for_removed(engine: &Engine, surroundings: &impl Surroundings) -> 
     Ok(())
 }
 
-/// What is remembered between looks.
+/// State kept between checks.
 #[derive(Default)]
 struct Watch {
     leaves: BTreeMap<Guid, Record>,
@@ -202,12 +199,12 @@ struct Record {
     checksum: Recent,
 }
 
-/// When the last errors were.
+/// Times of the last errors.
 #[derive(Default)]
 struct Recent(VecDeque<Instant>);
 
 impl Recent {
-    /// So many errors are new; answers whether there were too many of late.
+    /// Adds new errors; returns whether there are too many.
     fn add(&mut self, count: u64, now: Instant) -> bool {
         let count = usize::try_from(count).unwrap_or(ERRORS_MAX).min(ERRORS_MAX);
         self.0.extend(std::iter::repeat_n(now, count));
@@ -219,8 +216,8 @@ impl Recent {
 }
 
 impl Watch {
-    /// Errors since the last look say nothing of one device: all failed, and what waits was tried again and
-    /// again.
+    /// Ignores errors since the last check: in a suspended pool every device fails, and I/O was retried
+    /// repeatedly.
     fn pass_over(&mut self, engine: &Engine) {
         for (leaf, counts) in engine.pool().error_counters() {
             self.leaves.entry(leaf).or_default().counts = counts;
@@ -263,12 +260,12 @@ impl Watch {
     }
 }
 
-/// Errors were counted from 0 again.
+/// The counters were reset.
 fn is_cleared(before: ErrorCounts, now: ErrorCounts) -> bool {
     now.read < before.read || now.write < before.write || now.checksum < before.checksum
 }
 
-/// Reads or writes of a leaf have failed.
+/// Judges a leaf after failed reads or writes.
 async fn judge(
     engine: &Engine,
     pool: &Pool,
@@ -283,21 +280,21 @@ async fn judge(
             surroundings.noticed(engine, leaf, Symptom::ProbeFailed);
             put_away(engine, pool, leaf, Away::Failed).await
         }
-        // What it can still read, nobody else need have.
+        // The old leaf may have the only readable copy.
         Some(Probe::Works) if is_often && is_replaced(pool, leaf) => degrade(engine, leaf).await,
         Some(Probe::Works) if is_often => put_away(engine, pool, leaf, Away::Failed).await,
         Some(Probe::Works) => Ok(()),
     }
 }
 
-/// Whether another device is about to take the place of a leaf.
+/// Whether a leaf is being replaced.
 fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
     let config = pool.config();
     let mut parents = config.vdevs.iter().filter_map(|top| parent_of(top, leaf));
     parents.any(|parent| parent.kind == VdevKind::Replacing && parent.children[0].guid == leaf)
 }
 
-/// Takes a leaf out of use, if the pool does without it.
+/// Takes a leaf out of use if the pool can do without it; otherwise degrades it.
 async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
     match pool.is_expendable(leaf) {
         true => take_out(engine, leaf, how).await,

@@ -1,18 +1,18 @@
-//! Leaves that go out of use and come back: `zpool offline`, `online`, `clear`, `reopen`, and what
-//! [`super::health`] finds.
+//! Leaves that go out of use and come back: `zpool offline`, `online`, `clear`, `reopen`, and decisions of
+//! [`super::health`].
 //!
 //! ```text
 //!            offline                     online
-//!   ONLINE -----------------> OFFLINE  ---------------> ONLINE, lacks what its DTL says --resilver--> ONLINE
+//!   ONLINE -----------------> OFFLINE  ---------------> ONLINE, incomplete by its DTL --resilver--> ONLINE
 //!      |---- fault, errors -> FAULTED  -- clear ------>
 //!      |---- pulled out ----> REMOVED  -- online, clear, reopen, by itself -->
 //!      '---- not found, ----> UNAVAIL  -- reopen, online, clear ----->
 //!            not its own
 //! ```
 //!
-//! Idea: a leaf out of use is part of the tree without a device: whatever should go there is noted in its
-//! DTL, by txg. So it can come back with what it held, and a resilver brings the rest. Its device is
-//! closed, so that it can be taken away. Nothing goes out of use that others do not make up for.
+//! Idea: a leaf out of use stays in the tree without a device; its DTL collects the txgs it misses. It can
+//! come back with its old data, and a resilver adds the rest. Its device is closed, so that it can be
+//! unplugged. No leaf goes out of use whose data the others lack.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_offline`, `vdev_fault`, `vdev_online`, `vdev_clear`), `vdev_reopen`.
 
@@ -30,28 +30,28 @@ use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{follow_logs, take_tree, usable_logs};
 use crate::pool::tree::parent_of;
 
-/// How often it is looked whether a leaf that goes still answers.
+/// How often to check whether a leaving leaf still answers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a leaf goes out of use.
+/// Why a leaf goes out of use, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Away {
     /// Until it is brought online.
     Offline,
-    /// The same, but no longer than until the pool is opened again.
+    /// Until brought online or the pool is reopened.
     OfflineForNow,
     /// Until it is cleared.
     Faulted,
-    /// It fails: until it is cleared, or the pool is opened again.
+    /// Failing: until cleared or the pool is reopened.
     Failed,
-    /// It is not there any more: until it is found again.
+    /// Its device is gone: until found again.
     Removed,
-    /// Its device is not its own, by the labels (`validate`): until one is found that is.
+    /// Its labels belong to another leaf or pool (`validate`): until its own device is found.
     Refuted,
 }
 
 impl Away {
-    /// Whether somebody asks for it.
+    /// Whether a user asked for it.
     fn is_on_purpose(self) -> bool {
         matches!(self, Away::Offline | Away::OfflineForNow | Away::Faulted)
     }
@@ -60,24 +60,24 @@ impl Away {
 /// How leaves come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Back {
-    /// One that is offline.
+    /// An offline leaf.
     Online,
-    /// Also one that is faulted; errors are counted from 0 again.
+    /// A faulted leaf, too; resets error counts.
     Cleared,
-    /// Those whose devices were not there.
+    /// Leaves whose devices were missing.
     Reopened,
 }
 
-/// Takes a leaf out of use. One that is out of use already stays as it is.
+/// Takes a leaf out of use, unless it is already.
 ///
 /// # Errors
-/// There is no such leaf, or other devices do not have all that it holds.
+/// No such leaf, or other devices lack some of its data.
 #[boxed]
 pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
     let pool = engine.pool();
     let log = pool.log_of(leaf).filter(|_| !pool.can_spare(leaf));
     let take_out = move |engine: Engine| async move {
-        // Nothing more goes there, and what is there a txg has before the log is gone.
+        // Stop allocating on the log; a txg covers its existing records before it leaves.
         log.iter().for_each(|log| engine.allocator().set_allocates(*log, false));
         let done = async {
             if log.is_some() {
@@ -96,7 +96,7 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
         if let Ok(done) = engine.runtime().timeout(LOOK_INTERVAL, &mut done).await {
             return done;
         }
-        // The txg waits for it.
+        // The txg is waiting for it.
         let is_silent = pool.unanswering().iter().any(|(other, _)| *other == leaf);
         if is_silent && pool.is_expendable(leaf) {
             pool.give_up_on(leaf);
@@ -104,11 +104,10 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
     }
 }
 
-/// Brings leaves back into use, `only` one or all; `devices` are those that were closed or not there. What
-/// they lack, a resilver has to bring.
+/// Brings one leaf, or all, back into use with their reopened `devices`. A resilver fills their gaps.
 ///
 /// # Errors
-/// There is no such leaf; a txg could not be written.
+/// No such leaf; a txg could not be written.
 #[boxed]
 pub async fn bring_back(
     engine: &Engine,
@@ -117,7 +116,7 @@ pub async fn bring_back(
     mut devices: BTreeMap<Guid, FoundDevice>,
 ) -> Result<()> {
     let bring = move |engine: Engine| async move {
-        // What was cut short would be taken out again.
+        // A truncated device would be taken out again.
         devices.retain(|leaf, device| !engine.pool().is_cut_short(*leaf, device.device.size_bytes()));
         // It may have been used elsewhere, or be a copy.
         for (leaf, device) in &mut devices {
@@ -140,10 +139,10 @@ pub async fn bring_back(
     engine.to_end(bring).await
 }
 
-/// Marks a leaf that fails often as degraded; it stays in use.
+/// Marks a frequently failing leaf as degraded; it stays in use.
 ///
 /// # Errors
-/// There is no such leaf; a txg could not be written.
+/// No such leaf; a txg could not be written.
 #[boxed]
 pub async fn degrade(engine: &Engine, leaf: Guid) -> Result<()> {
     engine.run(move |context| Box::pin(async move { degrade_sync(context, leaf).await })).await
@@ -163,7 +162,7 @@ async fn degrade_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
 async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Result<()> {
     let mut config = context.config().clone();
     let refused = |why: &str| DatasetError::unsuitable(context.pool().name(), why);
-    // Now nobody writes labels: those that are there are as the last txg left them.
+    // No label is being written now: they are as the last txg left them.
     let identity = if how == Away::Refuted { context.pool().identity(guid).await } else { None };
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
     if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
@@ -186,7 +185,7 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
             _ => return Ok(()),
         },
     }
-    // What it was given by those under way is never flushed. Nobody knows what was cut off.
+    // Writes of txgs in flight are never flushed there. For a truncated device the missing part is unknown.
     let is_cut_short = identity == Some(Identity::Refuted(Trouble::TooSmall));
     let first = if is_cut_short { TXG_INITIAL } else { context.txg() };
     let lacking = (guid, (first, Txg(context.txg().0 + TXG_CONCURRENT_STATES)));
@@ -215,7 +214,7 @@ async fn bring_back_sync(
         let was_away =
             leaf.is_taken_out() || context.pool().is_set_aside(guid) || devices.contains_key(&guid);
         if was_away && missed.contains_key(&guid) {
-            // Until now it was away: a scan that began earlier has passed things over without it.
+            // A scan that began earlier has passed over blocks without this leaf.
             lacking.push((guid, (context.txg(), context.txg())));
         }
         if let Some(device) = devices.get(&guid).filter(|device| device.stale) {
@@ -226,7 +225,7 @@ async fn bring_back_sync(
         if devices.contains_key(&guid) {
             leaf.removed = false;
         }
-        // If it was not taken away on purpose, its spare goes when it has everything again.
+        // Unless it was offlined on purpose, its spare leaves when it is complete.
         leaf.unspare |= is_spared
             && match how {
                 Back::Reopened => devices.contains_key(&guid),
@@ -246,7 +245,7 @@ async fn bring_back_sync(
     if !has_changed {
         return Ok(());
     }
-    // From now on, what they lack is noted.
+    // From here on their missing txgs are in the DTL.
     devices.values_mut().for_each(|device| device.stale = false);
     take_tree(context, config.clone(), devices, lacking.pop()).await?;
     for more in lacking {

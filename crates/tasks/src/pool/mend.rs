@@ -1,10 +1,9 @@
-//! Healing reads: what reads found wrong is written again, what they found lost is noted.
+//! Self-healing: rewrites bad copies that reads found, and logs lost blocks.
 //!
-//! Idea: a read that meets a bad copy or column goes on with the others, and the pool notes the place. Soon
-//! afterwards the block there is verified, like a scrub of single blocks, and what is wrong is written again.
-//! It is the block that the tree of the last txg has: freed space is not given away meanwhile, so nothing
-//! that was written since is overwritten. A read that was so slow that its block may have been freed has
-//! blamed nobody; if it is still there and wrong, its leaves are blamed now.
+//! Idea: a read that meets a bad copy or column goes on with the others, and the pool notes the block. Soon
+//! after, the block is scrubbed and bad copies are rewritten. It is the block in the last txg's tree: freed
+//! space is not reused meanwhile, so no newer data are overwritten. A read slow enough that its block may
+//! have been freed blames no leaf; if the block is still there and bad, its leaves are blamed now.
 //!
 //! Source: OpenZFS `zio.c` and `vdev_mirror.c`, `vdev_raidz.c` (self-healing reads), which write at once.
 
@@ -20,7 +19,7 @@ use cenote_pool::{IoClass, VerifyItem, Zbookmark};
 
 use crate::pool::errors::note_lost;
 
-/// Sees to what reads have found wrong since the last time.
+/// Mends damage found by reads since the last call.
 ///
 /// # Errors
 /// A txg could not be written.
@@ -32,20 +31,20 @@ pub async fn mend(engine: &Engine) -> Result<()> {
     let pool = engine.pool();
     let (bad, suspect) = (pool.take_bad(), pool.take_suspect());
     if !bad.is_empty() || !suspect.is_empty() {
-        // Before anything is written to devices, the pool is said to be in use.
+        // Labels must mark the pool as in use before any repair write.
         engine.force_sync().await?;
         let mos = engine.mos_to_mend().await?;
         let pool = mos.pool().for_class(IoClass::Scrub);
-        // What is bad was counted when it was read.
+        // Bad copies were counted when read.
         pool.without_counting().scrub_many(blocks_at(&mos, bad).await).await;
         pool.scrub_many(blocks_at(&mos, suspect).await).await;
-        // What a flush fails to bring shows in the counters.
+        // Failed flushes show in the counters.
         drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     }
     note_lost(engine).await
 }
 
-/// The blocks that are at some places now. Nothing may be there any more.
+/// The blocks now at these places; some may be gone.
 async fn blocks_at(mos: &Mos, places: BTreeSet<BlockBookmark>) -> Vec<VerifyItem> {
     let mut blocks = Vec::new();
     for at in places {

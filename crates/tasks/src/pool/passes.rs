@@ -8,14 +8,14 @@
 //!     '--- forget --- SUSPENDED
 //! ```
 //!
-//! Idea: what there is to do, and how far it has come, is in the pool, in OpenZFS's form, so a pass goes on
-//! after an export, here or there. It goes over a leaf metaslab by metaslab, in slices; meanwhile nobody
-//! allocates the few megabytes that it works on. What is freed behind it is not visited again.
+//! Idea: a pass's order and progress are on disk, in OpenZFS's form, so it continues after an export, here or
+//! there. It covers a leaf metaslab by metaslab, in slices; the few megabytes it is working on are withheld
+//! from allocation. Space freed behind it is not revisited.
 //!
-//! The offset that is noted leaves the front labels out, which is how OpenZFS reads it.
+//! The recorded offset excludes the front labels, as in OpenZFS.
 //!
-//! Locking: one runner a pool, the daemon or a command. It may be dropped at any await: the pool still says
-//! what is left.
+//! Locking: one runner per pool, the daemon or a command. It may be dropped at any await: the state on disk
+//! says where to continue.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`.
 
@@ -37,34 +37,33 @@ use tokio::sync::watch;
 
 use crate::pool::take_tree::path_of;
 
-/// How long a pass works before it notes how far it has come.
+/// Interval at which a pass records its progress.
 const SLICE: Duration = Duration::from_secs(2);
-/// How often the daemon looks whether there is anything to do that nobody ordered: a device that hung answers
-/// again, or what failed may succeed now.
+/// Interval at which the daemon retries passes: a hung device may answer again, or a failed one work.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-/// What a pass keeps from being allocated at a time, and if little is free.
+/// Space withheld from allocation at a time, and the lower value for nearly full vdevs.
 const BORROWED_BYTES: u64 = 16 << 20;
 const FEW_BORROWED_BYTES: u64 = 1 << 20;
-/// What is little.
+/// Free space below which a vdev is nearly full.
 const LITTLE_BYTES: u64 = 512 << 20;
 
-/// What is to become of a pass.
+/// A command for a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassOrder {
-    /// It begins, or goes on; a trim at so many bytes a second at most, 0 for any.
+    /// Starts or resumes; `rate` limits a trim.
     Start {
-        /// Bytes a second.
+        /// Bytes per second, 0 for no limit.
         rate: u64,
     },
-    /// It is to go on later.
+    /// Suspends; can be resumed.
     Suspend,
-    /// It ends.
+    /// Cancels.
     Cancel,
-    /// Nothing is known of one any more.
+    /// Drops the recorded state.
     Forget,
 }
 
-/// The names of what the pool keeps of a pass.
+/// A pass's fields in the leaf's ZAP, and its messages.
 struct Names {
     state: &'static str,
     offset: &'static str,
@@ -95,10 +94,10 @@ fn names(pass: Pass) -> Names {
     }
 }
 
-/// Begins, suspends, goes on with, or ends a pass over a leaf. [`run_passes`] does it.
+/// Starts, suspends, resumes or ends a pass over a leaf. [`run_passes`] runs it.
 ///
 /// # Errors
-/// The leaf is not in use; its free space can't be told; a pass runs already, or none does.
+/// The leaf is not in use, its free space is unknown, or the pass is not in a state for that order.
 #[boxed]
 pub async fn order_pass(engine: &Engine, leaf: Guid, pass: Pass, order: PassOrder) -> Result<()> {
     let ordered = move |engine: Engine| async move {
@@ -173,23 +172,23 @@ fn leaf_zap(context: &SyncContext, leaf: Guid) -> Option<ObjectId> {
     (zap.0 != 0).then_some(zap)
 }
 
-/// A pass that the pool says is active.
+/// A pass recorded as active.
 #[derive(Debug, Clone, Copy)]
 struct Active {
     leaf: Guid,
     pass: Pass,
-    /// How far it has come on the leaf, front labels left out.
+    /// Progress on the leaf, without the front labels.
     offset_bytes: u64,
-    /// Bytes a second, 0 for any.
+    /// Bytes per second, 0 for no limit.
     rate: u64,
 }
 
-/// Goes on with all passes until none is active, and tells how many more bytes are done. Those whose device
-/// fails are suspended, those whose device goes out of use rest until it is back, those whose device can't
-/// give up space are canceled; their leaves are answered.
+/// Runs all active passes to their ends, reporting each increment in bytes. A pass is suspended if its device
+/// fails, waits if the device goes out of use, and is canceled if the device cannot discard. Returns the
+/// leaves of such passes.
 ///
 /// # Errors
-/// The pool's metadata can't be read, or a txg not be written.
+/// The pool's metadata can't be read, or a txg can't be written.
 #[boxed]
 pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync)) -> Result<BTreeSet<Guid>> {
     let (mut failed, mut is_begun, mut orders) =
@@ -201,7 +200,7 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
             return Ok(failed);
         }
         if !std::mem::replace(&mut is_begun, true) {
-            // From now on nothing is held back from the devices.
+            // From here on, writes reach the devices.
             let first = active[0];
             note(engine, first, Noted::At(first.offset_bytes)).await?;
         }
@@ -217,7 +216,7 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
     }
 }
 
-/// Goes on with passes whenever there is one, as long as the engine lives.
+/// Runs passes when there are any, as long as the engine lives.
 pub async fn keep_passing(engine: WeakEngine) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().passes.orders()));
@@ -225,7 +224,7 @@ pub async fn keep_passing(engine: WeakEngine) {
     loop {
         orders.mark_unchanged();
         let Ok(engine) = engine.upgrade() else { return };
-        // What fails is in the pool's state, or is tried again.
+        // Failures are recorded with the pass, or retried.
         drop(run_passes(&engine, &|_| {}).await);
         drop(engine);
         if let Ok(Err(_)) = runtime.timeout(LOOK_INTERVAL, orders.changed()).await {
@@ -258,14 +257,14 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
     Ok(found)
 }
 
-/// Passes rest while their vdev is being removed: it may stay after all.
+/// Passes pause while their vdev is being removed: the removal may be canceled.
 fn is_leaving(engine: &Engine, leaf: Guid) -> bool {
     let pool = engine.pool();
     let top = pool.top_with_free_space(leaf).and_then(|top| pool.vdevs().top(top).map(|top| top.removing));
     top.unwrap_or(false)
 }
 
-/// What is noted of a pass.
+/// A slice's result to record.
 #[derive(Debug, Clone, Copy)]
 enum Noted {
     At(u64),
@@ -278,7 +277,7 @@ async fn note(engine: &Engine, work: Active, noted: Noted) -> Result<()> {
     engine.run(move |context| Box::pin(async move { note_sync(context, work, noted).await })).await
 }
 
-/// Somebody may have ordered something else meanwhile.
+/// Another order may have changed the state meanwhile.
 async fn note_sync(context: &mut SyncContext, work: Active, noted: Noted) -> Result<()> {
     let names = names(work.pass);
     let Some(zap) = leaf_zap(context, work.leaf) else { return Ok(()) };
@@ -305,7 +304,7 @@ async fn note_sync(context: &mut SyncContext, work: Active, noted: Noted) -> Res
     context.log_event(names.event, &format!("vdev={path} {done}")).await
 }
 
-/// A pass for a while, or until somebody orders something else.
+/// Runs a pass for a while, or until the next order.
 async fn slice(
     engine: &Engine,
     work: Active,
@@ -315,7 +314,7 @@ async fn slice(
     let pool = engine.pool();
     let top = pool.top_with_free_space(work.leaf);
     let config = top.and_then(|top| pool.vdevs().top(top).cloned());
-    // Out of use since: it goes on when the leaf is back.
+    // The leaf is out of use: continue when it is back.
     let (Some(top), Some(config)) = (top, config) else { return Noted::At(work.offset_bytes) };
     let (began, at, most_bytes) = (engine.runtime().now(), work.offset_bytes, most_borrowed(engine, top));
     let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };
@@ -338,14 +337,14 @@ struct Slice<'a> {
     top: VdevId,
     began: Instant,
     orders: watch::Receiver<u64>,
-    /// How far it has come on the leaf.
+    /// Progress on the leaf.
     at: u64,
     done_bytes: u64,
     most_bytes: u64,
 }
 
 impl Slice<'_> {
-    /// Goes over what is free in a metaslab; answers how the slice ends if it does so there.
+    /// Covers a metaslab's free space; returns the result if the slice ends there.
     async fn over_metaslab(
         &mut self,
         index: u64,
@@ -389,7 +388,7 @@ impl Slice<'_> {
         Ok(())
     }
 
-    /// Waits as long as the rate wants, but not beyond an order; answers whether there was one.
+    /// Sleeps as the rate demands, or until an order; returns whether there was one.
     async fn rest(&mut self) -> bool {
         let runtime = self.engine.runtime();
         if self.work.rate > 0 {
@@ -401,7 +400,7 @@ impl Slice<'_> {
     }
 }
 
-/// Not so much that others find the pool full.
+/// Limits the borrowed space, lest a nearly full vdev appear full.
 fn most_borrowed(engine: &Engine, top: VdevId) -> u64 {
     let space = engine.allocator().vdev_space(top);
     let free_bytes = space.map_or(0, |space| space.size_bytes.saturating_sub(space.allocated_bytes));

@@ -1,31 +1,29 @@
-//! Rebuilds (sequential resilvers): a device that joined a mirror or dRAID is brought what is in use there,
-//! in the order of the disk. Others go on reading and writing.
+//! Rebuilds (sequential resilvers): copy a mirror's or dRAID's allocated space to a new device in disk order,
+//! while the pool stays in use.
 //!
 //! ```text
-//!   begin     a device joins; its vdev says that it is being rebuilt; a scrub ends       (state)
-//!   slice     some seconds of it: ranges that the space maps of the last txg have
-//!   note      the vdev says how far that has come                                       (state)
-//!   end       its DTL shrinks, the device that it replaces leaves, and a scrub begins   (state)
-//!   cancel    nothing lacks anything any more: the device left
+//!   begin     a device joins; its vdev records a rebuild; a scrub ends                  (state)
+//!   slice     some seconds of it: ranges in the space maps of the last txg
+//!   note      records the vdev's progress                                               (state)
+//!   end       its DTL shrinks, the device it replaces leaves, and a scrub begins        (state)
+//!   cancel    no device lacks data any more: the new one has left
 //! ```
 //!
-//! Idea: no block pointer is looked at ([`cenote_pool::Pool::rebuild_many`]), so reads are long and in
-//! order, and the pool is redundant again sooner than after a resilver. What was copied is only known to be
-//! right after the scrub. How far it has come is with the vdev, in OpenZFS's form: it goes on after an
-//! export or a power cut, here or in OpenZFS, and goes on here if OpenZFS began it.
+//! Idea: a rebuild reads no block pointers ([`cenote_pool::Pool::rebuild_many`]). Its reads are long and
+//! sequential, so redundancy is back sooner than after a resilver, but only the scrub verifies the copies.
+//! Progress is recorded with the vdev, in OpenZFS's form: a rebuild continues after an export or power cut,
+//! here or in OpenZFS, whichever began it.
 //!
-//! Only what is allocated on disk is copied, while nothing that is freed is given away: so nobody writes
-//! there. What is born meanwhile is written to all devices. A block of an intent log may be written into
-//! space that was allocated for it earlier; if it is copied at that moment, the copy is wrong, and found by
-//! its checksum.
+//! It copies ranges allocated on disk. Frees are held back meanwhile, so nothing is overwritten there, and
+//! new blocks are written to all devices. One exception: an intent log block may be written into space
+//! allocated earlier. A copy made at that moment is wrong, and its checksum shows it.
 //!
-//! While a vdev is being rebuilt, no resilver or scrub runs. If the device fails on the way, a resilver
-//! follows.
+//! No resilver or scrub runs during a rebuild. If the device fails meanwhile, a resilver follows.
 //!
-//! Memory: ranges of a metaslab, and the pieces under way.
+//! Memory: a metaslab's ranges, and the pieces in flight.
 //!
-//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: the pool still
-//! says what is left.
+//! Locking: one runner per pool ([`Background::turn`]). It may be dropped at any await: the state on disk
+//! says where to continue.
 //!
 //! Source: OpenZFS `vdev_rebuild.c`, `vdev.c` (`vdev_dtl_should_excise`).
 
@@ -50,23 +48,23 @@ use state::Noted;
 
 pub(crate) use state::{begin, refuse_sequential, refuse_while_rebuilding};
 
-/// Between two looks whether the slice is over.
+/// Bytes between checks for the slice's end.
 const BATCH_BYTES: u64 = 16 << 20;
 
-/// How a device that joins is brought what it lacks.
+/// How to fill a joining device.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Resilver {
-    /// Block by block, each verified ([`run_scan`](crate::run_scan)).
+    /// Block by block, verified ([`run_scan`](crate::run_scan)).
     #[default]
     Healing,
-    /// In the order of the disk, verified later ([`run_rebuild`]).
+    /// In disk order, verified later ([`run_rebuild`]).
     Sequential,
 }
 
-/// Goes on with all rebuilds that the pool says are in progress until they are done.
+/// Runs all recorded rebuilds to their ends.
 ///
 /// # Errors
-/// The pool's metadata can't be read, or a txg not be written.
+/// The pool's metadata can't be read, or a txg can't be written.
 #[boxed]
 pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<()> {
     let _alone = engine.background().rebuilds.turn().await;
@@ -89,7 +87,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
                 }
             }
         }
-        // From then on the tree has all that the devices lack, and nothing new is born that they do.
+        // After these txgs the tree has all blocks the devices lack, and no new ones are born that they lack.
         for (_, state) in &slices {
             sync_through(engine, Txg(state.max_txg.0.saturating_sub(1))).await?;
         }
@@ -110,7 +108,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
     }
 }
 
-/// Rebuilds whenever there is something to rebuild, as long as the engine lives.
+/// Runs rebuilds as needed, as long as the engine lives.
 pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().rebuilds.orders()) else { return };
     loop {
@@ -126,7 +124,7 @@ pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) 
     }
 }
 
-/// The top-level vdevs that are being rebuilt.
+/// Top-level vdevs being rebuilt.
 ///
 /// # Errors
 /// The pool's metadata can't be read.
@@ -140,13 +138,13 @@ pub async fn active(mos: &Mos) -> Result<Vec<(VdevConfig, RebuildPhys)>> {
     Ok(found)
 }
 
-/// Whether a device in use of the vdev lacks anything.
+/// Whether a device in use of the vdev lacks data.
 fn is_needed(pool: &Pool, top: &VdevConfig) -> bool {
     let behind = pool.behind();
     pool.can_rebuild(VdevId(top.id)) && top.leaves().any(|leaf| behind.contains_key(&leaf.guid))
 }
 
-/// Rebuilds a vdev for a while, from where it says that it has come.
+/// Rebuilds a vdev for a while, from its recorded progress.
 async fn slice(
     engine: &Engine,
     top: VdevConfig,
@@ -167,7 +165,7 @@ async fn slice(
     };
     let began = engine.runtime().now();
     let is_last = slice.run().await?;
-    // What a flush fails to bring shows in the counters.
+    // Failed flushes show in the counters.
     let next_txg = Txg(slice.pool.uberblock().txg.0 + 1);
     drop(slice.pool.flush(next_txg).await);
     let joining: BTreeSet<Guid> = state::joining(&top).collect();
@@ -187,19 +185,19 @@ async fn slice(
 struct Slice<'a> {
     mos: Mos,
     pool: Pool,
-    /// What is in use is not given away before it has been brought.
+    /// Also holds back frees during the slice.
     top: &'a VdevConfig,
     orders: watch::Receiver<u64>,
     length: Duration,
     segment_bytes: u64,
-    /// All before it is done.
+    /// Everything before this offset is copied.
     at: u64,
     done_bytes: u64,
     healed: Healed,
 }
 
 impl Slice<'_> {
-    /// Answers whether it has come to the end of the vdev.
+    /// Returns whether it reached the vdev's end.
     async fn run(&mut self) -> Result<bool> {
         let until = self.pool.runtime().now() + self.length;
         let log = self.mos.log_spacemaps().await?;

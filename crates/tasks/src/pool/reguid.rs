@@ -1,4 +1,4 @@
-//! Another guid for a pool: `zpool reguid`. So a copy of all its devices can be a pool beside it.
+//! Changes a pool's guid (`zpool reguid`), so that a copy of all its devices can be imported beside it.
 //!
 //! Source: OpenZFS `spa.c` (`spa_change_guid`).
 
@@ -13,10 +13,10 @@ use cenote_pool::VdevState;
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::take_tree::take_tree;
 
-/// Gives the pool this guid, or one at random.
+/// Sets the pool's guid, a random one by default.
 ///
 /// # Errors
-/// A device is not there, which would go on to belong to the old guid; there is a checkpoint.
+/// A device is missing (it would keep the old guid), or there is a checkpoint.
 #[boxed]
 pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
     engine
@@ -38,7 +38,7 @@ async fn change_guid_sync(context: &mut SyncContext, guid: Option<Guid>) -> Resu
     let old = config.pool_guid;
     let new = guid.unwrap_or_else(|| Guid(context.random().max(1)));
     (config.pool_guid, config.vdev_tree.guid) = (new, new);
-    // Until then labels are to say that the pool is in use under the guid that it has on disk.
+    // Until then labels must mark the pool as in use under the guid on disk.
     context.begin_writing().await?;
     context.pool().set_guid(new);
     take_tree(context, config, BTreeMap::new(), None).await?;

@@ -1,24 +1,24 @@
-//! Removing a top-level vdev that holds data: `zpool remove`.
+//! Removes a top-level vdev with data: `zpool remove`.
 //!
 //! ```text
-//!   begin    nothing is allocated there any more; logs end; an empty mapping           (begin)
-//!   slice    what is allocated, in the order of its offsets, is copied to others in
-//!            the open txg; when that is written, the mapping gets longer               (copy)
+//!   begin    allocation there stops; logs end; the mapping is empty                    (begin)
+//!   slice    copies allocated ranges, in offset order, to other vdevs in the open
+//!            txg; when that is written, the mapping grows                              (copy)
 //!   end      all is copied: the vdev becomes `indirect`, its mapping; devices leave    (end)
 //!   cancel   the copies are freed                                                      (end)
-//!   later    the mapping gets shorter when much of it serves no block any more         (condense)
+//!   later    the mapping is condensed when much of it is obsolete                      (condense)
 //! ```
 //!
-//! Idea: until the end, blocks are read where they were, and a range that was copied is allocated twice. The
-//! mapping says how far the removal has come, so it goes on after an export or a power cut, here or in
-//! OpenZFS, and goes on here if OpenZFS began it. A block that is freed meanwhile is freed on the vdev, and
-//! where its copy lies if the mapping has it (pool/alloc/moved). What was freed while it was being copied is
-//! found when the mapping gets longer: its copy is freed at once.
+//! Idea: until the end, blocks are read at their old place, and each copied range is allocated twice. The
+//! mapping is the record of progress: a removal continues after an export or power cut, here or in OpenZFS,
+//! whichever began it. A block freed meanwhile is freed on the vdev, and at its copy if the mapping has it
+//! (pool/alloc/moved). A block freed while being copied is detected when the mapping grows: its copy is freed
+//! at once.
 //!
-//! If a device can't be read, or no other one takes the copies, the removal is canceled.
+//! If a device can't be read, or no other one has room, the removal is canceled.
 //!
-//! Locking: one runner a pool ([`Background::turn`]). It may be dropped at any await: a slice that has
-//! begun goes on to its end, and the pool says what is left.
+//! Locking: one runner per pool ([`Background::turn`]). It may be dropped at any await: a slice in progress
+//! runs to its end, and the state on disk says where to continue.
 //!
 //! Source: OpenZFS `vdev_removal.c`.
 
@@ -49,37 +49,36 @@ pub use end::cancel_removal;
 const DEVICE_REMOVAL: &str = "device_removal";
 const OBSOLETE_COUNTS: &str = "obsolete_counts";
 
-/// How often the daemon looks whether a mapping is worth condensing.
+/// Interval at which the daemon checks whether a mapping is worth condensing.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How far a removal has come.
+/// Progress of a removal.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalProgress {
-    /// Bytes that were copied, or freed meanwhile.
+    /// Bytes copied, or freed meanwhile.
     pub done_bytes: u64,
-    /// Bytes that were allocated there when it began.
+    /// Bytes allocated there at the start.
     pub total_bytes: u64,
 }
 
-/// What became of removals.
+/// The outcome of running removals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removed {
-    /// There was none, or it is done.
+    /// Complete, or none in progress.
     Done,
-    /// It stands still: `zfs_removal_suspend_progress`.
+    /// Paused by `zfs_removal_suspend_progress`.
     Suspended,
-    /// It was canceled, because something could not be copied.
+    /// Canceled after a failed copy.
     Canceled {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Goes on with the removal that the pool says is in progress until it is done. Then mappings of which much
-/// is obsolete are condensed.
+/// Runs the pool's removal to its end, then condenses mappings that are largely obsolete.
 ///
 /// # Errors
-/// The pool's metadata can't be read, or a txg not be written.
+/// The pool's metadata can't be read, or a txg can't be written.
 #[boxed]
 pub async fn run_removal(
     engine: &Engine,
@@ -98,14 +97,14 @@ pub async fn run_removal(
             return Ok(Removed::Suspended);
         }
         if !std::mem::replace(&mut is_begun, true) {
-            // From now on nothing is held back from the devices.
+            // From here on, writes reach the devices.
             engine.force_sync().await?;
         }
         let vdev = removing.removing_vdev;
         match engine.to_end_held(move |engine, hold| copy::slice(engine, hold, vdev)).await? {
             Slice::Copied => copied = None,
             Slice::Gone => {
-                // That may not be on disk yet.
+                // Its end may not be on disk yet.
                 engine.force_sync().await?;
                 let mos = engine.mos().await?;
                 if in_progress(&mos).await?.is_some_and(|now| now.start_time_s == removing.start_time_s) {
@@ -116,7 +115,7 @@ pub async fn run_removal(
             Slice::NothingLeft => match copied {
                 Some(copied) => engine.to_end(move |engine| end::finish(engine, vdev, copied)).await?,
                 None => {
-                    // Nobody reads any more what was freed before it was copied.
+                    // By then no reader uses blocks freed before they were copied.
                     for _ in 0..TXG_DEFER_SIZE {
                         engine.force_sync().await?;
                     }
@@ -131,7 +130,7 @@ pub async fn run_removal(
     }
 }
 
-/// Goes on with removals whenever there is one, as long as the engine lives; condenses mappings.
+/// Runs removals and condenses mappings as needed, as long as the engine lives.
 pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().removals.orders()));
@@ -149,7 +148,7 @@ pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     }
 }
 
-/// The vdev that the pool says is being removed.
+/// The vdev being removed.
 ///
 /// # Errors
 /// The pool's metadata can't be read.
@@ -158,7 +157,7 @@ pub async fn removing_vdev(mos: &Mos) -> Result<Option<VdevId>> {
     Ok(in_progress(mos).await?.map(|removing| removing.removing_vdev))
 }
 
-/// Bytes of memory that the mapping of a vdev will take once it has been removed, about.
+/// Approximate memory, in bytes, of a vdev's mapping after its removal.
 ///
 /// # Errors
 /// A space map is damaged.
@@ -171,7 +170,7 @@ pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
         let (start, end) =
             (metaslab.place.start_bytes, metaslab.place.start_bytes + metaslab.place.size_bytes);
         copied_bytes += metaslab.allocated.total_bytes();
-        // What is free ends an entry, unless it is copied as well.
+        // A free gap ends an entry, unless it is short enough to be copied.
         for (from, to) in metaslab.allocated.complement(start, end).iter() {
             match to - from {
                 gap if gap < copy::MAX_SPAN_BYTES / 2 => copied_bytes += gap,
@@ -183,7 +182,7 @@ pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
     Ok(entries * VDEV_INDIRECT_MAPPING_SIZE_V0 as u64)
 }
 
-/// The removal that is in progress.
+/// The removal in progress.
 async fn in_progress(mos: &Mos) -> Result<Option<RemovingPhys>> {
     let found = mos.directory()?.lookup(names::REMOVING.as_bytes()).await?;
     let Some(words) = found.map(|value| value.words().collect::<Vec<u64>>()) else { return Ok(None) };
@@ -192,7 +191,7 @@ async fn in_progress(mos: &Mos) -> Result<Option<RemovingPhys>> {
     Ok(Some(removing).filter(|removing| ScanState::from(removing.state) == ScanState::Scanning))
 }
 
-/// What the pool says of its last removal.
+/// The recorded state of the last removal.
 async fn state(context: &SyncContext) -> Result<RemovingPhys> {
     let found = ZapEdit::new(&context.edit(), DMU_POOL_DIRECTORY_OBJECT).get(names::REMOVING).await?;
     let Some(value) = found else {

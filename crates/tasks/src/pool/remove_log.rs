@@ -1,8 +1,8 @@
-//! A log vdev leaves a pool: `zpool remove POOL LOG`.
+//! Removes a log vdev: `zpool remove POOL LOG`.
 //!
-//! Idea: logs are short. New blocks go elsewhere, the chains that are there end, and within a few txgs
-//! nothing is allocated on the vdev any more. Then it leaves a hole in the numbering, unless it was the last.
-//! If the power fails before that, it is a log vdev as before.
+//! Idea: logs are short. New log blocks go elsewhere, existing chains end, and within a few txgs the vdev is
+//! empty. It leaves a hole in the numbering, unless it was last. If power fails before that, it is still a
+//! log vdev.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_remove_log`, `vdev_remove_make_hole_and_free`).
 
@@ -20,10 +20,10 @@ use cenote_pool::label::clear_labels;
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::take_tree::{drop_leaf, forget_top, refuse_removal, take_tree};
 
-/// Removes a log vdev; its devices are part of no pool afterwards.
+/// Removes a log vdev and clears its devices' labels.
 ///
 /// # Errors
-/// It is no log; logs on it can't end: those that wait for a key to be replayed.
+/// It is no log, or a log on it cannot end because its replay needs a key.
 #[boxed]
 pub async fn remove_log(engine: &Engine, vdev: VdevId) -> Result<()> {
     if engine.pool().class_of(vdev) != Some(VdevClass::Log) {
@@ -45,7 +45,7 @@ pub async fn remove_log(engine: &Engine, vdev: VdevId) -> Result<()> {
 
 async fn empty_and_remove(engine: &Engine, vdev: VdevId) -> Result<Vec<FoundDevice>> {
     engine.end_logs().await?;
-    // What the chains had is free when their txgs are on disk and others have followed.
+    // The chains' blocks are free once their txgs are on disk and a few more have followed.
     for _ in 0..TXG_CONCURRENT_STATES as usize + TXG_DEFER_SIZE {
         if is_empty(engine, vdev) {
             break;

@@ -1,28 +1,28 @@
-//! Scans: a scrub verifies every block and writes again what is wrong; a resilver brings devices what they
-//! lack. Others go on reading and writing.
+//! Scans: a scrub verifies every block and rewrites bad copies; a resilver fills devices that lack data. The
+//! pool stays in use.
 //!
 //! ```text
-//!   begin     the pool says which blocks, by birth, and that a scan is in progress   (state)
+//!   begin     records a scan and the births of its blocks in the pool                (state)
 //!   slice     some seconds of it, over the tree of the last txg on disk              (walk)
-//!             freed space is kept meanwhile, so that the tree stays whole
-//!   note      the pool says how far it has come                                      (state)
-//!   end       a resilver: DTLs shrink, reads may choose the devices, those that were replaced leave
+//!             freed space is held back meanwhile, so that the tree stays intact
+//!   note      records the progress                                                   (state)
+//!   end       a resilver: DTLs shrink, reads may use the devices, replaced ones leave
 //! ```
 //!
-//! Idea: what there is to do, and how far it has come, is in the pool, in OpenZFS's form and order. So a scan
-//! goes on after an export or a power cut, here or in OpenZFS, and goes on here if OpenZFS began it. Whoever
-//! runs [`run_scan`] only follows that: tasks that begin, pause or cancel scans change it in a txg.
+//! Idea: a scan's plan and progress are on disk, in OpenZFS's form and order. A scan continues after an
+//! export or power cut, here or in OpenZFS, whichever began it. [`run_scan`] only follows that state: tasks
+//! that begin, pause or cancel scans change it in a txg.
 //!
 //! Known errors may be scrubbed alone ([`start_error_scrub`]): see `error_scrub`.
 //!
-//! A resilver comes first: leaves whose dirty time logs (DTL) name txgs lack what was born then, so only
-//! subtrees with blocks of that time are visited. A device that joins while one is on its way waits for the
-//! next, as the labels say (`resilver_defer`).
+//! A resilver has priority. A leaf lacks the blocks born in the txgs of its dirty time log (DTL), so a
+//! resilver visits only subtrees with such births. A device that joins during a resilver waits for the next,
+//! as recorded in the labels (`resilver_defer`).
 //!
 //! Memory: a window of pointers, a batch of metadata, and the queue of datasets.
 //!
-//! Locking: one scan at a time ([`Background::turn`]). It may be dropped at any await: the pool still says
-//! what is left.
+//! Locking: one scan at a time ([`Background::turn`]). It may be dropped at any await: the state on disk says
+//! where to continue.
 //!
 //! Source: OpenZFS `dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`).
 
@@ -49,59 +49,59 @@ use crate::pool::validate::validate;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
 
-/// How far a scan has come.
+/// Progress of a scan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ScanProgress {
-    /// Allocated bytes that were looked at.
+    /// Allocated bytes examined.
     pub done_bytes: u64,
-    /// Allocated bytes of the pool when it began. A resilver passes over what is older than what is missing.
+    /// The pool's allocated bytes at the start. A resilver skips blocks older than the missing ones.
     pub total_bytes: u64,
 }
 
-/// What scans did.
+/// Results of scans.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Scanned {
-    /// Leaves that lack nothing any more.
+    /// Leaves that are complete now.
     pub complete: Vec<Guid>,
-    /// Leaves that still do: they fail, or others don't have what they lack.
+    /// Leaves still incomplete: they fail, or no device has their data.
     pub incomplete: Vec<Guid>,
     /// Bytes written to devices.
     pub written_bytes: u64,
-    /// Blocks that nobody has whole, and metadata that makes no sense.
+    /// Lost blocks and malformed metadata.
     pub errors: u64,
 }
 
-/// A scrub of what was born after a txg is to run, or goes on if it was paused. It is done by [`run_scan`].
-/// Devices that are not their leaves' any more go out of use first.
+/// Starts a scrub of blocks born after a txg, or resumes a paused one, for [`run_scan`]. First takes devices
+/// with foreign labels out of use.
 ///
 /// # Errors
-/// A scan runs already.
+/// A scan is running.
 #[boxed]
 pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
     validate(engine, None).await?;
     order(engine, move |context| Box::pin(async move { state::start_scrub(context, after).await })).await
 }
 
-/// A scrub of the blocks in the error log is to run, or goes on if it was paused. It is done by [`run_scan`].
-/// Answers `false` if the log has none.
+/// Starts a scrub of the blocks in the error log, or resumes a paused one, for [`run_scan`]. Returns `false`
+/// if the log is empty.
 ///
 /// # Errors
-/// A scan runs already, or is paused.
+/// A scan is running or paused.
 #[boxed]
 pub async fn start_error_scrub(engine: &Engine) -> Result<bool> {
     order(engine, |context| Box::pin(state::start_error_scrub(context))).await
 }
 
-/// The scrub that runs is to go on later.
+/// Pauses the scrub.
 ///
 /// # Errors
-/// None runs.
+/// No scrub is running.
 #[boxed]
 pub async fn pause_scrub(engine: &Engine) -> Result<()> {
     order(engine, |context| Box::pin(state::pause_scrub(context))).await
 }
 
-/// The scrub that runs, or is paused, ends.
+/// Cancels the scrub, running or paused.
 ///
 /// # Errors
 /// There is none.
@@ -110,7 +110,7 @@ pub async fn cancel_scrub(engine: &Engine) -> Result<()> {
     order(engine, |context| Box::pin(state::cancel_scrub(context))).await
 }
 
-/// Runs a task that changes what is to be scanned, and tells whoever scans.
+/// Runs a task that changes the plan, and notifies the runner.
 async fn order<F, T>(engine: &Engine, task: F) -> Result<T>
 where
     F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
@@ -124,11 +124,11 @@ where
     engine.to_end(order).await
 }
 
-/// Brings every device that is in use what it lacks, then goes on with the scrub that the pool says is in
-/// progress; returns when there is nothing left to do, or the scrub is paused.
+/// Resilvers every incomplete device in use, then runs the recorded scrub. Returns when nothing is left to do
+/// or the scrub is paused.
 ///
 /// # Errors
-/// The pool's metadata can't be read, or a txg not be written. Devices that fail are in the result.
+/// The pool's metadata can't be read, or a txg can't be written. Failing devices are in the result.
 #[boxed]
 pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<Scanned> {
     let _alone = engine.background().scans.turn().await;
@@ -144,7 +144,7 @@ pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send +
     run.finish(progress).await.map(|()| run.done)
 }
 
-/// Scans whenever there is something to scan, as long as the engine lives.
+/// Runs scans as needed, as long as the engine lives.
 pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().scans.orders()) else { return };
     loop {
@@ -159,7 +159,7 @@ pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     }
 }
 
-/// The pass that the engine shows ends with this.
+/// Stops showing the engine's current pass on drop.
 struct ShownPass<'a>(&'a Engine);
 
 impl Drop for ShownPass<'_> {
@@ -172,11 +172,11 @@ struct Run<'a> {
     engine: &'a Engine,
     orders: watch::Receiver<u64>,
     done: Scanned,
-    /// Leaves that can't be brought all that they lack: not in this run.
+    /// Leaves that can't be completed in this run.
     failed: BTreeSet<Guid>,
-    /// The scan was begun by somebody else; whether its devices failed is not known.
+    /// Another runner began the scan; whether its devices failed is unknown.
     is_resumed: bool,
-    /// Metadata make no sense: what lies below was not visited.
+    /// Malformed metadata kept parts of the tree from being visited.
     has_nonsense: bool,
 }
 
@@ -188,7 +188,7 @@ impl Run<'_> {
             let_replaced_go(self.engine).await?;
             let mos = self.engine.mos().await?;
             if !rebuilding(&mos).await?.is_empty() {
-                // What leaves lack may be on its way.
+                // The rebuild may fill the leaves.
                 return Ok(());
             }
             let scan = mos.scan_status().await?.filter(goes_on);
@@ -244,21 +244,21 @@ impl Run<'_> {
         }
     }
 
-    /// What leaves in use lack, without those that failed.
+    /// Missing txgs of leaves in use, except failed ones.
     fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
         let mut behind = self.engine.pool().behind();
         behind.retain(|leaf, _| !self.failed.contains(leaf));
         behind
     }
 
-    /// Answers `false` if no leaf lacks anything.
+    /// Returns `false` if no leaf lacks data.
     async fn begin_resilver(&mut self, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Result<bool> {
         let Some(range) = whole_range(behind) else { return Ok(false) };
         self.engine.run(move |context| Box::pin(state::begin_resilver(context, range))).await?;
         Ok(true)
     }
 
-    /// Goes on with a scrub of known errors. Answers `false` if none is in progress.
+    /// Continues an error scrub. Returns `false` if none is in progress.
     async fn scrub_errors(&mut self) -> Result<bool> {
         if self.engine.background().settings().is_suspended() {
             return Ok(false);
@@ -279,9 +279,9 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// A scan is done: answers which leaves were brought all that was born up to which txg. A leaf that
-    /// misses anything later was away in the course of it, so it may have been passed over, and needs another
-    /// scan: the txgs in which it goes and in which it returns are missed in any case (see `leaves`).
+    /// After a complete scan, returns leaves with the txg up to which they are complete. A leaf that misses a
+    /// later txg was away meanwhile and may have been passed over, so it needs another scan. Its DTL always
+    /// has the txgs in which it went and returned (see `leaves`).
     fn complete(&mut self, scan: &ScanPhys) -> BTreeMap<Guid, Txg> {
         let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
         let (last, missed) = (last_txg(scan), pool.missed());
@@ -301,13 +301,13 @@ impl Run<'_> {
     }
 }
 
-/// Leaves that wait for the next resilver.
+/// Leaves waiting for the next resilver.
 fn deferred(pool: &Pool) -> BTreeSet<Guid> {
     pool.config().vdevs.iter().flat_map(state::deferred).collect()
 }
 
-/// Brings the last txg of a scan to the disk: from then on, no new block is born in what leaves lack, and the
-/// tree has all that was. It is one of those under way at most, whatever the pool says.
+/// Writes the last txg of a scan: from then on the tree has all blocks that leaves lack, and no new ones are
+/// born that they lack. Waits at most for the txgs in flight, even if the recorded txg is later.
 pub(crate) async fn sync_through(engine: &Engine, last: Txg) -> Result<()> {
     let under_way = Txg(engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
     while engine.pool().uberblock().txg < last.min(under_way) {
@@ -316,8 +316,8 @@ pub(crate) async fn sync_through(engine: &Engine, last: Txg) -> Result<()> {
     Ok(())
 }
 
-/// Whether the scan in progress brings leaves all that they lacked when it began. One that somebody else
-/// began, and that met errors, may have left something out.
+/// Whether the current scan will complete all leaves that lacked data when it began. A resumed scan with
+/// errors may have left some out.
 fn is_enough(scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>, is_resumed: bool) -> bool {
     let Some((first, _)) = whole_range(behind) else { return true };
     let is_in_doubt = is_resumed && !is_at_the_beginning(scan) && scan.errors > 0;
@@ -326,12 +326,12 @@ fn is_enough(scan: &ScanPhys, behind: &BTreeMap<Guid, (Txg, Txg)>, is_resumed: b
     scan.is_resilver() && is_covered && !is_in_doubt
 }
 
-/// The last txg of which a scan brings everything.
+/// The last txg that a scan covers.
 fn last_txg(scan: &ScanPhys) -> Txg {
     Txg(scan.max_txg.0.saturating_sub(1))
 }
 
-/// From the first to the last txg that any leaf lacks.
+/// The first and last txg that any leaf lacks.
 fn whole_range(behind: &BTreeMap<Guid, (Txg, Txg)>) -> Option<(Txg, Txg)> {
     Some((behind.values().map(|txgs| txgs.0).min()?, behind.values().map(|txgs| txgs.1).max()?))
 }
@@ -340,7 +340,7 @@ fn write_errors(pool: &Pool) -> BTreeMap<Guid, u64> {
     pool.error_counters().into_iter().map(|(leaf, errors)| (leaf, errors.write)).collect()
 }
 
-/// Leaves that failed to take something meanwhile.
+/// Leaves with new write errors.
 fn failing<'a>(
     before: &'a BTreeMap<Guid, u64>,
     after: &'a BTreeMap<Guid, u64>,

@@ -1,6 +1,7 @@
-//! Properties of the pool itself: `zpool set`, `upgrade`, and a new name (`zpool import OLD NEW`).
+//! Pool properties: `zpool set`, `upgrade`, and renaming (`zpool import OLD NEW`).
 //!
-//! What labels tell (name, comment, compatibility) is in the configuration; the rest is a table in the MOS.
+//! Properties in labels (name, comment, compatibility) are part of the configuration; the rest are in a table
+//! of the MOS.
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync_props`), `zfeature.c` (`spa_feature_enable`).
 
@@ -16,7 +17,7 @@ use crate::pool::expand::autoexpand;
 use crate::pool::features::enable_feature;
 use crate::pool::upgrade::{begin_feature_flags, require_feature_flags};
 
-/// What of a pool is set.
+/// A setting of a pool.
 #[derive(Debug, Clone)]
 pub enum PoolSetting {
     /// Its name.
@@ -25,20 +26,20 @@ pub enum PoolSetting {
     Comment(String),
     /// `compatibility`; `off` for none.
     Compatibility(String),
-    /// A property that is a number.
+    /// A numeric property.
     Number(String, u64),
-    /// A property of the administrator's own, with a colon in its name; empty to remove it.
+    /// A user property, with a colon in its name; empty to remove it.
     Text(String, String),
-    /// Its version, if that is an older one, becomes that of feature flags.
+    /// Upgrades an older version to feature flags.
     FeatureFlags,
-    /// A feature is enabled, with those that it needs.
+    /// Enables a feature and its dependencies.
     Feature(&'static Feature),
 }
 
-/// Sets a property of the pool.
+/// Changes a setting of the pool.
 ///
 /// # Errors
-/// A feature can't be enabled, or feature flags be begun with.
+/// The feature can't be enabled, or the version can't be upgraded.
 #[boxed]
 pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     let expands = matches!(&setting, PoolSetting::Number(name, 1) if name == "autoexpand");
@@ -48,23 +49,22 @@ pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
         _ => None,
     };
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
-    // One that has none is not held open: its commands get errors.
+    // A pool without a failmode is not held open: its commands get errors.
     if failmode.is_some() && engine.pool().failmode().is_some() {
         engine.pool().set_failmode(failmode);
     }
     if stops_trim {
         engine.allocator().set_trims(false);
     }
-    // Who trims by itself looks again.
+    // Wakes autotrim.
     engine.background().passes.order();
     if expands { autoexpand(engine).await } else { Ok(()) }
 }
 
-/// From now on a pool that is held open waits for devices that fail beyond redundancy, as its property
-/// `failmode` says.
+/// Makes a pool held open wait for devices that fail beyond redundancy, as its property `failmode` says.
 ///
 /// # Errors
-/// Its properties can't be read.
+/// Properties can't be read.
 #[boxed]
 pub async fn obey_failmode(engine: &Engine) -> Result<()> {
     let properties = engine.mos().await?.pool_properties().await?;
@@ -139,8 +139,7 @@ async fn store_pool_property(context: &mut SyncContext, name: &str, value: Optio
     }
 }
 
-/// With `head_errlog`, logs of errors have another form from then on (`spa_upgrade_errlog`): only empty
-/// ones have it already.
+/// `head_errlog` changes the form of error logs (`spa_upgrade_errlog`): only empty ones need no conversion.
 async fn refuse_conversion(context: &SyncContext, feature: &Feature) -> Result<()> {
     if feature.name != "head_errlog" {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Hot spares that step in for devices that fail.
+//! Activates hot spares for failing devices.
 //!
-//! Idea: what fails and what is available is in the tree of vdevs. A spare is tried for each leaf that is
-//! faulted, removed, not there, or degraded by its errors, unless one stands in already: the dRAID's own
-//! first, then the smallest that is large enough. A leaf that was taken offline is away on purpose. A spare
-//! that stepped in leaves when the leaf is in use again and has everything (`detach`).
+//! Idea: the vdev tree shows both failing leaves and available spares. Each leaf that is faulted, removed,
+//! missing or degraded by errors gets a spare, unless it has one: the dRAID's own first, then the smallest
+//! that fits. An offline leaf is away on purpose. The spare leaves when its leaf is in use again and complete
+//! (`detach`).
 //!
 //! Source: ZED's `zfs_retire.c` (`replace_with_spare`, `spare_is_preferred`).
 
@@ -17,7 +17,7 @@ use crate::pool::attach::stand_in;
 use crate::pool::health::Surroundings;
 use crate::pool::tree::holds_copies;
 
-/// Puts spares in the place of what fails.
+/// Activates spares for failing leaves.
 pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
     let pool = engine.pool();
     for (top, leaf) in failing(&pool) {
@@ -30,7 +30,7 @@ pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -
                 },
             };
             match stand_in(engine, leaf, spare.guid, device).await {
-                // Too small, perhaps: another one may do.
+                // Too small, perhaps: try the next.
                 Err(DatasetError::Unsuitable { .. }) => {}
                 stepped_in => {
                     stepped_in?;
@@ -42,7 +42,7 @@ pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -
     Ok(())
 }
 
-/// Leaves that a spare is wanted for, each with its top-level vdev.
+/// Leaves that need a spare, each with its top-level vdev.
 fn failing(pool: &Pool) -> Vec<(Guid, Guid)> {
     let config = pool.config();
     let mut failing = Vec::new();
@@ -64,7 +64,7 @@ fn fails(pool: &Pool, leaf: &VdevConfig) -> bool {
     !leaf.offline && (leaf.faulted || leaf.removed || is_distrusted || is_gone)
 }
 
-/// What fails below it is being replaced already, or a spare stands in.
+/// Whether a failing child is being replaced or has a spare.
 fn is_cared_for(pool: &Pool, parent: &VdevConfig) -> bool {
     let has_spare = || parent.children.iter().any(|child| child.is_spare && !fails(pool, child));
     holds_copies(&parent.kind)
@@ -72,7 +72,7 @@ fn is_cared_for(pool: &Pool, parent: &VdevConfig) -> bool {
         && (parent.kind == VdevKind::Replacing || has_spare())
 }
 
-/// Spares that nobody uses, the best first.
+/// Unused spares, best first.
 fn available(pool: &Pool, top: Guid) -> Vec<VdevConfig> {
     let (config, found) = (pool.config(), pool.found());
     let is_used = |guid| config.vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.guid == guid);

@@ -1,18 +1,18 @@
-//! A pool of mirrors becomes two: `zpool split`.
+//! Splits a pool of mirrors: `zpool split`.
 //!
 //! ```text
 //!   tank  txg 8   mirror a b, mirror c d, log e
-//!   tank  txg 9   a, c, log e             b, d: all of txg 8, under the name of tank, and no part of it
+//!   tank  txg 9   a, c, log e             b, d: a copy of tank at txg 8, no longer part of it
 //!   new   txg 9                           b, d, hole
 //! ```
 //!
-//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`: from then
-//! on they are a whole copy of the txg before. The second is written to them alone, and makes the copy a pool
-//! of its own: its name and guid, its tree, without what the other half had to itself.
+//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`: they hold a
+//! complete copy of the previous txg. The second is written to them alone and makes the copy a new pool, with
+//! its own name, guid and tree, without the devices of the other half.
 //!
-//! Cut between the two, the pool is whole without the devices, which are left out as devices are that were
-//! detached. So it is while the second writes its first labels: some devices may say then that they are of a
-//! new pool, of which there is nothing yet. Attached again, they are of the old one.
+//! After a crash between the two, the pool is intact and the devices count as detached. The same holds during
+//! the second txg's label writes: some labels may name a new pool that is still incomplete. Attaching them
+//! again makes them part of the old pool.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_split_mirror`), `libzfs_pool.c` (`zpool_vdev_split`).
 
@@ -34,31 +34,31 @@ use crate::pool::settings::{PoolSetting, set_pool_sync};
 use crate::pool::take_tree::{drop_leaf, forget_top, path_of, refuse_removal, take_tree};
 use crate::pool::tree::{number, take_out_parent};
 
-/// The pool that is split off.
+/// The pool to split off.
 #[derive(Debug, Clone)]
 pub struct SplitOff {
     /// Its name.
     pub name: String,
-    /// Its devices: one of each mirror.
+    /// One device of each mirror.
     pub leaves: Vec<Guid>,
-    /// What is set of it.
+    /// Its settings.
     pub settings: Vec<PoolSetting>,
-    /// Who leaves it exported.
+    /// The host in its labels.
     pub host: Host,
-    /// The cache while it is made.
+    /// Cache options while it is made.
     pub cache: CacheOptions,
 }
 
-/// Takes one device of each mirror out of the pool, and makes them a pool of its own, which is exported.
-/// Answers its guid. What is in it is as of the last txg: all that was done before this was called.
+/// Moves one device of each mirror to a new, exported pool and returns its guid. It contains everything done
+/// before the call.
 ///
 /// # Errors
-/// The pool is not of mirrors alone, but for logs; a device is not whole, or not all that others have. If the
-/// devices fail when they have left already, they are part of neither pool.
+/// A vdev other than a log is no mirror, or a device is incomplete. If the devices fail after leaving, they
+/// are part of neither pool.
 #[boxed]
 pub async fn split(engine: &Engine, new: SplitOff) -> Result<Guid> {
     check(engine, &new.leaves)?;
-    // All there is, replayed logs included, is in the txg before.
+    // Everything, replayed logs included, must be in the previous txg.
     engine.sync_all().await?;
     let leaves = new.leaves.clone();
     let half = engine.run(move |context| Box::pin(async move { leave_sync(context, &leaves).await })).await?;
@@ -68,13 +68,13 @@ pub async fn split(engine: &Engine, new: SplitOff) -> Result<Guid> {
     Ok(guid)
 }
 
-/// Devices that were taken out, and the state that they hold.
+/// The removed devices and the state on them.
 struct Half {
     found: FoundPool,
     in_use: LeavesInUse,
 }
 
-/// What can be refused before anything is written.
+/// Checks made before anything is written.
 fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
     let pool = engine.pool();
     let config = pool.config();
@@ -109,12 +109,12 @@ fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
     }
 }
 
-/// Whether a device of a top-level vdev goes to the other half.
+/// Whether one device of a top-level vdev moves.
 fn is_split(top: &VdevConfig) -> bool {
     top.class != VdevClass::Log && !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect)
 }
 
-/// The devices leave the pool.
+/// Removes the devices from the pool.
 async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> {
     refuse_checkpoint(context).await?;
     refuse_removal(context)?;
@@ -151,7 +151,7 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
     Ok(Half { found, in_use })
 }
 
-/// Makes the devices that were taken out a pool of its own.
+/// Makes the removed devices a pool of their own.
 async fn found(engine: &Engine, half: Half, new: SplitOff, guid: Guid) -> Result<()> {
     let Half { found, .. } = half;
     let uberblock = found.uberblocks[0];
@@ -217,7 +217,7 @@ async fn become_pool(context: &mut SyncContext, new: SplitOff, guid: Guid) -> Re
     context.log_event("split", &format!("from pool {}", old.name)).await
 }
 
-/// A leaf takes the place of the mirror that it was in.
+/// Puts a leaf in its mirror's place.
 fn become_top(top: &mut VdevConfig, leaf: VdevConfig) {
     *top = VdevConfig {
         id: top.id,
@@ -233,7 +233,7 @@ fn become_top(top: &mut VdevConfig, leaf: VdevConfig) {
     };
 }
 
-/// Removes the list of devices beside the tree.
+/// Removes a list of auxiliary devices.
 async fn drop_list(context: &mut SyncContext, name: &str) -> Result<()> {
     let Some(list) = context.find_directory_object(name).await? else { return Ok(()) };
     let edit = context.edit();

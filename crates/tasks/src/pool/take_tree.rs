@@ -1,7 +1,7 @@
-//! How the tree of vdevs is changed, in whatever way.
+//! Changes the vdev tree.
 //!
-//! Idea: a change of the tree is one task. From then on everything is written with the new tree. The devices'
-//! labels, the configuration in the MOS and the uberblock change together, as they do with each txg.
+//! Idea: a change of the tree is one task. All later writes use the new tree. Labels, the MOS's configuration
+//! and the uberblock change together, as in every txg.
 //!
 //! Source: OpenZFS `spa_misc.c` (`spa_vdev_exit`), `vdev.c`.
 
@@ -17,10 +17,9 @@ use cenote_pool::alloc::Allocator;
 use cenote_pool::label::init_device;
 use cenote_pool::{FoundDevice, Pool, VdevClass, VdevState};
 
-/// The txg is written to this tree of vdevs from now on. New devices get labels that belong to no pool yet.
-/// A leaf that only gets another guid keeps its labels until those of this txg replace them: if the power
-/// fails before that, it is found by the old ones. `lacking` is a leaf that lacks what was written in some
-/// txgs.
+/// Writes this txg with a new vdev tree. New devices get labels of no pool for now. A leaf whose guid changes
+/// keeps its labels until this txg's replace them, so that it is still found if power fails before. `lacking`
+/// is a leaf with the txgs it lacks.
 pub(crate) async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,
@@ -40,10 +39,11 @@ pub(crate) async fn take_tree(
     uberblock.guid_sum = guid_sum(&config.vdev_tree);
     let mut tops = config.vdev_tree.children.clone();
     for top in &mut tops {
-        // The configuration in the MOS does not say what a vdev is for.
+        // The MOS's configuration lacks the vdevs' classes.
         top.class = context.pool().vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
     }
-    // Before others see the new tree: who has the pool is to be said on all devices that it has on disk.
+    // Before the new tree takes effect, all devices of the tree on disk must be labeled as in use by this
+    // host.
     context.begin_writing().await?;
     let logs_before = usable_logs(context.pool());
     context.pool().set_vdevs(tops, joining, lacking);
@@ -54,15 +54,15 @@ pub(crate) async fn take_tree(
     Ok(())
 }
 
-/// Log vdevs that logs may be written to.
+/// Log vdevs that can be written.
 pub(crate) fn usable_logs(pool: &Pool) -> BTreeSet<VdevId> {
     let tops = pool.status().root.children;
     let usable = tops.iter().filter(|top| top.class == VdevClass::Log && top.state >= VdevState::Degraded);
     usable.map(|top| VdevId(top.id)).collect()
 }
 
-/// Logs are written to those log vdevs that have become usable since `before`, and no more to those that are
-/// not any longer.
+/// Starts allocating on log vdevs that have become usable since `before`, and stops on those no longer
+/// usable.
 pub(crate) fn follow_logs(before: &BTreeSet<VdevId>, pool: &Pool, allocator: &Allocator) {
     let now = usable_logs(pool);
     for log in now.symmetric_difference(before) {
@@ -70,7 +70,7 @@ pub(crate) fn follow_logs(before: &BTreeSet<VdevId>, pool: &Pool, allocator: &Al
     }
 }
 
-/// What the MOS has of a leaf that is gone.
+/// Frees a removed leaf's objects in the MOS.
 pub(crate) async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> Result<()> {
     drop_zap(context, leaf.leaf_zap).await?;
     match leaf.dtl {
@@ -79,7 +79,7 @@ pub(crate) async fn drop_leaf(context: &mut SyncContext, leaf: &VdevConfig) -> R
     }
 }
 
-/// What the MOS has of a top-level vdev that is gone, but for its leaves.
+/// Frees a removed top-level vdev's objects in the MOS, except its leaves'.
 pub(crate) async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
     if top.top_zap.0 != 0 {
         forget_unflushed(context, top.top_zap).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn forget_top(context: &mut SyncContext, top: &VdevConfig) -> R
     context.forget_vdev(VdevId(top.id)).await
 }
 
-/// A top-level vdev has no space maps any more that could lack changes.
+/// Drops the record of unflushed space maps of a removed top-level vdev.
 pub(crate) async fn forget_unflushed(context: &SyncContext, top_zap: ObjectId) -> Result<()> {
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, top_zap);
@@ -101,7 +101,7 @@ pub(crate) async fn forget_unflushed(context: &SyncContext, top_zap: ObjectId) -
     }
 }
 
-/// Gives up the ZAP of a vdev.
+/// Frees a vdev's ZAP.
 async fn drop_zap(context: &mut SyncContext, zap: ObjectId) -> Result<()> {
     if zap.0 == 0 {
         return Ok(());
@@ -120,7 +120,7 @@ pub(crate) fn path_of(context: &SyncContext, leaf: Guid) -> String {
     found.and_then(|vdev| vdev.path.clone()).unwrap_or_else(|| leaf.to_string())
 }
 
-/// While a vdev is being removed, its copies must find the others as they were.
+/// A removal's copies need the other vdevs unchanged.
 pub(crate) fn refuse_removal(context: &SyncContext) -> Result<()> {
     let config = context.config();
     match config.vdev_tree.children.iter().any(|top| top.removing) {
@@ -131,7 +131,7 @@ pub(crate) fn refuse_removal(context: &SyncContext) -> Result<()> {
     }
 }
 
-/// `ub_guid_sum`: which vdevs the pool has, as a sum of their guids.
+/// `ub_guid_sum`: the sum of all vdevs' guids.
 pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
     root.walk().fold(0, |sum: u64, vdev| sum.wrapping_add(vdev.guid.0))
 }

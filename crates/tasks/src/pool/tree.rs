@@ -1,24 +1,24 @@
-//! The tree of vdevs, edited: a vdev is put above another, and is taken out when it has one child left.
+//! Edits of the vdev tree: a vdev is put above another, or removed when it has one child left.
 //!
 //! ```text
 //!   put_above        a                 ->  mirror | replacing | spare -> a
 //!   take_out_parent  mirror -> a       ->  a
 //! ```
 //!
-//! What only top-level vdevs have (space maps, ashift, class ...) stays at the top; below it is unset, so
-//! handing it over is the same there.
+//! Fields of top-level vdevs (space maps, ashift, class ...) stay at the top; they are unset below, so moving
+//! them is harmless there.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_add_parent`, `vdev_remove_parent`, `vdev_top_transfer`).
 
 use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::units::{Guid, ObjectId};
 
-/// The vdev above the one of this guid.
+/// A vdev's parent.
 pub(crate) fn parent_of(vdev: &VdevConfig, child: Guid) -> Option<&VdevConfig> {
     vdev.walk().find(|vdev| vdev.children.iter().any(|one| one.guid == child))
 }
 
-/// The same, to change it.
+/// A vdev's parent, mutable.
 pub(crate) fn parent_mut(vdev: &mut VdevConfig, child: Guid) -> Option<&mut VdevConfig> {
     if vdev.children.iter().any(|one| one.guid == child) {
         return Some(vdev);
@@ -26,17 +26,17 @@ pub(crate) fn parent_mut(vdev: &mut VdevConfig, child: Guid) -> Option<&mut Vdev
     vdev.children.iter_mut().find_map(|below| parent_mut(below, child))
 }
 
-/// The top-level vdev that has a vdev, or is it.
+/// The top-level vdev that is or contains this one.
 pub(crate) fn top_of(root: &VdevConfig, guid: Guid) -> Option<&VdevConfig> {
     root.children.iter().find(|top| top.walk().any(|vdev| vdev.guid == guid))
 }
 
-/// Whether leaves are copies of one another below such a vdev.
+/// Whether a vdev's leaves are copies of each other.
 pub(crate) fn holds_copies(kind: &VdevKind) -> bool {
     matches!(kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare)
 }
 
-/// A new vdev takes the place of this one, which becomes its only child.
+/// Puts a new vdev in this one's place, with this one as its only child.
 pub(crate) fn put_above(vdev: &mut VdevConfig, kind: VdevKind, guid: Guid) {
     let above = VdevConfig {
         ashift: vdev.ashift,
@@ -63,8 +63,8 @@ pub(crate) fn put_above(vdev: &mut VdevConfig, kind: VdevKind, guid: Guid) {
     vdev.children.push(below);
 }
 
-/// The only child that a vdev has left takes its place. At the top it takes over the guid, too: labels that a
-/// detached disk might still have are then of this vdev, and not of another one beside it.
+/// Replaces a vdev with its only child. At the top the child takes over the guid: labels left on a detached
+/// disk then name this vdev, not another one beside it.
 pub(crate) fn take_out_parent(vdev: &mut VdevConfig, is_top: bool) {
     let Some(child) = vdev.children.pop() else { return };
     *vdev = VdevConfig {
@@ -82,7 +82,7 @@ pub(crate) fn take_out_parent(vdev: &mut VdevConfig, is_top: bool) {
     };
 }
 
-/// Children are numbered by their places.
+/// Numbers children by position.
 pub(crate) fn number(children: &mut [VdevConfig]) {
     (0..).zip(children).for_each(|(id, child)| child.id = id);
 }
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!((vdev.id, vdev.offline), (at as u64, false), "its place, and nothing of its state");
             assert_eq!((vdev.children[0].ashift, vdev.children[0].id), (0, 0));
             take_out_parent(vdev, is_top);
-            // At the top, its labels and those of whoever left must be of one vdev.
+            // At the top, the remaining and the detached leaf must have labels of one vdev.
             assert_eq!(vdev.guid, if is_top { Guid(9) } else { Guid(guid) });
             vdev.guid = Guid(guid);
             assert_eq!(root, before);

@@ -1,8 +1,7 @@
-//! From a version with a number to feature flags: `zpool upgrade`.
+//! Upgrades numbered versions to feature flags: `zpool upgrade`.
 //!
-//! Idea: pools of the versions since 26 have all that those with feature flags have, but for the tables of
-//! features and the salt of checksums. Of older pools clones and deadlists would have to be brought up to
-//! date, too: that is left to OpenZFS.
+//! Idea: versions from 26 on lack only the feature tables and the checksum salt. Older pools would also need
+//! their clones and deadlists converted; that is left to OpenZFS.
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync_version`, `spa_sync_upgrades`).
 
@@ -14,8 +13,7 @@ use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
 use crate::pool::features::make_feature_tables;
 
-/// From this txg on the pool has feature flags, none of them enabled. One that has them already stays
-/// as it is.
+/// Gives the pool feature flags from this txg on, all disabled. Does nothing if it has them.
 pub(crate) async fn begin_feature_flags(context: &mut SyncContext) -> Result<()> {
     if context.pool().version() >= SPA_VERSION_FEATURES {
         return Ok(());
@@ -40,7 +38,7 @@ pub(crate) async fn begin_feature_flags(context: &mut SyncContext) -> Result<()>
     Ok(())
 }
 
-/// Refuses features to a pool that has no tables for them.
+/// Refuses features in a pool without feature flags.
 pub(crate) fn require_feature_flags(context: &SyncContext) -> Result<()> {
     if context.pool().version() >= SPA_VERSION_FEATURES {
         return Ok(());

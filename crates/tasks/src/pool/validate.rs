@@ -1,9 +1,9 @@
-//! Devices whose labels say that they are not their leaves' go out of use.
+//! Takes devices out of use whose labels belong to another leaf or pool.
 //!
-//! Idea: a file that was cut off, or written over, reads and writes without an error, and holds nothing. It
-//! goes out of use as one that is not there, so that it is read no more and may be replaced, by what is at
-//! the same path, too. One whose path is gone was removed, and is looked for. If others don't make up for a
-//! device, or only some labels are damaged, its labels are written again: what it is, the pool knows.
+//! Idea: a truncated or overwritten file reads and writes without error, but holds none of the data. It is
+//! treated as missing: not read, and replaceable, even by a device at the same path. A device whose path is
+//! gone counts as removed and is looked for. If the pool needs the device, or only some labels are damaged,
+//! its labels are rewritten: the pool knows their contents.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`); `dsl_scan` and `zpool reopen` reopen all devices, and so
 //! validate them.
@@ -16,7 +16,7 @@ use cenote_pool::{Identity, VdevConfig};
 
 use crate::pool::leaves::{Away, take_out};
 
-/// Checks the labels of a leaf, or of all.
+/// Checks the labels of one leaf, or of all.
 ///
 /// # Errors
 /// A txg could not be written.

@@ -1,4 +1,4 @@
-//! Vdevs that join a pool: `zpool add`.
+//! Adds vdevs to a pool: `zpool add`.
 //!
 //! ```text
 //!   root -> a, b               root -> a, b, NEW              blocks go there from the next txg on
@@ -18,12 +18,11 @@ use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::take_tree::{refuse_removal, take_tree};
 
-/// Adds top-level vdevs. What was on their devices is lost; blocks go to them once this returns, as the
-/// pool on disk has them.
+/// Adds top-level vdevs. Their devices' contents are lost. Allocation there starts when this returns, since
+/// the pool on disk has them then.
 ///
 /// # Errors
-/// A device is too small or fails; a vdev is being removed; RAID-Z for a pool from which vdevs were
-/// removed.
+/// A device is too small or fails; a vdev is being removed; RAID-Z in a pool with removed vdevs.
 #[boxed]
 pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
     let add = |engine: Engine| async move {
@@ -39,7 +38,7 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
     engine.to_end(add).await
 }
 
-/// Answers the numbers of the new vdevs.
+/// Returns the new vdevs' numbers.
 async fn add_vdevs_sync(
     context: &mut SyncContext,
     vdevs: &[NewVdev],

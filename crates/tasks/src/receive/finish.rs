@@ -1,4 +1,4 @@
-//! A receive ends: what came becomes the dataset, and its snapshot is taken, in one txg.
+//! Ends a receive: in one txg, the received head becomes the dataset's and its snapshot is taken.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_end_check`, `dmu_recv_end_sync`).
 
@@ -25,27 +25,27 @@ use crate::set::refreservation;
 use crate::snapshot::{note_ivset, note_snapshots_changed};
 use crate::whole::readable;
 
-/// How a receive ends.
+/// Parameters of a receive's end.
 #[derive(Debug, Clone)]
 pub struct Finish {
-    /// The head that was filled.
+    /// The filled head.
     pub receiving: Receiving,
     /// The new snapshot's own name.
     pub snapshot: String,
     /// The sent snapshot's guid.
     pub to_guid: Guid,
-    /// When it was made, in seconds since 1970.
+    /// The sent snapshot's creation time, in seconds since 1970.
     pub creation_time_s: u64,
-    /// Snapshots that came after the one that the stream builds on go (`-F`).
+    /// Destroys snapshots after the stream's base (`-F`).
     pub is_forced: bool,
-    /// Of a raw stream.
+    /// Keys of a raw stream.
     pub raw: Option<RawKeys>,
 }
 
-/// Takes what was received for whole. Nobody has the target or the filled head open.
+/// Completes a receive. Neither the target nor the filled head may be open.
 ///
 /// # Errors
-/// Somebody has; the target has changed meanwhile; its snapshots are held.
+/// One of them is open, the target has changed meanwhile, or its snapshots are held.
 #[boxed]
 pub async fn end_receive(engine: &Engine, finish: Finish) -> Result<()> {
     engine
@@ -75,7 +75,7 @@ async fn end_sync(context: &mut SyncContext, finish: &Finish) -> Result<()> {
             store_again(context, &dataset, keys).await?;
         }
     } else if finish.raw.is_some() {
-        // Whoever opens it from now on needs its key.
+        // Later opens need the key.
         let quiet = context.quiet(&dataset)?;
         context.close(&quiet);
     }
@@ -100,7 +100,7 @@ async fn end_sync(context: &mut SyncContext, finish: &Finish) -> Result<()> {
     context.log_of_dataset((&full, snapshot), "snapshot", cenote_engine::history::NO_DETAILS).await
 }
 
-/// Puts what was filled in the place of the target's head, whose content goes.
+/// Replaces the target's head with the filled one, and frees the old content.
 async fn take_place(
     context: &mut SyncContext,
     finish: &Finish,
@@ -111,7 +111,7 @@ async fn take_place(
     let base = filled.phys().prev_snapshot;
     let (mut in_the_way, snapshots) = (Vec::new(), target.snapshots().await?);
     if target.phys().prev_snapshot != base {
-        // Oldest first; the last goes first, as each is merged into the next.
+        // Later snapshots, oldest first; destroyed in reverse, since each is merged into the next.
         let since = snapshots.iter().position(|snapshot| snapshot.id().0 == base.0);
         let later = snapshots.get(since.map_or(0, |at| at + 1)..).unwrap_or_default();
         if !finish.is_forced {

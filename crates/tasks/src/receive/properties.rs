@@ -1,5 +1,4 @@
-//! Properties that a stream brings. They are in force where nothing was set here, and are gone back to by
-//! `zfs inherit -S`.
+//! Received properties. They apply where no local value is set; `zfs inherit -S` returns to them.
 //!
 //! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`, `dsl_prop_set_hasrecvd`), `zfs_ioctl.c`
 //! (`zfs_set_prop_nvlist`, `clear_received_props`).
@@ -19,14 +18,14 @@ use crate::set::{
 };
 use crate::whole::readable;
 
-/// `ZPROP_HAS_RECVD`: properties have been received.
+/// `ZPROP_HAS_RECVD`: the dataset has received properties.
 const ZPROP_HAS_RECVD: &str = "$hasrecvd";
 
-/// Stores received properties of a dataset or snapshot; those that an earlier stream brought and this one
-/// does not are gone. Answers those that can't be, and why.
+/// Stores received properties of a dataset or snapshot, and drops earlier ones missing from this stream.
+/// Returns the rejected properties and why.
 ///
 /// # Errors
-/// There is no such dataset.
+/// No such dataset.
 #[boxed]
 pub async fn receive_properties(
     engine: &Engine,
@@ -111,7 +110,7 @@ async fn store(
     }
 }
 
-/// Properties that an earlier stream brought, and this one has not.
+/// Drops properties of an earlier stream that this one lacks.
 async fn forget_others(context: &SyncContext, table: ObjectId, kept: &Settings) -> Result<()> {
     let edit = context.edit();
     for entry in Zap::open_id(&edit.view(), table).await?.to_vec().await? {

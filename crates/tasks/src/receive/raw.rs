@@ -1,8 +1,8 @@
-//! Raw streams: the keys of an encrypted dataset, wrapped by a user's key that need not be known here.
+//! Raw streams: keys of an encrypted dataset, wrapped by a user's key that may be unknown here.
 //!
-//! Idea: a raw stream brings the wrapped keys, and a MAC of the whole object set. A new dataset gets the keys
-//! at once and becomes an encryption root; one that is there must have the same keys, which may be wrapped by
-//! another user's key since, and gets the wrapping at the end.
+//! Idea: a raw stream carries the wrapped keys and a MAC of the whole object set. A new dataset stores the
+//! keys at once and becomes an encryption root. An existing one must have the same keys, possibly wrapped by
+//! another user's key by now; it gets the stream's wrapping at the end.
 //!
 //! Source: OpenZFS `dsl_crypt.c` (`dsl_crypto_recv_raw_key_check`, `dsl_crypto_recv_raw_key_sync`,
 //! `dsl_crypto_recv_raw_objset_check`).
@@ -23,12 +23,12 @@ use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 use crate::crypt::PROMPT;
 use crate::set::forget_setting;
 
-/// `ZIO_CRYPT_KEY_CURRENT_VERSION`: what came before did not travel well.
+/// `ZIO_CRYPT_KEY_CURRENT_VERSION`: older keys cannot be sent raw.
 const KEY_VERSION: u64 = 1;
-/// Of bytes of a key, those that each part has.
+/// Byte strings of a key, with their lengths.
 const PARTS: [(&str, usize); 4] =
     [(crypto_key::MASTER_KEY, 32), (crypto_key::HMAC_KEY, 64), (crypto_key::IV, 12), (crypto_key::MAC, 16)];
-/// Numbers that a key's object has.
+/// Numbers in a key object.
 const NUMBERS: [&str; 5] = [
     crypto_key::CRYPTO_SUITE,
     crypto_key::GUID,
@@ -37,7 +37,7 @@ const NUMBERS: [&str; 5] = [
     crypto_key::PBKDF2_ITERS,
 ];
 
-/// What a raw stream says of its dataset's keys and of its tree.
+/// A raw stream's keys and the shape of its object set.
 #[derive(Debug, Clone)]
 pub struct RawKeys {
     numbers: [u64; NUMBERS.len()],
@@ -53,10 +53,10 @@ pub struct RawKeys {
 }
 
 impl RawKeys {
-    /// Reads `crypt_keydata` of a BEGIN.
+    /// Reads a BEGIN's `crypt_keydata`.
     ///
     /// # Errors
-    /// Something is missing, or not as this version knows it: why.
+    /// Why a field is missing or unsupported.
     pub fn of(list: &Nvlist) -> Result<RawKeys, &'static str> {
         const BAD: &str = "stream uses crypto parameters not compatible with this pool";
         let number = |name: &str| list.get_u64(name).ok_or(BAD);
@@ -98,7 +98,7 @@ impl RawKeys {
         })
     }
 
-    /// How the object set is written.
+    /// Parameters of the object set's head.
     pub fn head(&self) -> RawHead {
         RawHead {
             levels: self.levels,
@@ -112,7 +112,7 @@ impl RawKeys {
     }
 }
 
-/// A raw increment must build on the very ciphertext that it was made from.
+/// A raw increment must apply to the same ciphertext and keys it was sent from.
 pub(super) async fn check_base(keys: &RawKeys, target: &Dataset, base: &Dataset) -> Result<()> {
     let refuse = |why: &str| Err(DatasetError::unsuitable(target.name(), why));
     let here = base.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
@@ -139,7 +139,7 @@ pub(super) async fn check_base(keys: &RawKeys, target: &Dataset, base: &Dataset)
     }
 }
 
-/// Gives a new directory the keys of the stream.
+/// Stores the stream's keys for a new directory.
 pub(super) async fn store_new(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -162,11 +162,11 @@ pub(super) async fn store_new(
     store(context, object, keys).await
 }
 
-/// A dataset that came raw takes the key of the encryption root above it, by which its keys are wrapped: they
-/// came in one package. It is left alone if it is no encryption root, or nothing above is encrypted.
+/// Makes a raw-received encryption root inherit the key of the root above: both came in one package, wrapped
+/// by the same user's key. Does nothing if the dataset is no encryption root or nothing above is encrypted.
 ///
 /// # Errors
-/// There is no such dataset.
+/// No such dataset.
 #[boxed]
 pub async fn inherit_root(engine: &Engine, name: &str) -> Result<()> {
     let name = name.to_owned();
@@ -189,7 +189,7 @@ async fn inherit_root_sync(context: &mut SyncContext, name: &str) -> Result<()> 
     forget_setting(context, &dataset, "keylocation").await
 }
 
-/// Gives a directory that has these keys the wrapping of the stream, if it is an encryption root.
+/// Stores the stream's wrapping in the key object of an existing encrypted dataset.
 pub(super) async fn store_again(context: &SyncContext, target: &Dataset, keys: &RawKeys) -> Result<()> {
     match target.dir().encryption().await? {
         Some(info) => store(context, info.key_object, keys).await,
@@ -209,7 +209,7 @@ async fn store(context: &SyncContext, object: ObjectId, keys: &RawKeys) -> Resul
     Ok(())
 }
 
-/// A snapshot says which set of IVs it belongs to: that of the sent one.
+/// Gives the snapshot the sent one's IV set guid.
 pub(super) async fn note_ivset(context: &mut SyncContext, snapshot: ObjectId, keys: &RawKeys) -> Result<()> {
     if keys.to_ivset == 0 {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The state of a receive that may be resumed, kept with its head as OpenZFS keeps it.
+//! State of a resumable receive, stored with its head in OpenZFS's format.
 //!
-//! Idea: the head says which snapshot it is to become and the last object and offset that have come. A token
-//! with these words (`cenote_stream`) tells the sender where to go on. Records from there on may have come
-//! already, for the state is noted now and then: they come again, and change nothing.
+//! Idea: the head records the sent snapshot and the last object and offset received. A token of these fields
+//! (`cenote_stream`) tells the sender where to resume. State is saved now and then, so some records arrive
+//! twice; applying one again changes nothing.
 //!
 //! Source: OpenZFS `dsl_dataset.h` (`DS_FIELD_RESUME_*`), `dmu_recv.c` (`dmu_recv_begin_sync`,
 //! `save_resume_state`), `dsl_dataset.c` (`get_receive_resume_token_impl`).
@@ -17,7 +17,7 @@ use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
 use crate::make::RECV_CLONE_NAME;
 
-/// Flags of the stream that the rest must have, too.
+/// Stream flags that the resumed stream must share.
 const OPTIONS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::LARGE_BLOCKS, dataset_field::RESUME_LARGEBLOCK),
     (StreamFeatures::EMBED_DATA, dataset_field::RESUME_EMBEDOK),
@@ -39,33 +39,33 @@ const FIELDS: [&str; 11] = [
     dataset_field::RESUME_REDACT_BOOKMARK_SNAPS,
 ];
 
-/// How far a receive has come: the last block that is there.
+/// Progress of a receive: the last block written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Its object.
     pub object: ObjectId,
-    /// Where in it.
+    /// Byte offset in the object.
     pub offset: u64,
-    /// Bytes of the stream up to that.
+    /// Bytes of the stream up to there.
     pub bytes: u64,
 }
 
-/// What a head says of a receive that broke off.
+/// Saved state of an interrupted receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeState {
-    /// What the increment builds on; 0: the stream is whole.
+    /// The incremental base; 0: a full stream.
     pub from_guid: Guid,
-    /// The snapshot.
+    /// The sent snapshot's guid.
     pub to_guid: Guid,
-    /// Its name at the sender.
+    /// The sender's name of it.
     pub to_name: Vec<u8>,
-    /// How far it has come.
+    /// The last block received.
     pub progress: Progress,
-    /// What the stream may hold: large, embedded, compressed, raw blocks.
+    /// Block kinds in the stream: large, embedded, compressed, raw.
     pub features: StreamFeatures,
 }
 
-/// The state that a receive left; `None` if there is none.
+/// The saved receive state of a head, if any.
 ///
 /// # Errors
 /// The table is damaged.
@@ -94,7 +94,7 @@ pub async fn resume_state(head: &Dataset) -> Result<Option<ResumeState>> {
     }))
 }
 
-/// The state that a receive into a file system or volume left, in that or beside it; `None` if there is none.
+/// The receive state of a file system or volume, in its head or in `%recv`, if any.
 ///
 /// # Errors
 /// Tables are damaged.
@@ -109,7 +109,7 @@ pub async fn unfinished_receive(head: &Dataset) -> Result<Option<ResumeState>> {
     }
 }
 
-/// Notes how far a receive has come; all of that is on disk when this returns.
+/// Saves a receive's progress. On return, everything up to there is on disk.
 ///
 /// # Errors
 /// The txg could not be written.
@@ -128,7 +128,7 @@ pub async fn note_progress(engine: &Engine, head: DatasetId, progress: Progress)
         .await
 }
 
-/// Whether a head may be resumed.
+/// Whether a head has resume state.
 pub(crate) async fn has_state(context: &SyncContext, id: ObjectId) -> Result<bool> {
     let edit = context.edit();
     if !edit.view().dnode(id).await?.object_type.is_zap() {
@@ -137,7 +137,7 @@ pub(crate) async fn has_state(context: &SyncContext, id: ObjectId) -> Result<boo
     Ok(ZapEdit::new(&edit, id).get(dataset_field::RESUME_TOGUID).await?.is_some())
 }
 
-/// A receive begins that may be resumed.
+/// Saves the initial state of a resumable receive.
 pub(crate) async fn begin_resumable(context: &mut SyncContext, id: ObjectId, begin: &Begin) -> Result<()> {
     context.zapify(id).await?;
     let edit = context.edit();
@@ -149,7 +149,7 @@ pub(crate) async fn begin_resumable(context: &mut SyncContext, id: ObjectId, beg
     name.push(0);
     fields.add(dataset_field::RESUME_TOGUID, begin.to_guid.0).await?;
     fields.add(dataset_field::RESUME_TONAME, &ZapValue::new(1, name.into())).await?;
-    // The meta dnode has no blocks of its own to resume from.
+    // Starts at object 1: the meta dnode has no blocks to resume from.
     fields.add(dataset_field::RESUME_OBJECT, 1).await?;
     fields.add(dataset_field::RESUME_OFFSET, 0).await?;
     fields.add(dataset_field::RESUME_BYTES, 0).await?;
@@ -161,7 +161,7 @@ pub(crate) async fn begin_resumable(context: &mut SyncContext, id: ObjectId, beg
     Ok(())
 }
 
-/// A head is whole: it does not say any more how it came.
+/// Drops the resume state of a complete head.
 pub(crate) async fn drop_state(context: &SyncContext, id: ObjectId) -> Result<()> {
     let edit = context.edit();
     if !edit.view().dnode(id).await?.object_type.is_zap() {
@@ -177,7 +177,7 @@ pub(crate) async fn drop_state(context: &SyncContext, id: ObjectId) -> Result<()
     Ok(())
 }
 
-/// The rest of a stream must be the rest of what broke off.
+/// Checks that a stream continues the interrupted receive.
 pub(crate) async fn check_resumed(head: &Dataset, begin: &Begin) -> Result<()> {
     let refuse = |why: &str| Err(DatasetError::unsuitable(head.name(), why));
     if !head.phys().is_inconsistent() {

@@ -1,4 +1,4 @@
-//! Two heads of one snapshot change places: tree, deadlist, sizes, and what features the tree needs.
+//! Swaps two heads of one snapshot: tree, deadlist, sizes, and the features of the tree.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_clone_swap_sync_impl`).
 
@@ -14,8 +14,8 @@ use crate::destroy::drop_features;
 use crate::pool::scan::state as scan;
 use crate::set::refreservation;
 
-/// Swaps the content of a clone and of the head that it is to replace. Both are closed, and come directly
-/// after the same snapshot.
+/// Swaps the contents of a clone and the head it replaces. Both are closed and directly follow the same
+/// snapshot.
 pub(super) async fn swap(context: &mut SyncContext, clone: ObjectId, head: ObjectId) -> Result<()> {
     let (mut of_clone, mut of_head) = (context.dataset_phys(clone).await?, context.dataset_phys(head).await?);
     swap_features(context, clone, head).await?;
@@ -51,7 +51,7 @@ pub(super) async fn swap(context: &mut SyncContext, clone: ObjectId, head: Objec
     context.log_of_dataset((name.name(), head), "clone swap", &details).await
 }
 
-/// All that a head holds or has left to its snapshots.
+/// Space referenced by a head or on its deadlist.
 async fn holds(context: &SyncContext, head: &DslDatasetPhys) -> Result<SpaceDelta> {
     let referenced = SpaceDelta {
         used: head.referenced_bytes as i64,

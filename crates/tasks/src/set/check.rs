@@ -1,7 +1,7 @@
-//! What a property may be set to, whatever the dataset holds.
+//! Validates properties and values, independent of the dataset's contents.
 //!
-//! Source: OpenZFS `libzfs_dataset.c` (`zfs_valid_proplist`), `zfs_ioctl.c` (`zfs_check_settable`), whose
-//! words these are.
+//! Source: OpenZFS `libzfs_dataset.c` (`zfs_valid_proplist`), `zfs_ioctl.c` (`zfs_check_settable`), including
+//! the wording.
 
 use cenote_dataset::{DatasetKind, Value};
 use cenote_format::props::{AppliesTo, Prop, PropType, ZPROP_INHERIT_SUFFIX};
@@ -10,33 +10,33 @@ use cenote_object::Result;
 use crate::new_dataset::Settings;
 use crate::set::refused;
 
-/// `ZAP_MAXVALUELEN`, less the NUL at the end.
+/// `ZAP_MAXVALUELEN`, less the NUL.
 const MAX_TEXT_BYTES: usize = 8191;
 /// `ZAP_MAXNAMELEN`, less the NUL and the longest suffix.
 const MAX_PROPERTY_BYTES: usize = 255 - ZPROP_INHERIT_SUFFIX.len();
-/// Sizes of blocks, from `SPA_MINBLOCKSIZE` to `SPA_MAXBLOCKSIZE`.
+/// `SPA_MINBLOCKSIZE` to `SPA_MAXBLOCKSIZE`.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
-/// Properties that are more than a setting, and how they are changed.
+/// Properties that are changed elsewhere, and how.
 const SET_ELSEWHERE: [(&str, &str); 3] = [
     ("volsize", "resize the volume itself"),
     ("version", "upgrade the file system itself"),
     ("mlslabel", "mlslabels are unsupported"),
 ];
 
-/// Where keys may be found, `zfs_prop_valid_keylocation`.
+/// Prefixes of key locations, `zfs_prop_valid_keylocation`.
 const KEY_PLACES: [&str; 3] = ["file:///", "https://", "http://"];
 
-/// When a property is set.
+/// Whether a property is set at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetAt {
     Creation,
     Existing,
 }
 
-/// Whether a new dataset of that kind can be made with these settings.
+/// Checks the settings of a new dataset of that kind.
 ///
 /// # Errors
-/// Which one can't be, and why.
+/// The first invalid setting, and why.
 pub fn check_settings(name: &str, kind: DatasetKind, settings: &Settings) -> Result<()> {
     let applies = applies_to(kind);
     settings
@@ -44,11 +44,11 @@ pub fn check_settings(name: &str, kind: DatasetKind, settings: &Settings) -> Res
         .try_for_each(|(property, value)| check_setting(name, property, value, applies, SetAt::Creation))
 }
 
-/// Whether a dataset of that kind that exists can get these settings: nothing of a request is done if one
-/// can't be. Owners' quotas and what a file system or volume keeps inside are for others to check.
+/// Checks new settings of an existing dataset of that kind, so that a request with an invalid one changes
+/// nothing. Quotas of owners and settings inside the object set are checked elsewhere.
 ///
 /// # Errors
-/// Which one can't be, and why.
+/// The first invalid setting, and why.
 pub fn check_changes(name: &str, kind: DatasetKind, settings: &Settings) -> Result<()> {
     let applies = applies_to(kind);
     settings.iter().try_for_each(|(property, value)| {
@@ -61,7 +61,7 @@ pub fn check_changes(name: &str, kind: DatasetKind, settings: &Settings) -> Resu
     })
 }
 
-/// Whether a setting is a quota of a user, group or project, or of all that have none of their own.
+/// Whether a setting is a quota of a user, group or project, or their default.
 pub fn is_of_owner(property: &str) -> bool {
     let is_default = property.starts_with("default") && property.ends_with("quota");
     (property.contains('@') || is_default) && !property.contains(':')
@@ -75,7 +75,7 @@ fn applies_to(kind: DatasetKind) -> AppliesTo {
     }
 }
 
-/// Whether a dataset of that kind can have such a setting.
+/// Checks one setting for that kind of dataset.
 pub(crate) fn check_setting(
     name: &str,
     property: &str,
@@ -106,7 +106,7 @@ pub(crate) fn check_setting(
     check_value(prop, value).or_else(refuse)
 }
 
-/// The administrator's own have a colon in their names, and are text.
+/// User properties have a colon in their names and text values.
 fn check_user_property(property: &str, value: &Value) -> Result<(), String> {
     match value {
         Value::Number(_) => Err(format!("'{property}' must be a string")),
@@ -114,7 +114,7 @@ fn check_user_property(property: &str, value: &Value) -> Result<(), String> {
         Value::Text(_) if property.len() > MAX_PROPERTY_BYTES => {
             Err(format!("property name '{property}' is too long"))
         }
-        // `zfs_prop_user`: small letters, digits, and these.
+        // `zfs_prop_user`: lower-case letters, digits, and these.
         Value::Text(_)
             if !property.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.' | ':')) =>
         {

@@ -1,11 +1,11 @@
-//! What datasets should be charged for, counted block by block, without any of the engine's sums.
+//! Expected accounts of datasets, counted block by block, independent of the engine's sums.
 //!
 //! ```text
 //!   referenced      all blocks of a version
-//!   unique          those that neither the version before it nor the one after it has
-//!   used by head    the head's, less what its origin had
-//!   by snapshots    what any of its snapshots has and the head has not, less what its origin had
-//!   by children     what they use, and what they are promised beyond that
+//!   unique          those in neither the version before it nor the one after it
+//!   used by head    the head's, less those of its origin
+//!   by snapshots    those in any of its snapshots and not in the head, less those of its origin
+//!   by children     their use, and their unused reservations
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::Zap;
 use cenote_object::object::Visited;
 
-/// Blocks of a version by address and birth, with what each takes.
+/// Blocks of a version by address and birth, with their sizes.
 type Blocks = BTreeMap<(u64, u64, Txg), u64>;
 
 /// Compares all accounts of a pool with its blocks.

@@ -1,4 +1,4 @@
-//! With `autotrim=on`, devices give up what is freed, and nothing else.
+//! With `autotrim=on`, devices discard freed space and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Lab {
         set_pool(&self.engine, PoolSetting::Number("autotrim".into(), on)).await.unwrap();
     }
 
-    /// A new object of noise, and where its blocks lie on the disks.
+    /// Writes a new object of noise; returns it with its blocks' offsets on the disks.
     async fn write(&self, rng: &mut Rng) -> (ObjectId, Vec<u64>) {
         let noise: Vec<u8> = (0..BYTES).map(|_| rng.below(255) as u8 + 1).collect();
         let dataset = self.engine.dataset(POOL).await.unwrap();
@@ -68,7 +68,7 @@ impl Lab {
         self.runtime.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// How many of these places hold something, on each disk.
+    /// How many of these places hold data, on each disk.
     async fn held(&self, places: &[u64]) -> Vec<usize> {
         let mut held = vec![0; self.disks.len()];
         for (disk, held) in self.disks.iter().zip(&mut held) {
@@ -96,7 +96,7 @@ fn what_is_freed_is_given_up_while_it_is_on() {
         destroy(&lab.engine, goes).await;
         lab.wait(6).await;
         assert_eq!(lab.held(&going).await, all, "it can still be rewound to, or its turn has not come");
-        // Nobody changes anything meanwhile.
+        // The pool is idle meanwhile.
         lab.wait(400).await;
         assert_eq!(lab.held(&going).await, [0, 0]);
         assert_eq!(lab.held(&staying).await, all);

@@ -1,4 +1,4 @@
-//! What tests of the engine share: pools of files, objects that change beside a model of them, and `zdb`.
+//! Shared by the engine's tests: pools on files, objects that change along with a model, and `zdb`.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -36,7 +36,7 @@ pub(crate) async fn device(rt: &Runtime, folder: &Path, index: usize) -> NewDevi
     NewDevice { path: path.display().to_string(), device: Arc::new(device), is_file: true }
 }
 
-/// A vdev for data on new files, of which the first has the number `first`.
+/// A data vdev on new files, numbered from `first`.
 pub(crate) async fn vdev(
     rt: &Runtime,
     folder: &Path,
@@ -50,8 +50,7 @@ pub(crate) async fn vdev(
     NewVdev { kind: kind.clone(), parity: *parity, draid: None, class: VdevClass::Normal, devices }
 }
 
-/// A pool on these devices, mirrored if there are several; its cache is so small that everything is read
-/// again.
+/// A pool on these devices, mirrored if several, with a cache too small to spare reads.
 pub(crate) async fn create_on(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
     let kind = if devices.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
     let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
@@ -79,7 +78,7 @@ pub(crate) async fn create_with(
     create_with_sectors(rt, folder, layout, None, features).await
 }
 
-/// The same; its smallest blocks have `1 << ashift` bytes.
+/// The same with sectors of `1 << ashift` bytes.
 pub(crate) async fn create_with_sectors(
     rt: &Runtime,
     folder: &Path,
@@ -100,7 +99,7 @@ pub(crate) async fn create_with_sectors(
     cenote_tasks::create_pool(rt, new, Box::new(|live| Box::pin(fill(live)))).await.unwrap()
 }
 
-/// A master node, which the facts of every file system are looked up in.
+/// Makes a master node, where every file system's attributes are looked up.
 pub(crate) async fn fill(live: LiveObjset) -> Result<()> {
     NewZap::of(ObjectType::MASTER_NODE).create_at(&live.edit(), ObjectId(1)).await
 }
@@ -116,13 +115,13 @@ pub(crate) async fn reopen_to_write(rt: &Runtime, folder: &Path) -> Engine {
     Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap()
 }
 
-/// `zdb` reads every block, and finds as much allocated as referenced.
+/// `zdb` reads every block, and finds no leaks.
 pub(crate) fn assert_zdb_is_content(folder: &Path, name: &str) {
     let Some(said) = zdb(&["-bcc"], folder, name) else { return };
     assert!(said.contains("No leaks"), "{name}: {said}");
 }
 
-/// What `zdb` says of a pool, with which it must be content; `None` if it is not installed.
+/// Runs `zdb`, which must succeed; `None` if it is not installed.
 pub(crate) fn zdb(options: &[&str], folder: &Path, name: &str) -> Option<String> {
     let Ok(output) = Command::new("zdb").arg("-e").args(options).arg("-p").arg(folder).arg(POOL).output()
     else {
@@ -136,7 +135,7 @@ pub(crate) fn zdb(options: &[&str], folder: &Path, name: &str) -> Option<String>
     Some(said)
 }
 
-/// The seed of a test's random numbers, which `CENOTE_SEED` repeats.
+/// The seed of a test's random numbers; `CENOTE_SEED` sets it.
 pub(crate) fn seed(rt: &Runtime, name: &str) -> u64 {
     let given = std::env::var("CENOTE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| rt.random_u64());
@@ -144,7 +143,7 @@ pub(crate) fn seed(rt: &Runtime, name: &str) -> u64 {
     seed
 }
 
-/// An object of the root dataset goes, in a txg that is on disk afterwards.
+/// Destroys an object of the root dataset and syncs.
 pub(crate) async fn destroy(engine: &Engine, object: ObjectId) {
     let dataset = engine.dataset(POOL).await.unwrap();
     let hold = engine.hold().await.unwrap();
@@ -153,7 +152,7 @@ pub(crate) async fn destroy(engine: &Engine, object: ObjectId) {
     engine.sync_all().await.unwrap();
 }
 
-/// Half of what a disk holds, labels excluded, is something else.
+/// Overwrites half of a disk's contents, labels excluded.
 pub(crate) fn spoil(disk: &Path) {
     let disk = std::fs::File::options().read(true).write(true).open(disk).unwrap();
     for at in (VDEV_LABEL_START_SIZE..90 << 20).step_by(8192) {
@@ -165,10 +164,10 @@ pub(crate) fn spoil(disk: &Path) {
     }
 }
 
-/// What objects should hold.
+/// Expected contents of objects.
 pub(crate) type Model = BTreeMap<ObjectId, Vec<u8>>;
 
-/// How much is done at a time.
+/// Amount of work at a time.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) steps: u64,
@@ -205,7 +204,7 @@ pub(crate) async fn work(engine: &Engine, name: &str, model: &mut Model, rng: &m
             (_, Some(object)) => {
                 let offset = rng.below(load.max_offset) as usize;
                 let len = 1 + rng.below(load.max_len) as usize;
-                // Half of it compresses.
+                // Half of it is compressible.
                 let data: Vec<u8> =
                     (0..len).map(|i| if i % 2 == 0 { 0 } else { rng.below(256) as u8 }).collect();
                 edit.write(object, offset as u64, Bytes::from(data.clone())).await.unwrap();
@@ -217,14 +216,14 @@ pub(crate) async fn work(engine: &Engine, name: &str, model: &mut Model, rng: &m
     }
 }
 
-/// The pool is as `zdb` wants it, and holds what the model says.
+/// `zdb` accepts the pool, and its contents match the model.
 pub(crate) async fn assert_is_sound(rt: &Runtime, folder: &Path, model: &Model, name: &str) {
     assert_zdb_is_content(folder, name);
     let mos = reopen(rt, folder).await;
     assert_equal(&mos, POOL, model, name).await;
 }
 
-/// A dataset or snapshot holds what the model says.
+/// A dataset or snapshot matches the model.
 pub(crate) async fn assert_equal(mos: &Mos, dataset: &str, model: &Model, name: &str) {
     let objset = mos.dataset(dataset).await.unwrap().objset().await.unwrap();
     for (id, content) in model {

@@ -1,5 +1,5 @@
-//! Datasets made, set, renamed, kept in snapshots, cloned, promoted, rolled back and destroyed, from a seed,
-//! beside a model.
+//! Creates, sets, renames, snapshots, clones, promotes, rolls back and destroys datasets, from a seed, along
+//! with a model.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ use crate::common::{
 
 const LAYOUTS: [Layout; 2] = [(VdevKind::Disk, 0, 1), (VdevKind::Raidz, 1, 3)];
 const LOAD: Load = Load { steps: 6, max_offset: 200_000, max_len: 60_000 };
-/// Times that a pool is closed and opened.
+/// Times a pool is reopened.
 const ROUNDS: u64 = 3;
 const OPERATIONS: u64 = 40;
 const MAX_DATASETS: usize = 14;
 
-/// What a pool should hold.
+/// Expected contents of a pool.
 #[derive(Default)]
 struct World {
     heads: BTreeMap<String, Model>,
-    /// In the order in which they were taken.
+    /// Oldest first.
     snapshots: Vec<(String, Model)>,
-    /// Clones and the snapshots that they depend on.
+    /// Clones and their origins.
     origins: BTreeMap<String, String>,
     held: Vec<String>,
     names: u64,
@@ -67,7 +67,7 @@ impl World {
             || self.held.iter().any(|held| held == snapshot)
     }
 
-    /// Puts what is called `from`, and all below, under another name.
+    /// Renames `from` and its descendants.
     fn rename(&mut self, from: &str, to: &str) {
         let renamed = |name: &str| match name.strip_prefix(from) {
             Some(rest) if rest.is_empty() || rest.starts_with(['/', '@']) => format!("{to}{rest}"),
@@ -85,7 +85,7 @@ fn must_be_busy(outcome: Result<()>, what: &str) {
     assert!(matches!(outcome, Err(DatasetError::Busy { .. })), "{what}: {outcome:?}");
 }
 
-/// One operation; what it does to the pool it does to the model.
+/// Applies one operation to the pool and the model.
 async fn operate(engine: &Engine, world: &mut World, rng: &mut Rng) {
     let head = world.head(rng);
     match rng.below(20) {
@@ -117,7 +117,7 @@ async fn make(engine: &Engine, world: &mut World, parent: &str, rng: &mut Rng) {
     world.heads.insert(name, Model::new());
 }
 
-/// Of one dataset or of several, at one moment.
+/// Of one or several datasets at one instant.
 async fn take_snapshots(engine: &Engine, world: &mut World, rng: &mut Rng) {
     let own = world.new_name("s");
     let heads: Vec<String> = world.heads.keys().filter(|_| rng.below(3) == 0).cloned().collect();
@@ -217,7 +217,7 @@ async fn promote(engine: &Engine, world: &mut World, rng: &mut Rng) {
         return;
     };
     cenote_tasks::promote(engine, &clone).await.unwrap();
-    // The origin and what is older than it now belong to the clone; the old head depends on it.
+    // The origin and older snapshots now belong to the clone; the old head depends on it.
     let old = dataset_of(&origin).to_owned();
     let last = world.snapshots.iter().position(|(name, _)| *name == origin).unwrap();
     let moved: Vec<String> = world.snapshots[..=last].iter().map(|(name, _)| name.clone()).collect();
@@ -231,7 +231,7 @@ async fn promote(engine: &Engine, world: &mut World, rng: &mut Rng) {
     }
 }
 
-/// All that the model has is there, and nothing else; and the accounts are right.
+/// The pool holds exactly the model's contents, and its accounts are right.
 async fn check(mos: &Mos, world: &World, name: &str) {
     let mut found = Vec::new();
     for head in mos.all_datasets().await.unwrap() {

@@ -1,5 +1,4 @@
-//! Blocks that are alike, stored once: in tables of the old form and the new one, until the last owner is
-//! gone.
+//! Equal blocks, stored once until their last owner is gone, with old and new dedup tables.
 
 use bytes::Bytes;
 use cenote_dataset::Value;
@@ -16,7 +15,7 @@ use crate::common::{POOL, assert_zdb_is_content, create_with, destroy, reopen, r
 const BLOCK_BYTES: usize = 16 << 10;
 const BLOCKS: usize = 20;
 
-/// Blocks that don't compress, each different.
+/// Distinct, incompressible blocks.
 fn content() -> Bytes {
     let mut state = 1u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! RAID-Zs that get one more disk, while others work on them; expansions that stop half-way.
+//! Expands RAID-Zs by a disk under load, and resumes interrupted expansions.
 
 use cenote_engine::Engine;
 use cenote_format::units::{Txg, VdevId};
@@ -20,7 +20,7 @@ async fn expand(engine: &Engine) -> Expanded {
     run_expansion(engine, &|_| {}).await.unwrap()
 }
 
-/// Copies so much, and stops.
+/// Copies that many bytes and stops.
 async fn expand_some(engine: &Engine, bytes: u64) -> ExpansionProgress {
     engine.background().settings().set("raidz_expand_max_reflow_bytes", bytes).unwrap();
     assert_eq!(expand(engine).await, Expanded::Suspended);

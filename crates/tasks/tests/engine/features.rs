@@ -1,4 +1,4 @@
-//! Features that are enabled while the pool is open: what is written afterwards is written accordingly.
+//! Features enabled in an open pool affect later writes.
 
 use bytes::Bytes;
 use cenote_dataset::FeatureState;
@@ -61,7 +61,7 @@ fn features_enabled_in_an_open_pool_take_effect_with_the_next_txg() {
     });
 }
 
-/// Writes a block that doesn't compress; answers its pointer, once it is on disk.
+/// Writes an incompressible block and syncs; returns its pointer.
 async fn write_block(engine: &Engine, seed: u64) -> Blkptr {
     let dataset = engine.dataset(POOL).await.unwrap();
     let mut data = vec![0; 128 << 10];

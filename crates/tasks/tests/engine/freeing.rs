@@ -1,5 +1,5 @@
-//! Datasets destroyed in the background: a few blocks a txg, with the pool closed and opened in between.
-//! `zdb` finds the rest of the tree where the mark says that it is.
+//! Datasets destroyed in the background, a few blocks per txg, with reopens in between. `zdb` finds the rest
+//! of the tree by the recorded bookmark.
 
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_pool::VdevKind;
@@ -12,7 +12,7 @@ use crate::common::{
 };
 
 const LOAD: Load = Load { steps: 120, max_offset: 2 << 20, max_len: 40_000 };
-/// Txgs after which the pool is opened anew.
+/// Txgs between reopens.
 const TXGS: u64 = 4;
 
 #[test]
@@ -30,8 +30,8 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
         work(&engine, POOL, &mut kept, &mut rng, LOAD).await;
         work(&engine, "made/gone", &mut gone, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
-        // Txgs follow each other at once while there is something to free: any number of them may pass before
-        // this thread looks again.
+        // Txgs follow each other immediately while there is something to free: any number may pass before
+        // this thread checks again.
         engine.set_frees_per_txg(0);
         cenote_tasks::destroy_dataset(&engine, "made/gone").await.unwrap();
         assert!(engine.is_freeing(), "all went before the pool was opened anew");
@@ -45,7 +45,7 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
             }
             engine.set_frees_per_txg(10 + rng.below(30));
             for _ in 0..TXGS {
-                // What is free by now is written to at once.
+                // Freed space is reused at once.
                 work(&engine, POOL, &mut kept, &mut rng, Load { steps: 5, ..LOAD }).await;
                 engine.sync_all().await.unwrap();
                 txgs += 1;

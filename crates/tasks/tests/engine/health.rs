@@ -1,4 +1,4 @@
-//! Devices that fail, hang, are pulled out and come back, under a watch.
+//! Devices that fail, hang, disappear and return, under a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use crate::common::{Load, Model, POOL, create_on, destroy, work};
 const DISK_BYTES: usize = 96 << 20;
 const LOAD: Load = Load { steps: 30, max_offset: 1_000_000, max_len: 100_000 };
 
-/// A mirror of devices that can be made to fail, and what the watch has noticed.
+/// A mirror of faulty devices, and the watch's reports.
 #[derive(Clone)]
 struct Lab {
     runtime: Runtime,
@@ -34,7 +34,7 @@ struct Lab {
     noticed: Arc<Mutex<Vec<(Guid, Symptom)>>>,
 }
 
-/// The machine in which the disks are.
+/// The host of the disks.
 struct Machine(Vec<Arc<Faulty>>, Arc<Mutex<Vec<(Guid, Symptom)>>>);
 
 impl Surroundings for Machine {
@@ -107,20 +107,20 @@ impl Lab {
         self.runtime.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Work, all of which is on disk afterwards and lies on `disk` alone, too.
+    /// Writes and syncs, so that `disk` has everything.
     async fn work(&self, model: &mut Model, rng: &mut Rng) {
         work(&self.engine, POOL, model, rng, LOAD).await;
         self.engine.sync_all().await.unwrap();
     }
 
-    /// Nothing is lacking on a device: the others are taken away, and all is read.
+    /// The device lacks nothing: everything is readable from it alone.
     async fn has_everything(&self, disk: usize, model: &Model) {
         self.wait(30).await;
         assert!(self.engine.pool().missed().is_empty(), "{:?}", self.engine.pool().missed());
         self.holds_everything(disk, model).await;
     }
 
-    /// The same, whatever the others lack.
+    /// The same, even if the others lack data.
     async fn holds_everything(&self, disk: usize, model: &Model) {
         let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
         for other in top.leaves().enumerate().filter(|(other, _)| *other != disk) {
@@ -129,7 +129,7 @@ impl Lab {
         self.reads(model).await;
     }
 
-    /// All is read, from whatever disk.
+    /// Everything is readable, from any disk.
     async fn reads(&self, model: &Model) {
         let mos = self.engine.mos().await.unwrap();
         let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
@@ -139,7 +139,7 @@ impl Lab {
         }
     }
 
-    /// A disk of its own, ready to stand in.
+    /// Adds a hot spare.
     async fn add_spare(&self) {
         let device = Arc::new(MemoryDevice::new("spare", DISK_BYTES)) as Arc<dyn Device>;
         add_spares(&self.engine, vec![NewDevice { path: "spare".into(), device, is_file: false }])
@@ -192,7 +192,7 @@ fn a_device_of_which_some_sectors_cannot_be_read_works() {
         let lab = Lab::new(&rt, 2).await;
         let pool = lab.engine.pool();
         for _ in 0..200 {
-            // Each time others.
+            // Different sectors each time.
             lab.disks[1].add(Fault::error(Op::Read).sectors(0.05));
             assert_eq!(pool.probe(lab.leaf(1)).await, Some(Probe::Works));
             lab.disks[1].heal();
@@ -224,7 +224,7 @@ fn a_device_that_is_pulled_out_is_removed_and_comes_back_by_itself() {
 
 #[test]
 fn a_device_that_goes_away_while_it_is_resilvered_has_everything_in_the_end() {
-    // When it goes and when it returns, in milliseconds since the resilver began and since then.
+    // Milliseconds from the resilver's start until the device goes, and from then until it returns.
     for (goes, returns) in (0..30).flat_map(|goes| [(goes, 0), (goes, 3), (goes, 20)]) {
         simulate(|rt| async move {
             let lab = Lab::new(&rt, 2).await;
@@ -267,13 +267,13 @@ fn a_hung_device_that_others_make_up_for_delays_nobody_for_long() {
         let (mut model, mut rng) = (Model::new(), Rng::new(9));
         lab.work(&mut model, &mut rng).await;
         lab.disks[0].add(Fault::hang_for_now(Op::Write, &rt));
-        // Clients wait for the time after which a device is given up.
+        // Clients wait until the device is given up.
         let began = rt.now();
         lab.work(&mut model, &mut rng).await;
         assert!(rt.now() - began < Duration::from_secs(40), "{:?}", rt.now() - began);
         lab.reads(&model).await;
         assert_eq!(lab.state(0).0, VdevState::Faulted);
-        // Its late writes do no harm, and it gets what it lacks once it is cleared.
+        // Its late writes do no harm, and once cleared it is resilvered.
         lab.disks[0].heal();
         lab.wait(2).await;
         let devices = BTreeMap::from([(lab.leaf(0), FoundDevice::new(lab.disks[0].clone() as _))]);
@@ -312,7 +312,7 @@ fn a_command_says_which_device_does_not_answer() {
         let refused = snapshot(&command, &[format!("{POOL}@now")]).await.unwrap_err().to_string();
         assert!(rt.now() - began < Duration::from_secs(10), "{:?}", rt.now() - began);
         assert!(refused.contains("has not answered for"), "{refused}");
-        // It was begun, and is done when they answer.
+        // It was started, and completes when the devices answer.
         lab.disks.iter().for_each(|disk| disk.heal());
         lab.engine.sync_all().await.unwrap();
         let again = snapshot(&lab.engine, &[format!("{POOL}@now")]).await;
@@ -360,7 +360,7 @@ fn errors_that_are_rare_are_borne_and_many_are_not() {
         let lab = Lab::new(&rt, 2).await;
         let (mut model, mut rng) = (Model::new(), Rng::new(10));
         lab.work(&mut model, &mut rng).await;
-        // The labels are fine, so the device works: what counts is how often it fails.
+        // The labels are readable, so the device works: only its error rate counts.
         let data = 8 << 20..80 << 20;
         lab.disks[1].add(Fault::error(Op::Write).within(data.clone()).times(3));
         lab.work(&mut model, &mut rng).await;
@@ -409,7 +409,7 @@ fn a_device_whose_labels_name_another_leaf_goes_out_of_use_once_errors_lead_ther
         let lab = Lab::new(&rt, 3).await;
         let (mut model, mut rng) = (Model::new(), Rng::new(18));
         lab.work(&mut model, &mut rng).await;
-        // Another disk's labels; what lies behind them is rubbish.
+        // Another disk's labels, with garbage behind them.
         let labels = lab.disks[0].read_at(0, VDEV_LABEL_START_SIZE as usize).await.unwrap();
         lab.disks[1].write_at(0, vec![0xb5; DISK_BYTES].into()).await.unwrap();
         lab.disks[1].write_at(0, labels).await.unwrap();
@@ -432,7 +432,7 @@ fn labels_of_which_some_are_damaged_are_whole_once_a_scrub_has_begun() {
         assert_eq!(lab.state(0), (VdevState::Online, String::new()));
         let labels = read_labels(&*lab.disks[0]).await;
         assert!(labels.iter().all(|label| label.config.is_some()));
-        // Also if all are, of a disk that the pool can't do without.
+        // Even if all labels of an indispensable disk are damaged.
         for label in 0..4 {
             let at = label_offset(DISK_BYTES as u64, label).unwrap();
             lab.disks[0].write_at(at, vec![0; 256 << 10].into()).await.unwrap();
@@ -615,7 +615,7 @@ fn known_errors_are_scrubbed_alone() {
         lab.wait(10).await;
         let status = async || engine.mos().await.unwrap().error_scrub_status().await.unwrap();
         assert!(status().await.is_some_and(|it| it.is_paused() && (it.examined, it.to_examine) == (0, 3)));
-        // One is mended, one is still lost, and of one only the snapshot is left.
+        // One is mended, one is still lost, and one is left in the snapshot only.
         lab.disks[0].write_at(spoilt[0].1, spoilt[0].2.clone()).await.unwrap();
         destroy(&lab.engine, spoilt[2].0).await;
         assert!(start_error_scrub(engine).await.unwrap(), "it goes on");
@@ -623,7 +623,7 @@ fn known_errors_are_scrubbed_alone() {
         let done = status().await.unwrap();
         assert!(!done.is_running() && (done.examined, done.to_examine, done.errors) == (3, 0, 2), "{done:?}");
         assert_eq!(logged().await, BTreeSet::from([spoilt[1].0, spoilt[2].0]));
-        // What it did not come to is not forgotten.
+        // Unvisited errors stay.
         engine.background().settings().set("zfs_scan_suspend_progress", 1).unwrap();
         assert!(start_error_scrub(engine).await.unwrap());
         cancel_scrub(engine).await.unwrap();

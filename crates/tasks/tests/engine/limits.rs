@@ -1,4 +1,4 @@
-//! Limits on how many file systems and snapshots there are, and on what may be promised to them.
+//! Limits on the number of file systems and snapshots, and on reservations.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ fn limits_bind_users_who_may_not_set_them() {
         set(&engine, "made/u", "snapshot_limit", 2).await.unwrap();
         set(&engine, "made/u", "filesystem_limit", 2).await.unwrap();
 
-        // A directory's limit counts what is below it, too.
+        // A directory's limit covers everything below it.
         snapshot(&user, &["made/u@1"]).await.unwrap();
         assert_bound(snapshot(&user, &["made/u@2", "made/u/a@2"]).await, "snapshot_limit");
         snapshot(&user, &["made/u/a@2"]).await.unwrap();
@@ -65,10 +65,10 @@ fn limits_bind_users_who_may_not_set_them() {
             cenote_tasks::rename(&user, "made/elsewhere/moved", "made/u/a/moved").await,
             "filesystem_limit",
         );
-        // Within the directory nothing is added.
+        // A move within the directory adds nothing.
         cenote_tasks::rename(&user, "made/u/b", "made/u/a/b").await.unwrap();
 
-        // Administrators are not bound; nor is a user who may set the limit, but for those above.
+        // Administrators are not bound; nor is a user who may set the limit, except by limits above.
         snapshot(&engine, &["made/u@root"]).await.unwrap();
         make(&engine, "made/u/root").await.unwrap();
         allow(&engine, "made/u", "snapshot_limit").await;

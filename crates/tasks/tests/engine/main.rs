@@ -1,4 +1,4 @@
-//! The engine: pools made and changed, then opened anew, and by `zdb`.
+//! The engine: pools are created and changed, then reopened, also by `zdb`.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 

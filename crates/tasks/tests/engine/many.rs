@@ -1,4 +1,4 @@
-//! What many snapshots cost: few txgs, and reads in proportion to what is asked for.
+//! Many snapshots cost few txgs, and reads in proportion to the request.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn name(number: u64) -> String {
     format!("{POOL}@s{number}")
 }
 
-/// A pool with so many snapshots, each of which holds something.
+/// A pool with that many snapshots, none empty.
 async fn make(rt: &Runtime, folder: &std::path::Path, count: u64, rng: &mut Rng) {
     let engine = create(rt, folder, &(VdevKind::Disk, 0, 1)).await;
     let mut model = Model::new();
@@ -30,7 +30,7 @@ async fn make(rt: &Runtime, folder: &std::path::Path, count: u64, rng: &mut Rng)
     engine.sync_all().await.unwrap();
 }
 
-/// The pool, watched.
+/// The pool on a traced device.
 async fn watched(rt: &Runtime, folder: &std::path::Path) -> (FoundPool, Arc<Traced>) {
     let device = FileDevice::open(folder.join("disk0.img"), OpenOptions::EXCLUSIVE, rt).await.unwrap();
     let device = Arc::new(Traced::new(Arc::new(device), 0, rt));
@@ -38,7 +38,7 @@ async fn watched(rt: &Runtime, folder: &std::path::Path) -> (FoundPool, Arc<Trac
     (found.pools.into_iter().next().unwrap(), device)
 }
 
-/// Reads of a list of all snapshots, with what `zfs list` shows of each.
+/// Counts reads of listing all snapshots with the properties of `zfs list`.
 async fn reads_of_list(mos: &Mos, device: &Traced) -> u64 {
     let before = device.count(Op::Read).ended;
     let columns = ["used", "referenced", "mountpoint", "available"];

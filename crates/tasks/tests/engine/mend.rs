@@ -1,4 +1,4 @@
-//! Reads that heal: what they find wrong is written again.
+//! Self-healing reads rewrite bad copies.
 
 use cenote_engine::Engine;
 use cenote_pool::VdevKind;

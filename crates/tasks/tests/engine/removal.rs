@@ -1,4 +1,4 @@
-//! Vdevs that hold data leave a pool, while others work on it; removals that stop half-way.
+//! Removes data vdevs under load, and resumes interrupted removals.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::common::{
 
 const LOAD: Load = Load { steps: 40, max_offset: 2_000_000, max_len: 120_000 };
 
-/// A pool of three vdevs, as small as a removal allows.
+/// A pool of three vdevs of the minimum size for a removal.
 async fn three(rt: &Runtime, folder: &Path, kind: &VdevKind) -> Engine {
     let each = if *kind == VdevKind::Mirror { 2 } else { 1 };
     let engine = create(rt, folder, &(kind.clone(), 0, each)).await;
@@ -30,7 +30,7 @@ async fn three(rt: &Runtime, folder: &Path, kind: &VdevKind) -> Engine {
     engine
 }
 
-/// Copies until something has been copied, and stops.
+/// Copies at least one range and stops.
 async fn copy_some(engine: &Engine) {
     engine.background().settings().set("zfs_remove_max_segment", 64 << 10).unwrap();
     let stop_when_begun = |now: cenote_tasks::RemovalProgress| {
@@ -42,7 +42,7 @@ async fn copy_some(engine: &Engine) {
     engine.background().settings().set("zfs_removal_suspend_progress", 0).unwrap();
 }
 
-/// An object of 8 MiB, some of which is on each vdev.
+/// An object of 8 MiB spread over all vdevs.
 async fn bulk(engine: &Engine, rng: &mut Rng) -> ObjectId {
     let dataset = engine.dataset(POOL).await.unwrap();
     let hold = engine.hold().await.unwrap();
@@ -70,7 +70,7 @@ fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
                 let name = format!("{} {vdev}", kind);
                 start_removal(&engine, vdev).await.unwrap();
                 copy_some(&engine).await;
-                // Some of what is freed has been copied by now, some has not.
+                // Frees ranges both copied and not yet copied.
                 work(&engine, POOL, &mut model, &mut rng, LOAD).await;
                 engine.sync_all().await.unwrap();
                 drop(engine);
@@ -87,7 +87,7 @@ fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
                 work(&engine, POOL, &mut model, &mut rng, LOAD).await;
                 engine.sync_all().await.unwrap();
                 if vdev == VdevId(0) {
-                    // Room for what the next one holds.
+                    // Room for the next vdev's data.
                     let at = if kind == VdevKind::Mirror { 6 } else { 3 };
                     let (count, kind) = (at / 3, kind.clone());
                     let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count)).await;
@@ -152,7 +152,7 @@ fn what_is_freed_leaves_the_mapping_of_a_removed_vdev() {
         }
         run_removal(&engine, &|_| {}).await.unwrap();
         assert_eq!(ranges(), before, "a short mapping is left alone");
-        // A range goes only when nothing in it is in use, which the load alone does not always get to.
+        // A range goes only when all of it is unused, which the load alone may not achieve.
         destroy(&engine, bulk).await;
         engine.background().settings().set("zfs_condense_min_mapping_bytes", 0).unwrap();
         engine.background().settings().set("zfs_condense_indirect_obsolete_pct", 1).unwrap();
@@ -162,7 +162,7 @@ fn what_is_freed_leaves_the_mapping_of_a_removed_vdev() {
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
         drop(engine);
-        // Counts of what is obsolete in what is left included.
+        // Including the obsolete counts of the rest.
         assert_is_sound(&rt, folder.path(), &model, "condensed").await;
         let engine = reopen_to_write(&rt, folder.path()).await;
         assert_eq!(engine.allocator().mapping(VdevId(0)).unwrap().entries().len(), left);

@@ -1,4 +1,4 @@
-//! The log of space changes: metaslabs whose own maps are behind, and how they catch up.
+//! The log of space changes: metaslabs whose own space maps lag, and how they catch up.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,8 +20,7 @@ const DISK: Layout = (VdevKind::Disk, 0, 1);
 const VDEVS: usize = 5;
 const LOAD: Load = Load { steps: 30, max_offset: 3 << 20, max_len: 300_000 };
 
-/// All metaslabs that were ever used, as the pool on disk has them, and the txgs whose changes are in the
-/// log.
+/// All metaslabs ever used, as on disk, and the txgs whose changes are in the log.
 async fn metaslabs(rt: &Runtime, folder: &Path) -> (Vec<Metaslab>, Vec<Txg>) {
     let mos = reopen(rt, folder).await;
     let log = mos.log_spacemaps().await.unwrap();
@@ -67,7 +66,7 @@ fn metaslabs_take_turns_and_logs_go_that_serve_none() {
         assert_eq!(unflushed(&all).first(), txgs.first(), "older ones have been given up");
         assert_zdb_is_content(folder, "behind");
 
-        // Whoever opens it next goes on with the same log.
+        // The next import continues the same log.
         let engine = reopen_to_write(&rt, folder).await;
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();

@@ -1,4 +1,4 @@
-//! Space maps that are changed, against ranges in memory.
+//! Changed space maps, compared with ranges in memory.
 
 use cenote_dataset::spacemaps::{Ranges, SpaceMapHead, read_space_map};
 use cenote_dataset::{ImportOptions, import};

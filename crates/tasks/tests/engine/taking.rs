@@ -1,4 +1,4 @@
-//! Pools that are taken, not changed, and given back.
+//! Pools taken and given back unchanged.
 
 use std::fs::{File, read};
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,7 @@ async fn newest(rt: &Runtime, disk: &Path) -> Txg {
     labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max().unwrap()
 }
 
-/// What a power cut leaves that comes before the uberblocks of a txg reach a disk: the rings of before.
+/// Restores the old uberblock rings, as after a power cut before a txg's uberblocks reach the disk.
 fn put_rings_back(disk: &Path, before: &[u8]) {
     let file = File::options().write(true).open(disk).unwrap();
     for label in 0..VDEV_LABELS {
@@ -39,7 +39,7 @@ fn put_rings_back(disk: &Path, before: &[u8]) {
     }
 }
 
-/// Takes a pool, changes nothing, gives it back.
+/// Takes a pool and gives it back unchanged.
 async fn look(rt: &Runtime, folder: &Path) {
     let gate = Gate::default();
     let found = discover(rt, &[PathBuf::from(folder)]).await;
@@ -63,13 +63,13 @@ fn what_one_disk_alone_knows_all_know_once_the_pool_was_taken() {
         let txgs = [newest(&rt, &disk(folder.path(), 0)).await, newest(&rt, &disk(folder.path(), 1)).await];
         assert!(txgs[0] > txgs[1], "{txgs:?}: the test leaves disks alike");
 
-        // Whoever has seen this state finds it, or a later one, even if the disk that has it fails now.
+        // A state seen once is found again, or a later one, even if the disk with it fails now.
         look(&rt, folder.path()).await;
         let both = [newest(&rt, &disk(folder.path(), 0)).await, newest(&rt, &disk(folder.path(), 1)).await];
         assert!(both[1] >= txgs[0] && both[0] == both[1], "{txgs:?}, then {both:?}");
         assert_zdb_is_content(folder.path(), "after a cut between uberblocks");
 
-        // Where all know, nothing is written.
+        // If all disks have the last uberblock, nothing is written.
         let images = || [0, 1].map(|index| read(disk(folder.path(), index)).unwrap());
         let before = images();
         look(&rt, folder.path()).await;

@@ -1,4 +1,4 @@
-//! Txgs written one after the other: objects of one dataset, on vdevs of every kind.
+//! Consecutive txgs: objects of one dataset, on all kinds of vdevs.
 
 use bytes::Bytes;
 use cenote_format::dnode::ObjectType;
@@ -13,7 +13,7 @@ use crate::common::{
     vdev, work,
 };
 
-/// Kind, parity and number of devices of a pool's only vdev for data.
+/// Kind, parity and number of devices of a pool's only data vdev.
 const LAYOUTS: [Layout; 5] = [
     (VdevKind::Disk, 0, 1),
     (VdevKind::Mirror, 0, 3),
@@ -50,7 +50,7 @@ fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
     }
 }
 
-/// Every txg writes metadata anew; what it takes the place of is nobody's any more.
+/// Every txg rewrites metadata; the replaced blocks must leave the cache.
 #[test]
 fn freed_blocks_leave_the_cache() {
     let rt = Runtime::real(Some(2));
@@ -69,7 +69,7 @@ fn freed_blocks_leave_the_cache() {
     });
 }
 
-/// A block stays in the cache for long, and is counted there by its own size.
+/// A cached block must not pin the buffer it was written with.
 #[test]
 fn blocks_that_were_written_at_once_do_not_keep_each_other() {
     let rt = Runtime::real(Some(2));
@@ -98,7 +98,7 @@ fn what_is_written_after_a_vdev_is_added_goes_there_too() {
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         let new = vdev(&rt, folder.path(), 1, &LAYOUTS[1]).await;
         cenote_tasks::add_vdevs(&engine, vec![new], None).await.unwrap();
-        // Vdevs take turns of half a mebibyte: enough for several.
+        // Allocation switches vdevs every 512 KiB: enough for several turns.
         for _ in 0..16 {
             work(&engine, POOL, &mut model, &mut rng, LOAD).await;
             engine.sync_all().await.unwrap();
@@ -113,8 +113,8 @@ fn what_is_written_after_a_vdev_is_added_goes_there_too() {
     });
 }
 
-/// Commands read the state on disk while the next txg changes the pool: in that state a new vdev has no
-/// objects yet, and a vdev that left still has its own.
+/// Commands read the state on disk while the next txg changes the pool: there a new vdev has no objects yet,
+/// and a removed one still has its own.
 #[test]
 fn a_state_of_the_pool_has_the_vdevs_of_its_txg() {
     let rt = Runtime::real(Some(2));
@@ -144,7 +144,7 @@ fn a_task_that_meets_damage_half_way_stops_the_pool_and_its_txg_is_not_written()
         let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
         let damage =
             || DatasetError::Damaged { dataset: DatasetId(0), object: ObjectId(1), why: "as a test".into() };
-        // Before it has changed anything, it is only an answer.
+        // Before any change, an error only fails the task.
         let refused: Result<()> = engine.run(move |_| Box::pin(async move { Err(damage()) })).await;
         assert!(matches!(refused, Err(DatasetError::Damaged { .. })));
         engine.sync_all().await.unwrap();

@@ -1,4 +1,4 @@
-//! Devices that leave a pool while others have its datasets open.
+//! Devices that leave a pool while its datasets are open.
 
 use std::sync::{Arc, Weak};
 
@@ -14,14 +14,14 @@ use crate::common::{Load, Model, POOL, create_on, work};
 const DISK_BYTES: usize = 96 << 20;
 const LOAD: Load = Load { steps: 60, max_offset: 2_000_000, max_len: 200_000 };
 
-/// A device in memory that counts what is done to it.
+/// A device in memory that counts its I/O.
 fn disk(rt: &Runtime, name: &str) -> (NewDevice, Weak<Traced>) {
     let traced = Arc::new(Traced::new(Arc::new(MemoryDevice::new(name, DISK_BYTES)), 0, rt));
     let watched = Arc::downgrade(&traced);
     (NewDevice { path: name.into(), device: traced as Arc<dyn Device>, is_file: false }, watched)
 }
 
-/// What was opened before still shows what it did.
+/// An object set opened earlier still shows its contents.
 async fn assert_shows(objset: &Objset, model: &Model) {
     for (id, content) in model {
         let read = objset.object(*id).await.unwrap().read(0, content.len()).await.unwrap();
@@ -38,7 +38,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         let (mut model, mut rng) = (Model::new(), Rng::new(7));
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
-        // Of three kinds: of the pool, of a dataset that is only read, and of one open to change.
+        // The pool, a read-only dataset, and one open for writing.
         let mos = engine.mos().await.unwrap();
         let read_only = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
         let open = engine.dataset(POOL).await.unwrap();
@@ -52,17 +52,16 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         assert_shows(&open.view(), &model).await;
         assert!(mos.pool().status().root.children[0].children.is_empty(), "the old view has the new tree");
 
-        // A new device takes over from the last one, and all open views follow.
+        // A new device replaces the last one, and all open views follow.
         let (c, watched_c) = disk(&rt, "c");
         let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, last, c, Resilver::Healing).await.unwrap();
         let lacks = engine.pool().behind().into_values().next().unwrap();
         run_scan(&engine, &|_| {}).await.unwrap();
-        // What was under way when it joined may have gone to the old tree alone: it was on disk before the
-        // walk.
+        // I/O in flight when it joined may have used the old tree only: it must be on disk before the walk.
         let scan = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();
         assert!(engine.pool().uberblock().txg >= scan.max_txg, "{scan:?}");
-        // OpenZFS brings what was born after the first and before the second of these.
+        // OpenZFS resilvers births strictly between these two.
         assert!(scan.min_txg < lacks.0 && lacks.1 < scan.max_txg, "{scan:?} does not bring {lacks:?}");
         let mirror = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
         detach(&engine, mirror.children[0].guid).await.unwrap();

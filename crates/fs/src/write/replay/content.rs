@@ -1,7 +1,7 @@
 //! Replays writes and truncations of files and volumes.
 //!
-//! A block in a record is attached whole: it also contains what later writes added, which may be recorded
-//! nowhere else (`TX_WRITE2`).
+//! A block in a record is attached whole: it also has data of later writes, which may be recorded nowhere
+//! else (`TX_WRITE2`).
 
 use std::ops::Range;
 

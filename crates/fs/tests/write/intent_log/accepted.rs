@@ -1,4 +1,4 @@
-//! A replay refuses nothing that was accepted, and a record that fails takes no other with it.
+//! A replay repeats every accepted operation, and a failing record affects no other.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Bench {
         op!(self, |fs, c| fs.rename(c, from, to, mode)).unwrap();
     }
 
-    /// Writes `g`, which a commit acknowledges; then the power is cut.
+    /// Commits a write to `g`, then cuts the power.
     async fn cut(self) -> After {
         self.write(self.g, NEW).await;
         self.fs.commit(Some(self.g)).await.unwrap();
@@ -100,7 +100,7 @@ impl Bench {
         let mos = import(&rt, &found.pools[0], &ImportOptions::default()).await.unwrap();
         let objset = mos.dataset(POOL).await.unwrap().objset().await.unwrap();
         let records = objset.intent_log().await.records;
-        // Shown without a change of the pool, and made a part of it: both must see the same.
+        // Replayed in memory and on disk: the results must be equal.
         let (shown, shown_report) = Filesystem::open(objset).await.unwrap().replay(&records, NOW).await;
         let engine = Engine::start(&mos).await.unwrap();
         let report = replay_logs(&engine, NOW).await.unwrap().remove(0).1;
@@ -125,7 +125,7 @@ impl After {
         open.read(0, open.attr().size).await.unwrap()
     }
 
-    /// What was acknowledged is there, and every record was applied.
+    /// Acknowledged data are there, and every record was applied.
     async fn is_whole(&self, what: &str) {
         assert_eq!(self.report.set_aside, 0, "{what}: {:?}", self.report);
         assert_eq!(self.content(b"g").await, NEW, "{what}");

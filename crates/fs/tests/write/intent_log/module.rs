@@ -1,4 +1,4 @@
-//! The OpenZFS module replays logs written by Cenote: afterwards it shows what Cenote shows through the log.
+//! The OpenZFS module replays logs written by Cenote, with the same result as Cenote's replay.
 //!
 //! Runs only if `CENOTE_VM` names the program that boots the module (`../shared/oracle/vm`): it takes
 //! minutes.

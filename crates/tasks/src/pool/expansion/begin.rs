@@ -1,4 +1,4 @@
-//! An expansion begins: what it must find, and what it leaves on disk.
+//! Begins an expansion: checks, and the state on disk.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_attach`), `vdev_raidz.c` (`vdev_raidz_attach_check`,
 //! `vdev_raidz_attach_sync`), `libzfs_pool.c` (`zpool_vdev_attach`), including the wording.
@@ -23,17 +23,15 @@ use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::{refuse_removal, take_tree};
 use crate::pool::tree::number;
 
-/// A disk becomes one more child of a RAID-Z. [`run_expansion`](crate::run_expansion) spreads over it what is
-/// there.
+/// Adds a disk to a RAID-Z. [`run_expansion`](crate::run_expansion) spreads existing data over it.
 ///
 /// # Errors
-/// Another expansion is in progress, or a removal; there is a checkpoint; the feature `raidz_expansion` is
-/// not enabled; a child is not in use, is being replaced or lacks data; the disk is too small, has larger
-/// sectors, or fails.
+/// Another expansion or a removal is in progress; a checkpoint exists; feature `raidz_expansion` is disabled;
+/// a child is not in use, being replaced or incomplete; the disk is too small, has larger sectors, or fails.
 #[boxed]
 pub async fn attach_to_raidz(engine: &Engine, vdev: VdevId, device: NewDevice) -> Result<()> {
     let attach = move |engine: Engine| async move {
-        // What was left of an expansion before this one.
+        // I/O of a previous expansion must have ended.
         engine.pool().earlier_trees_ended().await;
         engine.run(move |context| Box::pin(async move { attach_sync(context, vdev, device).await })).await?;
         engine.background().expansions.order();
@@ -87,7 +85,7 @@ async fn note_begin(context: &SyncContext, vdev: VdevId) -> Result<()> {
     Ok(())
 }
 
-/// The vdev, if it may be expanded by that disk.
+/// The vdev, if that disk may expand it.
 async fn check(context: &SyncContext, vdev: VdevId, new: &NewDevice) -> Result<VdevConfig> {
     let pool = context.pool();
     let refused = |why: &str| Err(DatasetError::unsuitable(pool.name(), why));
@@ -122,7 +120,7 @@ async fn check(context: &SyncContext, vdev: VdevId, new: &NewDevice) -> Result<V
     if !top.children.iter().all(is_sound) {
         return refused("raidz vdev has devices that are are offline or being replaced");
     }
-    // OpenZFS begins and waits; nothing is gained by that.
+    // OpenZFS starts and waits, to no advantage.
     if !top.children.iter().all(|child| pool.is_whole(child.guid)) {
         return refused("raidz vdev has devices that lack data; wait for the resilver to end");
     }

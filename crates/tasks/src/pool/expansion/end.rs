@@ -1,4 +1,4 @@
-//! An expansion ends: from a few txgs on, blocks are as wide as the vdev.
+//! Ends an expansion: blocks are as wide as the vdev from a few txgs later.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`raidz_reflow_complete_sync`).
 
@@ -15,23 +15,23 @@ use crate::pool::expand::expand;
 use crate::pool::scan::state::begin_scrub;
 use crate::pool::take_tree::take_tree;
 
-/// All was copied, and the uberblock on disk says so.
+/// Ends a fully copied expansion, once the uberblock on disk says so.
 pub(super) async fn finish(engine: Engine, vdev: VdevId) -> Result<()> {
     let task = engine.run(move |context| Box::pin(async move { finish_sync(context, vdev).await }));
     let leaf = task.await?;
     engine.background().scans.order();
-    // There is more room by a disk.
+    // The vdev has grown by a disk.
     expand(&engine, leaf).await
 }
 
-/// Answers one of the vdev's leaves.
+/// Returns one of the vdev's leaves.
 async fn finish_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Option<Guid>> {
     let mut config = context.config().clone();
     let of_vdev = |id: u64| VdevId(id) == vdev;
     let top = config.vdev_tree.children.iter_mut().find(|top| of_vdev(top.id) && top.raidz_expanding);
     let Some(top) = top else { return Ok(None) };
     top.raidz_expanding = false;
-    // Blocks of the txgs under way may have been given their place.
+    // Blocks of txgs in flight may already have their addresses.
     top.raidz_expand_txgs.push(Txg(context.txg().0 + TXG_CONCURRENT_STATES));
     let top = top.clone();
     take_tree(context, config, BTreeMap::new(), None).await?;

@@ -1,13 +1,13 @@
-//! A slice of an expansion: what is next on the vdev is copied, and the uberblock says so.
+//! A slice of an expansion: copies the next ranges of the vdev and advances the uberblock.
 //!
 //! ```text
 //!   synced           next                      reachable
-//!   |  copied so far  |##|    |####|  |##|  ...    |         in windows; what is free in one is borrowed
+//!   |  copied so far  |##|    |####|  |##|  ...    |         in windows; free space of a window is borrowed
 //! ```
 //!
-//! Idea: whatever is not free is copied, whether a block lies there or will. While a window is copied nobody
-//! may allocate there; what is allocated there later is written to both places. So nothing that is skipped is
-//! missed.
+//! Idea: everything not free is copied, whether a block is there already or only allocated. Allocation is
+//! blocked in the window being copied; later writes there go to both places. So skipping free space misses
+//! nothing.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`spa_raidz_expand_thread`, `raidz_reflow_sync`).
 
@@ -23,23 +23,23 @@ use cenote_pool::{reachable, reflow_end, reflow_info};
 
 use super::{add_copied, expanding, set_reflowed};
 
-/// How long a slice takes at most: meanwhile its txg can't be written.
+/// Maximum length of a slice, which delays its txg.
 const SLICE: Duration = Duration::from_millis(500);
-/// What is looked at, and borrowed, at once...
+/// Size of a window.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// ...what of that is copied at once...
+/// Bytes copied at once.
 const COPY_BYTES: u64 = 8 << 20;
-/// ...and what is free between two ranges, and not longer, is copied with them.
+/// Free gaps up to this are copied with the ranges around them.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// What came of a slice.
+/// The outcome of a slice.
 pub(super) enum Slice {
     Copied,
-    /// Something could not be copied: it has to wait.
+    /// A copy failed: the expansion has to wait.
     Failed(DatasetError),
 }
 
-/// Copies for a while, in the txg that is held open.
+/// Copies for a while, within the held txg.
 pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Slice> {
     let pool = engine.pool();
     let Some(top) = expanding(&pool).filter(|top| VdevId(top.id) == vdev) else { return Ok(Slice::Copied) };
@@ -73,12 +73,12 @@ pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Sl
     }
 }
 
-/// Copies a part of the vdev; answers how far that went, and how many bytes in use that were.
+/// Copies part of the vdev; returns the end of that part, and the used bytes in it.
 async fn window(engine: &Engine, top: &VdevConfig, from: u64, end: u64) -> Result<(u64, u64)> {
     let (vdev, index) = (VdevId(top.id), from >> top.metaslab_shift);
     let (start, len) = metaslab_extent(top, index);
     let end = end.min(from + WINDOW_BYTES).min(start + len.max(1 << top.ashift));
-    // Whoever allocates there afterwards finds that it has been copied.
+    // Space allocated here later counts as copied.
     let free = engine.borrow_free(vdev, index, from, end - from);
     let free_in: Vec<Range<u64>> =
         free.ranges().iter().map(|&(start, end_of)| start..end_of.min(end)).collect();
@@ -90,7 +90,7 @@ async fn window(engine: &Engine, top: &VdevConfig, from: u64, end: u64) -> Resul
     Ok((to, bytes))
 }
 
-/// What of a range lies between others, which are in order and separate.
+/// The gaps between `others`, which are sorted and disjoint.
 fn between(others: &[Range<u64>], all: Range<u64>) -> Vec<Range<u64>> {
     let mut at = all.start;
     let mut found = Vec::new();
@@ -106,7 +106,7 @@ fn between(others: &[Range<u64>], all: Range<u64>) -> Vec<Range<u64>> {
     found
 }
 
-/// As many of the ranges as may be copied at once, and how far one has come with them.
+/// The first ranges, up to the copy limit, and the offset reached with them.
 fn first_of(ranges: &[Range<u64>], all: Range<u64>) -> (u64, Vec<Range<u64>>) {
     let (mut taken, mut left) = (Vec::new(), COPY_BYTES);
     for range in ranges {
@@ -123,7 +123,7 @@ fn first_of(ranges: &[Range<u64>], all: Range<u64>) -> (u64, Vec<Range<u64>>) {
     (all.end, taken)
 }
 
-/// The same with small gaps between them.
+/// Merges ranges across small gaps.
 fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {
@@ -135,7 +135,7 @@ fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     joined
 }
 
-/// All up to there has been copied.
+/// Records that everything up to an offset is copied.
 async fn note(context: &mut SyncContext, vdev: VdevId, upto_bytes: u64, bytes: u64) -> Result<()> {
     context.begin_writing().await?;
     set_reflowed(context, reflow_info(upto_bytes));

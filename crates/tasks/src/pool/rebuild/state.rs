@@ -1,5 +1,4 @@
-//! What a top-level vdev says of its last rebuild, or of the one in progress: `vdev_rebuild_phys_t` in its
-//! ZAP.
+//! The recorded state of a top-level vdev's last rebuild: `vdev_rebuild_phys_t` in its ZAP.
 //!
 //! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_initiate_sync`, `vdev_rebuild_reset_sync`,
 //! `vdev_rebuild_update_sync`, `vdev_rebuild_complete_sync`, `vdev_rebuild_cancel_sync`), `spa.c`
@@ -28,9 +27,9 @@ const ACTIVE: u64 = 1;
 const CANCELED: u64 = 2;
 const COMPLETE: u64 = 3;
 
-/// What a slice has done.
+/// A slice's results.
 pub(super) struct Noted {
-    /// What the vdev said when it began.
+    /// The vdev's state when the slice began.
     pub(super) of: RebuildPhys,
     pub(super) offset_bytes: u64,
     pub(super) done_bytes: u64,
@@ -40,8 +39,8 @@ pub(super) struct Noted {
     pub(super) is_last: bool,
 }
 
-/// Refuses a rebuild that brings what joins the leaf `old`: only mirrors and dRAID can be rebuilt, and not
-/// while a resilver runs.
+/// Refuses to rebuild a device joining the leaf `old`, unless its vdev is a mirror or dRAID and no resilver
+/// is running.
 pub(crate) async fn refuse_sequential(context: &SyncContext, old: Guid, is_attached: bool) -> Result<()> {
     let config = context.config().clone();
     let refused = |why: &str| Err(DatasetError::unsuitable(&config.name, why));
@@ -63,7 +62,7 @@ pub(crate) async fn refuse_sequential(context: &SyncContext, old: Guid, is_attac
     }
 }
 
-/// Refuses what is not done while a vdev is being rebuilt.
+/// Refuses operations impossible during a rebuild.
 pub(crate) async fn refuse_while_rebuilding(context: &SyncContext, why: &str) -> Result<()> {
     match is_rebuilding(context).await? {
         true => Err(DatasetError::unsuitable(context.pool().name(), why)),
@@ -71,8 +70,8 @@ pub(crate) async fn refuse_while_rebuilding(context: &SyncContext, why: &str) ->
     }
 }
 
-/// A device of the vdev lacks what was born in these txgs, first and last, and is to be brought that. If the
-/// vdev is being rebuilt already, that begins again.
+/// Starts rebuilding a device that lacks blocks born in these txgs, first and last. A running rebuild of the
+/// vdev restarts.
 pub(crate) async fn begin(context: &mut SyncContext, leaf: Guid, (first, last): (Txg, Txg)) -> Result<()> {
     let config = context.config().clone();
     let missing = || DatasetError::unsuitable(&config.name, "no such device in pool");
@@ -95,7 +94,7 @@ pub(crate) async fn begin(context: &mut SyncContext, leaf: Guid, (first, last): 
     log(context, top, if is_begun { "reset" } else { "started" }).await
 }
 
-/// A slice is done. Answers how far the vdev has come, if that is still of interest.
+/// Records a slice. Returns the vdev's progress, unless the rebuild has changed meanwhile.
 pub(super) async fn note(
     context: &mut SyncContext,
     top: &VdevConfig,
@@ -103,7 +102,7 @@ pub(super) async fn note(
 ) -> Result<Option<ScanProgress>> {
     let Some(mut state) = get(context, top.top_zap).await?.filter(is_active) else { return Ok(None) };
     let Noted { of, offset_bytes, done_bytes, written_bytes, took, errors, is_last } = noted;
-    // It may have begun again.
+    // It may have restarted.
     if (state.start_time_s, state.max_txg) != (of.start_time_s, of.max_txg) {
         return Ok(None);
     }
@@ -128,7 +127,7 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
     let mut config = context.config().clone();
     let pool = context.pool().clone();
     let (last, missed) = (Txg(state.max_txg.0.saturating_sub(1)), pool.missed());
-    // One that was away meanwhile has been passed over: a resilver brings it the rest.
+    // A device that was away has gaps: a resilver fills them.
     let was_away =
         |leaf: Guid| missed.get(&leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
     let now = config.vdev_tree.children.iter_mut().find(|one| one.id == top.id);
@@ -154,7 +153,7 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
     Ok(())
 }
 
-/// Nothing lacks anything any more.
+/// Ends a rebuild without devices that lack data.
 pub(super) async fn cancel(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
     let Some(state) = get(context, top.top_zap).await?.filter(is_active) else { return Ok(()) };
     end(context, top, state, CANCELED).await?;
@@ -166,7 +165,7 @@ async fn end(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhys, ho
     put(context, top.top_zap, &RebuildPhys { state: how, end_time_s: context.now_s(), ..state }).await
 }
 
-/// Leaves of a vdev that a rebuild is to bring what they lack.
+/// A vdev's leaves waiting for a rebuild.
 pub(super) fn joining(top: &VdevConfig) -> impl Iterator<Item = Guid> + '_ {
     top.leaves().filter(|leaf| leaf.rebuild_txg != Txg(0)).map(|leaf| leaf.guid)
 }
@@ -179,7 +178,7 @@ async fn is_rebuilding(context: &SyncContext) -> Result<bool> {
     Ok(FeatureCounts::of(&context.edit()).count(DEVICE_REBUILD).await?.is_some_and(|count| count > 0))
 }
 
-/// What a vdev's ZAP says. What makes no sense is not believed, and does not matter.
+/// A vdev's recorded rebuild; malformed values are ignored, which is harmless.
 pub(super) async fn of(zap: &Zap) -> Result<Option<RebuildPhys>> {
     let value = zap.lookup(vdev_zap::VDEV_REBUILD_PHYS.as_bytes()).await?;
     Ok(value.and_then(|value| RebuildPhys::from_words(&value.words().collect::<Vec<u64>>()).ok()))

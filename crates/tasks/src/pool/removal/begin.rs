@@ -1,4 +1,4 @@
-//! A removal begins: what it must find, and what it leaves on disk.
+//! Begins a removal: checks, and the state on disk.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_remove_top_check`, `vdev_passivate`,
 //! `vdev_remove_initiate_sync`), `vdev_indirect_mapping.c`, `libzfs_pool.c` (`zpool_vdev_remove`), including
@@ -33,15 +33,15 @@ const BAD_LAYOUT: &str =
 const BUSY: &str = "Pool busy; removal may already be in progress";
 const NO_SPACE: &str = "out of space";
 
-/// Begins to remove a disk or mirror that holds data. [`run_removal`](crate::run_removal) does it.
+/// Begins to remove a disk or mirror with data. [`run_removal`](crate::run_removal) continues it.
 ///
 /// # Errors
-/// There is a RAID-Z, or sectors differ; others have no room for what it holds; it does not have all its
-/// data; another removal is in progress; a log waits for a key to be replayed.
+/// There is a RAID-Z, or sectors differ; the others lack room; the vdev is incomplete; another removal is in
+/// progress; a log needs a key to be replayed.
 #[boxed]
 pub async fn start_removal(engine: &Engine, vdev: VdevId) -> Result<()> {
     let start = move |engine: Engine| async move {
-        // What is refused is refused before anything stops.
+        // Check before stopping any allocation.
         engine.run(move |context| Box::pin(async move { check(context, vdev).await })).await?;
         let allocates = allocates(&engine, vdev);
         engine.allocator().set_allocates(vdev, false);
@@ -61,13 +61,13 @@ fn allocates(engine: &Engine, vdev: VdevId) -> bool {
 }
 
 async fn begin(engine: &Engine, vdev: VdevId) -> Result<()> {
-    // A log's next block may have been allocated there, and would be written at any time.
+    // A log's next block may be allocated there, to be written at any time.
     engine.end_logs().await?;
     if !engine.logs_to_replay().await?.is_empty() {
         let why = "Mount encrypted datasets to replay logs.";
         return Err(DatasetError::unsuitable(engine.pool().name(), why));
     }
-    // What was allocated until now is in the txg that is being written, or in the open one.
+    // Earlier allocations are in the syncing or the open txg.
     engine.force_sync().await?;
     engine.force_sync().await?;
     engine.run(move |context| Box::pin(async move { begin_sync(context, vdev).await })).await
@@ -107,7 +107,7 @@ async fn check(context: &SyncContext, vdev: VdevId) -> Result<VdevConfig> {
     }
 }
 
-/// Whether the others have room for what is on the vdev, and for what the pool has been promised to hold.
+/// Whether the others have room for the vdev's data and the pool's reserved space.
 async fn check_room(context: &SyncContext, top: &VdevConfig) -> Result<()> {
     use cenote_pool::alloc::AllocClass;
     let full = || DatasetError::unsuitable(context.pool().name(), NO_SPACE);
@@ -161,7 +161,7 @@ async fn begin_sync(context: &mut SyncContext, vdev: VdevId) -> Result<()> {
     context.log_event("vdev remove started", &format!("{pool} vdev {vdev} {path}")).await
 }
 
-/// An empty mapping; with counts of what is obsolete, if the pool has them.
+/// Makes an empty mapping, with obsolete counts if the pool has them.
 pub(super) async fn make_mapping(context: &mut SyncContext, has_counts: bool) -> Result<ObjectId> {
     let edit = context.edit();
     let mut phys = IndirectMappingPhys::zeroed();
@@ -180,8 +180,8 @@ pub(super) async fn make_mapping(context: &mut SyncContext, has_counts: bool) ->
     edit.create(&mapping).await
 }
 
-/// Whoever opens the pool reads its object directory before any mapping: of that nothing may lie on a vdev
-/// that was removed. The same goes for the configuration, which changes now in any case.
+/// Importing a pool reads its object directory before any mapping, so the directory must not lie on a removed
+/// vdev. Nor may the configuration, which this txg rewrites anyway.
 async fn write_directory_anew(context: &SyncContext) -> Result<()> {
     let edit = context.edit();
     let directory = edit.view().object(DMU_POOL_DIRECTORY_OBJECT).await?;

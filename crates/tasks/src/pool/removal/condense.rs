@@ -1,17 +1,16 @@
-//! Condensing: the mapping of a removed vdev loses the entries that serve no block any more.
+//! Condensing: drops the entries of a removed vdev's mapping that no block uses any more.
 //!
 //! ```text
-//!   mapping    |####|....|##..|....|       . what was freed since, by its counts and the map of the vdev
-//!   next       |####|     ##..|            entries of which anything is left, with their counts
+//!   mapping    |####|....|##..|....|       . freed since, by its counts and the vdev's obsolete map
+//!   next       |####|     ##..|            entries still used at least in part, with their counts
 //! ```
 //!
-//! Idea: the map of what is obsolete is set aside, and a new mapping is written beside the old one, a part
-//! in each txg; when it has all, it takes the place of the old one. How far that has come is in the pool, in
-//! OpenZFS's form: it goes on after an export or a power cut, here or there. What is freed meanwhile goes
-//! into a new map.
+//! Idea: the obsolete map is set aside, and a new mapping is written beside the old one, a part per txg; when
+//! complete, it replaces the old one. The progress is on disk, in OpenZFS's form: condensing continues after
+//! an export or power cut, here or there. Frees meanwhile go into a new obsolete map.
 //!
-//! Blocks that are gone can't be found any more afterwards. So it does not begin or end while there is a
-//! checkpoint, and does not end in the middle of a slice of a scan.
+//! Afterwards freed blocks cannot be located. So condensing neither begins nor ends while a checkpoint
+//! exists, and does not end during a slice of a scan.
 //!
 //! Memory: both mappings, and the counts.
 //!
@@ -42,10 +41,10 @@ use super::begin::make_mapping;
 use super::copy::append_entries;
 use crate::pool::take_tree::take_tree;
 
-/// Entries that are written in a txg: 3 MiB.
+/// Entries written per txg: 3 MiB.
 const SLICE_ENTRIES: usize = 128 << 10;
 
-/// Goes on with the condensing that is in progress, and condenses every other mapping that is worth it.
+/// Continues the condensing in progress, then condenses other mappings worth it.
 pub(super) async fn condense(engine: &Engine) -> Result<()> {
     loop {
         let mos = engine.mos().await?;
@@ -75,7 +74,7 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
         drop(mos);
         let _no_walks = engine.background().no_walks().await;
         if engine.allocator().is_kept_before(looked_at) {
-            // Later: a reader of an older state may be after it.
+            // Later: a reader of an older state may need them.
             return Ok(());
         }
         engine.run(move |context| Box::pin(async move { finish(context, begun).await })).await?;
@@ -94,7 +93,7 @@ fn removed(mos: &Mos) -> Vec<VdevConfig> {
     mos.pool_config().vdevs.iter().filter(is_one).cloned().collect()
 }
 
-/// A mapping of which much is obsolete, or whose map of that is long.
+/// A vdev whose mapping is largely obsolete, or whose obsolete map is long.
 async fn worthwhile(engine: &Engine, mos: &Mos) -> Result<Option<VdevId>> {
     let settings = engine.background().settings();
     for top in removed(mos) {
@@ -119,7 +118,7 @@ async fn head(mos: &Mos, mapping: ObjectId) -> Result<IndirectMappingPhys> {
     phys.map_err(|error| mos.objset().format(mapping, error))
 }
 
-/// The entries of a mapping that serve any block, each with the bytes of it that serve none.
+/// The entries still in use, each with its obsolete bytes.
 async fn kept(mos: &Mos, top: &VdevConfig, obsolete: ObjectId) -> Result<Vec<(IndirectMappingEntry, u32)>> {
     let entries = read_mapping(mos.objset(), top.indirect_object).await?;
     let mut counts = vec![0_u64; entries.len()];
@@ -177,7 +176,7 @@ async fn begin(context: &mut SyncContext, vdev: VdevId) -> Result<()> {
     directory.add(names::CONDENSING_INDIRECT, &ZapValue::from_words(&begun.to_words())).await
 }
 
-/// The new mapping takes the place of the old one.
+/// Replaces the old mapping with the new one.
 async fn finish(context: &mut SyncContext, begun: CondensingIndirect) -> Result<()> {
     let mos = context.mos().await?;
     if in_progress(&mos).await? != Some(begun) || mos.checkpoint().await?.is_some() {

@@ -1,13 +1,13 @@
-//! A slice of a removal: what is next on the vdev is copied, and the mapping gets longer.
+//! A slice of a removal: copies the vdev's next ranges and extends the mapping.
 //!
 //! ```text
-//!   in use     |#####|  |##|            |#########...     gaps of 32 KiB are copied with what is around them
-//!   copied     [-----------]            [----][----]      as many bytes each as there are free in a row
+//!   in use     |#####|  |##|            |#########...     gaps up to 32 KiB are copied as well
+//!   copied     [-----------]            [----][----]      each as long as there is contiguous free space
 //! ```
 //!
-//! Idea: space for the copies is taken in the open txg, which is held until they are written. The mapping
-//! gets longer in a task of the same txg, so both are on disk, or neither. What is not in use by then, gaps
-//! included, is given back, and counts as obsolete.
+//! Idea: space for the copies is allocated in the open txg, which is held until they are written. A task of
+//! the same txg extends the mapping, so both are on disk, or neither. Parts unused by then, gaps included,
+//! are freed and count as obsolete.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_impl`, `spa_vdev_copy_segment`, `vdev_mapping_sync`).
 
@@ -29,32 +29,32 @@ use futures::StreamExt;
 
 use super::{removing_top, set_state, state};
 
-/// `vdev_removal_max_span`: what is free between two ranges, and not longer, is copied with them.
+/// `vdev_removal_max_span`: free gaps up to this are copied with the ranges around them.
 pub const MAX_SPAN_BYTES: u64 = 32 << 10;
-/// How long a slice takes at most: meanwhile its txg can't be written.
+/// Maximum length of a slice, which delays its txg.
 const SLICE: Duration = Duration::from_millis(500);
-/// Of the longest ranges, so many are in a slice at most (`zfs_remove_max_copy_bytes`).
+/// Maximum number of longest ranges in a slice (`zfs_remove_max_copy_bytes`).
 const SLICE_SEGMENTS: u64 = 4;
-/// Ranges that are copied before it is looked how long that took.
+/// Ranges and bytes copied between looks at the clock.
 const BATCH_ENTRIES: usize = 256;
 const BATCH_BYTES: u64 = 16 << 20;
-/// What is read and written at once...
+/// Bytes per read and write.
 const COPY_BYTES: u64 = 1 << 20;
-/// ...and how many of these at the same time.
+/// Reads and writes in flight.
 const AT_ONCE: usize = 8;
 
-/// What came of a slice.
+/// The outcome of a slice.
 pub(super) enum Slice {
     Copied,
-    /// The vdev is not being removed any more.
+    /// The vdev's removal has ended or been canceled.
     Gone,
-    /// All has been copied.
+    /// Everything is copied.
     NothingLeft,
-    /// Something could not be.
+    /// A copy failed.
     Failed(DatasetError),
 }
 
-/// Copies for a while, in the txg that is held open.
+/// Copies for a while, within the held txg.
 pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Slice> {
     let top = engine.pool().vdevs().top(vdev).filter(|top| top.removing).cloned();
     let Some(top) = top else { return Ok(Slice::Gone) };
@@ -75,14 +75,14 @@ struct Copying<'a> {
     engine: &'a Engine,
     top: VdevConfig,
     txg: Txg,
-    /// What is in use on the vdev, of the metaslab that is being copied.
+    /// Used ranges in the current metaslab.
     segments: VecDeque<(u64, u64)>,
     /// Where to look for more.
     from: u64,
-    /// The longest range that there may be room for.
+    /// Upper bound of a range that may still find room.
     most_bytes: u64,
     entries: Vec<IndirectMappingEntry>,
-    /// So many of them have been copied.
+    /// Number of entries copied.
     copied: usize,
 }
 
@@ -114,14 +114,14 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Takes space for the next range; answers how long it is.
+    /// Allocates space for the next range; returns its length.
     fn take_next(&mut self) -> Result<Option<u64>> {
         self.find_segments();
         let Some(&(start, _)) = self.segments.front() else { return Ok(None) };
         loop {
             let (end, whole) = piece(&self.segments, self.most_bytes);
             let Some(dst) = self.allocate(end - start)? else {
-                // Not again in this slice: space is too fragmented.
+                // Space is fragmented: use shorter ranges for the rest of the slice.
                 let sector = 1 << self.top.ashift;
                 if end - start <= sector {
                     return Err(DatasetError::unsuitable(self.engine.pool().name(), "out of space"));
@@ -136,7 +136,7 @@ impl Copying<'_> {
         }
     }
 
-    /// The next metaslab with anything on it.
+    /// Finds the next metaslab in use.
     fn find_segments(&mut self) {
         while self.segments.is_empty() && self.from < self.top.asize_bytes {
             let Some(index) = self.from.checked_shr(self.top.metaslab_shift) else { return };
@@ -151,7 +151,7 @@ impl Copying<'_> {
         }
     }
 
-    /// `None`: there is no such range.
+    /// `None`: no free range of that length.
     fn allocate(&self, len: u64) -> Result<Option<Dva>> {
         let class = match self.top.class {
             VdevClass::Special => AllocClass::Special,
@@ -183,7 +183,7 @@ impl Copying<'_> {
         };
         let mut done = std::pin::pin!(self.engine.runtime().map_bounded(AT_ONCE, parts, step));
         let mut failed: Option<PoolError> = None;
-        // All of them end before their space is given back.
+        // All parts must end before their space is freed.
         while let Some(one) = done.next().await {
             failed = failed.or(one.err());
         }
@@ -199,8 +199,8 @@ impl Copying<'_> {
     }
 }
 
-/// How far the next range reaches that is copied as a whole, and how many segments it has to their ends. It
-/// ends with one, if that is possible.
+/// The end of the next range to copy as a whole, and the number of complete segments in it. It ends at a
+/// segment's end if possible.
 fn piece(segments: &VecDeque<(u64, u64)>, most: u64) -> (u64, usize) {
     let Some(&(start, first_end)) = segments.front() else { return (0, 0) };
     if first_end - start > most {
@@ -216,7 +216,7 @@ fn piece(segments: &VecDeque<(u64, u64)>, most: u64) -> (u64, usize) {
     (end, whole)
 }
 
-/// Parts that are copied at once.
+/// Parts copied at once.
 fn parts(entry: &IndirectMappingEntry) -> impl Iterator<Item = (u64, Dva)> + '_ {
     (0..entry.len_bytes()).step_by(COPY_BYTES as usize).map(|at| {
         let len = COPY_BYTES.min(entry.len_bytes() - at);
@@ -224,19 +224,19 @@ fn parts(entry: &IndirectMappingEntry) -> impl Iterator<Item = (u64, Dva)> + '_ 
     })
 }
 
-/// Where a part of the range is copied to.
+/// The destination of a part.
 fn part(entry: &IndirectMappingEntry, at: u64, len: u64) -> Dva {
     Dva { offset_bytes: entry.dst.offset_bytes + at, asize: Asize(len), ..entry.dst }
 }
 
-/// What was copied comes to the mapping.
+/// Adds copied ranges to the mapping.
 async fn note(context: &mut SyncContext, vdev: VdevId, entries: Vec<IndirectMappingEntry>) -> Result<()> {
     let top = removing_top(context, vdev);
     let txg = context.txg();
     let (mut kept, mut obsolete, mut copied_bytes) = (Vec::new(), Vec::new(), 0);
     for entry in entries {
         let (start, end) = (entry.src_offset_bytes, entry.src_end_bytes());
-        // It was canceled, or the block was freed meanwhile.
+        // The removal was canceled, or the block freed meanwhile.
         let mut in_use = context.allocator().in_use(vdev, start, end);
         if top.is_none() {
             in_use = Default::default();
@@ -287,7 +287,7 @@ pub(super) async fn append_entries(
     edit.set_bonus_words(mapping, &phys.to_words()).await
 }
 
-/// All up to the end of the mapping that was not there before was copied in this txg.
+/// Records this txg as the birth of the mapping's new part.
 async fn append_birth(context: &SyncContext, births: ObjectId, vdev: VdevId) -> Result<()> {
     let edit = context.edit();
     let dnode = edit.view().dnode(births).await?;

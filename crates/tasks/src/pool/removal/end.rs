@@ -1,4 +1,4 @@
-//! A removal ends: the vdev becomes its mapping, or stays as it was.
+//! Ends a removal: the vdev becomes its mapping, or stays.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`vdev_remove_complete`, `vdev_remove_replace_with_indirect`,
 //! `vdev_remove_complete_sync`, `spa_vdev_remove_cancel_sync`, `spa_finish_removal`).
@@ -23,13 +23,13 @@ use cenote_pool::{FoundDevice, LeavesInUse};
 use super::{DEVICE_REMOVAL, OBSOLETE_COUNTS, removing_top, set_state, state};
 use crate::pool::take_tree::{drop_leaf, forget_unflushed, take_tree};
 
-/// How often it is looked whether nobody walks an older tree.
+/// Interval at which to look for walks of older trees.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All had been copied in txg `copied`: the devices leave. Does nothing if that is not so, or somebody still
-/// reads an older tree, which may have blocks that were freed and never copied.
+/// Removes the devices of a vdev fully copied in txg `copied`. Does nothing if that has changed, or if a
+/// reader still uses an older tree, whose blocks may have been freed and never copied.
 pub(super) async fn finish(engine: Engine, vdev: VdevId, copied: Txg) -> Result<()> {
-    // Scans wait for it, so that it need not wait for the end of one.
+    // Walks wait meanwhile, so that this need not wait for the end of a scan.
     let no_walks = engine.background().no_walks().await;
     if engine.allocator().is_kept_before(copied) {
         engine.runtime().sleep(LOOK_INTERVAL).await;
@@ -47,7 +47,7 @@ pub(super) async fn finish(engine: Engine, vdev: VdevId, copied: Txg) -> Result<
     Ok(())
 }
 
-/// What has left.
+/// The devices that have left.
 struct Gone {
     devices: Vec<FoundDevice>,
     in_use: LeavesInUse,
@@ -70,7 +70,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
     }
     forget_unflushed(context, top.top_zap).await?;
     context.forget_vdev(vdev).await?;
-    // From now on its blocks are only where the mapping says.
+    // From here on its blocks are only at their copies.
     context.allocator().remove_vdev(vdev);
     let mut state = state(context).await?;
     let mut config = context.config().clone();
@@ -93,7 +93,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
     context.pool().set_mapping(vdev, Arc::new(mapping));
     take_tree(context, config, BTreeMap::new(), None).await?;
     state.prev_indirect_vdev = vdev;
-    // What was freed at the last moment was not copied, but is done with.
+    // Blocks freed at the last moment were not copied, but are dealt with.
     state.copied_bytes = state.to_copy_bytes;
     end_state(context, state, DSS_FINISHED).await?;
     let pool = context.config().name.clone();
@@ -101,10 +101,10 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
     Ok(Some(Gone { devices, in_use }))
 }
 
-/// The vdev that is being removed stays: the copies are freed, and blocks may go there again.
+/// Cancels the removal in progress: frees the copies, and allows allocation on the vdev again.
 ///
 /// # Errors
-/// None is being removed.
+/// No removal is in progress.
 #[boxed]
 pub async fn cancel_removal(engine: &Engine) -> Result<()> {
     let cancel = |engine: Engine| async move {
@@ -141,7 +141,7 @@ async fn cancel_sync(context: &mut SyncContext) -> Result<()> {
     context.log_event("vdev remove canceled", &format!("{pool} vdev {vdev} {path}")).await
 }
 
-/// Frees the copies of all that is in use on the vdev.
+/// Frees the copies of all ranges in use.
 fn free_copies(context: &SyncContext, vdev: VdevId) -> Result<()> {
     let allocator = context.allocator();
     let Some(mapping) = allocator.mapping(vdev) else { return Ok(()) };
@@ -154,7 +154,7 @@ fn free_copies(context: &SyncContext, vdev: VdevId) -> Result<()> {
     Ok(())
 }
 
-/// Gives up what the MOS has of a mapping.
+/// Frees a mapping's objects in the MOS.
 async fn forget_mapping(context: &mut SyncContext, top: &VdevConfig) -> Result<()> {
     let edit = context.edit();
     let dnode = edit.view().dnode(top.indirect_object).await?;

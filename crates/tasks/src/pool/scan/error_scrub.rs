@@ -1,15 +1,15 @@
-//! A scrub of known errors (`zpool scrub -e`): the blocks in the error log are verified, what can be is
-//! written again, and what is mended, or gone, leaves the log.
+//! Error scrubs (`zpool scrub -e`): verify the blocks in the error log and repair them if possible. Mended
+//! and vanished blocks leave the log.
 //!
 //! ```text
-//!   errlog_last --some of it--> who has the block now? --> read all copies --> mended: dropped
-//!                                                                         `--> lost:   errlog_scrub
+//!   errlog_last --some of it--> find the block's dataset now --> read all copies --> mended: dropped
+//!                                                                               `--> lost:   errlog_scrub
 //! ```
 //!
-//! Idea: what is left of `errlog_last` is what is left to do. So it goes on after an interruption without any
-//! place being noted, and OpenZFS, which starts at the cursor noted, goes over all that is left. If it is
-//! stopped, or a scan begins, both logs are united: nothing is forgotten that is not known to be mended.
-//! (OpenZFS then forgets what it did not come to.)
+//! Idea: the rest of `errlog_last` is the rest of the work. So an interrupted scrub continues without a
+//! cursor, and OpenZFS, which starts at the recorded cursor, visits all that is left. If the scrub stops, or
+//! a scan begins, both logs are merged: no error is dropped that is not known to be mended. (OpenZFS drops
+//! the unvisited ones.)
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_errorscrub_*`), `dsl_errorscrub_phys_t`.
 
@@ -30,25 +30,25 @@ use cenote_pool::{Fault, IoClass, VerifyItem, Zbookmark};
 
 use crate::pool::errors::{has_head_errlog, known, log, looked_at, rotate, unite};
 
-/// What was looked at, and is still to be noted.
+/// Examined errors, to be recorded.
 pub(super) struct Looked {
-    /// Of the scrub that it is of.
+    /// The scrub's start.
     start_time_s: u64,
     errors: Vec<LoggedError>,
     lost: BTreeMap<BlockBookmark, Txg>,
-    /// What leads there can't be read.
+    /// Errors whose path in the tree is unreadable.
     in_doubt: Vec<LoggedError>,
     pub(super) written_bytes: u64,
 }
 
 impl Looked {
-    /// Blocks that are not mended.
+    /// Number of blocks not mended.
     pub(super) fn remaining(&self) -> u64 {
         (self.lost.len() + self.in_doubt.len()) as u64
     }
 }
 
-/// It begins, or goes on if it was paused. No scan is in progress. Answers whether there is anything to do.
+/// Starts or resumes an error scrub while no scan is in progress. Returns whether there are errors.
 pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
     if !has_head_errlog(context).await? {
         return Err(refused(context, "unsupported version or feature: feature@head_errlog is disabled"));
@@ -75,7 +75,7 @@ pub(super) async fn start(context: &mut SyncContext) -> Result<bool> {
     Ok(true)
 }
 
-/// Why no scrub may begin now.
+/// Refuses a scrub during an error scrub.
 pub(super) async fn refuse_beside(context: &SyncContext) -> Result<()> {
     match running(context).await? {
         None => Ok(()),
@@ -88,7 +88,7 @@ pub(super) async fn refuse_beside(context: &SyncContext) -> Result<()> {
     }
 }
 
-/// Answers `false` if there is none.
+/// Returns `false` if none is in progress.
 pub(super) async fn pause(context: &mut SyncContext) -> Result<bool> {
     let Some(scrub) = running(context).await? else { return Ok(false) };
     if scrub.is_paused() {
@@ -99,7 +99,7 @@ pub(super) async fn pause(context: &mut SyncContext) -> Result<bool> {
     Ok(true)
 }
 
-/// Answers `false` if there is none.
+/// Returns `false` if none is in progress.
 pub(super) async fn cancel(context: &mut SyncContext) -> Result<bool> {
     let Some(scrub) = running(context).await? else { return Ok(false) };
     unite(context).await?;
@@ -109,7 +109,7 @@ pub(super) async fn cancel(context: &mut SyncContext) -> Result<bool> {
     Ok(true)
 }
 
-/// A scan begins: this ends, and nothing is said of it any more.
+/// Ends the error scrub and clears its state, since a scan begins.
 pub(super) async fn give_way(context: &mut SyncContext) -> Result<()> {
     cancel(context).await?;
     match of(context).await? {
@@ -118,7 +118,7 @@ pub(super) async fn give_way(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// Verifies some of what is left. `None`: nothing is in progress, or it is paused.
+/// Verifies some of the rest. `None`: no error scrub is running.
 pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
     let mos = engine.mos_to_mend().await?;
     let scrub = mos.error_scrub_status().await?.filter(|scrub| scrub.is_running() && !scrub.is_paused());
@@ -141,14 +141,14 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
     }
     let pool = mos.pool().for_class(IoClass::Scrub);
     let (findings, healed) = pool.scrub_many(items).await;
-    // What a flush fails to bring shows in the counters.
+    // Failed flushes show in the counters.
     drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
     let lost = lost.map(|finding| places[finding.item]).collect();
     Ok(Some(Looked { start_time_s, errors, lost, in_doubt, written_bytes: healed.written_bytes }))
 }
 
-/// What was looked at leaves the log; it ends with the last of it.
+/// Removes examined errors from the log; ends the scrub with the last one.
 pub(super) async fn note(context: &mut SyncContext, looked: Looked) -> Result<()> {
     let running = running(context).await?;
     let Some(mut scrub) = running.filter(|it| it.start_time_s == looked.start_time_s) else { return Ok(()) };
@@ -156,7 +156,7 @@ pub(super) async fn note(context: &mut SyncContext, looked: Looked) -> Result<()
     scrub.errors = scrub.errors.saturating_add(looked.remaining());
     log(context, looked.lost).await?;
     scrub.to_examine = looked_at(context, &looked.errors, &looked.in_doubt).await?;
-    // Keys that make no sense are left.
+    // Malformed keys stay.
     if scrub.to_examine == 0 || looked.errors.is_empty() {
         rotate(context).await?;
         let errors = known(context).await?;

@@ -1,12 +1,12 @@
-//! What is left of a scan: the object set that is being walked over, and those that wait.
+//! The rest of a scan: the current object set, and those in the queue.
 //!
 //! ```text
 //!   MOS -> the oldest of each chain -> next snapshot ... -> head
 //!                                   '-> clones of each snapshot, likewise
 //! ```
 //!
-//! Idea: a block is visited in the oldest version of a dataset that has it. So each version is walked over
-//! for what was born after the one before it, and brings those that come after it into the queue.
+//! Idea: a block is visited in the oldest version of a dataset that has it. Each version is walked for blocks
+//! born after its predecessor, and then queues its successors.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_scan_visit`, `dsl_scan_visitds`, `dsl_scan_ds_maxtxg`).
 
@@ -21,19 +21,19 @@ use cenote_object::Result;
 
 /// `DMU_META_OBJSET`.
 const MOS: DatasetId = DatasetId(0);
-/// `ZB_DESTROYED_OBJSET`: nothing is being walked over.
+/// `ZB_DESTROYED_OBJSET`: no current object set.
 pub(super) const NOTHING: DatasetId = DatasetId(u64::MAX);
 
-/// An object set that is being walked over.
+/// The object set being walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Current {
     pub(super) dataset: DatasetId,
-    /// Blocks born after this txg, and up to that.
+    /// Births wanted: after the first txg, up to the second.
     pub(super) txgs: (Txg, Txg),
     pub(super) from: Position,
 }
 
-/// A version of a dataset that is to be scanned: what was born after a txg.
+/// A dataset version to be scanned for blocks born after a txg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
     pub(super) dataset: DatasetId,
@@ -43,22 +43,22 @@ pub(super) struct Waiting {
     pub(super) creation_txg: Txg,
 }
 
-/// What is left, and what has changed of it since it was read.
+/// The rest of a scan, and changes since it was read.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// Blocks born after this txg, and up to that.
+    /// Births wanted: after the first txg, up to the second.
     txgs: (Txg, Txg),
     pub(super) current: Option<Current>,
-    /// Object sets that wait: what is wanted of each was born after this txg.
+    /// Queued object sets, each with the txg after which births are wanted.
     queue: BTreeMap<DatasetId, Txg>,
-    /// The current one is to be visited again, for what was born later.
+    /// Visit the current one again, for later births.
     again: bool,
     pub(super) taken: BTreeSet<DatasetId>,
     pub(super) added: BTreeMap<DatasetId, Waiting>,
 }
 
 impl Plan {
-    /// What a pool says is left.
+    /// The plan recorded in the pool.
     pub(super) fn of(scan: &ScanPhys, queue: BTreeMap<DatasetId, Txg>) -> Plan {
         let txgs = (scan.min_txg, scan.max_txg);
         let dataset = scan.bookmark.dataset;
@@ -79,7 +79,7 @@ impl Plan {
         self.current.is_none() && self.queue.is_empty()
     }
 
-    /// The object set to walk over now; those without anything wanted are passed over.
+    /// The next object set to walk; skips those without wanted blocks.
     pub(super) async fn next(&mut self, mos: &Mos) -> Result<Option<Part>> {
         loop {
             let Some(current) = self.current else {
@@ -109,12 +109,12 @@ impl Plan {
         }
     }
 
-    /// The current object set has been walked over up to here.
+    /// Records progress in the current object set.
     pub(super) fn reached(&mut self, from: Position) {
         self.current.iter_mut().for_each(|current| current.from = from);
     }
 
-    /// The current object set has been walked over.
+    /// Ends the current object set and queues its successors.
     pub(super) async fn finish(&mut self, mos: &Mos) -> Result<()> {
         let Some(Current { dataset, txgs, .. }) = self.current.take() else { return Ok(()) };
         if std::mem::take(&mut self.again) {
@@ -138,7 +138,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The object set that is being walked over, unless that is the MOS.
+    /// The current object set, unless it is the MOS.
     pub(super) async fn current_dataset(&self, mos: &Mos) -> Result<Option<Waiting>> {
         match self.current.filter(|current| current.dataset != MOS) {
             Some(current) => Ok(Some(waiting(mos, current.dataset, current.txgs.0).await?)),
@@ -146,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// The bookmark to note.
+    /// The scan's bookmark.
     pub(super) fn bookmark(&self) -> BlockBookmark {
         let none = bookmark(NOTHING, Position::default());
         self.current.map_or(none, |current| bookmark(current.dataset, current.from))
@@ -159,12 +159,12 @@ async fn waiting(mos: &Mos, dataset: DatasetId, born_after: Txg) -> Result<Waiti
     Ok(Waiting { dataset, born_after, dir, is_snapshot, creation_txg })
 }
 
-/// The bookmark of a place in an object set.
+/// The bookmark of a position in an object set.
 pub(super) fn bookmark(dataset: DatasetId, at: Position) -> BlockBookmark {
     BlockBookmark { dataset, object: at.object, level: 0, block: at.block }
 }
 
-/// Where a scan stands in an object set. Its root has level -1.
+/// A bookmark's position. An object set's root has level -1.
 pub(super) fn position(bookmark: &BlockBookmark) -> Position {
     match bookmark.level {
         0 => Position { object: bookmark.object, block: bookmark.block },

@@ -1,8 +1,8 @@
-//! What the pool says of its last scan, or of the one in progress: begun, noted, paused, ended.
+//! The recorded state of the last scan: start, progress, pause, end.
 //!
-//! Idea: the state is OpenZFS's, `dsl_scan_phys_t`, with a queue of datasets beside it. Progress is noted
-//! as a change of it, since tasks may have changed it meanwhile: a dataset that waits to be scanned may
-//! have been destroyed, or have become a snapshot's next version.
+//! Idea: the state is OpenZFS's `dsl_scan_phys_t`, plus a queue of datasets. A slice records changes rather
+//! than a new state, since tasks may have changed it meanwhile: a queued dataset may be destroyed, or have a
+//! new snapshot.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_scan_setup_sync`, `dsl_scan_done`, `dsl_scan_ds_destroyed`,
 //! `dsl_scan_ds_snapshotted`), `vdev.c` (`vdev_dtl_should_excise`).
@@ -34,22 +34,22 @@ use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
 const RESILVER_DEFER: &str = "resilver_defer";
-/// `zfs_resilver_defer_percent`: before that, a resilver begins again for what joins.
+/// `zfs_resilver_defer_percent`: below this a resilver restarts for a new device.
 const DEFER_PERCENT: u64 = 10;
 
-/// What a slice has changed.
+/// A slice's changes.
 pub(super) struct Noted {
-    /// The scan that it is of.
+    /// Identify the scan.
     func: u64,
     start_time_s: u64,
-    /// What was being walked over when it began.
+    /// The dataset it started in.
     before: DatasetId,
     bookmark: BlockBookmark,
     txgs: (Txg, Txg),
     again_is_done: bool,
     taken: BTreeSet<DatasetId>,
     added: Vec<Waiting>,
-    /// The dataset at which it ended, if it began at another one; and the txg whose tree it walked over.
+    /// The dataset it ended in, if another; and the txg of its tree.
     moved_to: Option<Waiting>,
     txg: Txg,
     examined_bytes: u64,
@@ -78,7 +78,7 @@ impl Noted {
     }
 }
 
-/// The datasets that wait to be scanned.
+/// The queued datasets.
 pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<DatasetId, Txg>> {
     if scan.queue == ObjectId(0) {
         return Ok(BTreeMap::new());
@@ -88,11 +88,11 @@ pub(super) async fn queue_of(mos: &Mos, scan: &ScanPhys) -> Result<BTreeMap<Data
     let entry =
         |entry: &cenote_object::ZapEntry| Some((DatasetId(number(&entry.name)?), Txg(entry.value.as_u64()?)));
     let queue: Option<BTreeMap<_, _>> = entries.iter().map(entry).collect();
-    // A dataset that is left out would count as scanned.
+    // Skipping a dataset would count it as scanned.
     queue.ok_or_else(|| mos.objset().damaged(scan.queue, "names no dataset that waits to be scanned"))
 }
 
-/// A resilver of what was born in these txgs, first and last, begins; a scrub in progress ends.
+/// Starts a resilver of blocks born in these txgs, first and last; ends a scrub.
 pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Txg, Txg)) -> Result<()> {
     let txgs = (Txg(first.0.saturating_sub(1)), Txg(last.0.saturating_add(1)));
     if let Some(scan) = scan(context).await?.filter(goes_on) {
@@ -108,7 +108,7 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
     begin(context, POOL_SCAN_RESILVER, txgs).await
 }
 
-/// Whether a resilver is far enough that what joins now had better wait for another one.
+/// Whether a resilver is too far along to restart for a new device.
 pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
     let is_enabled = FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.is_some();
     let running = scan(context).await?.filter(|scan| goes_on(scan) && scan.is_resilver());
@@ -118,7 +118,7 @@ pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
     Ok(is_enabled && running.is_some_and(is_far))
 }
 
-/// A leaf is marked to wait for the next resilver.
+/// Activates the feature for a leaf that waits for the next resilver.
 pub(crate) async fn note_deferred(context: &mut SyncContext) -> Result<()> {
     match FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await? {
         Some(0) => context.use_feature(RESILVER_DEFER, 1).await,
@@ -126,7 +126,7 @@ pub(crate) async fn note_deferred(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// The next resilver is also for leaves that waited. Answers whether any did.
+/// Includes deferred leaves in the next resilver. Returns whether there were any.
 async fn undefer(context: &mut SyncContext) -> Result<bool> {
     if FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.unwrap_or(0) == 0 {
         return Ok(false);
@@ -143,12 +143,12 @@ async fn undefer(context: &mut SyncContext) -> Result<bool> {
     Ok(!waiting.is_empty())
 }
 
-/// Leaves that wait for the next resilver.
+/// Leaves waiting for the next resilver.
 pub(super) fn deferred(root: &VdevConfig) -> impl Iterator<Item = Guid> + '_ {
     root.leaves().filter(|leaf| leaf.resilver_defer).map(|leaf| leaf.guid)
 }
 
-/// A scrub of everything begins, unless a scan is in progress.
+/// Starts a full scrub, unless a scan is in progress.
 pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
         Some(_) => Ok(()),
@@ -156,7 +156,7 @@ pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// A scrub that is in progress, or paused, ends.
+/// Cancels a running or paused scrub.
 pub(crate) async fn end_scrub(context: &mut SyncContext) -> Result<()> {
     match scan(context).await?.filter(|scan| goes_on(scan) && scan.is_scrub()) {
         Some(_) => cancel_scrub(context).await,
@@ -169,7 +169,7 @@ pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
     Ok(scan(context).await?.is_some_and(|scan| goes_on(&scan) && scan.is_resilver()))
 }
 
-/// A scrub begins, or goes on.
+/// Starts or resumes a scrub.
 pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
         Some(before) if before.is_paused() => {
@@ -182,7 +182,7 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result
     begin(context, POOL_SCAN_SCRUB, (after, context.txg())).await
 }
 
-/// A scrub of known errors begins, or goes on. Answers whether there are any.
+/// Starts or resumes an error scrub. Returns whether there are errors.
 pub(super) async fn start_error_scrub(context: &mut SyncContext) -> Result<bool> {
     match scan(context).await?.filter(goes_on) {
         Some(before) => Err(refused_beside(context, &before)),
@@ -201,7 +201,7 @@ fn refused_beside(context: &SyncContext, scan: &ScanPhys) -> DatasetError {
     DatasetError::unsuitable(context.pool().name(), why)
 }
 
-/// A scrub pauses.
+/// Pauses a scrub.
 pub(super) async fn pause_scrub(context: &mut SyncContext) -> Result<()> {
     if error_scrub::pause(context).await? {
         return Ok(());
@@ -214,7 +214,7 @@ pub(super) async fn pause_scrub(context: &mut SyncContext) -> Result<()> {
     context.log_event("scan paused", "func=1").await
 }
 
-/// A scrub ends.
+/// Cancels a scrub.
 pub(super) async fn cancel_scrub(context: &mut SyncContext) -> Result<()> {
     if error_scrub::cancel(context).await? {
         return Ok(());
@@ -229,8 +229,7 @@ async fn running_scrub(context: &SyncContext) -> Result<ScanPhys> {
     scan.ok_or_else(|| DatasetError::unsuitable(context.pool().name(), "there is no active scrub"))
 }
 
-/// A slice of it is done. It was the last if there is `complete`: leaves that were brought all that was born
-/// up to a txg.
+/// Records a slice. `complete` marks the last one: leaves with the txg up to which they are complete.
 pub(super) async fn note(
     context: &mut SyncContext,
     noted: Noted,
@@ -259,10 +258,10 @@ async fn note_place(context: &mut SyncContext, mut scan: ScanPhys, noted: Noted)
             scan.flags &= !DSF_VISIT_DS_AGAIN;
         }
     }
-    // What was meanwhile done to the one noted before has been noted with it.
+    // Tasks have already applied their changes to the dataset recorded before.
     if let Some(now) = moved_to {
         match now_instead(context, &now, txg).await? {
-            // Another one is to be walked over first: this one waits, from its beginning.
+            // Another one comes first: this one waits, to start over.
             _ if !is_as_before => added.push(now),
             Some(same) if same == now.dataset => {}
             Some(taken) if !now.is_snapshot => scan.bookmark.dataset = taken,
@@ -311,7 +310,7 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
     Ok(())
 }
 
-/// A snapshot of a head was taken: it has all that was to be scanned of the head.
+/// A new snapshot takes over its head's place in the scan.
 pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snapshot: ObjectId) -> Result<()> {
     let (head, snapshot) = (DatasetId(head.0), DatasetId(snapshot.0));
     let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
@@ -323,11 +322,11 @@ pub(crate) async fn snapshotted(context: &mut SyncContext, head: ObjectId, snaps
     Ok(())
 }
 
-/// Two heads have changed places: each is scanned as the other would have been.
+/// Swapped heads swap their places in the scan.
 pub(crate) async fn swapped(context: &mut SyncContext, one: ObjectId, other: ObjectId) -> Result<()> {
     let (one, other) = (DatasetId(one.0), DatasetId(other.0));
     let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
-    // The same snapshot comes before both: what was to be scanned of either may be in the other's tree now.
+    // Both follow the same snapshot: wanted blocks of either may be in the other's tree now.
     for (now, instead) in [(one, other), (other, one)] {
         if scan.bookmark.dataset == now {
             let edit = context.edit();
@@ -349,8 +348,8 @@ pub(crate) async fn swapped(context: &mut SyncContext, one: ObjectId, other: Obj
     Ok(())
 }
 
-/// A dataset is being destroyed. What others have of a snapshot is its next version's from now on, which is
-/// scanned anew.
+/// Handles a destroyed dataset. Blocks shared with a destroyed snapshot belong to the next version, which is
+/// scanned again.
 pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: ObjectId) -> Result<()> {
     let (id, next) = (DatasetId(id.0), (next.0 != 0).then_some(DatasetId(next.0)));
     let Some(mut scan) = scan(context).await?.filter(goes_on) else { return Ok(()) };
@@ -367,12 +366,11 @@ pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: Obj
     Ok(())
 }
 
-/// The version that has to be scanned now instead of one that was found in the tree of `txg`: the oldest
-/// that has its blocks. A head may have snapshots since; a snapshot, or a dataset, or all of a file system,
-/// may be gone.
+/// The version to scan instead of one found in the tree of `txg`: the oldest with its blocks. Since then a
+/// head may have snapshots, and a snapshot or its whole file system may be gone.
 async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result<Option<DatasetId>> {
     let is_there = match context.mos().await?.dataset_phys(found.dataset).await {
-        // Its number may have become another one's.
+        // The number may be reused.
         Ok(phys) => phys.creation_txg == found.creation_txg,
         Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => false,
         Err(error) => return Err(error),
@@ -383,7 +381,7 @@ async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result
         (false, false) => return Ok(None),
         (false, true) => match context.dir_phys(found.dir).await {
             Ok(dir) => (dir.head_dataset, found.born_after),
-            // The rest of its file system went as well.
+            // The whole file system is gone.
             Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => return Ok(None),
             Err(error) => return Err(error),
         },
@@ -397,7 +395,7 @@ async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result
     }
 }
 
-/// In the queue, one dataset takes the place of another.
+/// Replaces a dataset in the queue.
 async fn wait_instead(
     context: &SyncContext,
     scan: &ScanPhys,
@@ -414,7 +412,7 @@ async fn wait_instead(
     }
 }
 
-/// The name of a dataset in the queue (`zap_add_int_key`).
+/// A dataset's name in the queue (`zap_add_int_key`).
 fn key(dataset: DatasetId) -> String {
     format!("{:x}", dataset.0)
 }
@@ -441,7 +439,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
         to_examine_bytes: spaces.map(|space| space.allocated_bytes).sum(),
         ..empty(context)?
     };
-    // Blocks of deduplication tables are met in the tree.
+    // Deduplicated blocks are found in the tree.
     scan.ddt_bookmark.class = scan.ddt_class_max + 1;
     put(context, &scan).await?;
     context.log_event("scan setup", &format!("func={func} mintxg={min_txg} maxtxg={max_txg}")).await
@@ -456,7 +454,7 @@ async fn end(context: &mut SyncContext, scan: ScanPhys, state: u64) -> Result<()
     put(context, &ScanPhys { state, queue: ObjectId(0), end_time_s: context.now_s(), flags, ..scan }).await
 }
 
-/// OpenZFS marks leaves that are being filled; answers whether any was.
+/// Clears OpenZFS's marks of leaves being resilvered; returns whether there were any.
 fn forget_marks(vdev: &mut VdevConfig, complete: &BTreeMap<Guid, Txg>) -> bool {
     let is_marked = vdev.resilver_txg != Txg(0) || vdev.rebuild_txg != Txg(0);
     let mut was = is_marked && complete.contains_key(&vdev.guid);

@@ -1,19 +1,19 @@
 //! A slice of a scan: some seconds of it, over the tree of the last txg on disk.
 //!
 //! ```text
-//!   plan --> object set --> pointers --> window --sorted by address--> scrub: read all, write what is wrong
-//!                                                                      resilver: write what leaves lack
+//!   plan --> object set --> pointers --> window --sorted by address--> scrub: read all, rewrite bad copies
+//!                                                                      resilver: write missing copies
 //! ```
 //!
-//! Idea: pointers are collected in the order of the tree, and blocks are read in that of the disk. A slice
-//! ends with an empty window, so that its place in the tree says what is done.
+//! Idea: pointers are collected in tree order, and blocks read in disk order. A slice ends with an empty
+//! window, so that its place in the tree is its progress.
 //!
-//! What is done stays done, although the tree goes on changing there: a block that gets an owner behind the
-//! scan was brought to all leaves with that, or is new to all of them (`Pool::bring_shared`). So at the end
-//! whatever the last tree leads to has been brought. What the pool has beside that tree comes last: then it
-//! does not matter when a checkpoint was taken, or a dataset destroyed. A later one is part of what is done.
+//! Progress stays valid although the tree keeps changing: a block that gains an owner behind the scan is
+//! written to all leaves then, or was born on all of them (`Pool::bring_shared`). So at the end all blocks of
+//! the last tree are complete. Blocks outside the tree come last; checkpoints taken and datasets destroyed
+//! during the scan then need no special care.
 //!
-//! OpenZFS does not visit a checkpoint; while there is one, its resilvers make no device complete.
+//! OpenZFS does not visit a checkpoint; while one exists, its resilvers complete no device.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,25 +31,25 @@ use cenote_runtime::Instant;
 use super::plan::Plan;
 use super::state::queue_of;
 
-/// Blocks that are read together: enough to go over the disks in order.
+/// Blocks read together: enough to follow disk order.
 const WINDOW_BLOCKS: usize = 16 << 10;
 
 /// A slice of a scan.
 pub(super) struct Slice<'a> {
     scan: &'a ScanPhys,
-    /// How long pointers are collected and blocks read before the place is noted.
+    /// Duration before the place is recorded.
     length: Duration,
-    /// With the tree. What that refers to is not given away before it has been walked over.
+    /// Also holds back frees until the walk is done.
     pub(super) mos: Mos,
     pool: Pool,
-    /// What is left after it.
+    /// The rest of the scan.
     pub(super) plan: Plan,
     window: Vec<VerifyItem>,
     pub(super) healed: Healed,
     pub(super) examined_bytes: u64,
-    /// Blocks that nobody has whole.
+    /// Lost blocks.
     pub(super) lost: u64,
-    /// Metadata that make no sense.
+    /// Malformed metadata.
     pub(super) nonsense: u64,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Slice<'a> {
         while let Some(part) = self.plan.next(&mos).await? {
             let mut met = Vec::new();
             let tree = Tree::of_objset(mos.pool(), &part, &mut met);
-            // The way back to where it began is no progress.
+            // Returning to the starting place is no progress.
             let is_over = |at: Position, now: Instant| now >= until && at > part.from;
             match self.walk(tree, met, is_over).await {
                 Some(position) => {
@@ -90,7 +90,7 @@ impl<'a> Slice<'a> {
             self.visit_apart(&mos).await?;
         }
         self.flush_window().await;
-        // What a flush fails to bring shows in the counters.
+        // Failed flushes show in the counters.
         drop(self.pool.flush(self.next_txg()).await);
         Ok(())
     }
@@ -99,7 +99,7 @@ impl<'a> Slice<'a> {
         Txg(self.pool.uberblock().txg.0 + 1)
     }
 
-    /// What the tree of the pool does not lead to: what waits to be freed, and a checkpoint.
+    /// Visits blocks outside the pool's tree: pending frees and the checkpoint.
     async fn visit_apart(&mut self, mos: &Mos) -> Result<()> {
         self.visit_pending(mos).await?;
         if let Some(checkpoint) = mos.checkpoint().await? {
@@ -115,8 +115,7 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// What waits to be freed, as far as that is read then: trees of destroyed datasets, and the headers of
-    /// gangs.
+    /// Visits pending frees, as far as freeing will read them: trees of destroyed datasets, and gang headers.
     async fn visit_pending(&mut self, mos: &Mos) -> Result<()> {
         for entry in mos.pending_destroys().await? {
             let mut met = Vec::new();
@@ -134,7 +133,7 @@ impl<'a> Slice<'a> {
         Ok(())
     }
 
-    /// Walks over a tree to its end, or until `is_over`; then it answers where the rest begins.
+    /// Walks a tree until its end or `is_over`; then returns the start of the rest.
     async fn walk(
         &mut self,
         mut tree: Tree,
@@ -165,7 +164,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// What was written later was written to all devices. The pointer may be younger than the bytes.
+    /// Later blocks were written to all devices. The pointer may be younger than the block.
     fn meet(&mut self, bp: Blkptr, place: Zbookmark) {
         if bp.kind() != BlkptrKind::Normal || bp.physical_birth().txg() > self.scan.max_txg {
             return;
@@ -192,13 +191,13 @@ impl<'a> Slice<'a> {
         self.healed.add(healed);
     }
 
-    /// Only logs that wait to be replayed: what others say a txg has soon, and where they end nothing was
-    /// written yet. The end of a log may be torn: that is no loss.
+    /// Visits only logs awaiting replay: blocks of others are in a txg soon, and their next block is
+    /// unwritten. A torn end is no loss.
     async fn visit_log(&mut self, log: &Log) {
         if !log.header.is_claimed() {
             return;
         }
-        // A device that lacks some of a log may have been written to when the power went: none is blamed.
+        // A device may lack some of a log since power failed: blame none.
         let pool = self.pool.without_counting();
         let blocks = log.blocks(&pool, self.next_txg()).await;
         for bp in blocks.shared {
