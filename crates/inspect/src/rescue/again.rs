@@ -1,4 +1,4 @@
-//! Retries what was lost: the same path in older trees, or in a snapshot.
+//! Retries losses: the same path in older trees, or in a snapshot.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::error::Result;
 /// How many snapshots are searched for a complete version of a file, newest first.
 const SNAPSHOTS_TRIED: usize = 8;
 
-/// Recovers the losses of one dataset; whatever that needs is opened once for all of them.
+/// Recovers the losses of one dataset; older trees and snapshots are opened once for all of them.
 pub(super) struct Again<'a> {
     /// The dataset.
     pub name: &'a str,

@@ -29,7 +29,7 @@ pub struct Planned {
     opened: Option<Opened>,
 }
 
-/// What can be done with a dataset.
+/// The state of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatasetState {
     /// It opens.

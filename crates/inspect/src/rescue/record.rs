@@ -44,7 +44,7 @@ struct Open {
     checksums: bool,
 }
 
-/// Counts of what is missing at the destination or differs from the pool.
+/// Counts of everything missing at the destination or different from the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Datasets of which nothing could be read.
@@ -117,7 +117,7 @@ impl Report {
         checksums.into_iter().fold(row, |row, checksums| row.because(&checksums))
     }
 
-    /// Adds a row, replacing one about the same thing.
+    /// Adds a row, replacing one about the same subject.
     pub(super) fn put(&self, row: Row) -> std::io::Result<()> {
         let mut open = self.lock();
         let line = row.to_line(open.form)?;

@@ -92,7 +92,7 @@ impl Walk {
         let runtime = runtime(&self.target).clone();
         let walk = Arc::new(self);
         let (sender, mut rendered) = mpsc::channel(WAITING_BATCHES);
-        // The walk is compiled once: it knows neither what rows are rendered to nor where they go.
+        // The walk is compiled once: it knows neither the format of rows nor their destination.
         let send: Arc<SendBatch> = Arc::new(move |batch: &RowBatch| {
             let (rendered, sender) = (render(batch), sender.clone());
             Box::pin(async move { sender.send(rendered).await.is_ok() })

@@ -24,7 +24,7 @@ pub enum Severity {
     Lost,
 }
 
-/// What is wrong with a copy or column of a block.
+/// The fault of a copy or column of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
@@ -49,7 +49,7 @@ pub struct BadPiece {
     pub offset_bytes: u64,
     /// Its size in bytes.
     pub len_bytes: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: FaultKind,
 }
 
@@ -58,7 +58,7 @@ pub struct BadPiece {
 pub struct BadBlock {
     /// No copy is left.
     pub lost: bool,
-    /// Its owner and what depends on it.
+    /// Its owner and the data that depends on it.
     pub owner: Owner,
     /// Logical size in bytes.
     pub logical_bytes: u64,
@@ -78,7 +78,7 @@ pub enum Finding {
     Structure {
         /// Its owner.
         owner: Owner,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
     /// A vdev with less redundancy than it was created with.
@@ -93,10 +93,10 @@ pub enum Finding {
     BadAddress {
         /// The owner of the pointer.
         owner: Owner,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
-    /// An unusable space map, list or table; whatever depends on it was not checked.
+    /// An unusable space map, list or table; the structures that depend on it were not checked.
     Unchecked {
         /// Its name.
         what: String,

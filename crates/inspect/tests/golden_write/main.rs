@@ -90,7 +90,8 @@ impl Copy {
         let is_of_2_4 = |(feature, state): &(&Feature, FeatureState)| {
             *state == FeatureState::Active && SPA_FEATURES[FEATURES_OF_2_3..].contains(feature)
         };
-        // The installed `zdb` is of 2.3: it takes counts of clones as numbers for none, for example.
+        // The installed `zdb` is of 2.3 and misreads 2.4 features: it takes counts of clones as numbers for
+        // none, for example.
         if let Some((feature, _)) = features.iter().find(|one| is_of_2_4(one)) {
             println!("{name} {when}: {} is active: verified here alone", feature.name);
         } else if !LOST.contains(&name) {
