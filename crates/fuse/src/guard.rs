@@ -1,20 +1,20 @@
 //! The guard: a second process that aborts the connections of a killed one.
 //!
-//! Idea: a connection ends with its last descriptor of `/dev/fuse`, and a process closes its descriptors when
-//! its last thread ends. A thread that waits for the process's own file systems never ends: a notice, for
-//! example, waits for a directory lock held by an operation that is no longer served. Then all users of the
-//! mounts hang, and a new daemon finds the disks in use. The guard holds no descriptor of `/dev/fuse`. It is
-//! told of each connection, and aborts them all when the daemon is killed.
+//! Idea: a connection ends with its last descriptor of `/dev/fuse`, which a process closes when its last
+//! thread ends. A thread that waits for the process's own file systems never ends: a notice, for example,
+//! waits for a directory lock of an operation that is no longer served. Then all users of the mounts hang,
+//! and a new daemon finds the disks in use. The guard, without such a descriptor, learns of each connection
+//! and aborts it when the daemon is killed.
 //!
 //! ```text
 //!   daemon --"+43", "-43"--> guard: a set of connections
 //!   SIGKILL: its threads end, all but one --PR_SET_PDEATHSIG--> guard --> fusectl 43/abort
 //! ```
 //!
-//! A service manager may kill both, so a file can list the connections, too: the next daemon ends them.
+//! A service manager may kill both, so a file can list the connections, too: the next daemon aborts them.
 //!
-//! The signal comes when the thread that started the guard ends, even if others live on; a dedicated thread
-//! therefore starts it. It also restarts a guard that ends.
+//! The signal comes when the guard's parent thread ends, even if others live on. That thread is therefore
+//! dedicated; it also restarts the guard.
 //!
 //! Shared state: [`STATE`], locked for one change and its message.
 //!
@@ -40,21 +40,19 @@ use rustix::mount::{
 
 use crate::mount::table::{Line, Table};
 
-/// Mount point of the control file system on the host.
+/// The control file system on the host.
 const FUSECTL: &str = "/sys/fs/fuse/connections";
-/// Its `f_type`.
 const FUSE_CTL_SUPER_MAGIC: u64 = 0x6573_5543;
-/// Timeout of a message to the guard, and pause before a restart.
+/// Timeout of a message, and pause before a restart.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 static STATE: Mutex<State> = Mutex::new(State { connections: BTreeMap::new(), guard: None, list: None });
 
-/// The state to report to the guard.
 struct State {
-    /// By connection: the mount's id.
+    /// Connection to mount id.
     connections: BTreeMap<u32, u64>,
     guard: Option<UnixStream>,
-    /// The list for the next daemon.
+    /// For the next daemon.
     list: Option<File>,
 }
 
@@ -67,7 +65,7 @@ impl State {
         }
     }
 
-    /// Without the list, the next daemon finds a leftover mount only when it needs the directory.
+    /// Best effort: without it, the next daemon finds a leftover mount when it needs the directory.
     fn write_list(&self) {
         let Some(list) = &self.list else { return };
         let mut text = boot_id();
@@ -78,12 +76,12 @@ impl State {
     }
 }
 
-/// Connection and mount numbers are void after a boot.
+/// Connections and mounts are renumbered at boot.
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// From now on, lists the connections of this process in a file for its successor.
+/// Lists this process's connections in `file`, for its successor.
 pub fn list_in(file: File) {
     let mut state = STATE.lock();
     state.list = Some(file);
@@ -107,7 +105,7 @@ fn left(list: &str) -> Vec<Line> {
     left
 }
 
-/// Aborts the listed connections of a killed process, which wakes their waiters.
+/// Aborts the listed connections of a killed process.
 pub fn abort_left(list: &str) {
     let Ok(control) = control() else { return };
     left(list).iter().for_each(|mount| abort(&control, connection(mount.device)));
@@ -125,13 +123,13 @@ pub fn take_down_left(list: &str) {
 }
 
 fn abort(control: &OwnedFd, connection: u32) {
-    // A connection that has ended has no file.
+    // It has no file once it has ended.
     let file = openat(control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
     file.and_then(|file| rustix::io::write(file, b"1")).ok();
 }
 
-/// Starts a guard for the connections of this process: `command` makes a process that hands its standard
-/// input, line by line, to a [`Guarded`]. Called once.
+/// Starts a guard, once: `command` makes a process that hands its standard input, line by line, to a
+/// [`Guarded`].
 ///
 /// # Errors
 /// It can't be started.
@@ -160,7 +158,7 @@ pub fn start(command: impl Fn() -> Command + Send + 'static) -> io::Result<()> {
 fn start_one(mut command: Command) -> io::Result<std::process::Child> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_write_timeout(Some(PATIENCE))?;
-    // Its own process group: a terminal's signals to the daemon must not reach the guard.
+    // Its own process group: a terminal's signals must not reach it.
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let child = command.spawn()?;
     let mut state = STATE.lock();
@@ -171,16 +169,15 @@ fn start_one(mut command: Command) -> io::Result<std::process::Child> {
     Ok(child)
 }
 
-/// A mount's connection number: the kernel's device number (`MKDEV`).
+/// The connection's number: the kernel's device number (`MKDEV`).
 pub(crate) fn connection((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor
 }
 
-/// A connection, guarded until this is dropped.
+/// Guarded until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched(u32);
 
-/// Guards a connection, if there is a guard.
 pub(crate) fn watch(connection: u32, mount: u64) -> Watched {
     let mut state = STATE.lock();
     state.connections.insert(connection, mount);
@@ -190,7 +187,6 @@ pub(crate) fn watch(connection: u32, mount: u64) -> Watched {
 }
 
 impl Watched {
-    /// Aborts the connection.
     pub(crate) fn abort(&self) {
         if let Ok(control) = control() {
             abort(&control, self.0);
@@ -207,7 +203,7 @@ impl Drop for Watched {
     }
 }
 
-/// In the guard: the connections of another process.
+/// The guarded connections of another process.
 #[derive(Debug)]
 pub struct Guarded {
     connections: BTreeSet<u32>,

@@ -1,15 +1,12 @@
-//! Mounting: `mount(2)` as root, `fusermount3` for other users; and unmounting.
-//!
-//! A killed program leaves its mount behind: every access fails with `ENOTCONN`. [`check`] and [`clear_dead`]
-//! remove it.
+//! Mounting and unmounting: `mount(2)` as root, `fusermount3` for other users.
 //!
 //! Idea: a mount is identified by its id ([`table`]), not its path, so mounts that others put over it are
-//! never touched. It is made without a path and attached by another process ([`hand`]). Before Linux 5.2,
-//! this process must look the path up itself.
+//! never touched. It is made without a path and attached by another process ([`hand`]); before Linux 5.2,
+//! this process looks the path up itself. A killed program leaves a mount that answers only `ENOTCONN`;
+//! [`check`] removes it.
 //!
-//! Source: Linux `fs/fuse/inode.c` (mount options), fsopen(2), move_mount(2), libfuse `lib/mount.c` (the
-//! protocol of `fusermount3`: it mounts and sends the descriptor of `/dev/fuse` over the socket numbered
-//! `_FUSE_COMMFD`).
+//! Source: Linux `fs/fuse/inode.c` (mount options), fsopen(2), move_mount(2), libfuse `lib/mount.c`
+//! (`fusermount3` sends the descriptor of `/dev/fuse` over the socket numbered `_FUSE_COMMFD`).
 
 mod block;
 pub mod hand;
@@ -38,7 +35,7 @@ use hand::{Ask, Failure};
 use table::Table;
 
 const DEVICE: &str = "/dev/fuse";
-/// Read-ahead of a mount, if this process may set it; the kernel's default is 128 KiB.
+/// The kernel's default is 128 KiB.
 const READ_AHEAD_KIB: u32 = 4096;
 
 /// A mount or unmount failed.
@@ -84,9 +81,9 @@ pub struct MountOptions {
     pub no_suid: bool,
     /// Device nodes have no effect.
     pub no_dev: bool,
-    /// Open to all users. Always so as root.
+    /// Open to all users; always so as root.
     pub allow_other: bool,
-    /// `sync(2)` and `syncfs(2)` reach it, if the kernel can: on a loop device of its own. Root only.
+    /// `sync(2)` and `syncfs(2)` reach it, if the kernel can. Root only.
     pub hears_sync: bool,
 }
 
@@ -100,7 +97,7 @@ pub struct Mounted {
     watched: Option<Arc<Watched>>,
 }
 
-/// Checks early that `dir` can be mounted on. Removes the mount of a dead program of this `subtype`.
+/// Checks early that `dir` can be mounted on. Removes a dead program's mount of this `subtype`.
 ///
 /// # Errors
 /// No device, no such directory.
@@ -115,11 +112,10 @@ pub fn check(dir: &Path, subtype: &str) -> Result<(), MountError> {
     }
 }
 
-/// Makes a mount point if needed, and removes the mount of a dead program of this subtype. It must be empty,
-/// unless `overlay` is set.
+/// Makes a mount point if needed. Removes a dead program's mount of this subtype.
 ///
 /// # Errors
-/// It can't be made, or is not empty.
+/// It can't be made, or is not empty without `overlay`.
 pub fn prepare(dir: &Path, subtype: &str, overlay: bool) -> Result<(), MountError> {
     let done = hand::call(&Ask::Prepare { dir, subtype, overlay }, None);
     done.map_err(|failure| match failure.errno {
@@ -136,7 +132,6 @@ fn not_mounted(dir: &Path, failure: Failure) -> MountError {
     }
 }
 
-/// Removes the mounts of dead programs on `dir`.
 fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     let is_last = |table: Table| {
         let last = table.lines().iter().rfind(|line| line.dir == dir);
@@ -148,8 +143,8 @@ fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the server is gone; the kernel's caches don't count. `ECONNABORTED`: the kernel is tearing the
-/// connection down.
+/// Whether the server is gone, according to an uncached access. `ECONNABORTED`: its connection is being torn
+/// down.
 fn is_dead(dir: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let asked = statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
@@ -182,7 +177,7 @@ struct Made {
 }
 
 impl Made {
-    /// Does not ask for attributes: the server may not answer yet, or any more.
+    /// Without attributes: there may be no server to answer.
     fn of(folder: impl AsFd, path: impl rustix::path::Arg) -> Option<Made> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
@@ -193,7 +188,6 @@ impl Made {
     }
 }
 
-/// The id of the mount at a path.
 fn mount_id(folder: impl AsFd, path: &Path) -> Option<u64> {
     Made::of(folder, path).map(|made| made.id).filter(|&id| id != 0)
 }
@@ -231,7 +225,7 @@ enum Kind {
     Block,
 }
 
-/// Makes a mount that is not attached yet.
+/// Makes an unattached mount.
 fn detached(device: &OwnedFd, options: &MountOptions, kind: Kind) -> Result<OwnedFd, Errno> {
     let name = if kind == Kind::Block { "fuseblk" } else { "fuse" };
     let opened = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -326,7 +320,7 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
         .spawn()
         .map_err(|source| MountError::NoHelper { dir: name(), source })?;
     drop(theirs);
-    // `None`: it closed the socket without sending a descriptor.
+    // `None`: closed without a descriptor.
     let (_, device) = hand::recv(&ours, &mut [0]).map_err(failed)?;
     let output = helper.wait_with_output().map_err(|source| MountError::Mount { dir: name(), source })?;
     device.ok_or_else(|| {
@@ -349,7 +343,7 @@ impl Mounted {
     /// Unmounts, unless already done. `lazy`: detaches it now; it ends with its last user.
     ///
     /// # Errors
-    /// It is in use, or covered by another mount, which stays.
+    /// It is in use, or covered by another mount.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         let name = || self.dir.display().to_string();
         if self.id != 0
@@ -375,17 +369,17 @@ impl Mounted {
         })
     }
 
-    /// Aborts its connection wherever it is mounted: its users get an error.
+    /// Aborts its connection: its users get an error.
     pub fn abort(&self) {
         if let Some(watched) = &self.watched {
             watched.abort();
         }
     }
 
-    /// Changes its options while it is mounted.
+    /// Changes its options.
     ///
     /// # Errors
-    /// Read-only was requested and a file is open for writing; only root may.
+    /// Read-only, and a file is open for writing; only root may.
     pub fn remount(&self, options: &MountOptions) -> Result<(), MountError> {
         let name = || self.dir.display().to_string();
         let flags = flags_of(options).bits();
@@ -406,7 +400,6 @@ fn set_read_ahead((major, minor): (u32, u32)) {
     drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
 }
 
-/// A file system's device number.
 fn device_of(path: &Path) -> Option<(u32, u32)> {
     Made::of(CWD, path).map(|made| made.device)
 }

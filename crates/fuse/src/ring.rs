@@ -10,16 +10,16 @@
 //! next. `/dev/fuse` takes two calls, and mostly two cores. Large payloads cost one more copy here.
 //!
 //! The kernel wants a queue for each possible core. Only a queue's thread uses its ring: the kernel finishes
-//! a submission in the context of the submitting thread. So an operation that continued as a task passes its
-//! answer to the thread ([`Queue::answer`]), and wakes it by an eventfd.
+//! a submission in the context of the submitting thread. So a task passes its answer to the thread
+//! ([`Queue::answer`]), and wakes it by an eventfd.
 //!
 //! Memory: a slot has room for the largest request, but only touched pages take memory. The kernel reuses the
 //! most recent slot first. After two seconds without a large request, each slot is cut down to 64 KiB.
 //!
-//! Ownership: a slot is the kernel's from its registration or commit until the completion arrives. The kernel
-//! uses it only in system calls of the queue's thread, and a completion is visible before the next call:
-//! until then that thread may give its memory back. Slots are freed once the kernel has given up all of them,
-//! after the unmount.
+//! Ownership: a slot is the kernel's from its registration or commit until its completion. The kernel uses it
+//! only in system calls of the queue's thread, and a completion is visible before the next call: until then
+//! that thread may give its memory back. Slots are freed once the kernel has given up all of them, after the
+//! unmount.
 //!
 //! Locking: `answers` is held to add one, or to take all.
 //!
@@ -49,14 +49,14 @@ use slot::Slot;
 
 /// With more cores, each mount would have too many queues.
 const CORES_MAX: u16 = 64;
-/// Slots of all queues, and of each: concurrent requests. More wait in the kernel.
+/// Slots (concurrent requests) of all queues, and of each. More requests wait in the kernel.
 const SLOTS: usize = 128;
 const QUEUE_SLOTS: std::ops::RangeInclusive<usize> = 4..=32;
 /// Pause after a refused call.
 const BREATH: Duration = Duration::from_millis(1);
 /// Slot memory is given back this long after the last large request.
 const QUIET: Duration = Duration::from_secs(2);
-/// User data of the entry that waits on the eventfd.
+/// User data of the eventfd's entry.
 const WAKE: u64 = u64::MAX;
 
 /// Answers on their way to one queue.
@@ -86,9 +86,8 @@ impl Queue {
         }
     }
 
-    /// Wakes the queue's thread.
     pub fn wake(&self) {
-        // Fails only if the 64-bit counter is full: the thread has been woken.
+        // Fails only if its 64-bit counter is full.
         rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
     }
 }
@@ -99,12 +98,12 @@ pub struct Ring {
     kernel: IoUring<Entry128, cqueue::Entry>,
     device: OwnedFd,
     slots: Vec<Slot>,
-    /// By slot: the number to commit its answer under.
+    /// By slot.
     commit_ids: Vec<u64>,
     queue: Arc<Queue>,
     /// Buffer of the eventfd.
     woken: Box<[u8; 8]>,
-    /// Last use of a slot for a large request; `None`: no memory to give back.
+    /// Last large request; `None`: no memory to give back.
     grown: Option<Instant>,
 }
 
@@ -142,7 +141,6 @@ impl Ring {
         })
     }
 
-    /// Its queue.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -151,7 +149,7 @@ impl Ring {
     pub fn serve(mut self, traffic: &Traffic, start: impl Fn(&Arc<Queue>, usize, Request)) {
         let mut here = CpuSet::new();
         here.set(self.core.into());
-        // If the core is offline or not ours, the thread serves its queue from another one.
+        // If the core is offline or not ours, the thread runs on another one.
         sched_setaffinity(None, &here).ok();
         (0..self.slots.len()).for_each(|slot| self.submit(uring::REGISTER, slot));
         self.await_wake();
@@ -201,8 +199,7 @@ impl Ring {
         }
     }
 
-    /// Submits, and waits for `completions`; at most [`QUIET`] while there is memory to give back (then
-    /// `ETIME`).
+    /// Submits, and waits for `completions`; with memory to give back, at most [`QUIET`] (then `ETIME`).
     fn submit_and_wait(&self, completions: usize) -> io::Result<usize> {
         if self.grown.is_none() {
             return self.kernel.submit_and_wait(completions);
@@ -211,14 +208,13 @@ impl Ring {
         self.kernel.submitter().submit_with_args(completions, &types::SubmitArgs::new().timespec(&limit))
     }
 
-    /// Notes the use of a slot.
     fn note_use(&mut self, slot: usize) {
         if self.slots[slot].is_large() {
             self.grown = Some(Instant::now());
         }
     }
 
-    /// Gives back slot memory after a quiet time. Stops as soon as the kernel has used a slot.
+    /// Gives slot memory back after a quiet time, until the kernel uses a slot.
     fn give_back(&mut self) {
         if self.grown.is_some_and(|since| since.elapsed() >= QUIET) {
             for slot in &mut self.slots {
@@ -231,7 +227,6 @@ impl Ring {
         }
     }
 
-    /// Passes a slot to the kernel.
     fn submit(&mut self, command: u32, slot: usize) {
         // `fuse_uring_cmd_req`: flags (8), commit_id (8), qid (2), padding (6).
         let mut body = [0; 80];

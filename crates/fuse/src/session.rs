@@ -1,16 +1,15 @@
 //! A session: threads that read requests, tasks that answer them.
 //!
 //! Idea: a reader thread runs the operation itself up to its first wait. A request served from memory is
-//! answered at once, without waking another thread; one that waits (for a disk, for a lock) continues as a
-//! task of the runtime, and the thread reads the next request. So a few threads keep hundreds of operations
-//! going.
+//! answered at once, without waking another thread; one that waits continues as a task, and the thread reads
+//! the next request. So a few threads keep hundreds of operations going.
 //!
-//! Requests come through io_uring if the kernel supports it (`ring`), with a thread for each core; otherwise
-//! through `/dev/fuse` (`channel`). Requests without replies always come through `/dev/fuse`.
+//! Requests come through io_uring if possible (`ring`), with a thread for each core; otherwise, and always if
+//! they have no reply, through `/dev/fuse` (`channel`).
 //!
-//! Limits: the number of waiting operations is bounded (`traffic`, `ring`); beyond it, the kernel's queue fills.
-//! A paused session holds new requests until the pause ends; operations under way finish. A process with
-//! hundreds of sessions gives a new one a single thread ([`THREADS_PLENTY`]).
+//! Limits: the number of operations is bounded (`traffic`, `ring`); beyond it, the kernel's queue fills. A
+//! pause holds new requests until it ends; operations under way finish. A process with hundreds of sessions
+//! gives a new one a single thread ([`THREADS_PLENTY`]).
 
 mod dispatch;
 
@@ -35,12 +34,11 @@ use cenote_runtime::Runtime;
 use futures::channel::oneshot;
 use futures::future::select;
 
-/// With this many threads in the process, a new session gets no ring, and one reader.
+/// With this many session threads, a new session gets no ring, and one reader.
 const THREADS_PLENTY: usize = 512;
-/// Session threads in the process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// `max_background`: most asynchronous requests (read-ahead, direct and background writes) from the kernel.
+/// Most asynchronous requests (read-ahead, direct and background writes) from the kernel.
 const MAX_BACKGROUND: u16 = 64;
 
 /// Options of a session.
@@ -52,9 +50,9 @@ pub struct SessionOptions {
     pub over_io_uring: bool,
     /// The kernel delays and joins writes; it then maintains `mtime`.
     pub writeback_cache: bool,
-    /// The kernel enforces POSIX ACLs, from the attributes `system.posix_acl_*`.
+    /// The kernel enforces POSIX ACLs (`system.posix_acl_*`).
     pub posix_acl: bool,
-    /// `sync(2)` reaches the file system, if possible ([`crate::MountOptions::hears_sync`]).
+    /// See [`crate::MountOptions::hears_sync`].
     pub hears_sync: bool,
 }
 
@@ -78,15 +76,15 @@ pub struct Session {
     notifier: Notifier,
 }
 
-/// Answers one request without a kernel, in the same way as a session: the bytes after the reply's header.
-/// `None`: malformed, or a request without a reply.
+/// Answers one request without a kernel: the bytes after the reply's header. `None`: malformed, or without a
+/// reply.
 pub async fn answer<V: Vfs>(vfs: &V, request: Bytes) -> Option<Result<Vec<u8>>> {
     let request = Request::parse(request)?;
     let reply = dispatch::dispatch(vfs, &Waiting::default(), &request).await?;
     Some(reply.map(|reply| reply.parts().collect::<Vec<_>>().concat()))
 }
 
-/// Held by each thread of a session; the last one ends the session.
+/// Held by each thread of a session; the last one ends it.
 type Alive = Arc<oneshot::Sender<()>>;
 
 struct Shared<V> {
@@ -147,8 +145,8 @@ impl Session {
         &self.notifier
     }
 
-    /// Waits until the file system is unmounted and its threads have ended. Blocks no thread: there may be
-    /// thousands of sessions.
+    /// Waits for the unmount and the end of all threads. Blocks no thread: there may be thousands of
+    /// sessions.
     pub async fn ended(self) {
         // The sender is only ever dropped.
         self.ended.await.ok();
@@ -164,7 +162,7 @@ fn start_thread(alive: &Alive, serve: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name("cenote-fuse".into()).spawn(serve).map(drop)
 }
 
-/// A thread of a session, counted from before its start.
+/// Counted from before its start.
 struct Thread {
     _alive: Alive,
 }
@@ -187,12 +185,12 @@ impl Drop for Thread {
 /// A notice is in force when the call returns: it waits for kernel locks that operations may hold. So no
 /// operation may call this, nor any task that an operation waits for, unless a method allows it.
 ///
-/// Answers that the kernel has not yet processed are covered, too. A look-up or listing holds its directory's
-/// lock until then, and [`Notifier::name_changed`] waits for that lock; attributes and content have versions
+/// That includes answers which the kernel has not yet processed: a look-up or listing holds its directory's
+/// lock until then, and [`Notifier::name_changed`] waits for that lock. Attributes and content have versions
 /// and locks of their own. Therefore notify of names first, then of nodes.
 ///
-/// `FUSE_NOTIFY_INC_EPOCH` would invalidate all names at once, without a list of them. But the kernel then
-/// detaches all mounts below any of them (`d_invalidate`), such as child datasets.
+/// `FUSE_NOTIFY_INC_EPOCH` would invalidate all names at once, but then the kernel detaches all mounts below
+/// them (`d_invalidate`), such as child datasets.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     channel: Channel,
@@ -210,13 +208,12 @@ impl Notifier {
         self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
     }
 
-    /// Attributes and all cached content of a node are out of date. The kernel first writes back pages
-    /// changed through mappings.
+    /// A node's attributes and cached content are out of date. The kernel first writes back mapped pages.
     pub fn changed(&self, node: Node) {
         self.content_changed(node, 0..u64::MAX);
     }
 
-    /// The same for a part of the content.
+    /// A part of the content is out of date.
     fn content_changed(&self, node: Node, range: Range<u64>) {
         // `fuse_notify_inval_inode_out`: ino, off, len (8 each); length 0: to the end.
         let len_bytes = if range.end > i64::MAX as u64 { 0 } else { range.end - range.start };
@@ -224,19 +221,18 @@ impl Notifier {
         self.channel.notify(notify::INVAL_INODE, &notice);
     }
 
-    /// Attributes of a node are out of date, its content is not. An operation may call this: the kernel takes
-    /// no lock.
+    /// Only a node's attributes are out of date. An operation may call this: the kernel does not wait.
     pub fn attributes_changed(&self, node: Node) {
         // A negative offset: no content.
         self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
     }
 
-    /// The node of a name in a directory, or its absence, is out of date. Detaches all mounts there or below.
+    /// A name's node, or its absence, is out of date. Detaches all mounts there or below.
     pub fn name_changed(&self, dir: Node, name: &[u8]) {
         self.name_is(dir, name, 0);
     }
 
-    /// A name must be looked up again; if it is the same node, mounts stay.
+    /// A name must be looked up again; mounts stay if it is the same node.
     pub fn name_expired(&self, dir: Node, name: &[u8]) {
         self.name_is(dir, name, notify::EXPIRE_ONLY);
     }
@@ -254,9 +250,8 @@ impl Notifier {
         self.name_changed(dir, NO_NAME);
     }
 
-    /// For an operation, which must hold no lock that another one wants: the kernel writes back pages changed
-    /// through mappings in a part of a file, and drops that part. Returns `false` at once if too many
-    /// operations are doing so.
+    /// For an operation without locks: the kernel writes back mapped pages in a part of a file, and drops
+    /// that part. Returns `false` at once if too many operations are doing so.
     pub async fn write_back(&self, runtime: &Runtime, node: Node, range: Range<u64>) -> bool {
         let Some(aside) = self.traffic.step_aside() else { return false };
         let notifier = self.clone();
@@ -327,8 +322,8 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     always | writeback | posix_acl | keeps_cache
 }
 
-/// `alone`: no other thread reads. Then it allocates a buffer only for a request: most of thousands of
-/// sessions are idle.
+/// `alone`, the only reader: it allocates a buffer only for a request, since most of thousands of sessions
+/// are idle.
 fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
     let mut buffer = Vec::new();
     loop {
@@ -373,14 +368,14 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
     }
 }
 
-/// The origin of a request, and the destination of its answer.
+/// The origin of a request.
 enum Way {
     Device,
     Ring(Arc<Queue>, usize),
 }
 
-/// The duty to answer a request. Dropped unanswered, it answers `EIO` (after a panic) or `EINTR`: no process
-/// waits forever.
+/// The duty to answer a request. Dropped, it answers `EIO` (after a panic) or `EINTR`: no process waits
+/// forever.
 struct Answer<V> {
     shared: Arc<Shared<V>>,
     unique: Option<u64>,

@@ -1,12 +1,11 @@
 //! The interface of a file system, [`Vfs`], and its values.
 //!
 //! Idea: one async method for each operation, named after its system call. A method that is not implemented
-//! answers `ENOSYS`, after which the kernel does not ask again, or the POSIX error for an unsupported
-//! operation.
+//! answers `ENOSYS`, and the kernel does not ask again, or the POSIX error for an unsupported operation.
 //!
 //! Concurrency: many tasks call at once. The kernel serialises changes to the names of one directory and
-//! writes to one file, but not reads against writes, nor operations on different nodes. A future is never
-//! dropped before its end while the session lives.
+//! writes to one file, but not reads against writes, nor operations on different nodes. While the session
+//! lives, a future is never dropped before its end.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,7 +17,7 @@ pub use rustix::io::Errno;
 /// Result of a file system's operation.
 pub type Result<T, E = Errno> = std::result::Result<T, E>;
 
-/// The number of a node, shared by kernel and file system. The root is [`Node::ROOT`].
+/// A node's number. The root is [`Node::ROOT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u64);
 
@@ -47,7 +46,7 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// The type of a file; numbers as in `d_type` and the upper bits of `st_mode`.
+/// Numbered as in `d_type` and the upper bits of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // as POSIX names them
 pub enum FileType {
@@ -63,7 +62,7 @@ pub enum FileType {
 /// The attributes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// `st_ino`, as shown to users; may differ from the node's number.
+    /// `st_ino`; may differ from the node's number.
     pub ino: u64,
     /// Bytes of content.
     pub size_bytes: u64,
@@ -85,26 +84,25 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number: major and minor.
+    /// Major and minor number.
     pub device: (u32, u32),
     /// Preferred size of I/O.
     pub block_bytes: u32,
     /// `STATX_ATTR_*` bits, out of [`Attr::STATX_BITS`].
     pub statx: u64,
-    /// How long the kernel may cache them. Zero: it does not cache the node's names either, and looks it up
-    /// at each open.
+    /// How long the kernel may cache them. Zero: nor does it cache the node's names; each open looks it up.
     pub valid: Duration,
 }
 
 impl Attr {
-    /// The bits that [`Attr::statx`] may have: compressed, immutable, append-only, nodump, encrypted.
+    /// Compressed, immutable, append-only, nodump, encrypted.
     pub const STATX_BITS: u64 = 0x4 | 0x10 | 0x20 | 0x40 | 0x800;
 }
 
 /// A node, found under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The node. Each entry passed to the kernel is one reference: see [`Vfs::forget`].
+    /// Each entry passed to the kernel is one reference: see [`Vfs::forget`].
     pub node: Node,
     /// Tells apart successive nodes with the same number.
     pub generation: u64,
@@ -172,13 +170,13 @@ pub struct NewNode {
     pub device: (u32, u32),
 }
 
-/// The kernel's buffer for names of a `readdir`.
+/// The kernel's buffer for a listing.
 pub trait DirSink: Send {
-    /// Adds a name. `cookie` continues the listing *behind* it. Returns whether it fitted; the kernel asks
-    /// again for one that did not.
+    /// Adds a name. `cookie` continues the listing *behind* it. Returns whether it fitted; if not, the kernel
+    /// asks again.
     fn add(&mut self, name: &[u8], ino: u64, kind: Option<FileType>, cookie: u64) -> bool;
 
-    /// Adds a name with attributes: one reference, see [`Vfs::forget`], except for `.` and `..`.
+    /// Adds a name with attributes: one reference ([`Vfs::forget`]), except for `.` and `..`.
     fn add_entry(&mut self, name: &[u8], entry: &Entry, cookie: u64) -> bool;
 
     /// Whether the kernel wants attributes.
@@ -196,7 +194,7 @@ pub enum XattrMode {
     Replace,
 }
 
-/// The treatment of an existing new name by `rename`.
+/// If the new name of a `rename` exists:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameFlags {
     /// Replaces it.
@@ -224,26 +222,26 @@ pub struct ReadFlags {
 pub struct WriteFlags {
     /// Clear set-user-id, and set-group-id where the group may execute.
     pub kill_suid_sgid: bool,
-    /// Write-back of pages changed through a mapping. If it is refused, the kernel keeps them until notified
-    /// that they are out of date.
+    /// Write-back of mapped pages. If refused, the kernel keeps them until notified that they are out of
+    /// date.
     pub from_cache: bool,
 }
 
 /// A file system.
 #[allow(unused_variables)]
 pub trait Vfs: Send + Sync + 'static {
-    /// How long the kernel may cache a directory's names, and the absence of names.
+    /// How long the kernel may cache a directory's names, and their absence.
     fn valid_for(&self, dir: Node) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether the kernel drops content and listings at each open, so that every reader reaches [`Vfs::read`]
-    /// and [`Vfs::readdir`]. Costs a round trip per open, and the kernel's cache.
+    /// Whether the kernel drops its cache at each open, so that every reader reaches [`Vfs::read`] and
+    /// [`Vfs::readdir`]. Costs a round trip per open.
     fn reads_anew(&self) -> bool {
         false
     }
 
-    /// Returns when operations under way may never end: those of processes killed meanwhile are then dropped.
+    /// Returns when operations may never end; those of killed processes are then dropped.
     fn stuck(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
@@ -256,8 +254,7 @@ pub trait Vfs: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Result<Option<Entry>>> + Send;
 
-    /// The kernel drops `references` of those it got in [`Entry`]s. After the last one, a node without names
-    /// can be freed.
+    /// The kernel drops `references` of a node. After the last one, a node without names can be freed.
     fn forget(&self, node: Node, references: u64) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -334,7 +331,7 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Reads up to `len_bytes`; fewer only at the end of the file. The parts are sent unchanged, in order.
+    /// Reads up to `len_bytes`; fewer only at the end of the file. The parts are sent in order.
     fn read(
         &self,
         node: Node,

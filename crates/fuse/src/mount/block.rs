@@ -1,8 +1,7 @@
 //! A mount that `sync(2)` and `syncfs(2)` reach.
 //!
-//! Idea: since Linux 6.18, the kernel forwards them to a FUSE file system only if it lies on a block device
-//! (`fuseblk`). So each mount gets an empty one: a loop device over a piece of memory. The kernel frees it
-//! with the mount, however the process ends.
+//! Idea: since Linux 6.18, the kernel forwards them to a FUSE file system on a block device (`fuseblk`). So
+//! each mount gets an empty one: a loop device over a piece of memory, which the kernel frees with the mount.
 //!
 //! The mount table shows the path at which the kernel found the device. To show the dataset's name, the
 //! device node has that path in an unattached tmpfs, and a thread with that working directory makes the
@@ -31,7 +30,6 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::kernel;
 
-/// The first kernel that forwards `sync`.
 const FIRST_KERNEL: (u32, u32) = (6, 18);
 /// Enough for a block device.
 const LOOP_BYTES: u64 = 64 << 10;
@@ -44,10 +42,9 @@ const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// `sizeof(struct loop_config)`: fd, block_size; `loop_info64` (232 bytes); 64 reserved.
 const LOOP_CONFIG_BYTES: usize = 304;
-/// Offsets of `lo_flags` and `lo_file_name` in it.
 const FLAGS_AT: usize = 8 + 52;
 const NAME_AT: usize = 8 + 56;
-/// Attempts, in case another process takes the free device first.
+/// Another process may take the free device first.
 const TRIES: usize = 16;
 
 /// Whether the kernel forwards `sync`.

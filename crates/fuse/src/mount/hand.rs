@@ -2,8 +2,8 @@
 //!
 //! Idea: a mount point may lie in a file system served by this process, or in one that hangs. A thread that
 //! looks such a path up sleeps in the kernel until the server answers. If the process is killed meanwhile,
-//! the thread keeps its mounts alive, and they keep the thread. So another process, without a descriptor of
-//! `/dev/fuse`, makes every call with a path, and can always end. It is handed a finished mount, and attaches
+//! the thread keeps its mounts alive, and they keep the thread. So another process, which holds no descriptor
+//! of `/dev/fuse` and can always end, makes every call with a path. It gets a finished mount, and attaches
 //! it.
 //!
 //! ```text
@@ -11,12 +11,12 @@
 //!             '------ waits at a socket, with a deadline
 //! ```
 //!
-//! A hand also opens files for the daemon's users, with their rights: it has no other threads that would
-//! share those rights, and only the hand waits if the file's file system hangs. The user's own program could
-//! send descriptors, if it knew the files: most key locations are in the pool.
+//! A hand also opens files with the rights of the daemon's users: it has no other threads that would share
+//! those rights. The user's own program could send descriptors, if it knew the files: most key locations are
+//! in the pool.
 //!
-//! Each hand makes one call at a time. A hand that misses the deadline is killed and replaced. A program
-//! without hands makes the calls itself.
+//! Each hand makes one call at a time. One that misses the deadline is killed and replaced. A program without
+//! hands makes the calls itself.
 //!
 //! Layout of a message: a word, then its arguments, each after a zero byte. The answer is `ok`, or an error
 //! number and the processes in the way. A mount or an opened file comes as a descriptor beside it.
@@ -48,20 +48,16 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::{clear_dead, mount_id, users};
 
-/// Timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Most idle hands.
 const IDLE_MAX: usize = 4;
-/// The longest message.
 const MESSAGE_BYTES: usize = 160 << 10;
-/// Most directories in a message.
+/// In one message.
 const DIRS_MAX: usize = 32;
 
-/// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask<'a> {
-    /// Makes an empty directory to mount on (`overlay`: it need not be empty). Removes the mount of a dead
-    /// program of this subtype.
+    /// Makes an empty directory (`overlay`: a directory) to mount on. Removes a dead program's mount of this
+    /// subtype.
     Prepare { dir: &'a Path, subtype: &'a str, overlay: bool },
     /// Attaches a mount.
     Attach { dir: &'a Path },
@@ -75,12 +71,10 @@ pub(super) enum Ask<'a> {
     Open { file: &'a Path, uid: u32, gids: Vec<u32> },
 }
 
-/// The cause of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     /// `TIMEDOUT`: no answer. `STALE`: the path leads to another mount.
     pub(super) errno: Errno,
-    /// Processes in the way.
     pub(super) users: Vec<String>,
 }
 
@@ -123,14 +117,14 @@ pub fn clear(dirs: &[PathBuf]) {
 /// other end of a pipe.
 ///
 /// # Errors
-/// The user lacks permission, or there is no such file; this program is not root, or has no hands.
+/// The user may not, or there is no such file; this program is not root, or has no hands.
 pub fn open_as(file: &Path, uid: u32, gids: &[u32]) -> io::Result<File> {
     let opened = exchange(&Ask::Open { file, uid, gids: gids.to_vec() }, None);
     let opened = opened.map_err(|failure| io::Error::from(failure.errno))?;
     Ok(opened.ok_or(Errno::BADF)?.into())
 }
 
-/// Makes a call, in a hand if there are hands.
+/// Makes a call, in a hand if possible.
 pub(super) fn call(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
     exchange(ask, mount).map(drop)
 }
@@ -164,7 +158,7 @@ impl Hand {
         let socket = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = socket()?;
         set_socket_timeout(&ours, Timeout::Recv, Some(DEADLINE))?;
-        // Its own process group: a terminal's signals to the daemon must not reach the hand.
+        // Its own process group: a terminal's signals must not reach it.
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         Ok(Hand { child: command.spawn().map_err(failed)?, socket: ours })
@@ -249,7 +243,6 @@ pub fn serve(socket: &OwnedFd) {
     }
 }
 
-/// Receives a message and the descriptor with it, if any.
 pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -266,7 +259,7 @@ pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Optio
 
 impl<'a> Ask<'a> {
     /// # Errors
-    /// An argument contains a zero byte, which would begin another argument; or the message is too long.
+    /// A zero byte in an argument, which would begin another one; or the message is too long.
     fn message(&self) -> Result<Vec<u8>, Errno> {
         let number = |number: u64| number.to_string().into_bytes();
         let (word, dir, more): (&str, &Path, Vec<Vec<u8>>) = match *self {
@@ -318,7 +311,7 @@ fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     }
 }
 
-/// Opens a file as another user, by changing the rights of this thread, which must be the only one.
+/// Opens a file as another user. Changes the rights of this thread, which must be the only one.
 fn open_here(file: &Path, uid: u32, gids: &[u32]) -> Result<OwnedFd, Errno> {
     let (own_uid, own_gid, own_groups) = (geteuid(), getegid(), getgroups()?);
     let groups: Vec<Gid> = gids.iter().copied().map(Gid::from_raw).collect();

@@ -36,10 +36,10 @@ const KEPT_BYTES: usize = 64 << 10;
 /// Memory for one request, in its own mapping: only touched pages take memory.
 pub struct Slot {
     memory: *mut u8,
-    /// Payload bytes used: by the last request or answer, and at most since memory was given back.
+    /// Payload bytes used: by the last request or answer, and at most since `give_back`.
     last_bytes: usize,
     most_bytes: usize,
-    /// Its two parts, as passed to the kernel.
+    /// For the kernel.
     parts: Box<[Part; 2]>,
 }
 
@@ -68,7 +68,7 @@ impl Slot {
         Ok(Slot { memory, last_bytes: 0, most_bytes: 0, parts: Box::new([header, payload]) })
     }
 
-    /// The address of the list of its two parts, valid as long as the slot.
+    /// The list of its two parts, valid as long as the slot.
     pub fn parts_address(&self) -> u64 {
         self.parts.as_ptr() as u64
     }
@@ -91,7 +91,6 @@ impl Slot {
         ])
     }
 
-    /// Writes an answer into the slot.
     pub fn put(&mut self, unique: u64, answer: &Result<Reply, Errno>) {
         let (error, reply) = match answer {
             Ok(reply) if reply.len_bytes() <= MAX_WRITE_BYTES => (0, Some(reply)),
@@ -115,13 +114,12 @@ impl Slot {
         (self.last_bytes, self.most_bytes) = (bytes, self.most_bytes.max(bytes));
     }
 
-    /// Whether the last request or answer was large.
     pub fn is_large(&self) -> bool {
         self.last_bytes > KEPT_BYTES
     }
 
-    /// Gives back the memory of large requests, with its content: no request may be in it, and no answer that
-    /// the kernel has not read.
+    /// Gives back the memory of large requests. It must hold no request, and no answer that the kernel has
+    /// not read.
     pub fn give_back(&mut self) {
         if self.most_bytes > KEPT_BYTES {
             // SAFETY: within the memory, which stays mapped and reads as zeros afterwards.
@@ -177,7 +175,6 @@ mod tests {
     use super::*;
     use crate::vfs::{Caller, Node};
 
-    /// A slot with a request from the kernel.
     fn slot(opcode: u32, operation: &[u8], payload: &[u8]) -> Slot {
         let mut slot = Slot::new().unwrap();
         let len = IN_HEADER_BYTES + operation.len() + payload.len();
