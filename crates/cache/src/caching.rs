@@ -1,8 +1,7 @@
 //! A dataset's use of the caches: properties `primarycache`, `secondarycache` and `prefetch`.
 //!
-//! Idea: a plain value is valid for one read. An open object set keeps the value in a cell shared by all its
-//! views, so `zfs set` reaches open datasets. Blocks cached earlier stay, and are found, until they are
-//! evicted.
+//! Idea: the views of an open object set share a cell, so `zfs set` reaches open datasets. Blocks cached
+//! earlier stay, and are found, until they are evicted.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`primary_cache_changed_cb`), `dbuf.c` (`dbuf_is_l2cacheable`).
 
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use cenote_policy::Class;
 
-/// The blocks that a cache takes (`zfs_cache_type_t`).
+/// Blocks that a cache takes (`zfs_cache_type_t`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scope {
     /// No blocks.
@@ -22,7 +21,7 @@ pub enum Scope {
     All = 2,
 }
 
-/// A dataset's use of memory, cache devices and read-ahead.
+/// A dataset's use of the caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Memory.

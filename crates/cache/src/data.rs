@@ -21,7 +21,7 @@ pub struct Looked {
     pub late: bool,
 }
 
-/// A block that is not cached, and the index of its request.
+/// A missing block and the index of its request.
 struct Missing {
     index: usize,
     block: Option<Identity>,
@@ -30,8 +30,8 @@ struct Missing {
 }
 
 impl BlockCache {
-    /// Reads blocks of a file or volume, decoded by all cores; returns the results in the order of the
-    /// requests. Calls `looked` before any wait, so that the caller can request more.
+    /// Reads blocks of a file or volume, decoded by all cores; returns the results in order. Calls `looked`
+    /// before any wait, so that the caller can request more.
     pub async fn read_data(
         &self,
         pool: &Pool,

@@ -2,9 +2,8 @@
 //!
 //! Idea: an allocator hands out memory in chunks of some blocks, and can't give back a chunk with one block
 //! in it. After a load with other block sizes, a cache holds twice the memory of its blocks. So each block is
-//! copied: copies fill the holes of chunks in use, then new chunks from end to end. Going by address, one
-//! chunk after another becomes free, so the copies need little extra memory. The order is not visible
-//! outside.
+//! copied, in order of address: copies fill the holes of chunks in use, then new chunks, while one chunk
+//! after another becomes free. The order is not visible outside.
 //!
 //! Locking: a block's shard, twice for a moment, with the copy in between. Concurrent hits, inserts and
 //! evictions work as usual.
@@ -19,7 +18,7 @@ use crate::BlockCache;
 const TURN_BYTES: usize = 1 << 20;
 
 impl BlockCache {
-    /// Moves all blocks closer together, so that the allocator can free the gaps. Returns the bytes moved.
+    /// Moves all blocks closer together. Returns the bytes moved.
     pub async fn gather(&self, runtime: &Runtime) -> u64 {
         let listed = self.shards.iter().map(|shard| shard.read().addresses());
         let mut blocks: Vec<(usize, BlockId)> = listed.flatten().collect();

@@ -1,9 +1,9 @@
 //! The identity of a block in the cache.
 //!
-//! A block's first address, properties, physical birth and checksum identify its content forever: a later
-//! sync pass that writes to the same place yields another checksum. All owners of a block share the identity,
-//! even if their pointers are younger: clones, and files with deduplicated blocks. Policies want one number,
-//! a hash of these words; each look-up compares the words themselves.
+//! A block's first address, properties, physical birth and checksum identify its content forever: if a later
+//! sync pass writes to the same place, the checksum differs. All owners share the identity, even if their
+//! pointers are younger: clones, and files with deduplicated blocks. Policies want one number, a hash of
+//! these words; look-ups compare the words.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_policy::{BlockId, Class};
@@ -11,7 +11,6 @@ use cenote_policy::{BlockId, Class};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key([u64; 8]);
 
-/// A block's identity and class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) key: Key,

@@ -1,9 +1,9 @@
 //! The block cache (ARC): verified, decoded blocks in a budget of bytes, under a policy that can be changed
 //! while the pool is open.
 //!
-//! Idea: three parts. Shards hold the blocks by a permanent identity ([`identity`]), so nothing is ever
-//! invalidated. One policy for all shards ([`cenote_policy::Policy`]) decides which blocks stay; it gets hits
-//! in batches ([`shard`]), misses at once. Concurrent reads of a block are shared ([`flights`]).
+//! Idea: shards hold the blocks by a permanent identity ([`identity`]), so nothing is ever invalidated. One
+//! policy ([`cenote_policy::Policy`]) decides which blocks stay; it gets hits in batches ([`shard`]), misses
+//! at once. Concurrent reads of a block are shared ([`flights`]).
 //!
 //! ```text
 //!   read    shard: hit --> note it --(every 32nd)--> policy
@@ -18,8 +18,8 @@
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
 //! share, the table of flights another mutex. Order: the policy's, or one of the miss-ratio curve's, before a
-//! shard's; none is held across an await. Residency changes only under the policy's lock, so shards and
-//! policy agree whenever it is free. Counters are relaxed atomics.
+//! shard's; none is held across an await. Residency changes only under the policy's lock. Counters are
+//! relaxed atomics.
 //!
 //! Memory: at most the budget, with bookkeeping ([`OVERHEAD_BYTES`] a block), plus blocks that callers still
 //! hold, plus blocks being read. If memory is short, [`gather`] compacts it.
@@ -62,9 +62,9 @@ pub use stats::{CacheStats, ClassStats};
 
 /// Enough that two threads seldom want the same lock.
 const SHARDS: usize = 16;
-/// Memory for a block besides its bytes: map entry, policy, ghost, reference count. Measured, rounded up.
+/// Map entry, policy, ghost, reference count: measured, rounded up.
 const OVERHEAD_BYTES: usize = 320;
-/// Expected mean block size, for policies.
+/// An estimate, for policies.
 const MEAN_BLOCK_BYTES: u64 = 16 << 10;
 
 /// Options of a cache.
@@ -112,7 +112,7 @@ struct Keeper {
     policy: Box<dyn Policy>,
     name: PolicyName,
     budget_bytes: usize,
-    /// Blocks to evict: a reused buffer.
+    /// A reused buffer.
     evicted: Vec<BlockId>,
 }
 
@@ -156,8 +156,7 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
-    /// Looks at a block if it is cached, and counts a hit. A miss is not counted: the read that follows does
-    /// that.
+    /// Looks at a block if it is cached, and counts a hit. The read after a miss counts that.
     pub fn hit<T>(
         &self,
         pool: &Pool,
@@ -173,7 +172,7 @@ impl BlockCache {
         Some(answer)
     }
 
-    /// Reads a missing block, once for all concurrent readers.
+    /// Reads a missing block, once for all readers.
     async fn read_missing(
         &self,
         pool: &Pool,
@@ -244,7 +243,7 @@ impl BlockCache {
         rest.filter_map(|(_, (_, hit))| hit).for_each(|hit| each(Ok(hit)));
     }
 
-    /// [`BlockCache::read_each`] for blocks worth keeping: returns the results in the order of the requests.
+    /// [`BlockCache::read_each`] for blocks worth keeping: returns the results in order.
     pub async fn read_many(
         &self,
         pool: &Pool,
@@ -277,7 +276,7 @@ impl BlockCache {
         self.shard(block.id).write().remove(block.id);
     }
 
-    /// Drops all blocks that are encrypted on disk, since they are decrypted here: a key was unloaded.
+    /// Drops all blocks that are encrypted on disk, since a key was unloaded: they are decrypted here.
     pub fn forget_encrypted(&self) {
         let mut keeper = self.keeper.lock();
         for shard in &self.shards {
@@ -306,7 +305,7 @@ impl BlockCache {
         self.data.load(Ordering::Relaxed)
     }
 
-    /// Switches the caching of blocks of files and volumes.
+    /// See [`BlockCache::caches_data`].
     pub fn set_data(&self, data: bool) {
         self.data.store(data, Ordering::Relaxed);
     }
@@ -375,7 +374,7 @@ impl BlockCache {
         stats
     }
 
-    /// The counters, without the cache's content.
+    /// Without the cache's content.
     fn counted(&self) -> CacheStats {
         let mut stats = self.counters.stats();
         for shard in &self.shards {
@@ -386,7 +385,6 @@ impl BlockCache {
         stats
     }
 
-    /// A block's identity, if it may be cached.
     fn cached(&self, bp: &Blkptr) -> Option<Identity> {
         let wanted = |block: &Identity| block.class == Class::Metadata || self.caches_data();
         Identity::of(bp).filter(wanted)
@@ -397,8 +395,8 @@ impl BlockCache {
         &self.look_ups
     }
 
-    /// Estimates the hit ratio of a cache of another size; `None` before the first look-up. Recent look-ups
-    /// count most.
+    /// Estimates the hit ratio of a cache of another size, from mostly recent look-ups; `None` before the
+    /// first.
     pub fn estimate(&self, budget_bytes: u64) -> Option<Estimate> {
         let stats = self.counted();
         let requests = stats.requests();
@@ -424,7 +422,7 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    /// Waits for a missing block that is being read ahead; `None` if it is not, or the read failed.
+    /// Waits for a block that is being read ahead; `None` if it is not, or the read failed.
     async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;
@@ -442,7 +440,6 @@ impl BlockCache {
         })
     }
 
-    /// Looks at a block under its shard's lock.
     fn look_at<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Shard, &Bytes) -> T) -> Option<T> {
         let shard = self.shard(block.id).read();
         let (bytes, kind) = shard.get(block, now_ns)?;
@@ -466,8 +463,8 @@ impl BlockCache {
         Some(found)
     }
 
-    /// Makes a block resident, if its dataset allows, and evicts others. A block larger than the budget does
-    /// not stay.
+    /// Makes a block resident, if its dataset allows, and evicts others. One larger than the budget does not
+    /// stay.
     fn insert(&self, block: &Identity, bytes: Bytes, caching: Caching, now_ns: u64) {
         let marks = Marks { is_l2_eligible: caching.secondary.takes(block.class), ..Marks::default() };
         if caching.primary.takes(block.class) {
@@ -517,7 +514,6 @@ impl BlockCache {
     }
 }
 
-/// An access to a block, with its cost.
 fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {
     Access { id, bytes: cost(len_bytes), class, now_ns, next_use: u64::MAX }
 }
@@ -526,13 +522,13 @@ fn cost(len_bytes: usize) -> u32 {
     u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX)
 }
 
-/// The context for reading a missing block: whether cache devices may take it.
+/// Whether cache devices may take a missing block, too.
 fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Secondary) -> ReadContext {
     let secondary = if caching.secondary.takes(block.class) { wanted } else { Secondary::No };
     ReadContext { secondary, ..ctx.clone() }
 }
 
-/// Awaits a read of another task; `None` if that read hangs on failed devices and this caller must not.
+/// Awaits another task's read; `None` if that hangs on failed devices and this caller must not.
 async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Option<T> {
     if pool.reads_wait() || pool.failmode().is_none() {
         return Some(others.await);
@@ -544,7 +540,6 @@ async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Op
     }
 }
 
-/// The time of a use, as exact as policies need it.
 fn now_ns(pool: &Pool) -> u64 {
     pool.runtime().coarse_now().as_ns()
 }

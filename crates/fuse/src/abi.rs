@@ -3,10 +3,10 @@
 //!
 //! Source: Linux `include/uapi/linux/fuse.h`.
 
-/// The newest version supported; kernel and server use the older of both sides' versions.
+/// The newest supported version; the older of both sides' is used.
 pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 41;
-/// The oldest minor version supported: Linux 4.20, with `max_pages`.
+/// The oldest: Linux 4.20, with `max_pages`.
 pub const LEAST_MINOR: u32 = 28;
 
 /// `fuse_in_header`, `fuse_out_header`, `fuse_write_in`.
@@ -18,7 +18,6 @@ pub const WRITE_IN_BYTES: usize = 40;
 pub const MAX_PAGES: u16 = 256;
 pub const MAX_WRITE_BYTES: usize = MAX_PAGES as usize * 4096;
 
-/// Flags of `open(2)`.
 pub mod opened {
     /// The access mode; 0: read-only.
     pub const ACCMODE: u32 = 3;

@@ -24,7 +24,7 @@ const KEEP_BYTES: usize = BUFFER_BYTES / 8 * 7;
 /// Most slices of a `writev` (`UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
 
-/// The connection. A clone costs one atomic increment.
+/// A clone costs one atomic increment.
 #[derive(Debug, Clone)]
 pub struct Channel(Arc<OwnedFd>);
 
@@ -58,14 +58,12 @@ impl Channel {
         }
     }
 
-    /// Waits for a request or an unmount.
     pub fn wait(&self) {
         let mut device = [PollFd::new(&*self.0, PollFlags::IN)];
-        // The following read reports any error.
+        // The read reports any error.
         rustix::event::poll(&mut device, None).ok();
     }
 
-    /// Answers a request.
     pub fn reply(&self, unique: u64, reply: Result<Reply, Errno>) {
         match reply {
             Ok(reply) => self.send(unique, 0, &reply),
@@ -82,7 +80,7 @@ impl Channel {
         match self.try_send(unique, error, reply) {
             // ENOENT: the process no longer waits. ENODEV: unmounted meanwhile.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
-            // The kernel refused a malformed reply; the process must not wait forever.
+            // A malformed reply was refused; the process must not wait forever.
             Err(_) => drop(self.try_send(unique, -Errno::IO.raw_os_error(), &Reply::empty())),
         }
     }

@@ -40,7 +40,6 @@ use rustix::mount::{
 
 use crate::mount::table::{Line, Table};
 
-/// The control file system on the host.
 const FUSECTL: &str = "/sys/fs/fuse/connections";
 const FUSE_CTL_SUPER_MAGIC: u64 = 0x6573_5543;
 /// Timeout of a message, and pause before a restart.
@@ -229,7 +228,7 @@ impl Guarded {
         }
     }
 
-    /// Aborts the connections: current and later users get an error.
+    /// Aborts the connections: all users get an error.
     pub fn abort(&self) {
         self.connections.iter().for_each(|connection| abort(&self.control, *connection));
     }

@@ -2,16 +2,16 @@
 
 use std::sync::OnceLock;
 
-/// The first kernel that checks permission to change flags and projects by `ioctl` (`vfs_fileattr_set`).
+/// The first kernel that does (`vfs_fileattr_set`).
 const CHECKS_FLAGS: (u32, u32) = (5, 13);
 
-/// Whether the kernel checks permission to change a file's flags and project. Older kernels pass on the
-/// `ioctl` of any process that has the file open.
+/// Whether the kernel checks permission to change a file's flags and project by `ioctl`. If not, any process
+/// with the file open may ask for it.
 pub fn checks_flags() -> bool {
     is_at_least(CHECKS_FLAGS)
 }
 
-/// Whether the kernel has at least this version; false if unknown.
+/// False if the version is unknown.
 pub(crate) fn is_at_least(wanted: (u32, u32)) -> bool {
     static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| version(&rustix::system::uname().release().to_string_lossy()));

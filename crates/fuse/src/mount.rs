@@ -81,7 +81,7 @@ pub struct MountOptions {
     pub no_suid: bool,
     /// Device nodes have no effect.
     pub no_dev: bool,
-    /// Open to all users; always so as root.
+    /// Open to all; always so as root.
     pub allow_other: bool,
     /// `sync(2)` and `syncfs(2)` reach it, if the kernel can. Root only.
     pub hears_sync: bool,
@@ -143,8 +143,7 @@ fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the server is gone, according to an uncached access. `ECONNABORTED`: its connection is being torn
-/// down.
+/// Whether the server is gone. `ECONNABORTED`: its connection is being torn down.
 fn is_dead(dir: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let asked = statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
@@ -221,7 +220,7 @@ fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<
 enum Kind {
     /// `fuse`.
     Plain,
-    /// `fuseblk`, on a loop device.
+    /// On a loop device.
     Block,
 }
 

@@ -25,7 +25,6 @@ impl Reply {
         Reply { fields: Vec::new(), data }
     }
 
-    /// Its parts, in order.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&self.fields[..]).chain(self.data.iter().map(|part| &part[..]))
     }
@@ -64,7 +63,7 @@ impl Reply {
         reply.u32(valid.subsec_nanos()).u32(of_attr.subsec_nanos()).raw_attr(&entry.attr)
     }
 
-    /// An absent name, and how long the kernel may cache that: an entry with node 0.
+    /// An absent name (node 0), and how long the kernel may cache that.
     pub fn no_entry(valid: Duration) -> Reply {
         let (seconds, nanoseconds) = (valid.as_secs(), valid.subsec_nanos());
         Reply::empty().u64(0).u64(0).u64(seconds).u64(0).u32(nanoseconds).u32(0).zeros(88)

@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 use crate::abi::IN_HEADER_BYTES;
 use crate::vfs::{Caller, Errno, Node, Result};
 
-/// A request. It owns the buffer that the kernel filled.
+/// A request, in the kernel's buffer.
 #[derive(Debug)]
 pub struct Request {
     pub opcode: u32,
-    /// Its number, repeated in the reply.
+    /// Repeated in the reply.
     pub unique: u64,
     pub node: Node,
     pub caller: Caller,
@@ -38,14 +38,12 @@ impl Request {
         Some(Request { opcode, unique, node, caller, body: bytes.slice(IN_HEADER_BYTES..) })
     }
 
-    /// Parses a request in parts.
     pub fn join(parts: &[&[u8]]) -> Option<Request> {
         let mut bytes = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         Request::parse(bytes.freeze())
     }
 
-    /// The bytes after the header.
     pub fn body(&self) -> Body<'_> {
         Body { rest: &self.body }
     }
@@ -91,7 +89,6 @@ impl<'a> Body<'a> {
         Ok(name)
     }
 
-    /// The remaining bytes.
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

@@ -47,19 +47,18 @@ use crate::request::Request;
 use crate::traffic::{Traffic, Underway};
 use slot::Slot;
 
-/// With more cores, each mount would have too many queues.
+/// More would take too many queues per mount.
 const CORES_MAX: u16 = 64;
-/// Slots (concurrent requests) of all queues, and of each. More requests wait in the kernel.
+/// Slots (concurrent requests) of all queues, and of each.
 const SLOTS: usize = 128;
 const QUEUE_SLOTS: std::ops::RangeInclusive<usize> = 4..=32;
 /// Pause after a refused call.
 const BREATH: Duration = Duration::from_millis(1);
-/// Slot memory is given back this long after the last large request.
+/// Memory is given back this long after the last large request.
 const QUIET: Duration = Duration::from_secs(2);
 /// User data of the eventfd's entry.
 const WAKE: u64 = u64::MAX;
 
-/// Answers on their way to one queue.
 #[derive(Debug)]
 pub struct Queue {
     answers: Mutex<Vec<Answered>>,
@@ -78,7 +77,7 @@ struct Answered {
 }
 
 impl Queue {
-    /// Answers the request in a slot, from any thread.
+    /// From any thread.
     pub fn answer(&self, slot: usize, unique: u64, answer: Result<Reply, Errno>, underway: Option<Underway>) {
         self.answers.lock().push(Answered { slot, unique, answer, underway });
         if self.is_waiting.swap(false, Ordering::SeqCst) {
@@ -101,7 +100,6 @@ pub struct Ring {
     /// By slot.
     commit_ids: Vec<u64>,
     queue: Arc<Queue>,
-    /// Buffer of the eventfd.
     woken: Box<[u8; 8]>,
     /// Last large request; `None`: no memory to give back.
     grown: Option<Instant>,
@@ -124,7 +122,7 @@ impl Ring {
     }
 
     fn new(device: &OwnedFd, core: u16, slots: usize) -> io::Result<Ring> {
-        // One more, for the eventfd.
+        // With the eventfd.
         let entries = slots as u32 + 1;
         let kernel = IoUring::builder().dontfork().setup_cqsize(2 * entries).build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;

@@ -38,7 +38,7 @@ use futures::future::select;
 const THREADS_PLENTY: usize = 512;
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Most asynchronous requests (read-ahead, direct and background writes) from the kernel.
+/// Most read-ahead, direct and background writes of the kernel at once.
 const MAX_BACKGROUND: u16 = 64;
 
 /// Options of a session.
@@ -71,7 +71,7 @@ impl Default for SessionOptions {
 /// A file system being served, until it is unmounted.
 #[derive(Debug)]
 pub struct Session {
-    /// Canceled by the end of the last thread: each holds the sender.
+    /// Canceled with the last thread: each holds the sender.
     ended: oneshot::Receiver<()>,
     notifier: Notifier,
 }
@@ -84,7 +84,7 @@ pub async fn answer<V: Vfs>(vfs: &V, request: Bytes) -> Option<Result<Vec<u8>>> 
     Some(reply.map(|reply| reply.parts().collect::<Vec<_>>().concat()))
 }
 
-/// Held by each thread of a session; the last one ends it.
+/// Held by each thread.
 type Alive = Arc<oneshot::Sender<()>>;
 
 struct Shared<V> {
@@ -140,12 +140,12 @@ impl Session {
         Ok(Session { ended, notifier })
     }
 
-    /// Notifies the kernel of changes made without it.
+    /// Tells the kernel of changes.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Waits for the unmount and the end of all threads. Blocks no thread: there may be thousands of
+    /// Waits for the unmount and the end of all threads, without a thread: there may be thousands of
     /// sessions.
     pub async fn ended(self) {
         // The sender is only ever dropped.
@@ -198,7 +198,7 @@ pub struct Notifier {
     queues: Arc<[Arc<Queue>]>,
 }
 
-/// A name that practically no directory has.
+/// Practically unused.
 const NO_NAME: &[u8] = b"\x01";
 
 impl Notifier {
@@ -208,12 +208,11 @@ impl Notifier {
         self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
     }
 
-    /// A node's attributes and cached content are out of date. The kernel first writes back mapped pages.
+    /// A node's attributes and content are out of date. The kernel first writes back mapped pages.
     pub fn changed(&self, node: Node) {
         self.content_changed(node, 0..u64::MAX);
     }
 
-    /// A part of the content is out of date.
     fn content_changed(&self, node: Node, range: Range<u64>) {
         // `fuse_notify_inval_inode_out`: ino, off, len (8 each); length 0: to the end.
         let len_bytes = if range.end > i64::MAX as u64 { 0 } else { range.end - range.start };
@@ -221,7 +220,7 @@ impl Notifier {
         self.channel.notify(notify::INVAL_INODE, &notice);
     }
 
-    /// Only a node's attributes are out of date. An operation may call this: the kernel does not wait.
+    /// Only a node's attributes are out of date. Operations may call this: the kernel does not wait.
     pub fn attributes_changed(&self, node: Node) {
         // A negative offset: no content.
         self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
@@ -232,7 +231,7 @@ impl Notifier {
         self.name_is(dir, name, 0);
     }
 
-    /// A name must be looked up again; mounts stay if it is the same node.
+    /// A name must be looked up again; mounts on the same node stay.
     pub fn name_expired(&self, dir: Node, name: &[u8]) {
         self.name_is(dir, name, notify::EXPIRE_ONLY);
     }
@@ -250,8 +249,8 @@ impl Notifier {
         self.name_changed(dir, NO_NAME);
     }
 
-    /// For an operation without locks: the kernel writes back mapped pages in a part of a file, and drops
-    /// that part. Returns `false` at once if too many operations are doing so.
+    /// For an operation without locks: has the kernel write back mapped pages in a part of a file, and drop
+    /// it. Returns `false` at once if too many operations are doing so.
     pub async fn write_back(&self, runtime: &Runtime, node: Node, range: Range<u64>) -> bool {
         let Some(aside) = self.traffic.step_aside() else { return false };
         let notifier = self.clone();
@@ -261,7 +260,7 @@ impl Notifier {
     }
 }
 
-/// Answers `INIT`, the first request. Returns whether requests will come through rings.
+/// Answers `INIT`, the first request. Returns whether the kernel accepts rings.
 fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings: bool) -> io::Result<bool> {
     let mut buffer = Vec::new();
     loop {
@@ -322,8 +321,7 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     always | writeback | posix_acl | keeps_cache
 }
 
-/// `alone`, the only reader: it allocates a buffer only for a request, since most of thousands of sessions
-/// are idle.
+/// `alone`: the only reader. It allocates a buffer per request, since most of thousands of sessions are idle.
 fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
     let mut buffer = Vec::new();
     loop {
@@ -368,7 +366,6 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
     }
 }
 
-/// The origin of a request.
 enum Way {
     Device,
     Ring(Arc<Queue>, usize),

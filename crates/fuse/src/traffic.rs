@@ -1,11 +1,11 @@
 //! Operations under way in a session, and its pauses.
 //!
-//! Idea: an operation is under way as long as its guard lives: until its answer has reached the kernel.
-//! During a pause no operation begins; held ones wait as tasks, without a thread.
+//! Idea: an operation is under way until its guard is dropped, after its answer has reached the kernel.
+//! During a pause none begins; held ones wait as tasks, without a thread.
 //!
-//! An operation may need a service of the kernel that itself needs other operations: write-back of pages.
-//! Such an operation steps aside: it does not count as under way meanwhile, so that a pause does not wait for
-//! it. Only a few may do so, because each takes up one of the kernel's request slots.
+//! An operation may need the kernel to write back pages, for which the kernel needs other operations. Such an
+//! operation steps aside: it does not count as under way, so a pause does not wait for it. Few may do so,
+//! because each takes up one of the kernel's request slots.
 //!
 //! Locking: `state` is held for one look or change.
 
@@ -21,7 +21,6 @@ const OPERATIONS: usize = 1024;
 /// Most operations standing aside: fewer than a ring queue has slots.
 const ASIDE: usize = 2;
 
-/// Operations under way.
 #[derive(Debug, Default)]
 pub struct Traffic {
     state: Mutex<State>,
@@ -33,7 +32,7 @@ struct State {
     operations: usize,
     aside: usize,
     is_paused: bool,
-    /// Operations held by the pause.
+    /// Held by the pause.
     held: Vec<Waker>,
 }
 
@@ -41,25 +40,25 @@ struct State {
 #[derive(Debug)]
 pub struct Underway(Arc<Traffic>);
 
-/// An operation that stands aside, and must come back before it ends.
+/// An operation that stands aside; it must come back before it ends.
 #[derive(Debug)]
 pub struct Aside {
     traffic: Arc<Traffic>,
     is_back: bool,
 }
 
-/// A pause: no operation begins while it lives.
+/// No operation begins while it lives.
 #[derive(Debug)]
 pub struct Paused(Arc<Traffic>);
 
 impl Traffic {
-    /// Waits for room for one more. Blocks.
+    /// Blocks.
     pub fn wait_for_room(&self) {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.operations + state.held.len() >= OPERATIONS);
     }
 
-    /// Begins an operation, after a pause if there is one.
+    /// Begins an operation, after the pause if any.
     pub async fn begin(self: &Arc<Self>) -> Underway {
         poll_fn(|context| {
             let mut state = self.state.lock();
@@ -97,14 +96,13 @@ impl Traffic {
         Paused(self.clone())
     }
 
-    /// Whether a pause is on, or about to be.
     pub fn is_paused(&self) -> bool {
         self.state.lock().is_paused
     }
 }
 
 impl Aside {
-    /// Continues, after a pause if there is one.
+    /// Continues, after the pause if any.
     pub async fn back(mut self) {
         poll_fn(|context| {
             let mut state = self.traffic.state.lock();

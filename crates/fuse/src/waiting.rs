@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Idea: the kernel interrupts a request on any signal, and programs don't expect EINTR from files. So an
-//! operation is dropped only if it could take forever, now or later.
+//! operation is dropped only if it could take forever.
 //!
-//! Operations that never wait are not entered. If the kernel interrupts an operation just before its entry,
-//! it is told to retry.
+//! Operations that never wait are not in the table. For an interrupt that comes before its operation's entry,
+//! the kernel is told to retry.
 //!
 //! Locking: one lock for the table, held for one look or change.
 //!
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
-/// Waiting operations by request number; `None`: interrupted.
+/// By request number; `None`: interrupted.
 #[derive(Debug, Default)]
 pub struct Waiting(Mutex<BTreeMap<u64, Option<oneshot::Sender<()>>>>);
 
-/// A waiting operation, in the table until this is dropped.
+/// In the table until this is dropped.
 #[derive(Debug)]
 pub struct Entry {
     waiting: Arc<Waiting>,
@@ -35,7 +35,6 @@ pub struct Entry {
 }
 
 impl Waiting {
-    /// Enters an operation.
     pub fn enter(self: &Arc<Self>, unique: u64) -> Entry {
         let (tell, told) = oneshot::channel();
         self.0.lock().insert(unique, Some(tell));
@@ -53,14 +52,12 @@ impl Waiting {
         is_known
     }
 
-    /// Whether it was interrupted.
     pub fn is_interrupted(&self, unique: u64) -> bool {
         self.0.lock().get(&unique).is_some_and(|tell| tell.is_none())
     }
 }
 
 impl Entry {
-    /// Waits for an interruption.
     pub async fn interrupted(&mut self) {
         // The sender stays in the table until then.
         (&mut self.told).await.ok();

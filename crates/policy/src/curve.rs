@@ -72,7 +72,6 @@ fn corrected(misses: u64, expected: f64) -> f64 {
     if expected <= 0.0 { 1.0 } else { (misses as f64 / expected).clamp(0.0, 1.0) }
 }
 
-/// Chooses blocks by their hash.
 struct Sample {
     below: u64,
 }
@@ -143,7 +142,6 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Adds a value; returns its index.
     pub(crate) fn push(&mut self, value: u64) -> usize {
         let position = self.values.len() + 1;
         let mut sum = value;
@@ -166,7 +164,6 @@ impl Sums {
         self.values[index]
     }
 
-    /// The sum of all values before `index`.
     pub(crate) fn before(&self, index: usize) -> u64 {
         let (mut position, mut sum) = (index, 0);
         while position > 0 {

@@ -97,7 +97,6 @@ impl<const N: usize> Lists<N> {
         self.ends[list].len
     }
 
-    /// The last block.
     pub fn back(&self, list: usize) -> Option<Slot> {
         some(self.ends[list].back)
     }

@@ -139,7 +139,6 @@ impl Trace {
         (bytes / (self.requests.len() as u64).max(1)).max(1)
     }
 
-    /// Requests, without writes.
     pub(crate) fn reads(&self) -> u64 {
         self.requests.iter().filter(|request| !request.is_write).count() as u64
     }
@@ -163,7 +162,6 @@ impl Trace {
     }
 }
 
-/// Collects the requests of a file.
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
@@ -185,14 +183,12 @@ impl Requests {
         Ok(())
     }
 
-    /// Counts a device operation.
     fn moved(&mut self, is_write: bool, bytes: u64) {
         let moved = &mut self.devices[usize::from(is_write)];
         moved.operations += 1;
         moved.bytes = moved.bytes.saturating_add(bytes);
     }
 
-    /// Adds a disk request, by bytes.
     fn push_range(&mut self, offset: u64, bytes: u64, now_ns: Option<u64>) -> Result<(), String> {
         let block = u64::from(BLOCK_BYTES);
         let first = offset / block;

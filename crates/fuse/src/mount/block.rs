@@ -47,7 +47,6 @@ const NAME_AT: usize = 8 + 56;
 /// Another process may take the free device first.
 const TRIES: usize = 16;
 
-/// Whether the kernel forwards `sync`.
 pub(super) fn is_of_use() -> bool {
     kernel::is_at_least(FIRST_KERNEL)
 }
@@ -76,7 +75,7 @@ pub(super) fn create(opened: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     })
 }
 
-/// A loop device that its last close frees.
+/// Freed by its last close.
 fn loop_device() -> Result<OwnedFd, Errno> {
     let memory = memfd_create("cenote", MemfdFlags::CLOEXEC)?;
     ftruncate(&memory, LOOP_BYTES)?;

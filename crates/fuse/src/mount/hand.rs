@@ -1,18 +1,17 @@
 //! The hand: a process for all calls that take paths.
 //!
 //! Idea: a mount point may lie in a file system served by this process, or in one that hangs. A thread that
-//! looks such a path up sleeps in the kernel until the server answers. If the process is killed meanwhile,
-//! the thread keeps its mounts alive, and they keep the thread. So another process, which holds no descriptor
-//! of `/dev/fuse` and can always end, makes every call with a path. It gets a finished mount, and attaches
-//! it.
+//! looks it up sleeps in the kernel until the server answers. If the process is killed meanwhile, the thread
+//! keeps its mounts alive, and they keep the thread. So another process, which holds no descriptor of
+//! `/dev/fuse` and can always end, makes every call with a path. It gets a finished mount, and attaches it.
 //!
 //! ```text
 //!   daemon: fsopen, fsmount --(mount)--> hand: mkdir, move_mount    umount, remount, rmdir
 //!             '------ waits at a socket, with a deadline
 //! ```
 //!
-//! A hand also opens files with the rights of the daemon's users: it has no other threads that would share
-//! those rights. The user's own program could send descriptors, if it knew the files: most key locations are
+//! A hand also opens files with the rights of the daemon's users, since it has no other threads to share
+//! them. The user's own program could send descriptors, but does not know the files: most key locations are
 //! in the pool.
 //!
 //! Each hand makes one call at a time. One that misses the deadline is killed and replaced. A program without
@@ -101,7 +100,7 @@ struct Hand {
     socket: OwnedFd,
 }
 
-/// From now on, hands make calls with paths: `command` makes a process that runs [`serve`].
+/// From now on, makes calls in hands: `command` makes a process that runs [`serve`].
 pub fn start(command: impl Fn() -> Command + Send + 'static) {
     HANDS.lock().start = Some(Box::new(command));
 }
@@ -205,7 +204,6 @@ impl Hand {
     }
 }
 
-/// Serves calls from this socket until its end.
 pub fn serve(socket: &OwnedFd) {
     let mut message = vec![0; MESSAGE_BYTES];
     loop {
@@ -311,7 +309,7 @@ fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     }
 }
 
-/// Opens a file as another user. Changes the rights of this thread, which must be the only one.
+/// Opens a file as another user, with the rights of this thread, which must be the only one.
 fn open_here(file: &Path, uid: u32, gids: &[u32]) -> Result<OwnedFd, Errno> {
     let (own_uid, own_gid, own_groups) = (geteuid(), getegid(), getgroups()?);
     let groups: Vec<Gid> = gids.iter().copied().map(Gid::from_raw).collect();

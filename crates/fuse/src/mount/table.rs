@@ -1,8 +1,7 @@
-//! The mount table: identifies mounts, and finds mounts that cover others.
+//! The mount table: identifies mounts, and finds those that cover others.
 //!
-//! Idea: a path tells where a mount was made; its id identifies it. A later mount on the same directory, or
-//! above it, takes the path over. The table is read without touching any directory: that may hang with its
-//! server.
+//! Idea: a path tells where a mount was made; its id identifies it. A later mount on the directory, or above
+//! it, takes the path over. Reading the table touches no directory, which may hang with its server.
 //!
 //! Layout (`/proc/self/mountinfo`): `id parent major:minor root directory options [tags] - type source
 //! super`; blanks in names are written in octal.
@@ -19,9 +18,9 @@ use std::path::PathBuf;
 pub struct Line {
     /// Its id, unique among current mounts.
     pub id: u64,
-    /// The mount that contains its directory.
+    /// The mount of its directory.
     pub parent: u64,
-    /// Device number of its file system.
+    /// Of its file system.
     pub device: (u32, u32),
     /// Its directory.
     pub dir: PathBuf,
@@ -32,7 +31,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The subtype of a FUSE file system: the types `fuse.SUBTYPE` and, on a block device, `fuseblk.SUBTYPE`.
+    /// The subtype of a FUSE file system: `fuse.SUBTYPE` or, on a block device, `fuseblk.SUBTYPE`.
     pub fn fuse_subtype(&self) -> Option<&str> {
         self.kind.strip_prefix("fuse.").or_else(|| self.kind.strip_prefix("fuseblk."))
     }
@@ -65,7 +64,7 @@ impl Table {
         self.0.iter().find(|line| line.id == id)
     }
 
-    /// The mount on the directory of another one, or above it, which takes the path over.
+    /// The mount that has taken over the path of another one.
     pub fn covering(&self, id: u64) -> Option<&Line> {
         let own = self.get(id)?;
         let mut above = vec![id];
@@ -95,7 +94,7 @@ fn parse(line: &[u8]) -> Option<Line> {
     Some(Line { id, parent, device, dir, kind, source })
 }
 
-/// A field with its escapes (`\` and three octal digits) resolved.
+/// A field without escapes: `\` and three octal digits.
 fn plain(field: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((&byte, after)) = rest.split_first() {

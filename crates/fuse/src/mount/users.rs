@@ -1,4 +1,4 @@
-//! Users of a mounted file system: processes with an open or mapped file of it, or a working directory in it.
+//! Processes that use a mounted file system: with an open or mapped file, or a directory.
 //!
 //! Source: proc(5).
 
@@ -10,7 +10,7 @@ use super::device_of;
 /// Most processes named.
 const NAMED: usize = 8;
 
-/// The processes, as `name (pid)`; other users' only as root.
+/// As `name (pid)`; other users' only as root.
 pub fn of(dir: &Path) -> Vec<String> {
     let Some(device) = device_of(dir) else { return Vec::new() };
     let Ok(processes) = read_dir("/proc") else { return Vec::new() };
@@ -43,7 +43,7 @@ fn uses(process: &Path, device: (u32, u32)) -> bool {
     maps.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some(&number))
 }
 
-/// The users, as the end of a sentence.
+/// As the end of a sentence.
 pub fn said(users: &[String]) -> String {
     match users.len() {
         0 => String::new(),

@@ -30,13 +30,13 @@ const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 const PAYLOAD_AT: usize = 4096;
 const SLOT_BYTES: usize = PAYLOAD_AT + MAX_WRITE_BYTES;
-/// Memory that a slot never gives back: whole pages.
+/// Whole pages that are never given back.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Memory for one request, in its own mapping: only touched pages take memory.
+/// Memory for one request: only touched pages take memory.
 pub struct Slot {
     memory: *mut u8,
-    /// Payload bytes used: by the last request or answer, and at most since `give_back`.
+    /// Payload bytes used: last time, and at most since `give_back`.
     last_bytes: usize,
     most_bytes: usize,
     /// For the kernel.
@@ -68,7 +68,7 @@ impl Slot {
         Ok(Slot { memory, last_bytes: 0, most_bytes: 0, parts: Box::new([header, payload]) })
     }
 
-    /// The list of its two parts, valid as long as the slot.
+    /// Valid as long as the slot.
     pub fn parts_address(&self) -> u64 {
         self.parts.as_ptr() as u64
     }

@@ -16,7 +16,7 @@ use crate::waiting::Waiting;
 const S_IFDIR: u32 = 0o040000;
 const S_IFREG: u32 = 0o100000;
 
-/// Answers a request; `None` if it has no reply.
+/// `None`: no reply.
 pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> Option<Result<Reply>> {
     let Some(opcode) = Opcode::from_number(request.opcode) else { return Some(Err(Errno::NOSYS)) };
     match opcode {
@@ -27,7 +27,7 @@ pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> 
             None
         }
         Opcode::BatchForget => {
-            // A truncated list is processed up to its end.
+            // A truncated list counts up to its end.
             forget_many(vfs, request.body()).await.ok();
             None
         }
@@ -223,7 +223,6 @@ async fn list<V: Vfs>(vfs: &V, dir: Node, mut body: Body<'_>, plus: bool, valid:
     Ok(buffer.into_reply())
 }
 
-/// Whether a file opened with these flags is read-only.
 fn is_read_only(flags: u32) -> bool {
     flags & abi::opened::ACCMODE == 0
 }

@@ -149,7 +149,6 @@ impl Sketch {
         Sketch { words: vec![0; words as usize], mask: words - 1, additions: 0, sample: 10 * blocks.max(64) }
     }
 
-    /// The word and the shift of a block's counter in a row.
     fn place(&self, id: BlockId, row: u64) -> (usize, u64) {
         const SEEDS: [u64; 4] =
             [0xc3a5_c85c_97cb_3127, 0xb492_b66f_be98_f273, 0x9ae1_6a3b_2f90_404f, 0xcbf2_9ce4_8422_2325];

@@ -218,7 +218,6 @@ impl Arc2014 {
         done
     }
 
-    /// Evicts from both classes of a state, data first.
     fn evict_both(&mut self, states: [usize; 2], bytes: u64, evicted: &mut Vec<BlockId>) {
         let done = self.evict(states[0], bytes, evicted);
         self.evict(states[1], bytes.saturating_sub(done), evicted);
