@@ -16,10 +16,9 @@ use tokio::sync::OnceCell;
 
 type Table<K, V> = Mutex<HashMap<K, Arc<OnceCell<V>>>>;
 
-/// Reads under way.
 pub(crate) struct Flights<K, V>(Table<K, V>);
 
-/// A reader that waits for a value.
+/// A waiting reader.
 struct Waiting<'a, K: Eq + Hash, V> {
     table: &'a Table<K, V>,
     key: K,

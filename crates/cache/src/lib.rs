@@ -107,7 +107,6 @@ pub struct BlockCache {
     counters: Counters,
 }
 
-/// The policy and its parameters.
 struct Keeper {
     policy: Box<dyn Policy>,
     name: PolicyName,
@@ -432,7 +431,6 @@ impl BlockCache {
         Some(found)
     }
 
-    /// Looks at a block, and counts a hit.
     fn find<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
         self.look_at(block, now_ns, |shard, bytes| {
             shard.count_hit(block.class);
@@ -498,7 +496,7 @@ impl BlockCache {
         debug_assert!(policy.resident_bytes() <= *budget_bytes as u64, "a policy exceeds its budget");
     }
 
-    /// Removes the blocks that the policy named, under its lock.
+    /// Under the policy's lock.
     fn evict(&self, evicted: &mut Vec<BlockId>) {
         for id in evicted.drain(..) {
             let gone = self.shard(id).write().remove(id);

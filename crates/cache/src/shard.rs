@@ -19,7 +19,6 @@ use crate::identity::{Identity, Key};
 /// Hits noted before the policy gets them.
 const BATCH: usize = 32;
 
-/// A resident block.
 struct Resident {
     key: Key,
     class: Class,
@@ -41,14 +40,13 @@ impl Resident {
     }
 }
 
-/// The marks of a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Marks {
     /// A cache device may take it.
     pub(crate) is_l2_eligible: bool,
     /// Read ahead, and not used yet.
     pub(crate) is_read_ahead: bool,
-    /// Hits, saturating.
+    /// Saturating.
     pub(crate) uses: u8,
 }
 
@@ -115,7 +113,6 @@ impl Shard {
         (noted.len() >= BATCH).then(|| std::mem::replace(&mut *noted, Vec::with_capacity(BATCH)))
     }
 
-    /// Passes the noted hits to `hear`.
     pub(crate) fn tell(&self, hear: impl FnMut(Access)) {
         self.noted.lock().drain(..).for_each(hear);
     }

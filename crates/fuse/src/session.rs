@@ -198,7 +198,7 @@ pub struct Notifier {
     queues: Arc<[Arc<Queue>]>,
 }
 
-/// Practically unused.
+/// A name that practically no directory has.
 const NO_NAME: &[u8] = b"\x01";
 
 impl Notifier {

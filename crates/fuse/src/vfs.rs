@@ -1,7 +1,7 @@
 //! The interface of a file system, [`Vfs`], and its values.
 //!
-//! Idea: one async method for each operation, named after its system call. A method that is not implemented
-//! answers `ENOSYS`, and the kernel does not ask again, or the POSIX error for an unsupported operation.
+//! Idea: one async method for each operation, named after its system call. An unimplemented one answers
+//! `ENOSYS`, and the kernel does not ask again, or the POSIX error for an unsupported operation.
 //!
 //! Concurrency: many tasks call at once. The kernel serialises changes to the names of one directory and
 //! writes to one file, but not reads against writes, nor operations on different nodes. While the session
@@ -33,7 +33,7 @@ pub struct Caller {
     pub uid: u32,
     /// File-system group id.
     pub gid: u32,
-    /// Process id; 0 in another PID namespace.
+    /// 0 in another PID namespace.
     pub pid: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct Attr {
     pub ctime: Time,
     /// Creation, shown by `statx`.
     pub btime: Time,
-    /// Type and permission bits, as `st_mode`.
+    /// As `st_mode`.
     pub mode: u32,
     /// Hard links.
     pub links: u32,
@@ -88,9 +88,9 @@ pub struct Attr {
     pub device: (u32, u32),
     /// Preferred size of I/O.
     pub block_bytes: u32,
-    /// `STATX_ATTR_*` bits, out of [`Attr::STATX_BITS`].
+    /// Out of [`Attr::STATX_BITS`].
     pub statx: u64,
-    /// How long the kernel may cache them. Zero: nor does it cache the node's names; each open looks it up.
+    /// How long the kernel may cache them. Zero: nor does it cache the node's names.
     pub valid: Duration,
 }
 
@@ -104,13 +104,13 @@ impl Attr {
 pub struct Entry {
     /// Each entry passed to the kernel is one reference: see [`Vfs::forget`].
     pub node: Node,
-    /// Tells apart successive nodes with the same number.
+    /// Differs for successive nodes with the same number.
     pub generation: u64,
     /// Its attributes.
     pub attr: Attr,
 }
 
-/// Attributes to set; the others stay.
+/// Attributes to set; `None`: unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission, set-id and sticky bits.
@@ -125,7 +125,7 @@ pub struct SetAttr {
     pub atime: Option<TimeOrNow>,
     /// Last change of content.
     pub mtime: Option<TimeOrNow>,
-    /// Last change of anything; set only by a kernel with write-back cache.
+    /// Last change of anything, from a kernel with write-back cache.
     pub ctime: Option<Time>,
     /// Clear set-user-id, and set-group-id where the group may execute.
     pub kill_suid_sgid: bool,
@@ -143,13 +143,13 @@ pub enum TimeOrNow {
 /// The result of `statfs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statfs {
-    /// Unit of the block counts, in bytes.
+    /// Bytes per block in these counts.
     pub block_bytes: u32,
     /// All blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
-    /// Free blocks for unprivileged users.
+    /// Free for unprivileged users.
     pub available: u64,
     /// All inodes.
     pub files: u64,
@@ -162,7 +162,7 @@ pub struct Statfs {
 /// The type and mode of a new node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
-    /// Type and permission bits, as `st_mode`, before the umask.
+    /// As `st_mode`, before the umask.
     pub mode: u32,
     /// The caller's.
     pub umask: u32,
@@ -172,11 +172,10 @@ pub struct NewNode {
 
 /// The kernel's buffer for a listing.
 pub trait DirSink: Send {
-    /// Adds a name. `cookie` continues the listing *behind* it. Returns whether it fitted; if not, the kernel
-    /// asks again.
+    /// Adds a name; `cookie` continues *behind* it. If it does not fit, returns false: the kernel asks again.
     fn add(&mut self, name: &[u8], ino: u64, kind: Option<FileType>, cookie: u64) -> bool;
 
-    /// Adds a name with attributes: one reference ([`Vfs::forget`]), except for `.` and `..`.
+    /// The same with attributes: one reference ([`Vfs::forget`]), except for `.` and `..`.
     fn add_entry(&mut self, name: &[u8], entry: &Entry, cookie: u64) -> bool;
 
     /// Whether the kernel wants attributes.
@@ -203,7 +202,7 @@ pub enum RenameFlags {
     NoReplace,
     /// Exchanges both.
     Exchange,
-    /// Leaves a whiteout (a character device 0:0) under the old name.
+    /// Leaves a whiteout (device 0:0) under the old name.
     Whiteout {
         /// The new name must be free.
         no_replace: bool,
@@ -220,23 +219,22 @@ pub struct ReadFlags {
 /// Options of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// Clear set-user-id, and set-group-id where the group may execute.
+    /// See [`SetAttr::kill_suid_sgid`].
     pub kill_suid_sgid: bool,
-    /// Write-back of mapped pages. If refused, the kernel keeps them until notified that they are out of
-    /// date.
+    /// Write-back of mapped pages, which the kernel keeps even if it is refused, until notified.
     pub from_cache: bool,
 }
 
 /// A file system.
 #[allow(unused_variables)]
 pub trait Vfs: Send + Sync + 'static {
-    /// How long the kernel may cache a directory's names, and their absence.
+    /// How long the kernel may cache a directory's names and their absence.
     fn valid_for(&self, dir: Node) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether the kernel drops its cache at each open, so that every reader reaches [`Vfs::read`] and
-    /// [`Vfs::readdir`]. Costs a round trip per open.
+    /// The kernel drops its cache at each open, so every reader reaches [`Vfs::read`] and [`Vfs::readdir`].
+    /// Costs a round trip per open.
     fn reads_anew(&self) -> bool {
         false
     }
@@ -246,7 +244,7 @@ pub trait Vfs: Send + Sync + 'static {
         std::future::pending()
     }
 
-    /// Finds a name. `Ok(None)`: absent, which the kernel may cache.
+    /// `Ok(None)`: absent, which the kernel may cache.
     fn lookup(
         &self,
         caller: Caller,
@@ -254,7 +252,7 @@ pub trait Vfs: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Result<Option<Entry>>> + Send;
 
-    /// The kernel drops `references` of a node. After the last one, a node without names can be freed.
+    /// The kernel drops `references`. After the last one, a node without names can be freed.
     fn forget(&self, node: Node, references: u64) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -294,12 +292,12 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Makes a file without a name (`O_TMPFILE`).
+    /// `O_TMPFILE`.
     fn tmpfile(&self, caller: Caller, dir: Node, new: NewNode) -> impl Future<Output = Result<Entry>> + Send {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name, except a directory's.
     fn unlink(&self, caller: Caller, dir: Node, name: &[u8]) -> impl Future<Output = Result<()>> + Send {
         async { Err(Errno::ROFS) }
     }
@@ -352,17 +350,17 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Returns when all earlier changes of the node are on stable storage.
+    /// Makes earlier changes of the node durable.
     fn fsync(&self, node: Node, data_only: bool) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Returns when all earlier changes are on stable storage.
+    /// Makes all earlier changes durable.
     fn syncfs(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Lists a directory from behind `cookie` (0: the start), with `.` and `..`.
+    /// Continues a listing behind `cookie` (0: the start), with `.` and `..`.
     fn readdir(
         &self,
         dir: Node,
@@ -389,7 +387,7 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// Sets an extended attribute. `kill_sgid`: the caller set a POSIX ACL and may not keep set-group-id.
+    /// `kill_sgid`: the caller set a POSIX ACL and may not keep set-group-id.
     fn setxattr(
         &self,
         caller: Caller,
@@ -440,8 +438,7 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::NOSYS) }
     }
 
-    /// An `ioctl` whose number encodes direction and size (`_IOR`, `_IOW`, `_IOWR`). Returns the bytes to
-    /// copy back.
+    /// For numbers that encode direction and size (`_IOR`, `_IOW`, `_IOWR`). Returns the bytes to copy back.
     fn ioctl(
         &self,
         caller: Caller,

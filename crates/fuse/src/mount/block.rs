@@ -3,9 +3,8 @@
 //! Idea: since Linux 6.18, the kernel forwards them to a FUSE file system on a block device (`fuseblk`). So
 //! each mount gets an empty one: a loop device over a piece of memory, which the kernel frees with the mount.
 //!
-//! The mount table shows the path at which the kernel found the device. To show the dataset's name, the
-//! device node has that path in an unattached tmpfs, and a thread with that working directory makes the
-//! mount.
+//! The mount table shows the device's path: it should be the dataset's name. So the device node has that path
+//! in an unattached tmpfs, and a thread with that working directory makes the mount.
 //!
 //! ```text
 //!   tmpfs (nowhere)   tank/home: node of /dev/loop7 --- loop7: 64 KiB of memory

@@ -204,6 +204,7 @@ impl Hand {
     }
 }
 
+/// Serves calls from this socket until its end.
 pub fn serve(socket: &OwnedFd) {
     let mut message = vec![0; MESSAGE_BYTES];
     loop {

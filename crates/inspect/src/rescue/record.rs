@@ -1,8 +1,7 @@
 //! The record of a rescue over all its runs: the rows of the report, in memory and at the destination.
 //!
-//! Idea: a row is in the report before the file it describes gets its name. No file that contains zeros in
-//! place of data is ever without its row, however a run ends. A row is removed only when the file was read
-//! completely.
+//! Idea: a row is in the report before the file it describes gets its name, so no file with zeros in place of
+//! data is ever without its row, however a run ends. A row is removed only when the file was read completely.
 //!
 //! ```text
 //!   open     rows of earlier runs, in either format ---> rewritten in the requested format
@@ -53,7 +52,7 @@ pub struct Missing {
     pub datasets_older: u64,
     /// Datasets whose keys were not given.
     pub datasets_locked: u64,
-    /// Datasets of which tables are lost: that of their names, or those of attributes.
+    /// Datasets with lost tables: of names or of attributes.
     pub datasets_inferred: u64,
     /// Files and folders that are lost entirely or in part.
     pub lost: u64,

@@ -18,8 +18,7 @@ use super::report::{Fate, escaped, is_there_already};
 use crate::copy::{Account, Loss, LossKind};
 use crate::error::{InspectError, Result};
 
-/// Maximum rows of a dataset about owners, times and so on: a copy by another user loses these for every
-/// file.
+/// Most rows of a dataset about owners, times and so on: a copy by another user loses these for every file.
 const MOST_UNDRESSED: u64 = 10_000;
 
 /// Observes the copy of a dataset from one tree.

@@ -12,7 +12,7 @@ use super::counts::{Counter, Under};
 use super::extent::{Extent, ExtentSet};
 use super::sharing::{Occurrence, Sharing};
 
-/// How many invalid addresses are kept; the rest are only counted.
+/// Most invalid addresses kept; the rest are only counted.
 const KEPT_BAD_ADDRESSES: usize = 10_000;
 
 /// The register.

@@ -19,7 +19,7 @@ pub struct WeakVdev {
     pub vdev: String,
     /// The devices that lack data.
     pub devices: Vec<UnsoundDevice>,
-    /// How many more devices may fail; `None` if more are unsound than the others can compensate for.
+    /// Further failures it tolerates; `None` if there are too many already.
     pub bears: Option<u64>,
 }
 

@@ -106,7 +106,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Its severity.
     pub fn severity(&self) -> Severity {
         match self {
             Finding::Block(block) if block.lost => Severity::Lost,
@@ -255,7 +255,7 @@ pub struct VerifyReport {
     pub txg: u64,
     /// Whether everything was verified; otherwise it was stopped and this is the partial result.
     pub complete: bool,
-    /// It stopped because the pool, which was in use, needed space that had been freed since.
+    /// Stopped because the pool, in use, needed space freed since the start.
     pub overtaken: bool,
     /// Counts of blocks.
     pub counts: Counts,
@@ -271,8 +271,8 @@ pub struct VerifyReport {
     pub datasets: Vec<DatasetDamage>,
     /// Damage by device.
     pub devices: Vec<DeviceDamage>,
-    /// Devices that were absent, are out of use or are being resilvered: the data they lack is not a finding,
-    /// since a resilver restores it.
+    /// Devices that were absent, are out of use or are being resilvered: not a finding, since a resilver
+    /// restores their data.
     pub lagging_devices: Vec<LaggingDevice>,
     /// The findings, worst first, up to the requested number.
     pub findings: Vec<Finding>,

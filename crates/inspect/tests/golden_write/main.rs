@@ -1,7 +1,6 @@
 //! Every golden pool, changed: a copy is opened read-write, changed for several txgs and exported. Afterwards
-//! it must be clean according to `zdb -bcc` and our own verification, with the expected content. Finally
-//! everything destroyable is destroyed, which frees what the OpenZFS module allocated, in every form of
-//! sharing.
+//! it must be clean according to `zdb -bcc` and our own verification, with the expected content. Finally all
+//! datasets are destroyed, which frees blocks allocated by the OpenZFS module, in every form of sharing.
 //!
 //! Several pools run at a time. `CENOTE_POOLS=a,b` runs only those; `CENOTE_SEED` repeats a run;
 //! `CENOTE_KEEP=DIR` keeps the changed and exported copies there.
