@@ -155,7 +155,7 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
-    /// Looks at a block if it is cached, and counts a hit. The read after a miss counts that.
+    /// Looks at a block if it is cached, and counts a hit. The read that follows a miss counts it.
     pub fn hit<T>(
         &self,
         pool: &Pool,

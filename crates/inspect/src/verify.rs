@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
 }
 
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
-    // A pool opened read-only lacks exactly the txgs noted by its log; only a resilver would find others.
+    // For a pool opened read-only, the txgs noted by its log; only a resilver would know of others.
     let noted = pool.noted_missed().get(&leaf).filter(|runs| !runs.is_empty());
     let missing = match noted.filter(|_| !pool.found().is_writable()) {
         Some(noted) => noted.clone(),

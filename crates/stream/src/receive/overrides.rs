@@ -119,7 +119,7 @@ impl Overrides {
         received
     }
 
-    /// By default, a dataset with plain properties is not encrypted.
+    /// A dataset whose properties were sent in the clear is not encrypted, unless the options say so.
     pub(super) fn decrypt(&mut self, order: &Order) {
         let is_meant = |name: &String| name == "encryption";
         let off = Prop::zfs("encryption").and_then(|prop| prop.index_number("off"));

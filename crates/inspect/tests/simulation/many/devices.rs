@@ -38,7 +38,7 @@ impl Devices {
             stage.rt.sleep(Duration::from_secs(1)).await;
             let how = rng.below(3);
             if how != 0 {
-                // Refused, for example, while the other disks lack data that this one has.
+                // Refused, for example, while the vdev lacks data and must not lose more.
                 let away = if rng.below(2) == 0 { Away::Offline } else { Away::Faulted };
                 drop(stage.ask(&mut rng, "to take a device out", take_out(engine, guid, away)).await);
             }
