@@ -1,8 +1,7 @@
-//! What of a dataset the caches take: properties `primarycache`, `secondarycache` and `prefetch`.
+//! A dataset's use of the caches: properties `primarycache`, `secondarycache` and `prefetch`.
 //!
-//! Idea: a plain value says it for one read. An open object set keeps it in a cell that all of its views
-//! share, so that `zfs set` reaches those who have it open. What is cached already stays until it is
-//! evicted, and is found as long.
+//! Idea: the views of an open object set share a cell, so `zfs set` reaches open datasets. Blocks cached
+//! earlier stay, and are found, until they are evicted.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`primary_cache_changed_cb`), `dbuf.c` (`dbuf_is_l2cacheable`).
 
@@ -10,31 +9,31 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use cenote_policy::Class;
 
-/// Which blocks a cache takes (`zfs_cache_type_t`).
+/// Blocks that a cache takes (`zfs_cache_type_t`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// None.
+    /// No blocks.
     None = 0,
-    /// Those of metadata.
+    /// Metadata.
     Metadata = 1,
-    /// All of them.
+    /// All blocks.
     #[default]
     All = 2,
 }
 
-/// What memory and cache devices take of a dataset, and what of it is read ahead.
+/// A dataset's use of the caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
     /// Memory.
     pub primary: Scope,
     /// Cache devices.
     pub secondary: Scope,
-    /// Those who read ahead.
+    /// Read-ahead.
     pub prefetch: Scope,
 }
 
 impl Caching {
-    /// That of the numbers of the properties.
+    /// Decodes the properties' numbers.
     pub fn of_numbers(primary: u64, secondary: u64, prefetch: u64) -> Caching {
         let [primary, secondary, prefetch] = [primary, secondary, prefetch].map(Scope::of_number);
         Caching { primary, secondary, prefetch }
@@ -42,7 +41,7 @@ impl Caching {
 }
 
 impl Scope {
-    /// That of a property's number; one that is unknown is the default.
+    /// Unknown numbers are the default.
     fn of_number(number: u64) -> Scope {
         match number {
             0 => Scope::None,
@@ -60,23 +59,23 @@ impl Scope {
     }
 }
 
-/// A [`Caching`] that may change while others look.
+/// A [`Caching`] that may change while it is read.
 #[derive(Debug)]
 pub struct CachingCell(AtomicU8);
 
 impl CachingCell {
-    /// A cell that says so.
+    /// A cell with this value.
     pub fn new(caching: Caching) -> CachingCell {
         CachingCell(AtomicU8::new(packed(caching)))
     }
 
-    /// What it says.
+    /// The current value.
     pub fn get(&self) -> Caching {
         let packed = u64::from(self.0.load(Ordering::Relaxed));
         Caching::of_numbers(packed & 3, packed >> 2 & 3, packed >> 4)
     }
 
-    /// Says so from now on.
+    /// Changes the value.
     pub fn set(&self, caching: Caching) {
         self.0.store(packed(caching), Ordering::Relaxed);
     }

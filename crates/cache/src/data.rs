@@ -1,4 +1,4 @@
-//! Blocks of files and volumes: many at once, and ahead of who wants them.
+//! Reads many blocks of files and volumes at once, and ahead of their use.
 //!
 //! Source: OpenZFS `dbuf.c` (`dbuf_prefetch`), `arc.c` (`arc_read` of a block that is being read).
 
@@ -12,16 +12,16 @@ use crate::identity::Identity;
 use crate::shard::Marks;
 use crate::{BlockCache, Caching, now_ns, secondary};
 
-/// What a reader found before anything is read.
+/// The result of a look-up, before any read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// Some blocks were not there.
+    /// Some blocks are missing.
     pub missed: bool,
     /// Some are still being read ahead.
     pub late: bool,
 }
 
-/// A block that is not in the cache, and its place among those that are wanted.
+/// A missing block and the index of its request.
 struct Missing {
     index: usize,
     block: Option<Identity>,
@@ -30,8 +30,8 @@ struct Missing {
 }
 
 impl BlockCache {
-    /// Reads blocks of a file or volume, decoded by all cores; returns the results in the requested order.
-    /// Calls `looked` before it waits for anything: then more can be asked for.
+    /// Reads blocks of a file or volume, decoded by all cores; returns the results in order. Calls `looked`
+    /// before any wait, so that the caller can request more.
     pub async fn read_data(
         &self,
         pool: &Pool,
@@ -62,7 +62,7 @@ impl BlockCache {
             }
         }
         missing.retain(|missing| results[missing.index].is_none());
-        // Many small reads of one block come at once: they share one flight.
+        // Concurrent small reads of one block share a flight.
         if let [Missing { index, block: Some(block), bp, ctx }] = &missing[..] {
             results[*index] = Some(self.read_missing(pool, (block, bp, ctx), caching, now_ns).await);
         } else if !missing.is_empty() {
@@ -81,8 +81,7 @@ impl BlockCache {
         results.into_iter().flatten().collect()
     }
 
-    /// Reads blocks that may be wanted soon: those that are neither in the cache nor under way. Errors are
-    /// for who wants a block to find.
+    /// Reads the blocks that are neither cached nor under way. Errors are left to later readers.
     pub async fn read_ahead(&self, pool: &Pool, requests: Vec<(Blkptr, ReadContext)>, caching: Caching) {
         let now_ns = now_ns(pool);
         let mut window = self.under_way.window();

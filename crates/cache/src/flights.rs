@@ -1,11 +1,11 @@
-//! Single flight: who wants what is being read already waits for that read.
+//! Single flight: concurrent readers of a block share one read.
 //!
-//! Idea: all who want a value share a cell, which the first of them fills. If that read is cancelled, the
-//! next in line takes over; if it fails, each tries itself. A cell is in the table as long as anybody waits
-//! for it: whoever leaves last, with a value, an error or because it was cancelled, takes it out.
+//! Idea: all readers of a key share a cell, which the first of them fills. If that read is cancelled, the
+//! next reader takes over; if it fails, each reader tries itself. The last reader removes the cell from the
+//! table, be it with a value, with an error or cancelled.
 //!
-//! Locking: one mutex for the table, never held across an await. Cells are shared and let go only under it,
-//! so that the last one knows that it is the last.
+//! Locking: one mutex for the table, never held across an await. Cells are cloned and dropped only under it,
+//! so the last reader knows that it is the last.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,14 +16,13 @@ use tokio::sync::OnceCell;
 
 type Table<K, V> = Mutex<HashMap<K, Arc<OnceCell<V>>>>;
 
-/// Reads under way.
 pub(crate) struct Flights<K, V>(Table<K, V>);
 
-/// One of those who wait for a value.
+/// A waiting reader.
 struct Waiting<'a, K: Eq + Hash, V> {
     table: &'a Table<K, V>,
     key: K,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     cell: Option<Arc<OnceCell<V>>>,
 }
 
@@ -34,7 +33,7 @@ impl<K, V> Default for Flights<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> Flights<K, V> {
-    /// The value of `key`: that of a read under way, or of `read`.
+    /// The value of `key`, from a read under way or from `read`.
     pub(crate) async fn join<E>(&self, key: K, read: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let cell = self.0.lock().entry(key).or_default().clone();
         let waiting = Waiting { table: &self.0, key, cell: Some(cell) };

@@ -1,13 +1,12 @@
-//! Cached blocks, moved closer together.
+//! Compacts the memory of cached blocks.
 //!
-//! Idea: an allocator hands out memory in pieces of some blocks, and a piece with one block in it can't be
-//! given back. After loads of other sizes a cache so keeps twice the memory that its blocks take. So each
-//! block is copied: the copies fill what is free in pieces that are in use, and new pieces from end to end.
-//! It goes in the order of addresses, so that piece after piece becomes free on the way, and little more
-//! memory is taken meanwhile. Nothing outside tells in which order that was.
+//! Idea: an allocator hands out memory in chunks of some blocks, and can't give back a chunk with one block
+//! in it. After a load with other block sizes, a cache holds twice the memory of its blocks. So each block is
+//! copied, in order of address: copies fill the holes of chunks in use, then new chunks, while one chunk
+//! after another becomes free. The order is not visible outside.
 //!
-//! Locking: a block's shard, twice for a moment; the copy is made between. What is hit, inserted or evicted
-//! meanwhile is as if nothing had been moved.
+//! Locking: a block's shard, twice for a moment, with the copy in between. Concurrent hits, inserts and
+//! evictions work as usual.
 
 use bytes::Bytes;
 use cenote_policy::BlockId;
@@ -15,12 +14,11 @@ use cenote_runtime::{Runtime, WorkKind};
 
 use crate::BlockCache;
 
-/// Bytes that are moved before others get their turn.
+/// Bytes moved before other tasks get a turn.
 const TURN_BYTES: usize = 1 << 20;
 
 impl BlockCache {
-    /// Moves all blocks closer together, so that the allocator can give back what lies free between them.
-    /// Answers how many bytes were moved.
+    /// Moves all blocks closer together. Returns the bytes moved.
     pub async fn gather(&self, runtime: &Runtime) -> u64 {
         let listed = self.shards.iter().map(|shard| shard.read().addresses());
         let mut blocks: Vec<(usize, BlockId)> = listed.flatten().collect();

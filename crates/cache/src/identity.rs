@@ -1,18 +1,16 @@
-//! What a block is called in the cache.
+//! The identity of a block in the cache.
 //!
-//! A block's first address, its properties, physical birth and checksum name its content for ever: what a
-//! later sync pass wrote to the same place has another checksum. All owners of a block share it, also those
-//! whose pointers are younger: clones, and files with deduplicated blocks. Policies want one number; it is
-//! a hash of these words, and the words themselves are compared at each look-up.
+//! A block's first address, properties, physical birth and checksum identify its content forever: if a later
+//! sync pass writes to the same place, the checksum differs. All owners share the identity, even if their
+//! pointers are younger: clones, and files with deduplicated blocks. Policies want one number, a hash of
+//! these words; look-ups compare the words.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_policy::{BlockId, Class};
 
-/// First DVA, properties, physical birth and the whole checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key([u64; 8]);
 
-/// A block's name, and what it holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) key: Key,
@@ -21,7 +19,7 @@ pub(crate) struct Identity {
 }
 
 impl Key {
-    /// Whether the block's content is not to be seen without a key.
+    /// Whether the block's content needs a key.
     pub(crate) fn is_encrypted(&self) -> bool {
         let mut words = [0; 16];
         words[6] = self.0[2];
@@ -30,14 +28,14 @@ impl Key {
 }
 
 impl Identity {
-    /// `None` for holes and pointers that hold their content: caching gains nothing.
+    /// `None` for holes and embedded blocks: caching gains nothing.
     pub(crate) fn of(bp: &Blkptr) -> Option<Identity> {
         if bp.kind() != BlkptrKind::Normal {
             return None;
         }
         let w = bp.words();
         let words = [w[0], w[1], w[6], bp.physical_birth().0, w[12], w[13], w[14], w[15]];
-        // Each step is a bijection of the state, and checksums are nearly random to begin with.
+        // Each step is a bijection of the state, and checksums are nearly random.
         let id = words
             .iter()
             .fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
@@ -54,8 +52,8 @@ mod tests {
     use super::*;
     use cenote_format::units::{PhysicalBirth, Txg};
 
-    /// The first word of a Fletcher checksum is a plain sum: it stays the same if one count in a block
-    /// grows by one and another shrinks by one.
+    /// The first word of a Fletcher checksum is a plain sum: it is unchanged if one count in a block grows by
+    /// one and another shrinks by one.
     #[test]
     fn a_block_written_over_in_place_is_another_one_even_with_the_same_sum() {
         let block = |checksum: [u64; 4]| {

@@ -1,31 +1,30 @@
-//! The block cache (ARC): verified, decoded blocks within a budget of bytes, kept by a policy that can be
-//! chosen and changed while the pool is open.
+//! The block cache (ARC): verified, decoded blocks in a budget of bytes, under a policy that can be changed
+//! while the pool is open.
 //!
-//! Idea: three parts. Shards hold the blocks, by a name that is theirs for ever ([`identity`]), so nothing is
-//! ever invalidated. One policy for all of them ([`cenote_policy::Policy`]) says which stay; it hears of
-//! hits in batches ([`shard`]), of misses at once. Reads under way are shared ([`flights`]).
+//! Idea: shards hold the blocks by a permanent identity ([`identity`]), so nothing is ever invalidated. One
+//! policy ([`cenote_policy::Policy`]) decides which blocks stay; it gets hits in batches ([`shard`]), misses
+//! at once. Concurrent reads of a block are shared ([`flights`]).
 //!
 //! ```text
 //!   read    shard: hit --> note it --(every 32nd)--> policy
-//!                  miss --> flight --> pool --> policy: who goes? --> shards
-//!   fill    what a txg wrote goes the way of a miss, without a read
-//!   ahead   so does what may be wanted soon (`data`, `prefetch`)
+//!                  miss --> flight --> pool --> policy: which go? --> shards
+//!   fill    blocks written by a txg take the way of a miss, without a read
+//!   ahead   so do blocks read ahead (`data`, `prefetch`)
 //! ```
 //!
-//! Blocks of metadata are always cached; blocks of files and volumes where [`CacheOptions::data`] says so: a
-//! program that reads each file once keeps its memory for metadata, a daemon serves from it. What becomes
-//! resident is the dataset's choice, too ([`caching`]).
+//! Blocks of metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a
+//! program that reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's
+//! properties restrict both ([`caching`]).
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
-//! share, the table of reads in flight another mutex. The policy's, or one of the miss-ratio curve's, may be
-//! held while a shard's is taken, not the other way round; none is held across an await. What is resident
-//! changes only under the policy's lock, so shards and policy agree whenever it is free. Counters are relaxed
-//! atomics.
+//! share, the table of flights another mutex. Order: the policy's, or one of the miss-ratio curve's, before a
+//! shard's; none is held across an await. Residency changes only under the policy's lock. Counters are
+//! relaxed atomics.
 //!
-//! Memory: at most the budget, bookkeeping included ([`OVERHEAD_BYTES`] a block), plus blocks that callers
-//! still hold, plus blocks being read. Where memory is short, blocks are moved closer together ([`gather`]).
+//! Memory: at most the budget, with bookkeeping ([`OVERHEAD_BYTES`] a block), plus blocks that callers still
+//! hold, plus blocks being read. If memory is short, [`gather`] compacts it.
 //!
-//! Source: OpenZFS `arc.c`; of its forms of a block only the decoded one.
+//! Source: OpenZFS `arc.c`; only decoded blocks are kept.
 #![forbid(unsafe_code)]
 
 mod caching;
@@ -61,38 +60,37 @@ pub use prefetch::{Permit, Prefetch, PrefetchSettings, PrefetchStats, PrefetchVa
 pub use record::{LookUp, Wish};
 pub use stats::{CacheStats, ClassStats};
 
-/// Number of shards: enough that two threads seldom want the same lock.
+/// Enough that two threads seldom want the same lock.
 const SHARDS: usize = 16;
-/// Cost of a block besides its bytes: its place in the shard's map and in the policy, a ghost, the count of
-/// references. A measurement, on the high side.
+/// Map entry, policy, ghost, reference count: measured, rounded up.
 const OVERHEAD_BYTES: usize = 320;
-/// What blocks are long, as far as policies want to know beforehand.
+/// An estimate, for policies.
 const MEAN_BLOCK_BYTES: u64 = 16 << 10;
 
-/// What a cache is made with.
+/// Options of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// The most bytes that it holds.
+    /// Its capacity.
     pub budget_bytes: usize,
-    /// Which blocks stay.
+    /// Its policy.
     pub policy: PolicyName,
-    /// Blocks of files and volumes are cached too.
+    /// Also cache blocks of files and volumes.
     pub data: bool,
 }
 
 impl CacheOptions {
-    /// A cache of metadata, by OpenZFS's policy.
+    /// A metadata cache with OpenZFS's policy.
     pub fn metadata(budget_bytes: usize) -> CacheOptions {
         CacheOptions { budget_bytes, policy: PolicyName::OpenZfs, data: false }
     }
 }
 
-/// What is known of a resident block.
+/// The marks of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
-    /// It was read ahead, and nobody has wanted it yet.
+    /// Read ahead, and not used yet.
     pub is_read_ahead: bool,
-    /// How often it was found in the cache, up to 255 times.
+    /// Hits, up to 255.
     pub uses: u8,
 }
 
@@ -109,12 +107,11 @@ pub struct BlockCache {
     counters: Counters,
 }
 
-/// The policy, and what it was made with.
 struct Keeper {
     policy: Box<dyn Policy>,
     name: PolicyName,
     budget_bytes: usize,
-    /// For the blocks that have to go: reused.
+    /// A reused buffer.
     evicted: Vec<BlockId>,
 }
 
@@ -158,8 +155,7 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
-    /// Looks at a block if it is there, which then counts as a hit. If it is not, nothing is counted: who
-    /// wants it reads it next.
+    /// Looks at a block if it is cached, and counts a hit. The read that follows a miss counts it.
     pub fn hit<T>(
         &self,
         pool: &Pool,
@@ -175,7 +171,7 @@ impl BlockCache {
         Some(answer)
     }
 
-    /// Reads a block that is not there, once for all who want it.
+    /// Reads a missing block, once for all readers.
     async fn read_missing(
         &self,
         pool: &Pool,
@@ -199,9 +195,9 @@ impl BlockCache {
         pool.in_time(bp, ctx.place, joined).await
     }
 
-    /// Reads many blocks: those not cached, together in disk order. Passes each on in the requested order
+    /// Reads many blocks: missing ones together, in disk order. Passes each on in the order of the requests,
     /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
-    /// memory: a block that is not wanted again would only push others out, and is removed even if it was
+    /// memory: a block read for the last time would only push others out, and is removed even if it was
     /// cached.
     #[boxed]
     pub async fn read_each(
@@ -250,8 +246,7 @@ impl BlockCache {
         rest.filter_map(|(_, (_, hit))| hit).for_each(|hit| each(Ok(hit)));
     }
 
-    /// [`BlockCache::read_each`] for blocks that are all worth keeping: returns the results in the
-    /// requested order.
+    /// [`BlockCache::read_each`] for blocks worth keeping: returns the results in order.
     pub async fn read_many(
         &self,
         pool: &Pool,
@@ -263,7 +258,7 @@ impl BlockCache {
         results
     }
 
-    /// A txg has written a block: it is cached as if it had been read.
+    /// Caches a block written by a txg as if it had been read.
     pub fn fill(&self, pool: &Pool, bp: &Blkptr, bytes: &Bytes, (place, caching): (Zbookmark, Caching)) {
         if let Some(block) = self.cached(bp) {
             let now_ns = now_ns(pool);
@@ -272,10 +267,10 @@ impl BlockCache {
         }
     }
 
-    /// A block is not wanted any more: freed, or read for the last time.
+    /// Drops a block that was freed, or read for the last time.
     pub fn forget(&self, bp: &Blkptr) {
         let Some(block) = Identity::of(bp) else { return };
-        // Most of what is freed was never read, and need not wait for the policy.
+        // Most freed blocks were never read: skip the policy's lock.
         if self.shard(block.id).read().marks(&block).is_none() {
             return;
         }
@@ -284,8 +279,7 @@ impl BlockCache {
         self.shard(block.id).write().remove(block.id);
     }
 
-    /// Forgets all blocks that are encrypted on disk: their content is here in the clear, and a key was
-    /// unloaded.
+    /// Drops all blocks that are encrypted on disk, since a key was unloaded: they are decrypted here.
     pub fn forget_encrypted(&self) {
         let mut keeper = self.keeper.lock();
         for shard in &self.shards {
@@ -297,14 +291,14 @@ impl BlockCache {
         }
     }
 
-    /// What is known of a block that is resident.
+    /// The marks of a block, if it is resident.
     pub fn resident(&self, bp: &Blkptr) -> Option<Resident> {
         let block = Identity::of(bp)?;
         let marks = self.shard(block.id).read().marks(&block)?;
         Some(Resident { is_read_ahead: marks.is_read_ahead, uses: marks.uses })
     }
 
-    /// Whether it has had to let blocks go.
+    /// Whether it has evicted blocks.
     pub fn is_warm(&self) -> bool {
         self.counters.has_evicted()
     }
@@ -314,17 +308,17 @@ impl BlockCache {
         self.data.load(Ordering::Relaxed)
     }
 
-    /// Whether blocks of files and volumes are cached from now on.
+    /// See [`BlockCache::caches_data`].
     pub fn set_data(&self, data: bool) {
         self.data.store(data, Ordering::Relaxed);
     }
 
-    /// The policy by which blocks stay.
+    /// The current policy.
     pub fn policy(&self) -> PolicyName {
         self.keeper.lock().name
     }
 
-    /// Changes the policy. The new one begins with the blocks that are resident, all of them used once.
+    /// Changes the policy. The new one starts with the resident blocks, each used once.
     pub fn set_policy(&self, name: PolicyName) {
         let mut keeper = self.keeper.lock();
         let Keeper { policy, name: old, budget_bytes, evicted } = &mut *keeper;
@@ -342,12 +336,12 @@ impl BlockCache {
         }
     }
 
-    /// Bytes in the cache, bookkeeping included.
+    /// Bytes in the cache, with bookkeeping.
     pub fn bytes(&self) -> u64 {
         self.keeper.lock().policy.resident_bytes()
     }
 
-    /// Changes the most bytes that it holds, and evicts what no longer fits.
+    /// Changes the capacity, and evicts the excess.
     pub fn set_budget(&self, budget_bytes: usize) {
         let mut keeper = self.keeper.lock();
         if keeper.budget_bytes == budget_bytes {
@@ -360,12 +354,12 @@ impl BlockCache {
         self.evict(evicted);
     }
 
-    /// What those who read ahead into it share.
+    /// The shared state of read-ahead.
     pub fn prefetch(&self) -> &Prefetch {
         &self.prefetch
     }
 
-    /// Statistics so far.
+    /// Current statistics.
     pub fn stats(&self) -> CacheStats {
         let keeper = self.keeper.lock();
         let mut stats = self.counted();
@@ -383,7 +377,7 @@ impl BlockCache {
         stats
     }
 
-    /// What is counted; not what the cache holds.
+    /// Without the cache's content.
     fn counted(&self) -> CacheStats {
         let mut stats = self.counters.stats();
         for shard in &self.shards {
@@ -394,19 +388,18 @@ impl BlockCache {
         stats
     }
 
-    /// What a block is called, if it is one to be cached.
     fn cached(&self, bp: &Blkptr) -> Option<Identity> {
         let wanted = |block: &Identity| block.class == Class::Metadata || self.caches_data();
         Identity::of(bp).filter(wanted)
     }
 
-    /// What is looked up and written, to be recorded.
+    /// Records look-ups and writes.
     pub fn look_ups(&self) -> &Recorder<LookUp> {
         &self.look_ups
     }
 
-    /// What part of the look-ups a cache of another size would have answered; `None` before there were any.
-    /// What was looked up lately counts most.
+    /// Estimates the hit ratio of a cache of another size, from mostly recent look-ups; `None` before the
+    /// first.
     pub fn estimate(&self, budget_bytes: u64) -> Option<Estimate> {
         let stats = self.counted();
         let requests = stats.requests();
@@ -432,8 +425,7 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    /// A missing block that is being read ahead, when that is done; `None` if it is not, or could not be
-    /// read.
+    /// Waits for a block that is being read ahead; `None` if it is not, or the read failed.
     async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;
@@ -443,7 +435,6 @@ impl BlockCache {
         Some(found)
     }
 
-    /// Looks at a block, which counts as a hit.
     fn find<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Bytes) -> T) -> Option<T> {
         self.look_at(block, now_ns, |shard, bytes| {
             shard.count_hit(block.class);
@@ -451,12 +442,11 @@ impl BlockCache {
         })
     }
 
-    /// Looks at a block under its shard's lock.
     fn look_at<T>(&self, block: &Identity, now_ns: u64, look: impl FnOnce(&Shard, &Bytes) -> T) -> Option<T> {
         let shard = self.shard(block.id).read();
         let (bytes, kind) = shard.get(block, now_ns)?;
         let (len_bytes, found) = (bytes.len(), look(&shard, bytes));
-        // One that was read ahead is used for the first time: that it is there was the first use.
+        // The first use of a block read ahead: its insertion counted as that use.
         let heard = match kind {
             Use::Hit => shard.note(access(block.id, block.class, len_bytes, now_ns)),
             Use::First | Use::Again => None,
@@ -475,8 +465,8 @@ impl BlockCache {
         Some(found)
     }
 
-    /// Makes a block resident, if its dataset wants that, and lets others go. One that is larger than the
-    /// budget does not stay.
+    /// Makes a block resident, if its dataset allows, and evicts others. One larger than the budget does not
+    /// stay.
     fn insert(&self, block: &Identity, bytes: Bytes, caching: Caching, now_ns: u64) {
         let marks = Marks { is_l2_eligible: caching.secondary.takes(block.class), ..Marks::default() };
         if caching.primary.takes(block.class) {
@@ -499,7 +489,7 @@ impl BlockCache {
             }
             shard.insert(block, bytes, marks);
         }
-        // The policy decides by what was hit until now.
+        // The policy must know all hits before it decides.
         for shard in &self.shards {
             shard.read().tell(|hit| {
                 policy.touch(&hit);
@@ -510,7 +500,7 @@ impl BlockCache {
         debug_assert!(policy.resident_bytes() <= *budget_bytes as u64, "a policy exceeds its budget");
     }
 
-    /// Removes what the policy named. Its lock is held.
+    /// Under the policy's lock.
     fn evict(&self, evicted: &mut Vec<BlockId>) {
         for id in evicted.drain(..) {
             let gone = self.shard(id).write().remove(id);
@@ -526,23 +516,21 @@ impl BlockCache {
     }
 }
 
-/// An access to a block, with what it costs to keep it.
 fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {
     Access { id, bytes: cost(len_bytes), class, now_ns, next_use: u64::MAX }
 }
 
-/// What a block costs.
 fn cost(len_bytes: usize) -> u32 {
     u32::try_from(len_bytes + OVERHEAD_BYTES).unwrap_or(u32::MAX)
 }
 
-/// How a block is read that the cache lacks: whether cache devices may take it, too.
+/// Whether cache devices may take a missing block, too.
 fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Secondary) -> ReadContext {
     let secondary = if caching.secondary.takes(block.class) { wanted } else { Secondary::No };
     ReadContext { secondary, ..ctx.clone() }
 }
 
-/// What others read; `None` if they may wait for devices that don't work, and whoever asks does not.
+/// Awaits another task's read; `None` if that hangs on failed devices and this caller must not.
 async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Option<T> {
     if pool.reads_wait() || pool.failmode().is_none() {
         return Some(others.await);
@@ -554,7 +542,6 @@ async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Op
     }
 }
 
-/// When a block is used, as exactly as policies want to know.
 fn now_ns(pool: &Pool) -> u64 {
     pool.runtime().coarse_now().as_ns()
 }

@@ -1,8 +1,7 @@
-//! What readers ahead share: their tunables, what they count, and how much may be under way.
+//! The shared state of read-ahead: tunables, counters, and the limit on bytes under way.
 //!
-//! Idea: who reads ahead takes a [`Permit`] for each window, which says how many bytes are under way and lets
-//! a pool that is closed wait for the last one. Permits are refused rather than waited for: what is not read
-//! ahead now is read when it is wanted.
+//! Idea: each window needs a [`Permit`], which counts its bytes and lets the pool's close wait for the last
+//! one. Permits are refused rather than waited for: a block that is not read ahead is read on demand.
 //!
 //! Source: OpenZFS `dmu_zfetch.c` (tunables and `zfetchstats`), zfs(4).
 
@@ -12,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cenote_pool::{BadSetting, Tunable, Tunables};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Windows under way at most.
+/// Most windows under way.
 const MOST_WINDOWS: usize = 512;
-/// A part of the cache that may wait to be wanted: as OpenZFS, 6 %.
+/// The part of the cache for unused read-ahead: 6 %, as in OpenZFS.
 const ACTIVE_SHIFT: u32 = 4;
 
 const TUNABLES: [Tunable; 9] = [
@@ -29,11 +28,11 @@ const TUNABLES: [Tunable; 9] = [
     ("zfs_prefetch_disable", 0, 0, 1),
 ];
 
-/// The tunables of reading ahead, which may be changed at any time.
+/// Tunables of read-ahead, changeable at any time.
 #[derive(Debug)]
 pub struct PrefetchSettings(Tunables<{ TUNABLES.len() }>);
 
-/// The tunables as they are.
+/// Current values of the tunables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // zfs(4) says what they are
 pub struct PrefetchValues {
@@ -55,7 +54,7 @@ impl Default for PrefetchSettings {
 }
 
 impl PrefetchSettings {
-    /// All tunables with their values, by name.
+    /// All tunables, by name.
     pub fn all(&self) -> Vec<(String, u64)> {
         self.0.all()
     }
@@ -63,12 +62,12 @@ impl PrefetchSettings {
     /// Sets a tunable.
     ///
     /// # Errors
-    /// There is none of that name, or the value is out of range.
+    /// The name is unknown, or the value out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         self.0.set(name, value)
     }
 
-    /// All of them.
+    /// All values.
     pub fn values(&self) -> PrefetchValues {
         const SECOND_NS: u64 = 1_000_000_000;
         let [hole, max_distance, max_idistance, max_reorder, max_reap, streams, min_distance, min_reap, off] =
@@ -87,24 +86,24 @@ impl PrefetchSettings {
     }
 }
 
-/// What an access was to the streams of its object.
+/// The relation of an access to the streams of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// It went on where a stream was.
+    /// It continues a stream.
     Hit,
-    /// It came before its turn, and is kept for then.
+    /// Ahead of a stream, and kept until its turn.
     Future,
-    /// It came before its turn, and with it the stream goes on.
+    /// Ahead of a stream, which continues with it.
     Stride,
-    /// It is behind a stream, which has passed there.
+    /// Behind a stream.
     Past,
-    /// It belongs to none.
+    /// In no stream.
     Miss,
-    /// It belongs to none, and there are as many as there may be.
+    /// In no stream, and no more streams are allowed.
     MaxStreams,
 }
 
-/// What reading ahead has done (`zfetchstats`, and of `arcstats` what is about prefetch).
+/// Statistics of read-ahead (`zfetchstats`, and `arcstats` of prefetch).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // by OpenZFS's names
 pub struct PrefetchStats {
@@ -118,18 +117,18 @@ pub struct PrefetchStats {
     pub io_issued: u64,
     /// Bytes being read ahead now.
     pub active_bytes: u64,
-    /// Blocks that were to be read ahead and were in the cache (`prefetch_data_hits`, `.._metadata_hits`).
+    /// Blocks to read ahead that were cached already (`prefetch_data_hits`, `.._metadata_hits`).
     pub found: u64,
-    /// Blocks that were read ahead and then wanted (`demand_hit_predictive_prefetch`).
+    /// Blocks read ahead and then used (`demand_hit_predictive_prefetch`).
     pub used: u64,
-    /// Blocks that were wanted while they were read ahead (`demand_iohit_predictive_prefetch`).
+    /// Blocks requested while being read ahead (`demand_iohit_predictive_prefetch`).
     pub iohits: u64,
-    /// Blocks that were read ahead and evicted before anybody wanted them.
+    /// Blocks read ahead and evicted unused.
     pub wasted: u64,
 }
 
 impl PrefetchStats {
-    /// Each count of this with that of `other`.
+    /// Combines each count with that of `other`.
     pub fn zip(&self, other: &PrefetchStats, f: fn(u64, u64) -> u64) -> PrefetchStats {
         PrefetchStats {
             hits: f(self.hits, other.hits),
@@ -148,7 +147,7 @@ impl PrefetchStats {
     }
 }
 
-/// What all who read ahead into one cache share.
+/// State shared by all read-ahead into one cache.
 #[derive(Debug)]
 pub struct Prefetch {
     settings: PrefetchSettings,
@@ -203,7 +202,7 @@ impl Prefetch {
         self.seen[seen as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes that one stream may be ahead, and all together: a part of the cache.
+    /// Most bytes ahead of one stream, and of all together.
     pub fn most_active_bytes(&self) -> u64 {
         self.budget_bytes.load(Ordering::Relaxed) >> ACTIVE_SHIFT
     }
@@ -217,18 +216,18 @@ impl Prefetch {
         self.budget_bytes.store(budget_bytes as u64, Ordering::Relaxed);
     }
 
-    /// The right to read so much ahead; `None`: enough is under way, or the pool is being closed.
+    /// The right to read `bytes` ahead; `None`: enough is under way, or the pool is closing.
     pub fn permit(&self, bytes: u64) -> Option<Permit> {
         let window = self.windows.clone().try_acquire_owned().ok()?;
         let permit = Permit { bytes, active_bytes: self.active_bytes.clone(), _window: window };
-        // Dropping it takes the bytes back.
+        // A drop takes the bytes back.
         let before = self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
         (before == 0 || before + bytes <= self.most_active_bytes()).then_some(permit)
     }
 
-    /// Nothing is read ahead any more, and what was under way is done.
+    /// Ends read-ahead, and waits for windows under way.
     pub async fn end(&self) {
-        // Refused only if it has ended before.
+        // Fails only if read-ahead has ended.
         drop(self.windows.acquire_many(MOST_WINDOWS as u32).await);
         self.windows.close();
     }

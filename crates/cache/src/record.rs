@@ -1,32 +1,32 @@
-//! What can be recorded of a cache: each block that somebody wanted, and each that a txg wrote.
+//! Records of a cache: each block requested by a reader or written by a txg.
 
 use cenote_policy::{BlockId, Class};
 use cenote_pool::Zbookmark;
 
-/// Why a block was looked for.
+/// The reason of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// Somebody reads it, and it was cached.
+    /// A read of a cached block.
     Hit,
-    /// Somebody reads it, and it was not.
+    /// A read of a missing block.
     Miss,
-    /// A txg has written it.
+    /// A write by a txg.
     Write,
 }
 
-/// Something that happened to a block.
+/// A look-up or write of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookUp {
-    /// When, in nanoseconds since the pool's runtime began.
+    /// Nanoseconds since the start of the pool's runtime.
     pub now_ns: u64,
-    /// The block, under the number by which policies know it.
+    /// The block's number for policies.
     pub id: BlockId,
-    /// Bytes of the block; of one that was not cached, as many as its pointer says.
+    /// Bytes of the block; if missing, according to its pointer.
     pub bytes: u32,
-    /// What it holds.
+    /// Its class.
     pub class: Class,
-    /// What for.
+    /// The reason.
     pub wish: Wish,
-    /// Which block of which object.
+    /// Its object and block number.
     pub place: Zbookmark,
 }

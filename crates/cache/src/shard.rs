@@ -1,11 +1,11 @@
-//! One shard of the cache: resident blocks by number, and which of them were used lately.
+//! One shard of the cache: resident blocks by number, and their recent hits.
 //!
-//! Idea: a hit must not wait for the policy, of which there is one for all shards. So a shard only notes the
-//! hit; when it has noted [`BATCH`] of them, whoever made the last one takes them to the policy.
+//! Idea: a hit must not wait for the policy, which all shards share. So a shard only notes the hit; the
+//! reader that notes the [`BATCH`]th passes them all to the policy.
 //!
-//! Locking: none here but for the notes, whose mutex is held for a push; the cache keeps each shard behind a
-//! lock. Who looks a block up shares it, so that two who want the same block do not wait for each other: what
-//! changes then are atomics, of which none says anything about another.
+//! Locking: only the notes have a mutex, held for a push; the cache keeps each shard behind a lock. Look-ups
+//! share that lock, so concurrent hits on a block do not wait; they change only atomics, which are
+//! independent.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -16,10 +16,9 @@ use rustc_hash::FxHashMap;
 
 use crate::identity::{Identity, Key};
 
-/// Hits that a shard notes before the policy hears of them.
+/// Hits noted before the policy gets them.
 const BATCH: usize = 32;
 
-/// A resident block.
 struct Resident {
     key: Key,
     class: Class,
@@ -27,7 +26,7 @@ struct Resident {
     is_l2_eligible: bool,
     is_read_ahead: AtomicBool,
     uses: AtomicU8,
-    /// When the policy may hear of a hit again.
+    /// The policy ignores hits until then.
     deaf_until_ns: AtomicU64,
 }
 
@@ -41,43 +40,42 @@ impl Resident {
     }
 }
 
-/// What else is known of a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Marks {
     /// A cache device may take it.
     pub(crate) is_l2_eligible: bool,
-    /// It was read ahead, and nobody has wanted it yet.
+    /// Read ahead, and not used yet.
     pub(crate) is_read_ahead: bool,
-    /// How often it was found here, as far as that matters.
+    /// Saturating.
     pub(crate) uses: u8,
 }
 
 /// A use of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It was read ahead, and is wanted for the first time.
+    /// The first use of a block read ahead.
     First,
-    /// The policy is to hear of it.
+    /// A hit that the policy must get.
     Hit,
-    /// It has heard of another one within `ARC_MINTIME`.
+    /// Within `ARC_MINTIME` of the last hit that the policy got.
     Again,
 }
 
 #[derive(Default)]
 pub(crate) struct Shard {
     blocks: FxHashMap<BlockId, Resident>,
-    /// Look-ups that found a block, by class.
+    /// By class.
     hits: [AtomicU64; 2],
-    /// Bytes of the blocks by class, without what it costs to keep them.
+    /// Bytes of the blocks by class, without bookkeeping.
     content_bytes: [u64; 2],
     noted: Mutex<Vec<Access>>,
 }
 
 impl Shard {
-    /// A block that is wanted, and what kind of a use that is.
+    /// A block, and the kind of this use.
     pub(crate) fn get(&self, block: &Identity, now_ns: u64) -> Option<(&Bytes, Use)> {
         let found = self.blocks.get(&block.id).filter(|found| found.key == block.key)?;
-        // Two hits at a time may count once, or be heard of twice.
+        // Racing hits may count once, or both reach the policy.
         let uses = found.uses.load(Ordering::Relaxed);
         if uses < u8::MAX {
             found.uses.store(uses + 1, Ordering::Relaxed);
@@ -96,34 +94,30 @@ impl Shard {
         Some((&found.bytes, kind))
     }
 
-    /// Counts a look-up that found a block.
     pub(crate) fn count_hit(&self, class: Class) {
         self.hits[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Look-ups that found a block of a class.
     pub(crate) fn hits(&self, class: Class) -> u64 {
         self.hits[class as usize].load(Ordering::Relaxed)
     }
 
-    /// What is known of a block.
     pub(crate) fn marks(&self, block: &Identity) -> Option<Marks> {
         self.blocks.get(&block.id).filter(|found| found.key == block.key).map(Resident::marks)
     }
 
-    /// Notes a hit. Returns what the policy should hear of, when there is enough of it.
+    /// Notes a hit. Returns a full batch for the policy.
     pub(crate) fn note(&self, access: Access) -> Option<Vec<Access>> {
         let mut noted = self.noted.lock();
         noted.push(access);
         (noted.len() >= BATCH).then(|| std::mem::replace(&mut *noted, Vec::with_capacity(BATCH)))
     }
 
-    /// Tells `hear` of what was noted.
     pub(crate) fn tell(&self, hear: impl FnMut(Access)) {
         self.noted.lock().drain(..).for_each(hear);
     }
 
-    /// Whether there is a block of this number, be it another one.
+    /// Whether a block has this number, even another block.
     pub(crate) fn holds(&self, id: BlockId) -> bool {
         self.blocks.contains_key(&id)
     }
@@ -143,7 +137,7 @@ impl Shard {
         self.blocks.insert(block.id, resident);
     }
 
-    /// Answers what was there: its length, and its marks.
+    /// Returns the block's length and marks.
     pub(crate) fn remove(&mut self, id: BlockId) -> Option<(u64, Marks)> {
         let gone = self.blocks.remove(&id)?;
         let len_bytes = gone.bytes.len() as u64;
@@ -155,12 +149,11 @@ impl Shard {
         self.blocks.len()
     }
 
-    /// Bytes of the blocks of a class.
     pub(crate) fn content_bytes(&self, class: Class) -> u64 {
         self.content_bytes[class as usize]
     }
 
-    /// Blocks that are encrypted on disk, in the order of their numbers.
+    /// Blocks encrypted on disk, by number.
     pub(crate) fn encrypted(&self) -> Vec<BlockId> {
         let encrypted = self.blocks.iter().filter(|(_, block)| block.key.is_encrypted());
         let mut ids: Vec<BlockId> = encrypted.map(|(id, _)| *id).collect();
@@ -168,23 +161,22 @@ impl Shard {
         ids
     }
 
-    /// Where the content of each block is.
+    /// Address of each block's content.
     pub(crate) fn addresses(&self) -> Vec<(usize, BlockId)> {
         self.blocks.iter().map(|(id, block)| (block.bytes.as_ptr() as usize, *id)).collect()
     }
 
-    /// The content of a block.
     pub(crate) fn bytes(&self, id: BlockId) -> Option<Bytes> {
         self.blocks.get(&id).map(|block| block.bytes.clone())
     }
 
-    /// Puts `new` in the place of `old`, which is equal, unless that is not there any more.
+    /// Replaces `old` by its copy `new`, unless `old` is gone.
     pub(crate) fn replace(&mut self, id: BlockId, old: &Bytes, new: Bytes) -> bool {
         let there = self.blocks.get_mut(&id).filter(|block| block.bytes.as_ptr() == old.as_ptr());
         there.map(|block| block.bytes = new).is_some()
     }
 
-    /// All blocks: number, length and class, in the order of their numbers.
+    /// Number, length and class of all blocks, by number.
     pub(crate) fn list(&self) -> Vec<(BlockId, usize, Class)> {
         let mut all: Vec<_> =
             self.blocks.iter().map(|(id, block)| (*id, block.bytes.len(), block.class)).collect();

@@ -1,4 +1,4 @@
-//! What a cache counts.
+//! Statistics of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,27 +10,27 @@ use crate::shard::Marks;
 /// Statistics of a cache (`arcstats`).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Blocks of files and volumes.
+    /// Files and volumes.
     pub data: ClassStats,
-    /// All others.
+    /// All other blocks.
     pub metadata: ClassStats,
     /// Blocks evicted.
     pub evictions: u64,
-    /// Bytes evicted that a cache device may take (`evict_l2_eligible`).
+    /// Bytes evicted and eligible for a cache device (`evict_l2_eligible`).
     pub evicted_l2_eligible_bytes: u64,
-    /// Bytes evicted that none may take (`evict_l2_ineligible`).
+    /// Bytes evicted and not eligible (`evict_l2_ineligible`).
     pub evicted_l2_ineligible_bytes: u64,
-    /// What reading ahead has done.
+    /// Read-ahead.
     pub prefetch: PrefetchStats,
-    /// Blocks in the cache now.
+    /// Blocks in the cache.
     pub blocks: u64,
-    /// Bytes in the cache now, including bookkeeping.
+    /// Bytes in the cache, with bookkeeping.
     pub bytes: u64,
-    /// The most bytes it may hold.
+    /// Its capacity.
     pub budget_bytes: u64,
-    /// The policy by which blocks stay.
+    /// Its policy.
     pub policy: Option<PolicyName>,
-    /// What the policy adapts, by its own names.
+    /// The policy's adaptive values, by name.
     pub gauges: Vec<(&'static str, u64)>,
 }
 
@@ -39,14 +39,14 @@ pub struct CacheStats {
 pub struct ClassStats {
     /// Reads answered from memory.
     pub hits: u64,
-    /// Reads that went to the pool (or waited for one that did).
+    /// Reads that went to the pool, or waited for one that did.
     pub misses: u64,
-    /// Bytes of the blocks in the cache now, without bookkeeping.
+    /// Bytes of cached blocks, without bookkeeping.
     pub content_bytes: u64,
 }
 
 impl CacheStats {
-    /// Adds those of another cache; what policies adapt stays apart.
+    /// Adds the statistics of another cache, except gauges.
     pub fn add(&mut self, other: &CacheStats) {
         for (sum, class) in [(&mut self.data, &other.data), (&mut self.metadata, &other.metadata)] {
             sum.hits += class.hits;
@@ -62,7 +62,7 @@ impl CacheStats {
         self.budget_bytes += other.budget_bytes;
     }
 
-    /// What was counted after `before`; what the cache holds is that of now.
+    /// Counts since `before`; sizes as they are now.
     pub fn since(&self, before: &CacheStats) -> CacheStats {
         let class = |now: &ClassStats, before: &ClassStats| ClassStats {
             hits: now.hits.saturating_sub(before.hits),
@@ -84,12 +84,12 @@ impl CacheStats {
         }
     }
 
-    /// Reads of both classes that were answered from memory.
+    /// Reads from memory, of both classes.
     pub fn hits(&self) -> u64 {
         self.data.hits + self.metadata.hits
     }
 
-    /// Reads of both classes that were not.
+    /// Other reads, of both classes.
     pub fn misses(&self) -> u64 {
         self.data.misses + self.metadata.misses
     }
@@ -100,12 +100,12 @@ impl CacheStats {
     }
 }
 
-/// Hits are counted by the shards, where nobody else is in the way.
+/// Hits are counted by the shards, without contention.
 #[derive(Default)]
 pub(crate) struct Counters {
     misses: [AtomicU64; 2],
     evictions: AtomicU64,
-    /// Bytes evicted that no cache device may take, and that one may.
+    /// Bytes evicted: not eligible for a cache device, and eligible.
     evicted_bytes: [AtomicU64; 2],
 }
 
@@ -114,7 +114,7 @@ impl Counters {
         self.misses[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block of this length was evicted. One that went before it could be evicted counts, too.
+    /// Counts an eviction. `None`: the block was gone already.
     pub(crate) fn evicted(&self, gone: Option<(u64, Marks)>) {
         self.evictions.fetch_add(1, Ordering::Relaxed);
         if let Some((len_bytes, marks)) = gone {
@@ -126,7 +126,7 @@ impl Counters {
         self.evictions.load(Ordering::Relaxed) > 0
     }
 
-    /// The counts; hits, and what the cache holds, are left at nought.
+    /// The counters; hits and sizes are 0.
     pub(crate) fn stats(&self) -> CacheStats {
         let class = |class: Class| ClassStats {
             hits: 0,

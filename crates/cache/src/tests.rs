@@ -1,4 +1,4 @@
-//! The cache without a pool: what becomes resident, and stays.
+//! The cache without a pool: which blocks become resident, and which stay.
 
 use cenote_runtime::Runtime;
 
@@ -154,7 +154,7 @@ fn blocks_that_are_moved_closer_together_stay_what_they_were() {
     for (n, block) in blocks.iter().enumerate() {
         cache.insert(block, content(n), Caching::default(), 1);
     }
-    // A reader still has one of them, and three quarters of the others have gone.
+    // A reader still holds one of the blocks, and three quarters of the others are gone.
     let read = cache.find(&blocks[4], 2, Bytes::clone).expect("it is there");
     for block in blocks.iter().enumerate().filter(|(n, _)| n % 4 != 0).map(|(_, block)| block) {
         cache.keeper.lock().policy.remove(block.id);

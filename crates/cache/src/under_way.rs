@@ -1,8 +1,7 @@
-//! Blocks that are being read ahead: who wants one waits for that read.
+//! Blocks being read ahead: a reader of such a block waits for that read.
 //!
-//! Idea: a window claims its blocks one by one and gives each back when it is in the cache, or all of them
-//! when it ends, however it ends. Whoever waits looks for the block in the cache again, and reads it itself
-//! if it is not there.
+//! Idea: a window claims its blocks one by one. It releases each once it is cached, and all of them when it
+//! ends, however it ends. A waiting reader then looks in the cache again, and reads a missing block itself.
 //!
 //! Locking: one mutex for the table, never held across an await.
 
@@ -15,11 +14,11 @@ use tokio::sync::Semaphore;
 
 use crate::identity::Key;
 
-/// Blocks being read ahead, by what they are called, and what opens when they are there.
+/// Gates by block; each opens after the read.
 #[derive(Default)]
 pub(crate) struct UnderWay(Mutex<FxHashMap<Key, Arc<Semaphore>>>);
 
-/// Some blocks that are being read ahead, in the order in which they are read.
+/// Claimed blocks, in the order of reading.
 pub(crate) struct Window<'a> {
     table: &'a UnderWay,
     claimed: VecDeque<Key>,
@@ -34,10 +33,10 @@ impl UnderWay {
         self.0.lock().contains_key(key)
     }
 
-    /// Waits until a block is no more being read ahead. Answers whether it was.
+    /// Waits until a block is no longer being read ahead. Returns whether it was.
     pub(crate) async fn wait(&self, key: &Key) -> bool {
         let Some(gate) = self.0.lock().get(key).cloned() else { return false };
-        // It has no permits: it is only closed.
+        // It has no permits: it is only ever closed.
         drop(gate.acquire().await);
         true
     }
@@ -50,7 +49,7 @@ impl UnderWay {
 }
 
 impl Window<'_> {
-    /// Claims a block. Answers whether nobody else has.
+    /// Claims a block. Returns false if another window has it.
     pub(crate) fn claim(&mut self, key: Key) -> bool {
         match self.table.0.lock().entry(key) {
             std::collections::hash_map::Entry::Occupied(_) => return false,
@@ -60,7 +59,7 @@ impl Window<'_> {
         true
     }
 
-    /// The next block has been read, or can't be.
+    /// Releases the next block, whether its read succeeded or failed.
     pub(crate) fn next_is_done(&mut self) {
         if let Some(key) = self.claimed.pop_front() {
             self.table.open(&key);

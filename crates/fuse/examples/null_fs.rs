@@ -1,8 +1,8 @@
-//! What FUSE itself costs: a file system that keeps names and sizes in memory and no content.
+//! The cost of FUSE alone: a file system that keeps names and sizes in memory, and no content.
 //!
 //! `cargo run --release -p cenote-fuse --example null_fs -- DIR` serves it on DIR, as root, until it is
-//! unmounted. Files read as zeros; what is written to them is dropped. `bench/mount` puts it beside Cenote's
-//! own mount: the same transport, no storage.
+//! unmounted. Files read as zeros; writes are dropped. `bench/mount` compares it with Cenote's own mount: the
+//! same transport, no storage.
 #![allow(clippy::print_stderr)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
 const ZEROS: &[u8] = &[0; 1 << 20];
-/// What the kernel is told, it need not ask again.
+/// How long the kernel may cache names and attributes.
 const VALID: Duration = Duration::from_secs(3600);
 const DIRECTORY: u32 = 0o040_755;
 const TYPE_BITS: u32 = 0o170_000;
@@ -139,7 +139,7 @@ impl Vfs for NullFs {
     async fn readdir(&self, dir: Node, cookie: u64, _: ReadFlags, sink: &mut dyn DirSink) -> Result<()> {
         let tree = self.0.lock();
         let names = &tree.files.get(&dir).ok_or(Errno::NOENT)?.names;
-        // The cookie is the node's number: names lie in the order of creation here.
+        // The cookie is the node's number: names are listed in the order of creation.
         let mut in_order: Vec<(&Node, &Vec<u8>)> = names.iter().map(|(name, node)| (node, name)).collect();
         in_order.sort();
         for (node, name) in in_order.into_iter().filter(|(node, _)| node.0 > cookie) {

@@ -1,12 +1,12 @@
-//! The numbers of the protocol. Structures are read field by field (`request`) and written so (`reply`): all
-//! integers are in the machine's order, and each structure's fields are listed where it is read or written.
+//! The numbers of the protocol. Integers are in host order. `request` and `reply` list each structure's
+//! fields where they read or write it.
 //!
 //! Source: Linux `include/uapi/linux/fuse.h`.
 
-/// The newest version that is spoken here; the older of both sides' is used.
+/// The newest supported version; the older of both sides' is used.
 pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 41;
-/// The oldest minor version that is served: Linux 4.20, with `max_pages`.
+/// The oldest: Linux 4.20, with `max_pages`.
 pub const LEAST_MINOR: u32 = 28;
 
 /// `fuse_in_header`, `fuse_out_header`, `fuse_write_in`.
@@ -14,13 +14,12 @@ pub const IN_HEADER_BYTES: usize = 40;
 pub const OUT_HEADER_BYTES: usize = 16;
 pub const WRITE_IN_BYTES: usize = 40;
 
-/// Largest write, and read: `max_pages` pages. The kernel's own limit, `fs.fuse.max_pages_limit`, is 256 too.
+/// Most pages of a read or write: the default of the kernel's own limit, `fs.fuse.max_pages_limit`.
 pub const MAX_PAGES: u16 = 256;
 pub const MAX_WRITE_BYTES: usize = MAX_PAGES as usize * 4096;
 
-/// Flags of open files, `open(2)`.
 pub mod opened {
-    /// How it was opened; 0: to be read only.
+    /// The access mode; 0: read-only.
     pub const ACCMODE: u32 = 3;
     pub const NOATIME: u32 = 0o1_000_000;
 }
@@ -52,7 +51,7 @@ opcodes! {
     CopyFileRange = 47, Syncfs = 50, Tmpfile = 51, Statx = 52,
 }
 
-/// `FUSE_*` flags of `INIT`; those from bit 32 on are `flags2`.
+/// `FUSE_*` flags of `INIT`; `flags2` from bit 32 on.
 pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
@@ -75,7 +74,7 @@ pub mod init {
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// `FATTR_*`: which fields of `fuse_setattr_in` count.
+/// `FATTR_*`: the valid fields of `fuse_setattr_in`.
 pub mod fattr {
     pub const MODE: u32 = 1 << 0;
     pub const UID: u32 = 1 << 1;
@@ -100,14 +99,14 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `FUSE_FSYNC_FDATASYNC`.
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
-/// `FUSE_IOCTL_UNRESTRICTED`: the number does not say what is copied.
+/// `FUSE_IOCTL_UNRESTRICTED`: the number does not tell which memory is copied.
 pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 
 /// `enum fuse_notify_code`.
 pub mod notify {
     pub const INVAL_INODE: i32 = 2;
     pub const INVAL_ENTRY: i32 = 3;
-    /// `FUSE_EXPIRE_ONLY`, of an entry. Kernels before 6.2 take it away.
+    /// `FUSE_EXPIRE_ONLY`, of an entry. Kernels before 6.2 drop the entry.
     pub const EXPIRE_ONLY: u32 = 1 << 0;
 }
 

@@ -1,7 +1,7 @@
-//! The connection to the kernel: `/dev/fuse`, requests in, replies and notices out.
+//! The connection to the kernel, `/dev/fuse`: requests in, replies and notices out.
 //!
 //! Locking: none. The kernel hands each request to one reader, and takes each `writev` as one message; any
-//! thread may read and any may write.
+//! thread may read or write.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -16,15 +16,15 @@ use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES, WRITE_IN_BY
 use crate::reply::Reply;
 use crate::request::Request;
 
-/// The largest request; the kernel wants room for at least 8 KiB.
+/// The largest request; the kernel requires at least 8 KiB.
 const BUFFER_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES + MAX_WRITE_BYTES;
-/// A request of more than this keeps the buffer it was read into; a smaller one is copied out of it. What is
-/// written stays in memory until its txg is on disk, and there its size is what counts.
+/// A larger request keeps the buffer it was read into; a smaller one is copied out of it. Written data stays
+/// in memory until its txg is on disk, so the size of its buffer counts.
 const KEEP_BYTES: usize = BUFFER_BYTES / 8 * 7;
-/// The most slices that one `writev` takes (`UIO_MAXIOV`).
+/// Most slices of a `writev` (`UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
 
-/// The connection. Cloning it costs one atomic increment.
+/// A clone costs one atomic increment.
 #[derive(Debug, Clone)]
 pub struct Channel(Arc<OwnedFd>);
 
@@ -33,7 +33,7 @@ impl Channel {
         Channel(Arc::new(device))
     }
 
-    /// The next request. `None`: the file system is unmounted.
+    /// The next request; `None` after an unmount.
     ///
     /// # Errors
     /// The connection broke.
@@ -58,14 +58,12 @@ impl Channel {
         }
     }
 
-    /// Waits until there is a request, or the file system is unmounted.
     pub fn wait(&self) {
         let mut device = [PollFd::new(&*self.0, PollFlags::IN)];
-        // Whatever is wrong, the read will tell.
+        // The read reports any error.
         rustix::event::poll(&mut device, None).ok();
     }
 
-    /// Answers a request.
     pub fn reply(&self, unique: u64, reply: Result<Reply, Errno>) {
         match reply {
             Ok(reply) => self.send(unique, 0, &reply),
@@ -73,16 +71,16 @@ impl Channel {
         }
     }
 
-    /// Tells the kernel something that it did not ask for. Answers whether it cared.
+    /// Sends a notice. Returns whether the kernel accepted it.
     pub fn notify(&self, code: i32, notice: &Reply) -> bool {
         self.try_send(0, code, notice).is_ok()
     }
 
     fn send(&self, unique: u64, error: i32, reply: &Reply) {
         match self.try_send(unique, error, reply) {
-            // ENOENT: nobody waits any more. ENODEV: unmounted meanwhile.
+            // ENOENT: the process no longer waits. ENODEV: unmounted meanwhile.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
-            // The kernel refuses a malformed reply; the process must not wait for ever for a better one.
+            // A malformed reply was refused; the process must not wait forever.
             Err(_) => drop(self.try_send(unique, -Errno::IO.raw_os_error(), &Reply::empty())),
         }
     }

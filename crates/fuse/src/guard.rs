@@ -1,23 +1,22 @@
-//! The guard: a second process, which takes down the connections of one that was killed.
+//! The guard: a second process that aborts the connections of a killed one.
 //!
-//! Idea: a connection ends with the last descriptor of `/dev/fuse`, and those of a process are closed when
-//! its last thread has ended. A thread that waits for the process's own file systems never ends: for example,
-//! a notice waits for a directory's lock, which an operation holds that nobody answers any more. Then all who
-//! use the mounts hang, and a new daemon is told that the disks are in use. So a process without any
-//! descriptor of `/dev/fuse` is told of each connection, and aborts them when the other one is killed.
+//! Idea: a connection ends with its last descriptor of `/dev/fuse`, which a process closes when its last
+//! thread ends. A thread that waits for the process's own file systems never ends: a notice, for example,
+//! waits for a directory lock of an operation that is no longer served. Then all users of the mounts hang,
+//! and a new daemon finds the disks in use. The guard, without such a descriptor, learns of each connection
+//! and aborts it when the daemon is killed.
 //!
 //! ```text
 //!   daemon --"+43", "-43"--> guard: a set of connections
 //!   SIGKILL: its threads end, all but one --PR_SET_PDEATHSIG--> guard --> fusectl 43/abort
 //! ```
 //!
-//! A service manager may kill both. So a file can name the connections, too: the next daemon ends what is
-//! left.
+//! A service manager may kill both, so a file can list the connections, too: the next daemon aborts them.
 //!
-//! The signal comes when the thread that started the guard ends, whatever becomes of the others; so that is a
-//! thread that does nothing else. A guard that ends is replaced by another one.
+//! The signal comes when the guard's parent thread ends, even if others live on. That thread is therefore
+//! dedicated; it also restarts the guard.
 //!
-//! Shared state: [`STATE`], locked for one change and the line that tells of it.
+//! Shared state: [`STATE`], locked for one change and its message.
 //!
 //! Source: Linux `fs/fuse/control.c` (`abort`), prctl(2).
 
@@ -41,21 +40,18 @@ use rustix::mount::{
 
 use crate::mount::table::{Line, Table};
 
-/// The control file system, where the host has mounted it.
 const FUSECTL: &str = "/sys/fs/fuse/connections";
-/// Its `f_type`.
 const FUSE_CTL_SUPER_MAGIC: u64 = 0x6573_5543;
-/// How long the guard may take to read a line, and how long another one is waited with.
+/// Timeout of a message, and pause before a restart.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 static STATE: Mutex<State> = Mutex::new(State { connections: BTreeMap::new(), guard: None, list: None });
 
-/// What the guard knows.
 struct State {
-    /// With the ids of their mounts.
+    /// Connection to mount id.
     connections: BTreeMap<u32, u64>,
     guard: Option<UnixStream>,
-    /// The file that names them for the next daemon.
+    /// For the next daemon.
     list: Option<File>,
 }
 
@@ -63,12 +59,12 @@ impl State {
     fn say(&mut self, what: char, connection: u32) {
         let said = self.guard.as_mut().map(|guard| writeln!(guard, "{what}{connection}"));
         if let Some(Err(_)) = said {
-            // The next one will be told of everything.
+            // The next guard gets a full list.
             self.guard = None;
         }
     }
 
-    /// Without the list, the next daemon finds each mount that is left when it needs its directory.
+    /// Best effort: without it, the next daemon finds a leftover mount when it needs the directory.
     fn write_list(&self) {
         let Some(list) = &self.list else { return };
         let mut text = boot_id();
@@ -79,19 +75,19 @@ impl State {
     }
 }
 
-/// Numbers of connections and mounts mean nothing after the next boot.
+/// Connections and mounts are renumbered at boot.
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// From now on, a file names the connections of this process, for one that comes after it.
+/// Lists this process's connections in `file`, for its successor.
 pub fn list_in(file: File) {
     let mut state = STATE.lock();
     state.list = Some(file);
     state.write_list();
 }
 
-/// The mounts that a list names and that are still there; those below others first.
+/// The listed mounts that still exist, innermost first.
 fn left(list: &str) -> Vec<Line> {
     let Ok(table) = Table::read() else { return Vec::new() };
     let Some(named) = list.strip_prefix(&boot_id()) else { return Vec::new() };
@@ -108,13 +104,13 @@ fn left(list: &str) -> Vec<Line> {
     left
 }
 
-/// Aborts the connections of a process that was killed, which a list names: whoever waits for them goes on.
+/// Aborts the listed connections of a killed process.
 pub fn abort_left(list: &str) {
     let Ok(control) = control() else { return };
     left(list).iter().for_each(|mount| abort(&control, connection(mount.device)));
 }
 
-/// Takes down the mounts that a list names. Their process is gone.
+/// Takes down the listed mounts of a process that is gone.
 pub fn take_down_left(list: &str) {
     abort_left(list);
     for mount in left(list) {
@@ -126,13 +122,13 @@ pub fn take_down_left(list: &str) {
 }
 
 fn abort(control: &OwnedFd, connection: u32) {
-    // Those that have ended have no file any more.
+    // It has no file once it has ended.
     let file = openat(control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
     file.and_then(|file| rustix::io::write(file, b"1")).ok();
 }
 
-/// Has a process guard the connections of this one: `command` makes one that hands its standard input, line
-/// by line, to a [`Guarded`]. Called once.
+/// Starts a guard, once: `command` makes a process that hands its standard input, line by line, to a
+/// [`Guarded`].
 ///
 /// # Errors
 /// It can't be started.
@@ -161,7 +157,7 @@ pub fn start(command: impl Fn() -> Command + Send + 'static) -> io::Result<()> {
 fn start_one(mut command: Command) -> io::Result<std::process::Child> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_write_timeout(Some(PATIENCE))?;
-    // A group of its own: what ends the daemon from a terminal is not for the guard.
+    // Its own process group: a terminal's signals must not reach it.
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let child = command.spawn()?;
     let mut state = STATE.lock();
@@ -172,16 +168,15 @@ fn start_one(mut command: Command) -> io::Result<std::process::Child> {
     Ok(child)
 }
 
-/// The name of the connection of a mount: the kernel's number of its device (`MKDEV`).
+/// The connection's number: the kernel's device number (`MKDEV`).
 pub(crate) fn connection((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor
 }
 
-/// A connection that is guarded until this is dropped.
+/// Guarded until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched(u32);
 
-/// Has a connection guarded, if there is a guard.
 pub(crate) fn watch(connection: u32, mount: u64) -> Watched {
     let mut state = STATE.lock();
     state.connections.insert(connection, mount);
@@ -191,7 +186,6 @@ pub(crate) fn watch(connection: u32, mount: u64) -> Watched {
 }
 
 impl Watched {
-    /// Ends the connection.
     pub(crate) fn abort(&self) {
         if let Ok(control) = control() {
             abort(&control, self.0);
@@ -208,7 +202,7 @@ impl Drop for Watched {
     }
 }
 
-/// Connections of another process, in the guard.
+/// The guarded connections of another process.
 #[derive(Debug)]
 pub struct Guarded {
     connections: BTreeSet<u32>,
@@ -216,7 +210,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// None yet.
+    /// An empty set.
     ///
     /// # Errors
     /// There is no control file system, and it can't be mounted (only root may).
@@ -224,7 +218,7 @@ impl Guarded {
         Ok(Guarded { connections: BTreeSet::new(), control: control()? })
     }
 
-    /// Takes in a line.
+    /// Processes a line.
     pub fn heed(&mut self, line: &str) {
         let known = line.split_at_checked(1).and_then(|(what, number)| Some((what, number.parse().ok()?)));
         match known {
@@ -234,7 +228,7 @@ impl Guarded {
         }
     }
 
-    /// Whoever waits for these connections gets an error, and so does who uses them from now on.
+    /// Aborts the connections: all users get an error.
     pub fn abort(&self) {
         self.connections.iter().for_each(|connection| abort(&self.control, *connection));
     }

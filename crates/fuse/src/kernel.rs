@@ -1,17 +1,17 @@
-//! The kernel's version, where it decides what the kernel does, and the protocol does not say.
+//! The kernel's version, for behaviour that the protocol does not announce.
 
 use std::sync::OnceLock;
 
-/// The first kernel that checks who changes flags and projects of a file by `ioctl` (`vfs_fileattr_set`).
+/// The first kernel that does (`vfs_fileattr_set`).
 const CHECKS_FLAGS: (u32, u32) = (5, 13);
 
-/// Whether the kernel checks who changes flags and projects of a file. Otherwise whoever has the file open
-/// may ask for it.
+/// Whether the kernel checks permission to change a file's flags and project by `ioctl`. If not, any process
+/// with the file open may ask for it.
 pub fn checks_flags() -> bool {
     is_at_least(CHECKS_FLAGS)
 }
 
-/// Whether the kernel is of this version or a later one; not if it does not say.
+/// False if the version is unknown.
 pub(crate) fn is_at_least(wanted: (u32, u32)) -> bool {
     static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| version(&rustix::system::uname().release().to_string_lossy()));

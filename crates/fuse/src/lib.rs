@@ -6,17 +6,17 @@
 //!                                 '------ channel <-- reply <---------------------'
 //! ```
 //!
-//! Where the kernel offers it, `ring` stands in the place of `channel`: FUSE over io_uring.
+//! If the kernel supports FUSE over io_uring, `ring` replaces `channel`.
 //!
-//! Idea: a file system implements [`Vfs`] and knows no protocol. A request owns its buffer, so a write hands
-//! the kernel's copy on without another one; a reply is a list of slices, written with one `writev`.
+//! Idea: a file system implements [`Vfs`] and knows no protocol. A request owns its buffer, so a write passes
+//! it on without another copy; a reply is a list of slices, written with one `writev`.
 //!
-//! There are no file handles. A node is named by its number alone, and the kernel says with `FORGET` when it
-//! no longer holds one ([`Vfs::forget`]). So `open`, `release`, `opendir` and `flush` cost no round trip: the
-//! kernel is told once that they have nothing to say.
+//! There are no file handles. Nodes are identified by number, and the kernel reports dropped references with
+//! `FORGET` ([`Vfs::forget`]). So `open`, `release`, `opendir` and `flush` cost no round trip: the first
+//! `ENOSYS` turns them off.
 //!
-//! Read in this order: [`vfs`] (what a file system answers), [`session`] (who reads, who runs what),
-//! [`mount`] and [`guard`], then `request`, `reply` and `abi` (the bytes).
+//! Read in this order: [`vfs`] (the interface), [`session`] (threads and tasks), [`mount`] and [`guard`],
+//! then `request`, `reply` and `abi` (the bytes).
 //!
 //! Source: Linux `include/uapi/linux/fuse.h` (protocol 7.45) and `fs/fuse/`.
 

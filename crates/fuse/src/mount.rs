@@ -1,15 +1,12 @@
-//! Mounting: `mount(2)` as root, `fusermount3` for everyone else; and taking mounts away.
+//! Mounting and unmounting: `mount(2)` as root, `fusermount3` for other users.
 //!
-//! A program that is killed leaves its mount behind: nothing below answers but `ENOTCONN`. [`check`] and
-//! [`clear_dead`] take it away.
+//! Idea: a mount is identified by its id ([`table`]), not its path, so mounts that others put over it are
+//! never touched. It is made without a path and attached by another process ([`hand`]); before Linux 5.2,
+//! this process looks the path up itself. A killed program leaves a mount that answers only `ENOTCONN`;
+//! [`check`] removes it.
 //!
-//! Idea: a mount is its id ([`table`]), not its path: what others have mounted over it is never touched. It
-//! is made without a path and attached by another process ([`hand`]). Kernels before 5.2 can't do that:
-//! there, this process itself looks the path up when it mounts.
-//!
-//! Source: Linux `fs/fuse/inode.c` (mount options), fsopen(2), move_mount(2), libfuse `lib/mount.c` (the
-//! protocol of `fusermount3`: it mounts and sends the descriptor of `/dev/fuse` over the socket whose number
-//! `_FUSE_COMMFD` holds).
+//! Source: Linux `fs/fuse/inode.c` (mount options), fsopen(2), move_mount(2), libfuse `lib/mount.c`
+//! (`fusermount3` sends the descriptor of `/dev/fuse` over the socket numbered `_FUSE_COMMFD`).
 
 mod block;
 pub mod hand;
@@ -37,12 +34,11 @@ use crate::guard::{self, Watched};
 use hand::{Ask, Failure};
 use table::Table;
 
-/// The device that serves file systems.
 const DEVICE: &str = "/dev/fuse";
-/// Read-ahead of a mount, if this process may set it: the kernel's default is 128 KiB.
+/// The kernel's default is 128 KiB.
 const READ_AHEAD_KIB: u32 = 4096;
 
-/// Why nothing was mounted or unmounted.
+/// A mount or unmount failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum MountError {
@@ -70,14 +66,14 @@ pub enum MountError {
     BusyWriting { dir: String, users: Vec<String> },
 }
 
-/// How a file system is mounted.
+/// Options of a mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What the mount table shows as the device.
+    /// The device shown in the mount table.
     pub source: String,
-    /// The type is shown as `fuse.` and this.
+    /// The type is shown as `fuse.SUBTYPE`.
     pub subtype: &'static str,
-    /// Nothing can be changed.
+    /// Read-only.
     pub read_only: bool,
     /// Programs can't be run.
     pub no_exec: bool,
@@ -85,10 +81,9 @@ pub struct MountOptions {
     pub no_suid: bool,
     /// Device nodes have no effect.
     pub no_dev: bool,
-    /// Other users than the one who mounted may use it. Always so as root.
+    /// Open to all; always so as root.
     pub allow_other: bool,
-    /// `sync(2)` and `syncfs(2)` reach it, where the kernel can do that: on a loop device of its own. As root
-    /// only.
+    /// `sync(2)` and `syncfs(2)` reach it, if the kernel can. Root only.
     pub hears_sync: bool,
 }
 
@@ -97,13 +92,12 @@ pub struct MountOptions {
 pub struct Mounted {
     dir: PathBuf,
     by_root: bool,
-    /// 0: not known.
+    /// 0: unknown.
     id: u64,
     watched: Option<Arc<Watched>>,
 }
 
-/// Whether `dir` can be mounted on: to be asked before work that would be for nothing. If the program that
-/// had mounted a file system of this `subtype` there has died, what it left is taken away.
+/// Checks early that `dir` can be mounted on. Removes a dead program's mount of this `subtype`.
 ///
 /// # Errors
 /// No device, no such directory.
@@ -118,11 +112,10 @@ pub fn check(dir: &Path, subtype: &str) -> Result<(), MountError> {
     }
 }
 
-/// Makes a directory to mount on, if need be, and takes away what a dead program of this subtype left there.
-/// It must be empty, unless the mount may lie over what is there (`overlay`).
+/// Makes a mount point if needed. Removes a dead program's mount of this subtype.
 ///
 /// # Errors
-/// It can't be made, or is not empty.
+/// It can't be made, or is not empty without `overlay`.
 pub fn prepare(dir: &Path, subtype: &str, overlay: bool) -> Result<(), MountError> {
     let done = hand::call(&Ask::Prepare { dir, subtype, overlay }, None);
     done.map_err(|failure| match failure.errno {
@@ -139,7 +132,6 @@ fn not_mounted(dir: &Path, failure: Failure) -> MountError {
     }
 }
 
-/// Takes away what programs that have died left mounted on `dir`.
 fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     let is_last = |table: Table| {
         let last = table.lines().iter().rfind(|line| line.dir == dir);
@@ -151,8 +143,7 @@ fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Nobody answers for a file system. What the kernel has cached of it does not count. `ECONNABORTED`: the
-/// kernel is just taking its connection down.
+/// Whether the server is gone. `ECONNABORTED`: its connection is being torn down.
 fn is_dead(dir: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let asked = statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
@@ -178,7 +169,6 @@ pub fn mount(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Mounted), M
     Ok((device, Mounted { dir: dir.to_owned(), by_root, id, watched }))
 }
 
-/// A mount that was just made.
 #[derive(Clone, Copy)]
 struct Made {
     id: u64,
@@ -186,7 +176,7 @@ struct Made {
 }
 
 impl Made {
-    /// Its attributes are not asked for: perhaps nobody answers yet, or any more.
+    /// Without attributes: there may be no server to answer.
     fn of(folder: impl AsFd, path: impl rustix::path::Arg) -> Option<Made> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
@@ -197,7 +187,6 @@ impl Made {
     }
 }
 
-/// The id of the mount that a path leads to.
 fn mount_id(folder: impl AsFd, path: &Path) -> Option<u64> {
     Made::of(folder, path).map(|made| made.id).filter(|&id| id != 0)
 }
@@ -227,16 +216,15 @@ fn mount_as_root(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Option<
     }
 }
 
-/// A file system's type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// `fuse`.
     Plain,
-    /// `fuseblk`, on a loop device.
+    /// On a loop device.
     Block,
 }
 
-/// A mount that is nowhere yet.
+/// Makes an unattached mount.
 fn detached(device: &OwnedFd, options: &MountOptions, kind: Kind) -> Result<OwnedFd, Errno> {
     let name = if kind == Kind::Block { "fuseblk" } else { "fuse" };
     let opened = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -306,7 +294,7 @@ fn flags_of(options: &MountOptions) -> MountFlags {
 fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let name = || dir.display().to_string();
     let failed = |source: Errno| MountError::Mount { dir: name(), source: source.into() };
-    // The helper inherits its end: no CLOEXEC there.
+    // The helper inherits its end, so no CLOEXEC.
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).map_err(failed)?;
     rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).map_err(failed)?;
@@ -331,7 +319,7 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
         .spawn()
         .map_err(|source| MountError::NoHelper { dir: name(), source })?;
     drop(theirs);
-    // `None`: it closed the socket without sending one.
+    // `None`: closed without a descriptor.
     let (_, device) = hand::recv(&ours, &mut [0]).map_err(failed)?;
     let output = helper.wait_with_output().map_err(|source| MountError::Mount { dir: name(), source })?;
     device.ok_or_else(|| {
@@ -341,21 +329,20 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
 }
 
 impl Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it is in the tree still; somebody else may have taken it out.
+    /// Whether it is still attached.
     pub fn is_there(&self) -> bool {
         self.id == 0 || Table::read().is_ok_and(|table| table.get(self.id).is_some())
     }
 
-    /// Unmounts, unless it is out of the tree already. `lazy`: takes it out of the tree now, and ends when
-    /// nobody uses it any more.
+    /// Unmounts, unless already done. `lazy`: detaches it now; it ends with its last user.
     ///
     /// # Errors
-    /// It is in use, or something is mounted over it, which stays.
+    /// It is in use, or covered by another mount.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         let name = || self.dir.display().to_string();
         if self.id != 0
@@ -381,17 +368,17 @@ impl Mounted {
         })
     }
 
-    /// Ends its connection, wherever it is mounted: whoever uses it gets an error.
+    /// Aborts its connection: its users get an error.
     pub fn abort(&self) {
         if let Some(watched) = &self.watched {
             watched.abort();
         }
     }
 
-    /// Gives it other options while it is mounted: whether it can be written to, and what may be run from it.
+    /// Changes its options.
     ///
     /// # Errors
-    /// A file is open for writing, and it is to be read-only; only root may.
+    /// Read-only, and a file is open for writing; only root may.
     pub fn remount(&self, options: &MountOptions) -> Result<(), MountError> {
         let name = || self.dir.display().to_string();
         let flags = flags_of(options).bits();
@@ -404,15 +391,14 @@ impl Mounted {
     }
 }
 
-/// Best effort: a smaller read-ahead costs speed, nothing else.
+/// Best effort: less read-ahead only costs speed.
 fn set_read_ahead((major, minor): (u32, u32)) {
-    // File systems on no device have numbers of major 0.
+    // File systems without a device have major 0.
     let kind = if major == 0 { "" } else { "-fuseblk" };
     let path = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
     drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
 }
 
-/// The device number of a file system.
 fn device_of(path: &Path) -> Option<(u32, u32)> {
     Made::of(CWD, path).map(|made| made.device)
 }

@@ -1,7 +1,7 @@
-//! Replies: what an operation answered, as bytes in the order that the kernel reads.
+//! Replies: the results of operations, in the kernel's byte layout.
 //!
 //! Layout: `fuse_out_header` (16 bytes): len (4), error (4, negative or 0), unique (8); then the operation's
-//! own structure. The header is put in front by `channel`.
+//! structure. `channel` adds the header.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::vfs::{Attr, DirSink, Entry, FileType, Statfs};
 
-/// What follows the header: fields built here, then data as it is.
+/// The bytes after the header: fields built here, then data unchanged.
 #[derive(Debug, Default)]
 pub struct Reply {
     pub fields: Vec<u8>,
@@ -25,7 +25,6 @@ impl Reply {
         Reply { fields: Vec::new(), data }
     }
 
-    /// What it consists of, in order.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&self.fields[..]).chain(self.data.iter().map(|part| &part[..]))
     }
@@ -64,7 +63,7 @@ impl Reply {
         reply.u32(valid.subsec_nanos()).u32(of_attr.subsec_nanos()).raw_attr(&entry.attr)
     }
 
-    /// A name that is not there, and how long the kernel may remember that: an entry with node 0.
+    /// An absent name (node 0), and how long the kernel may cache that.
     pub fn no_entry(valid: Duration) -> Reply {
         let (seconds, nanoseconds) = (valid.as_secs(), valid.subsec_nanos());
         Reply::empty().u64(0).u64(0).u64(seconds).u64(0).u32(nanoseconds).u32(0).zeros(88)
@@ -128,7 +127,7 @@ pub fn decode_device(device: u32) -> (u32, u32) {
 }
 
 /// The kernel's buffer for names. `fuse_dirent`: ino (8), off (8), namelen (4), type (4), the name, padding
-/// to 8; with attributes a `fuse_entry_out` stands in front.
+/// to 8; with attributes, a `fuse_entry_out` precedes it.
 pub struct DirBuffer {
     filled: Vec<u8>,
     room_bytes: usize,
@@ -165,7 +164,7 @@ impl DirBuffer {
 
 impl DirSink for DirBuffer {
     fn add(&mut self, name: &[u8], ino: u64, kind: Option<FileType>, cookie: u64) -> bool {
-        // With node 0 the kernel takes the name and looks its attributes up when they are wanted.
+        // With node 0, the kernel takes the name and looks up its attributes later.
         let head = self.plus.then(|| Reply::empty().zeros(128));
         self.push(head, name, ino, kind.map_or(0, |kind| kind as u32), cookie)
     }

@@ -1,19 +1,19 @@
-//! A request as the kernel wrote it: its header, and a reader of its body.
+//! Requests in the kernel's byte layout: the header, and a reader of the body.
 //!
 //! Layout: `fuse_in_header` (40 bytes): len (4), opcode (4), unique (8), nodeid (8), uid (4), gid (4), pid
-//! (4), total_extlen (2), padding (2); then the operation's own structure; then names, each with a NUL behind
-//! it; then data.
+//! (4), total_extlen (2), padding (2); then the operation's structure; then names, each followed by a NUL;
+//! then data.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::abi::IN_HEADER_BYTES;
 use crate::vfs::{Caller, Errno, Node, Result};
 
-/// A request. It owns the buffer that the kernel filled.
+/// A request, in the kernel's buffer.
 #[derive(Debug)]
 pub struct Request {
     pub opcode: u32,
-    /// Its number: the reply bears it.
+    /// Repeated in the reply.
     pub unique: u64,
     pub node: Node,
     pub caller: Caller,
@@ -21,7 +21,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// `None`: shorter than a header, or not as long as it says.
+    /// `None`: shorter than a header, or of the wrong length.
     pub fn parse(bytes: Bytes) -> Option<Request> {
         let mut fields = Body { rest: &bytes };
         let header = (|| -> Result<_> {
@@ -38,14 +38,12 @@ impl Request {
         Some(Request { opcode, unique, node, caller, body: bytes.slice(IN_HEADER_BYTES..) })
     }
 
-    /// The same of a request in parts.
     pub fn join(parts: &[&[u8]]) -> Option<Request> {
         let mut bytes = BytesMut::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         Request::parse(bytes.freeze())
     }
 
-    /// What follows the header.
     pub fn body(&self) -> Body<'_> {
         Body { rest: &self.body }
     }
@@ -57,7 +55,7 @@ impl Request {
     }
 }
 
-/// Reads a body from front to back. A field that is not there is `EINVAL`: the kernel speaks another version.
+/// Reads a body from front to back. A missing field is `EINVAL`: the kernel speaks another version.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a> {
     rest: &'a [u8],
@@ -91,7 +89,6 @@ impl<'a> Body<'a> {
         Ok(name)
     }
 
-    /// What is left.
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

@@ -1,4 +1,4 @@
-//! FUSE over io_uring: requests and answers in memory that the kernel and we share.
+//! FUSE over io_uring: requests and answers in memory shared with the kernel.
 //!
 //! ```text
 //!   process on core n --> kernel --> a slot of queue n --> thread n, on the same core --> session
@@ -6,24 +6,22 @@
 //!                           '---- COMMIT_AND_FETCH: the answer is in the slot, the next request may be
 //! ```
 //!
-//! Idea: a request wakes a thread on the core that it comes from, and one system call both answers it and
-//! waits for the next. Through `/dev/fuse` it takes two calls, and mostly two cores. What is large is copied
-//! once more than there.
+//! Idea: a request wakes a thread on its own core, and one system call both answers it and waits for the
+//! next. `/dev/fuse` takes two calls, and mostly two cores. Large payloads cost one more copy here.
 //!
-//! The kernel wants a queue for each core that the machine could have. A queue's ring is used by its thread
-//! alone: the kernel finishes what a thread has submitted in that thread's context. So answers of operations
-//! that went on as tasks are handed to the thread ([`Queue::answer`]), which an eventfd wakes.
+//! The kernel wants a queue for each possible core. Only a queue's thread uses its ring: the kernel finishes
+//! a submission in the context of the submitting thread. So a task passes its answer to the thread
+//! ([`Queue::answer`]), and wakes it by an eventfd.
 //!
-//! Memory: a slot has room for the largest request, and takes what has been used of it. The kernel takes the
-//! slot first that was used last. When for two seconds no request was large, all but 64 KiB of each slot is
-//! given back.
+//! Memory: a slot has room for the largest request, but only touched pages take memory. The kernel reuses the
+//! most recent slot first. After two seconds without a large request, each slot is cut down to 64 KiB.
 //!
-//! Ownership: a slot is the kernel's from the time it is registered or committed until its completion
-//! arrives. It uses the slot only in system calls of the queue's thread, and a completion says so before the
-//! next call: while there is none, that thread may give its memory back. Slots are freed when the kernel has
-//! given all of them up: after the file system was unmounted.
+//! Ownership: a slot is the kernel's from its registration or commit until its completion. The kernel uses it
+//! only in system calls of the queue's thread, and a completion is visible before the next call: until then
+//! that thread may give its memory back. Slots are freed once the kernel has given up all of them, after the
+//! unmount.
 //!
-//! Locking: `answers` is held to put one in, or to take all out.
+//! Locking: `answers` is held to add one, or to take all.
 //!
 //! Source: Linux `include/uapi/linux/fuse.h` (`fuse_uring_*`), `fs/fuse/dev_uring.c`.
 #![allow(unsafe_code)] // entries hold addresses; the ring owns what they point to
@@ -49,19 +47,18 @@ use crate::request::Request;
 use crate::traffic::{Traffic, Underway};
 use slot::Slot;
 
-/// Cores beyond which there are too many queues for each mount to have.
+/// More would take too many queues per mount.
 const CORES_MAX: u16 = 64;
-/// Slots of all queues together, and of each: requests under way. More wait in the kernel.
+/// Slots (concurrent requests) of all queues, and of each.
 const SLOTS: usize = 128;
 const QUEUE_SLOTS: std::ops::RangeInclusive<usize> = 4..=32;
-/// Between two calls that the kernel refuses.
+/// Pause after a refused call.
 const BREATH: Duration = Duration::from_millis(1);
-/// So long after the last large request memory of slots is given back.
+/// Memory is given back this long after the last large request.
 const QUIET: Duration = Duration::from_secs(2);
-/// User data of the entry that waits for the eventfd.
+/// User data of the eventfd's entry.
 const WAKE: u64 = u64::MAX;
 
-/// Where answers to requests of one queue go.
 #[derive(Debug)]
 pub struct Queue {
     answers: Mutex<Vec<Answered>>,
@@ -75,12 +72,12 @@ struct Answered {
     slot: usize,
     unique: u64,
     answer: Result<Reply, Errno>,
-    /// Until the kernel has it.
+    /// Held until the kernel has the answer.
     underway: Option<Underway>,
 }
 
 impl Queue {
-    /// Answers the request in a slot. Any thread may.
+    /// From any thread.
     pub fn answer(&self, slot: usize, unique: u64, answer: Result<Reply, Errno>, underway: Option<Underway>) {
         self.answers.lock().push(Answered { slot, unique, answer, underway });
         if self.is_waiting.swap(false, Ordering::SeqCst) {
@@ -88,30 +85,28 @@ impl Queue {
         }
     }
 
-    /// Has its thread look around.
     pub fn wake(&self) {
-        // It fails only if the thread has been told so often that a counter of 64 bits is full.
+        // Fails only if its 64-bit counter is full.
         rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
     }
 }
 
-/// One core's ring. It belongs to one thread.
+/// One core's ring, used by one thread.
 pub struct Ring {
     core: u16,
     kernel: IoUring<Entry128, cqueue::Entry>,
     device: OwnedFd,
     slots: Vec<Slot>,
-    /// Under which numbers answers are committed.
+    /// By slot.
     commit_ids: Vec<u64>,
     queue: Arc<Queue>,
-    /// What is read of the eventfd.
     woken: Box<[u8; 8]>,
-    /// When a slot was last used for much; none: none has memory to give back.
+    /// Last large request; `None`: no memory to give back.
     grown: Option<Instant>,
 }
 
 impl Ring {
-    /// A ring for each core that the machine could have.
+    /// A ring for each possible core.
     ///
     /// # Errors
     /// The kernel has no io_uring, or refuses it; there are too many cores.
@@ -127,7 +122,7 @@ impl Ring {
     }
 
     fn new(device: &OwnedFd, core: u16, slots: usize) -> io::Result<Ring> {
-        // One more, for the eventfd.
+        // With the eventfd.
         let entries = slots as u32 + 1;
         let kernel = IoUring::builder().dontfork().setup_cqsize(2 * entries).build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -144,22 +139,21 @@ impl Ring {
         })
     }
 
-    /// Where its answers go.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Hands each request to `start`, with its slot, until the file system is unmounted.
+    /// Passes each request to `start`, with its slot, until the unmount.
     pub fn serve(mut self, traffic: &Traffic, start: impl Fn(&Arc<Queue>, usize, Request)) {
         let mut here = CpuSet::new();
         here.set(self.core.into());
-        // On a core that is not there, or not ours, the thread serves its queue from elsewhere.
+        // If the core is offline or not ours, the thread runs on another one.
         sched_setaffinity(None, &here).ok();
         (0..self.slots.len()).for_each(|slot| self.submit(uring::REGISTER, slot));
         self.await_wake();
         let (mut live, mut answered, mut done) = (self.slots.len(), Vec::new(), Vec::new());
         while live > 0 {
-            // Before the look: an answer that comes later sees it, and wakes us.
+            // Set before the answers are taken: a later answer sees it, and wakes this thread.
             self.queue.is_waiting.store(true, Ordering::SeqCst);
             let answers = std::mem::take(&mut *self.queue.answers.lock());
             for Answered { slot, unique, answer, underway } in answers {
@@ -168,13 +162,14 @@ impl Ring {
                 self.submit(uring::COMMIT_AND_FETCH, slot);
                 answered.extend(underway);
             }
-            // Who pauses the session wakes us afterwards: either we see that here, or we don't wait for long.
+            // A pause sets its flag, then wakes this thread: either the flag is seen here, or the wait is
+            // short.
             let waits = usize::from(answered.is_empty() || !traffic.is_paused());
             match self.submit_and_wait(waits) {
                 Ok(_) => answered.clear(),
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
                 Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => answered.clear(),
-                // Memory is short, or completions are to be taken first.
+                // Memory is short, or the completion queue is full.
                 Err(_) => std::thread::sleep(BREATH),
             }
             self.queue.is_waiting.store(false, Ordering::SeqCst);
@@ -202,8 +197,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is pushed, and waits for so many completions; not for longer than [`QUIET`] while there
-    /// is memory to give back (then the error is `ETIME`).
+    /// Submits, and waits for `completions`; with memory to give back, at most [`QUIET`] (then `ETIME`).
     fn submit_and_wait(&self, completions: usize) -> io::Result<usize> {
         if self.grown.is_none() {
             return self.kernel.submit_and_wait(completions);
@@ -212,15 +206,13 @@ impl Ring {
         self.kernel.submitter().submit_with_args(completions, &types::SubmitArgs::new().timespec(&limit))
     }
 
-    /// A slot was used.
     fn note_use(&mut self, slot: usize) {
         if self.slots[slot].is_large() {
             self.grown = Some(Instant::now());
         }
     }
 
-    /// Gives back memory of all slots, if none was used for much lately. As soon as the kernel has used one,
-    /// it is left for later.
+    /// Gives slot memory back after a quiet time, until the kernel uses a slot.
     fn give_back(&mut self) {
         if self.grown.is_some_and(|since| since.elapsed() >= QUIET) {
             for slot in &mut self.slots {
@@ -233,7 +225,6 @@ impl Ring {
         }
     }
 
-    /// Gives a slot to the kernel.
     fn submit(&mut self, command: u32, slot: usize) {
         // `fuse_uring_cmd_req`: flags (8), commit_id (8), qid (2), padding (6).
         let mut body = [0; 80];

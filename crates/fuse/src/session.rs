@@ -1,15 +1,15 @@
 //! A session: threads that read requests, tasks that answer them.
 //!
-//! Idea: a reader thread runs the operation itself up to its first wait. What is in memory is answered there
-//! and then, without another thread being woken; what has to wait (for a disk, for a lock) goes on as a task
-//! of the runtime, and the thread reads the next request. So a few threads keep hundreds of operations going.
+//! Idea: a reader thread runs the operation itself up to its first wait. A request served from memory is
+//! answered at once, without waking another thread; one that waits continues as a task, and the thread reads
+//! the next request. So a few threads keep hundreds of operations going.
 //!
-//! Requests come through io_uring where the kernel offers it (`ring`), by a thread for each core; else
-//! through `/dev/fuse` (`channel`), as those that the kernel expects no answer to always do.
+//! Requests come through io_uring if possible (`ring`), with a thread for each core; otherwise, and always if
+//! they have no reply, through `/dev/fuse` (`channel`).
 //!
-//! Limits: so many operations wait at most (`traffic`, `ring`); then the kernel's queue fills. A session that
-//! is paused keeps its requests until whoever paused it is done; operations under way end first. A process
-//! with hundreds of sessions gives a new one a single thread ([`THREADS_PLENTY`]).
+//! Limits: the number of operations is bounded (`traffic`, `ring`); beyond it, the kernel's queue fills. A
+//! pause holds new requests until it ends; operations under way finish. A process with hundreds of sessions
+//! gives a new one a single thread ([`THREADS_PLENTY`]).
 
 mod dispatch;
 
@@ -34,27 +34,25 @@ use cenote_runtime::Runtime;
 use futures::channel::oneshot;
 use futures::future::select;
 
-/// Threads of all sessions of the process beyond which a new one gets no ring, and one reader.
+/// With this many session threads, a new session gets no ring, and one reader.
 const THREADS_PLENTY: usize = 512;
-/// How many there are.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// `max_background`: asynchronous requests (read-ahead, direct and background writes) that the kernel sends
-/// at once.
+/// Most read-ahead, direct and background writes of the kernel at once.
 const MAX_BACKGROUND: u16 = 64;
 
-/// How a session is run.
+/// Options of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionOptions {
-    /// Threads that read requests from `/dev/fuse`.
+    /// Threads that read `/dev/fuse`.
     pub readers: usize,
-    /// Requests come through io_uring, if the kernel offers that.
+    /// Use io_uring, if the kernel supports it.
     pub over_io_uring: bool,
-    /// The kernel keeps writes for a while and joins them; then `mtime` is the kernel's.
+    /// The kernel delays and joins writes; it then maintains `mtime`.
     pub writeback_cache: bool,
-    /// The kernel enforces POSIX ACLs, from the attributes `system.posix_acl_*`.
+    /// The kernel enforces POSIX ACLs (`system.posix_acl_*`).
     pub posix_acl: bool,
-    /// `sync(2)` reaches the file system where that is possible ([`crate::MountOptions::hears_sync`]).
+    /// See [`crate::MountOptions::hears_sync`].
     pub hears_sync: bool,
 }
 
@@ -70,23 +68,23 @@ impl Default for SessionOptions {
     }
 }
 
-/// A file system that is served. Ends when it is unmounted.
+/// A file system being served, until it is unmounted.
 #[derive(Debug)]
 pub struct Session {
-    /// Canceled when the last thread has ended: each holds the sender.
+    /// Canceled with the last thread: each holds the sender.
     ended: oneshot::Receiver<()>,
     notifier: Notifier,
 }
 
-/// Answers one request without a kernel, by the same way as a session: the bytes behind the reply's header.
-/// `None`: it is not a request, or one that has no reply.
+/// Answers one request without a kernel: the bytes after the reply's header. `None`: malformed, or without a
+/// reply.
 pub async fn answer<V: Vfs>(vfs: &V, request: Bytes) -> Option<Result<Vec<u8>>> {
     let request = Request::parse(request)?;
     let reply = dispatch::dispatch(vfs, &Waiting::default(), &request).await?;
     Some(reply.map(|reply| reply.parts().collect::<Vec<_>>().concat()))
 }
 
-/// What the threads of a session have in common; with the last one it ends.
+/// Held by each thread.
 type Alive = Arc<oneshot::Sender<()>>;
 
 struct Shared<V> {
@@ -98,7 +96,7 @@ struct Shared<V> {
 }
 
 impl Session {
-    /// Serves `vfs` on a mounted `/dev/fuse`. Returns when the kernel and we have agreed on the protocol.
+    /// Serves `vfs` on a mounted `/dev/fuse`. Returns after the protocol handshake.
     ///
     /// # Errors
     /// The kernel is too old, unmounted already, or no thread can be started.
@@ -120,7 +118,7 @@ impl Session {
         let traffic = Arc::<Traffic>::default();
         let queues = rings.iter().map(|ring| ring.queue().clone()).collect();
         let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone(), queues };
-        // Forgets alone, if there are rings.
+        // With rings, only `FORGET` comes this way.
         let device_readers = if rings.is_empty() && !has_plenty { options.readers.max(1) } else { 1 };
         let waiting = Arc::default();
         let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic, waiting });
@@ -142,15 +140,15 @@ impl Session {
         Ok(Session { ended, notifier })
     }
 
-    /// Tells the kernel what has changed behind its back.
+    /// Tells the kernel of changes.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Waits until the file system is unmounted and its threads have ended. No thread waits meanwhile: there
-    /// may be thousands of sessions.
+    /// Waits for the unmount and the end of all threads, without a thread: there may be thousands of
+    /// sessions.
     pub async fn ended(self) {
-        // Nobody sends anything.
+        // The sender is only ever dropped.
         self.ended.await.ok();
     }
 }
@@ -164,7 +162,7 @@ fn start_thread(alive: &Alive, serve: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name("cenote-fuse".into()).spawn(serve).map(drop)
 }
 
-/// A thread of a session, from before it starts.
+/// Counted from before its start.
 struct Thread {
     _alive: Alive,
 }
@@ -182,17 +180,17 @@ impl Drop for Thread {
     }
 }
 
-/// Tells the kernel what has changed other than through it.
+/// Notifies the kernel of changes made without it.
 ///
-/// A notice is in force when the call returns: it waits for locks of the kernel that operations may hold. So
-/// no operation may call this, nor anybody for whom an operation waits, except where it says so.
+/// A notice is in force when the call returns: it waits for kernel locks that operations may hold. So no
+/// operation may call this, nor any task that an operation waits for, unless a method allows it.
 ///
-/// What the kernel has been answered and not taken in yet is no exception: a look-up or listing holds its
-/// directory's lock until then, and [`Notifier::name_changed`] waits for that lock. Attributes and content
-/// have versions and locks of their own. Therefore names come first, then nodes.
+/// That includes answers which the kernel has not yet processed: a look-up or listing holds its directory's
+/// lock until then, and [`Notifier::name_changed`] waits for that lock. Attributes and content have versions
+/// and locks of their own. Therefore notify of names first, then of nodes.
 ///
-/// `FUSE_NOTIFY_INC_EPOCH` would make all names out of date at once, without their being known here. But the
-/// kernel then takes away whatever is mounted below any of them (`d_invalidate`), such as child datasets.
+/// `FUSE_NOTIFY_INC_EPOCH` would invalidate all names at once, but then the kernel detaches all mounts below
+/// them (`d_invalidate`), such as child datasets.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     channel: Channel,
@@ -200,44 +198,40 @@ pub struct Notifier {
     queues: Arc<[Arc<Queue>]>,
 }
 
-/// A name that no directory has, as good as certainly.
+/// A name that practically no directory has.
 const NO_NAME: &[u8] = b"\x01";
 
 impl Notifier {
-    /// Keeps operations from beginning, and waits for those under way. One at a time. This blocks.
+    /// Holds back new operations, and waits for those under way. One pause at a time. Blocks.
     #[must_use]
     pub fn pause(&self) -> Paused {
         self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
     }
 
-    /// Attributes and all cached content of a node are out of date. Before it forgets content, the kernel
-    /// writes back what was changed through mappings.
+    /// A node's attributes and content are out of date. The kernel first writes back mapped pages.
     pub fn changed(&self, node: Node) {
         self.content_changed(node, 0..u64::MAX);
     }
 
-    /// The same of a part of the content.
     fn content_changed(&self, node: Node, range: Range<u64>) {
-        // `fuse_notify_inval_inode_out`: ino, off, len (8 each); a length of 0 is up to the end.
+        // `fuse_notify_inval_inode_out`: ino, off, len (8 each); length 0: to the end.
         let len_bytes = if range.end > i64::MAX as u64 { 0 } else { range.end - range.start };
         let notice = Reply::empty().u64(node.0).u64(range.start).u64(len_bytes);
         self.channel.notify(notify::INVAL_INODE, &notice);
     }
 
-    /// Attributes of a node are out of date, its content is not. As an exception, an operation may say this:
-    /// the kernel waits for nothing.
+    /// Only a node's attributes are out of date. Operations may call this: the kernel does not wait.
     pub fn attributes_changed(&self, node: Node) {
         // A negative offset: no content.
         self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
     }
 
-    /// What a name in a directory stands for is out of date, be it a node or that there is none. Whatever is
-    /// mounted there or below is taken away.
+    /// A name's node, or its absence, is out of date. Detaches all mounts there or below.
     pub fn name_changed(&self, dir: Node, name: &[u8]) {
         self.name_is(dir, name, 0);
     }
 
-    /// A name is to be looked up again; what it stands for stays as it is if it is the same node.
+    /// A name must be looked up again; mounts on the same node stay.
     pub fn name_expired(&self, dir: Node, name: &[u8]) {
         self.name_is(dir, name, notify::EXPIRE_ONLY);
     }
@@ -250,14 +244,13 @@ impl Notifier {
         self.channel.notify(notify::INVAL_ENTRY, &notice);
     }
 
-    /// Waits until the kernel has taken in what look-ups and listings in a directory were answered so far.
+    /// Waits until the kernel has processed all answered look-ups and listings of a directory.
     pub fn names_taken_in(&self, dir: Node) {
         self.name_changed(dir, NO_NAME);
     }
 
-    /// For an operation, which must hold no lock that another one wants: has the kernel write back what was
-    /// changed through mappings in a part of a file, and forget that part. Answers `false` at once if it
-    /// can't be asked now, because others are asking.
+    /// For an operation without locks: has the kernel write back mapped pages in a part of a file, and drop
+    /// it. Returns `false` at once if too many operations are doing so.
     pub async fn write_back(&self, runtime: &Runtime, node: Node, range: Range<u64>) -> bool {
         let Some(aside) = self.traffic.step_aside() else { return false };
         let notifier = self.clone();
@@ -267,7 +260,7 @@ impl Notifier {
     }
 }
 
-/// Answers `INIT`: the first request. Answers whether requests will come through rings.
+/// Answers `INIT`, the first request. Returns whether the kernel accepts rings.
 fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings: bool) -> io::Result<bool> {
     let mut buffer = Vec::new();
     loop {
@@ -277,7 +270,7 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings
         // `fuse_init_in`: major, minor, max_readahead, flags, flags2 (4 each).
         let (major, minor) = (body.u32()?, body.u32()?);
         if major > abi::MAJOR {
-            // The kernel asks again with our major version.
+            // The kernel retries with our major version.
             channel.reply(request.unique, Ok(Reply::empty().u32(abi::MAJOR).u32(abi::MINOR).zeros(56)));
             continue;
         }
@@ -305,8 +298,8 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings
     }
 }
 
-/// Not `ASYNC_DIO`: with it, the kernel does not drop what it has cached when an asynchronous direct write
-/// ends (`fuse_aio_complete`), and what a buffered read fetched meanwhile stays there, out of date.
+/// Not `ASYNC_DIO`: with it, the end of an asynchronous direct write does not drop the kernel's cache
+/// (`fuse_aio_complete`), and data fetched by a buffered read meanwhile stays there, out of date.
 fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     use abi::init::*;
     let always = ASYNC_READ
@@ -328,8 +321,7 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     always | writeback | posix_acl | keeps_cache
 }
 
-/// `alone`: no other thread reads. Then it has no memory for a request until there is one: of thousands of
-/// sessions, most have nothing to do.
+/// `alone`: the only reader. It allocates a buffer per request, since most of thousands of sessions are idle.
 fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
     let mut buffer = Vec::new();
     loop {
@@ -340,13 +332,13 @@ fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
         }
         match shared.channel.read(&mut buffer) {
             Ok(Some(request)) => start(shared, request, Way::Device),
-            Err(Errno::INVAL) => {} // not a request: there is nobody to answer
+            Err(Errno::INVAL) => {} // not a request: nothing to answer
             Ok(None) | Err(_) => return,
         }
     }
 }
 
-/// Runs an operation here up to its first wait; the rest is a task.
+/// Runs an operation here up to its first wait, then as a task.
 fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
     let unique = request.unique;
     let answer = Answer { shared: shared.clone(), unique: Some(unique), way };
@@ -355,7 +347,7 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
         let reply = dispatch::dispatch(&answer.shared.vfs, &answer.shared.waiting, &request).await;
         answer.give(reply, underway);
     });
-    // A wake-up that comes before the task exists is not lost: a new task is polled at once.
+    // A wake-up before the task exists is not lost: a new task is polled at once.
     let mut context = Context::from_waker(Waker::noop());
     let polled =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| operation.as_mut().poll(&mut context)));
@@ -367,21 +359,20 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
                 of.vfs.stuck().await;
             };
             select(&mut operation, pin!(given_up)).await;
-            // Before it is struck off, so that its answer is that of one that was interrupted.
+            // Dropped before its entry in `waiting`, so that it answers as interrupted.
             drop(operation);
         };
         shared.runtime.spawn(to_its_end).detach();
     }
 }
 
-/// The way that a request came, and its answer goes.
 enum Way {
     Device,
     Ring(Arc<Queue>, usize),
 }
 
-/// The duty to answer a request. Dropped without an answer, it answers `EIO` (after a panic) or `EINTR`: no
-/// process waits for ever.
+/// The duty to answer a request. Dropped, it answers `EIO` (after a panic) or `EINTR`: no process waits
+/// forever.
 struct Answer<V> {
     shared: Arc<Shared<V>>,
     unique: Option<u64>,
@@ -389,7 +380,7 @@ struct Answer<V> {
 }
 
 impl<V> Answer<V> {
-    /// `None`: an operation that has no reply.
+    /// `None`: an operation without a reply.
     fn give(mut self, reply: Option<Result<Reply>>, underway: Underway) {
         match (self.unique.take(), reply) {
             (Some(unique), Some(reply)) => self.send(unique, reply, Some(underway)),

@@ -1,11 +1,11 @@
-//! Operations under way in a session, and how it is paused.
+//! Operations under way in a session, and its pauses.
 //!
-//! Idea: an operation begins with a guard and has ended when that is dropped, after its answer has reached
-//! the kernel. While a session is paused none begins; those that would wait as tasks, no thread does.
+//! Idea: an operation is under way until its guard is dropped, after its answer has reached the kernel.
+//! During a pause none begins; held ones wait as tasks, without a thread.
 //!
-//! An operation may need something of the kernel for which the kernel needs other operations: that it writes
-//! pages back. Such an operation steps aside: it does not count as under way meanwhile, so that a pause does
-//! not wait for it. Few may do so at a time, because each takes up one of the kernel's slots for requests.
+//! An operation may need the kernel to write back pages, for which the kernel needs other operations. Such an
+//! operation steps aside: it does not count as under way, so a pause does not wait for it. Few may do so,
+//! because each takes up one of the kernel's request slots.
 //!
 //! Locking: `state` is held for one look or change.
 
@@ -15,13 +15,12 @@ use std::task::{Poll, Waker};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Operations that are there at the same time, before the readers of `/dev/fuse` wait, too.
+/// Most operations, running and held, before readers of `/dev/fuse` wait.
 const OPERATIONS: usize = 1024;
 
-/// Operations that may stand aside at a time: fewer than a queue of the ring has slots.
+/// Most operations standing aside: fewer than a ring queue has slots.
 const ASIDE: usize = 2;
 
-/// Operations under way.
 #[derive(Debug, Default)]
 pub struct Traffic {
     state: Mutex<State>,
@@ -33,33 +32,33 @@ struct State {
     operations: usize,
     aside: usize,
     is_paused: bool,
-    /// Those that wait for the end of the pause.
+    /// Held by the pause.
     held: Vec<Waker>,
 }
 
-/// An operation that has begun.
+/// An operation under way.
 #[derive(Debug)]
 pub struct Underway(Arc<Traffic>);
 
-/// An operation that stands aside. It must come back before it ends.
+/// An operation that stands aside; it must come back before it ends.
 #[derive(Debug)]
 pub struct Aside {
     traffic: Arc<Traffic>,
     is_back: bool,
 }
 
-/// Nothing begins while this lives.
+/// No operation begins while it lives.
 #[derive(Debug)]
 pub struct Paused(Arc<Traffic>);
 
 impl Traffic {
-    /// Waits until there is room for one more. This blocks.
+    /// Blocks.
     pub fn wait_for_room(&self) {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.operations + state.held.len() >= OPERATIONS);
     }
 
-    /// One begins, as soon as it may.
+    /// Begins an operation, after the pause if any.
     pub async fn begin(self: &Arc<Self>) -> Underway {
         poll_fn(|context| {
             let mut state = self.state.lock();
@@ -73,7 +72,7 @@ impl Traffic {
         .await
     }
 
-    /// An operation that is under way steps aside. `None`: too many do.
+    /// Lets an operation step aside. `None`: too many do.
     pub fn step_aside(self: &Arc<Self>) -> Option<Aside> {
         let mut state = self.state.lock();
         if state.aside >= ASIDE {
@@ -86,8 +85,7 @@ impl Traffic {
         Some(Aside { traffic: self.clone(), is_back: false })
     }
 
-    /// Keeps operations from beginning, calls `hurry`, and waits for those under way. One at a time. This
-    /// blocks.
+    /// Holds back new operations, calls `hurry`, and waits for those under way. One pause at a time. Blocks.
     pub fn pause(self: &Arc<Self>, hurry: impl FnOnce()) -> Paused {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.is_paused);
@@ -98,14 +96,13 @@ impl Traffic {
         Paused(self.clone())
     }
 
-    /// Whether somebody pauses it, or is about to.
     pub fn is_paused(&self) -> bool {
         self.state.lock().is_paused
     }
 }
 
 impl Aside {
-    /// Goes on, as soon as it may.
+    /// Continues, after the pause if any.
     pub async fn back(mut self) {
         poll_fn(|context| {
             let mut state = self.traffic.state.lock();

@@ -1,12 +1,11 @@
-//! What a file system answers: [`Vfs`], and the values it answers with.
+//! The interface of a file system, [`Vfs`], and its values.
 //!
-//! Idea: one async method an operation, named as the system call that causes it. A method that is left out
-//! answers `ENOSYS`, after which the kernel does not ask again, or what POSIX has for an operation that is
-//! not supported.
+//! Idea: one async method for each operation, named after its system call. An unimplemented one answers
+//! `ENOSYS`, and the kernel does not ask again, or the POSIX error for an unsupported operation.
 //!
-//! Concurrency: calls come from many tasks at once. The kernel serialises changes to the names of one
-//! directory and writes to one file, but not reads against writes, nor operations on different nodes. A
-//! future is never dropped before its end while the session lives.
+//! Concurrency: many tasks call at once. The kernel serialises changes to the names of one directory and
+//! writes to one file, but not reads against writes, nor operations on different nodes. While the session
+//! lives, a future is never dropped before its end.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,7 +17,7 @@ pub use rustix::io::Errno;
 /// Result of a file system's operation.
 pub type Result<T, E = Errno> = std::result::Result<T, E>;
 
-/// The number by which kernel and file system name a node. The root is [`Node::ROOT`].
+/// A node's number. The root is [`Node::ROOT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u64);
 
@@ -27,14 +26,14 @@ impl Node {
     pub const ROOT: Node = Node(1);
 }
 
-/// Who asks.
+/// The calling process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caller {
     /// File-system user id.
     pub uid: u32,
     /// File-system group id.
     pub gid: u32,
-    /// Process, 0 if it is in another PID namespace.
+    /// 0 in another PID namespace.
     pub pid: u32,
 }
 
@@ -47,7 +46,7 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// What kind of file a node is; the numbers are those of `d_type` and of the upper bits of `st_mode`.
+/// Numbered as in `d_type` and the upper bits of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // as POSIX names them
 pub enum FileType {
@@ -63,11 +62,11 @@ pub enum FileType {
 /// The attributes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// `st_ino`: what users see. Not necessarily the node's number.
+    /// `st_ino`; may differ from the node's number.
     pub ino: u64,
     /// Bytes of content.
     pub size_bytes: u64,
-    /// Sectors of 512 bytes that it takes.
+    /// Sectors of 512 bytes in use.
     pub sectors: u64,
     /// Last access.
     pub atime: Time,
@@ -75,9 +74,9 @@ pub struct Attr {
     pub mtime: Time,
     /// Last change of anything.
     pub ctime: Time,
-    /// Creation: `statx` shows it.
+    /// Creation, shown by `statx`.
     pub btime: Time,
-    /// Type and permission bits, as `st_mode`.
+    /// As `st_mode`.
     pub mode: u32,
     /// Hard links.
     pub links: u32,
@@ -85,35 +84,33 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number: major and minor.
+    /// Major and minor number.
     pub device: (u32, u32),
     /// Preferred size of I/O.
     pub block_bytes: u32,
-    /// `STATX_ATTR_*` bits, of those in [`Attr::STATX_BITS`].
+    /// Out of [`Attr::STATX_BITS`].
     pub statx: u64,
-    /// How long the kernel may keep them without asking again. Zero: it does not keep names of the node,
-    /// either, and looks it up each time that it is opened.
+    /// How long the kernel may cache them. Zero: nor does it cache the node's names.
     pub valid: Duration,
 }
 
 impl Attr {
-    /// The bits of [`Attr::statx`] that a file system may set: compressed, immutable, append-only, nodump,
-    /// encrypted.
+    /// Compressed, immutable, append-only, nodump, encrypted.
     pub const STATX_BITS: u64 = 0x4 | 0x10 | 0x20 | 0x40 | 0x800;
 }
 
 /// A node, found under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The node. Each entry that the kernel is given counts as one reference: see [`Vfs::forget`].
+    /// Each entry passed to the kernel is one reference: see [`Vfs::forget`].
     pub node: Node,
-    /// Tells nodes apart that had the same number one after the other.
+    /// Differs for successive nodes with the same number.
     pub generation: u64,
     /// Its attributes.
     pub attr: Attr,
 }
 
-/// Attributes to set; those left out stay.
+/// Attributes to set; `None`: unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission, set-id and sticky bits.
@@ -128,7 +125,7 @@ pub struct SetAttr {
     pub atime: Option<TimeOrNow>,
     /// Last change of content.
     pub mtime: Option<TimeOrNow>,
-    /// Last change of anything; only a kernel with write-back cache sets it.
+    /// Last change of anything, from a kernel with write-back cache.
     pub ctime: Option<Time>,
     /// Clear set-user-id, and set-group-id where the group may execute.
     pub kill_suid_sgid: bool,
@@ -143,115 +140,111 @@ pub enum TimeOrNow {
     Now,
 }
 
-/// What `statfs` tells.
+/// The result of `statfs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statfs {
-    /// Unit of the block counts, in bytes.
+    /// Bytes per block in these counts.
     pub block_bytes: u32,
     /// All blocks.
     pub blocks: u64,
-    /// Free ones.
+    /// Free blocks.
     pub free: u64,
-    /// Free ones that unprivileged users may take.
+    /// Free for unprivileged users.
     pub available: u64,
     /// All inodes.
     pub files: u64,
-    /// Free ones.
+    /// Free inodes.
     pub free_files: u64,
     /// Longest name.
     pub name_bytes: u32,
 }
 
-/// What a new node is.
+/// The type and mode of a new node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
-    /// Type and permission bits, as `st_mode`; the umask has not been applied.
+    /// As `st_mode`, before the umask.
     pub mode: u32,
     /// The caller's.
     pub umask: u32,
-    /// Of a device: major and minor number.
+    /// A device's major and minor number.
     pub device: (u32, u32),
 }
 
-/// Where `readdir` puts names: into the kernel's buffer, until that is full.
+/// The kernel's buffer for a listing.
 pub trait DirSink: Send {
-    /// Adds a name. `cookie` is where the listing goes on *behind* it. Answers whether it still fitted; a
-    /// name that did not fit is asked for again.
+    /// Adds a name; `cookie` continues *behind* it. If it does not fit, returns false: the kernel asks again.
     fn add(&mut self, name: &[u8], ino: u64, kind: Option<FileType>, cookie: u64) -> bool;
 
-    /// The same with attributes. An entry added counts as a reference, see [`Vfs::forget`], except `.` and
-    /// `..`.
+    /// The same with attributes: one reference ([`Vfs::forget`]), except for `.` and `..`.
     fn add_entry(&mut self, name: &[u8], entry: &Entry, cookie: u64) -> bool;
 
-    /// Whether the kernel wants attributes too.
+    /// Whether the kernel wants attributes.
     fn wants_entries(&self) -> bool;
 }
 
-/// How an extended attribute is set.
+/// Condition for setting an extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Whether it is there or not.
+    /// None.
     Any,
     /// It must be new.
     Create,
-    /// It must be there.
+    /// It must exist.
     Replace,
 }
 
-/// What `rename` does with the other name.
+/// If the new name of a `rename` exists:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameFlags {
-    /// Takes its place.
+    /// Replaces it.
     Replace,
-    /// Refuses if it is there.
+    /// Refuses.
     NoReplace,
-    /// Changes places with it.
+    /// Exchanges both.
     Exchange,
-    /// Leaves a whiteout (a character device 0:0) under the old name.
+    /// Leaves a whiteout (device 0:0) under the old name.
     Whiteout {
         /// The new name must be free.
         no_replace: bool,
     },
 }
 
-/// How something is read.
+/// Options of a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadFlags {
-    /// It was opened with `O_NOATIME`: the access time stays.
+    /// `O_NOATIME`: the access time stays.
     pub keeps_atime: bool,
 }
 
-/// How a write comes about.
+/// Options of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// Clear set-user-id, and set-group-id where the group may execute.
+    /// See [`SetAttr::kill_suid_sgid`].
     pub kill_suid_sgid: bool,
-    /// The kernel writes pages back that were changed through a mapping. If it is refused, the kernel keeps
-    /// them all the same, until it is told that they are out of date.
+    /// Write-back of mapped pages, which the kernel keeps even if it is refused, until notified.
     pub from_cache: bool,
 }
 
 /// A file system.
 #[allow(unused_variables)]
 pub trait Vfs: Send + Sync + 'static {
-    /// How long the kernel may keep the names in a directory, and that there are none, without asking again.
+    /// How long the kernel may cache a directory's names and their absence.
     fn valid_for(&self, dir: Node) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether the kernel forgets content and listings at each open, so that [`Vfs::read`] and
-    /// [`Vfs::readdir`] are told of every reader. It costs a round trip an open, and the kernel's cache.
+    /// The kernel drops its cache at each open, so every reader reaches [`Vfs::read`] and [`Vfs::readdir`].
+    /// Costs a round trip per open.
     fn reads_anew(&self) -> bool {
         false
     }
 
-    /// Returns when operations under way may take for ever: those whose processes were killed meanwhile are
-    /// dropped then.
+    /// Returns when operations may never end; those of killed processes are then dropped.
     fn stuck(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
-    /// Finds a name. `Ok(None)`: there is none, and the kernel may remember that.
+    /// `Ok(None)`: absent, which the kernel may cache.
     fn lookup(
         &self,
         caller: Caller,
@@ -259,8 +252,7 @@ pub trait Vfs: Send + Sync + 'static {
         name: &[u8],
     ) -> impl Future<Output = Result<Option<Entry>>> + Send;
 
-    /// The kernel drops `references` of those that it was given in [`Entry`]s. With the last one, a node
-    /// without names can be freed.
+    /// The kernel drops `references`. After the last one, a node without names can be freed.
     fn forget(&self, node: Node, references: u64) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -300,12 +292,12 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Makes a file without a name (`O_TMPFILE`).
+    /// `O_TMPFILE`.
     fn tmpfile(&self, caller: Caller, dir: Node, new: NewNode) -> impl Future<Output = Result<Entry>> + Send {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name, except a directory's.
     fn unlink(&self, caller: Caller, dir: Node, name: &[u8]) -> impl Future<Output = Result<()>> + Send {
         async { Err(Errno::ROFS) }
     }
@@ -337,7 +329,7 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Reads up to `len_bytes`; fewer only at the end of the file. The parts are sent as they are, in order.
+    /// Reads up to `len_bytes`; fewer only at the end of the file. The parts are sent in order.
     fn read(
         &self,
         node: Node,
@@ -358,17 +350,17 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::ROFS) }
     }
 
-    /// Returns when everything that was done to the node before is on stable storage.
+    /// Makes earlier changes of the node durable.
     fn fsync(&self, node: Node, data_only: bool) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Returns when everything that was done before is on stable storage.
+    /// Makes all earlier changes durable.
     fn syncfs(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Lists a directory from behind `cookie` (0: from the start), `.` and `..` included.
+    /// Continues a listing behind `cookie` (0: the start), with `.` and `..`.
     fn readdir(
         &self,
         dir: Node,
@@ -377,7 +369,7 @@ pub trait Vfs: Send + Sync + 'static {
         sink: &mut dyn DirSink,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Space and files, as somebody at `node` sees them.
+    /// Space and files, as seen at `node`.
     fn statfs(&self, node: Node) -> impl Future<Output = Result<Statfs>> + Send;
 
     /// The value of an extended attribute.
@@ -390,13 +382,12 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// The names of extended attributes, each with a NUL behind it.
+    /// The names of extended attributes, each followed by a NUL.
     fn listxattr(&self, caller: Caller, node: Node) -> impl Future<Output = Result<Bytes>> + Send {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// Sets an extended attribute. `kill_sgid`: the new POSIX ACL was set by someone who may not keep
-    /// set-group-id.
+    /// `kill_sgid`: the caller set a POSIX ACL and may not keep set-group-id.
     fn setxattr(
         &self,
         caller: Caller,
@@ -431,12 +422,12 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::OPNOTSUPP) }
     }
 
-    /// `SEEK_DATA` (`hole` is false) or `SEEK_HOLE`: where the next one begins.
+    /// The start of the next data (`SEEK_DATA`, `hole` is false) or hole (`SEEK_HOLE`).
     fn seek(&self, node: Node, offset_bytes: u64, hole: bool) -> impl Future<Output = Result<u64>> + Send {
         async { Err(Errno::NOSYS) }
     }
 
-    /// Copies within the file system; answers the bytes copied.
+    /// Copies within the file system; returns the bytes copied.
     fn copy_file_range(
         &self,
         caller: Caller,
@@ -447,8 +438,7 @@ pub trait Vfs: Send + Sync + 'static {
         async { Err(Errno::NOSYS) }
     }
 
-    /// An `ioctl` whose number says direction and size (`_IOR`, `_IOW`, `_IOWR`). Answers what is copied
-    /// back.
+    /// For numbers that encode direction and size (`_IOR`, `_IOW`, `_IOWR`). Returns the bytes to copy back.
     fn ioctl(
         &self,
         caller: Caller,

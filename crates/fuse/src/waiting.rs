@@ -1,4 +1,4 @@
-//! Operations that wait, and processes that don't want to any more.
+//! Waiting operations, and their interruption.
 //!
 //! ```text
 //!   kill -9 of a process  --kernel--> INTERRUPT of its request
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Idea: the kernel interrupts a request on any signal, and programs don't expect EINTR from files. So an
-//! operation is only dropped if it could take for ever, now or later.
+//! operation is dropped only if it could take forever.
 //!
-//! Operations that never wait are not written down. If the kernel interrupts one in the moment before it is,
-//! it is told to ask again.
+//! Operations that never wait are not in the table. For an interrupt that comes before its operation's entry,
+//! the kernel is told to retry.
 //!
 //! Locking: one lock for the table, held for one look or change.
 //!
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
-/// Operations that wait, by their requests' numbers; `None`: its process does not want to any more.
+/// By request number; `None`: interrupted.
 #[derive(Debug, Default)]
 pub struct Waiting(Mutex<BTreeMap<u64, Option<oneshot::Sender<()>>>>);
 
-/// One that waits; written down until this is dropped.
+/// In the table until this is dropped.
 #[derive(Debug)]
 pub struct Entry {
     waiting: Arc<Waiting>,
@@ -35,14 +35,13 @@ pub struct Entry {
 }
 
 impl Waiting {
-    /// Writes one down.
     pub fn enter(self: &Arc<Self>, unique: u64) -> Entry {
         let (tell, told) = oneshot::channel();
         self.0.lock().insert(unique, Some(tell));
         Entry { waiting: self.clone(), unique, told }
     }
 
-    /// A process does not want to wait any more; answers whether that is known to wait.
+    /// Interrupts an operation; returns whether it was in the table.
     pub fn interrupt(&self, unique: u64) -> bool {
         let mut table = self.0.lock();
         let known = table.get_mut(&unique);
@@ -53,14 +52,12 @@ impl Waiting {
         is_known
     }
 
-    /// Whether somebody has said so.
     pub fn is_interrupted(&self, unique: u64) -> bool {
         self.0.lock().get(&unique).is_some_and(|tell| tell.is_none())
     }
 }
 
 impl Entry {
-    /// Waits until its process does not want to wait any more.
     pub async fn interrupted(&mut self) {
         // The sender stays in the table until then.
         (&mut self.told).await.ok();

@@ -1,10 +1,10 @@
 //! Copies files, trees and volumes out of a pool, as completely as the destination allows, and accounts for
-//! everything lost on the way.
+//! every loss.
 //!
 //! Idea: the pool is read ahead, in parallel, without blocking; the destination is written by plain system
-//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, or where that is missing
-//! under a temporary name). It gets its content, owner, extended attributes, mode and times in an order in
-//! which none undoes another, and only then its name. An interrupted copy therefore leaves no partial files.
+//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, or a temporary name where
+//! that is missing). Content, owner, extended attributes, mode and times are set in an order in which none
+//! undoes another; the name comes last. An interrupted copy therefore leaves no partial files.
 //!
 //! ```text
 //!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks,
@@ -16,17 +16,17 @@
 //! and nothing is opened through a symbolic link. Everything written stays below the folder that the caller
 //! opened.
 //!
-//! Whatever can't be preserved is not an error but a [`Loss`]: it is counted and reported to an [`Account`]
-//! at once. Unreadable content is reported before the file gets its name, so the account knows every file
-//! that contains zeros in place of data, however the copy ends.
+//! An attribute or range that can't be preserved is a [`Loss`], not an error: it is counted and reported to
+//! an [`Account`] at once. Unreadable content is reported before the file gets its name, so the account knows
+//! every file that contains zeros in place of data, however the copy ends.
 //!
 //! Memory: a few windows of read-ahead for each large file in progress ([`LARGE_AT_ONCE`]), at most
 //! [`LARGE_BYTES`] for each small one; an entry for each file with several names; the names of subfolders of
 //! the folders on the stack.
 //!
-//! Locking: a [`Copier`] may be used and cloned by any number of tasks. The counters are independent relaxed
-//! atomics, exact once the copy has ended. A semaphore limits large files; its permit is held for the whole
-//! file. The account is called without locks held.
+//! Locking: any number of tasks may use and clone a [`Copier`]. The counters are independent relaxed atomics,
+//! exact once the copy has ended. A semaphore limits large files; its permit is held for the whole file. The
+//! account is called without locks held.
 
 mod account;
 mod content;
@@ -74,7 +74,7 @@ pub struct CopyOptions {
     pub metadata: bool,
     /// Write zeros for unreadable content and report it; otherwise such a file is not copied.
     pub partial: bool,
-    /// Rename files whose names Linux can't store ([`Name::stand_in`]); otherwise they are not copied.
+    /// Rename files if Linux can't store their names ([`Name::stand_in`]); otherwise skip them.
     pub stand_ins: bool,
 }
 
@@ -84,7 +84,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// What to copy: a file, or a folder with all its contents.
+/// The source of a copy: a file, or a folder with all its contents.
 #[derive(Debug, Clone)]
 pub struct CopySource {
     /// Its file system.
@@ -95,7 +95,7 @@ pub struct CopySource {
     pub path: Vec<u8>,
 }
 
-/// Counts of what was copied so far.
+/// Counts of everything copied so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Regular files.
@@ -201,7 +201,7 @@ impl Copier {
         self.account.lost(loss)
     }
 
-    /// What to do about a file that may exist at the destination.
+    /// The treatment of a file that may exist at the destination.
     fn standing(&self, folder: &Folder, name: &Name, path: &[u8]) -> Standing {
         match () {
             () if !folder.has(name) => Standing::Free,

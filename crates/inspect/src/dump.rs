@@ -2,7 +2,7 @@
 //! programs.
 //!
 //! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The
-//! functions here walk structures and pass what they find to a [`Sink`], which does the layout (aligned text,
+//! functions here walk structures and pass the events to a [`Sink`], which does the layout (aligned text,
 //! JSON). Each structure is described once, and memory stays small however large an object is.
 //!
 //! Structures that consist of 64-bit words ([`Phys`]) describe themselves: field names carry units (`_bytes`,
@@ -92,8 +92,8 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 
 /// The destination of a dump.
 ///
-/// A record contains fields, records, lists and tables; a list contains records. What was opened last is
-/// closed first. A sink remembers write errors and reports them by [`Sink::is_closed`], so that callers need
+/// A record contains fields, records, lists and tables; a list contains records. They close in the reverse
+/// order of opening. A sink remembers write errors and reports them by [`Sink::is_closed`], so callers need
 /// not check after every field.
 pub trait Sink {
     /// Begins a record. In a list, the name is only a heading for people.
@@ -108,7 +108,7 @@ pub trait Sink {
     fn field(&mut self, name: &str, value: Value);
     /// Ends the innermost record, list or table.
     fn close(&mut self);
-    /// Whether nobody reads the output any more: long dumps may stop.
+    /// Whether the reader of the output is gone, so that long dumps may stop.
     fn is_closed(&self) -> bool;
 }
 

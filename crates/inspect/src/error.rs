@@ -44,7 +44,7 @@ pub enum InspectError {
         oldest: u64,
         /// The txg of the newest.
         newest: u64,
-        /// What is wrong with the newest.
+        /// The defect of the newest.
         why: String,
     },
     /// The rewind target has lost blocks of files.

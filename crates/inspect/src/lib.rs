@@ -2,9 +2,9 @@
 //! `dump` (any structure), `rewind` (which older state is intact); and copies: `copy` moves files and volumes
 //! out of a pool, `put` into one.
 //!
-//! Idea: these read a whole pool, so they read it in disk order: block pointers are collected, sorted by
-//! address and read with their neighbours, instead of walking the tree block by block. Memory is bounded
-//! whatever the pool's size: work proceeds in windows, and results are passed on immediately.
+//! Idea: these modules read a whole pool, so they read it in disk order: block pointers are collected, sorted
+//! by address and read with their neighbours, instead of walking the tree block by block. Memory does not
+//! depend on the pool's size: work proceeds in windows, and results are passed on immediately.
 #![forbid(unsafe_code)]
 
 pub mod copy;

@@ -1,5 +1,5 @@
-//! Copies into a pool: local files and folders, or files of the pool itself, as `cp -a` would; reports what
-//! the pool could not store.
+//! Copies into a pool: local files and folders, or files of the pool itself, as `cp -a` would; reports
+//! everything that the pool could not store.
 //!
 //! ```text
 //!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
@@ -7,15 +7,15 @@
 //!   changes gather in the open txg; the engine syncs it while the next one fills
 //! ```
 //!
-//! Memory: the engine's limit on dirty data, which its owner sets; the names of one
-//! folder, an open folder for each level, and 40 bytes for each file with several names.
+//! Memory: the engine's limit on dirty data, which its owner sets; the names of one folder, an open folder
+//! for each level, and 40 bytes for each file with several names.
 //!
 //! A stop or an error leaves only complete files, but folders may still lack their times. So does a power
 //! cut, for everything in the last synced txg.
 //!
 //! Locking: one task works on a [`Putter`]; only [`Putter::stop`] and [`Putter::copied`] may be called
-//! meanwhile. The stop flag and the counters are independent relaxed atomics. The txg can
-//! be synced between one change and the next.
+//! meanwhile. The stop flag and the counters are independent relaxed atomics. The txg can be synced between
+//! one change and the next.
 //!
 //! Source: inode(7), xattr(7), lseek(2) for holes.
 
@@ -146,7 +146,7 @@ impl Putter {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// What was copied so far.
+    /// Counts of everything copied so far.
     pub fn copied(&self) -> Copied {
         self.counters.copied()
     }

@@ -1,12 +1,11 @@
 //! Rescue: copies out everything readable from a damaged pool, and lists the rest.
 //!
 //! Idea: a pool is not one tree but many: each uberblock in the ring is the root of the pool as it was a few
-//! seconds earlier, and little was overwritten since. Whatever the newest tree lacks is therefore looked for
-//! in the older ones, part by part: first the pool as a whole, then each dataset, then each lost folder or
-//! file.
+//! seconds earlier, and little was overwritten since. Parts missing from the newest tree are therefore looked
+//! up in the older ones: first the pool as a whole, then each dataset, then each lost folder or file.
 //!
 //! ```text
-//!   plan    names of all datasets      newest tree; what hangs below a damaged name, from older ones
+//!   plan    names of all datasets      newest tree; datasets below a damaged name, from older ones
 //!           each dataset               the newest tree in which it opens
 //!   run     copy it (`copy`)           losses: damaged folders, files, ranges
 //!           folders and files lost     the same path in older trees ------> recovered "from txg N"
@@ -17,12 +16,12 @@
 //! never existed. The report names a snapshot with the complete older version.
 //!
 //! Invariants: the pool is never written. An existing file at the destination is replaced only if the report
-//! says that it is incomplete or outdated, and only by one that is complete and newest. A file appears when
-//! its copy is finished, and after its row in the report if ranges are lost ([`record`]). An interrupted
-//! rescue can therefore be resumed, and a loss stays in the report until the file is read completely.
+//! calls it incomplete or outdated, and only by one that is complete and newest. A file appears when its copy
+//! is finished, and after its row in the report if ranges are lost ([`record`]). An interrupted rescue can
+//! therefore be resumed, and a loss stays in the report until the file is read completely.
 //!
-//! Memory: what the copy takes, one block cache for all trees, and the rows of the report (rows about
-//! metadata are limited to the first 10,000 of each dataset and run).
+//! Memory: that of the copy, one block cache for all trees, and the rows of the report (rows about metadata
+//! are limited to the first 10,000 of each dataset and run).
 //!
 //! Locking: one rescue runs at a time and owns its state. The copy's tasks report to a [`Scribe`], which
 //! takes its own lock before the report's ([`record`]).
@@ -59,11 +58,11 @@ use trees::Trees;
 /// The result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// What this run copied.
+    /// Counts of this run's copies.
     pub copied: Copied,
     /// Files that existed at the destination already.
     pub already_there: u64,
-    /// What is missing there after this run and earlier ones.
+    /// Counts of losses at the destination after this run and earlier ones.
     pub missing: Missing,
 }
 

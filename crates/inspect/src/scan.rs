@@ -50,7 +50,7 @@ pub struct ScanTarget {
     pub filesystem: Filesystem,
 }
 
-/// What to read besides names and attributes.
+/// Data to read besides names and attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanNeeds {
     /// Targets of symbolic links.

@@ -19,9 +19,9 @@
 //! Only metadata is decrypted and decompressed. Checksums cover the stored bytes, so encrypted datasets are
 //! verified without their keys.
 //!
-//! A pool in use is verified as its last txg left it: the tree keeps its space
-//! ([`cenote_pool::alloc::KeptSpace`]) for as long as that takes. If that is taken from it, the report ends
-//! there, and is not complete.
+//! A pool in use is verified as of its last txg: the tree keeps its space ([`cenote_pool::alloc::KeptSpace`])
+//! until the run ends. If the pool runs short and takes that space back, the report ends there and is marked
+//! incomplete.
 //!
 //! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
 //! and the findings that are kept. Dropping the future stops everything; [`Stop`] stops it with a partial
@@ -30,7 +30,7 @@
 //! Locking: none. One task walks the tree and sends batches through a bounded channel to the verifying task,
 //! which owns all state; the channel's bound ([`QUEUED_BATCHES`]) slows the walk down.
 //!
-//! Source: OpenZFS `zdb.c` (`dump_block_stats`), for what is counted.
+//! Source: OpenZFS `zdb.c` (`dump_block_stats`), for the counts.
 
 mod census;
 mod check;
@@ -78,7 +78,7 @@ pub use space::ClassSpace;
 /// Batches of the walk that may wait in the channel.
 const QUEUED_BATCHES: usize = 4;
 
-/// What to verify.
+/// Options of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
     /// Read data blocks too, not only metadata.
@@ -209,8 +209,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether nothing more is to be looked at, or nothing tells what is damaged: a pool in use was short of
-    /// space, and may have written over what has been freed since this began.
+    /// Whether the run is over: it was stopped, or the pool in use ran short of space and may have
+    /// overwritten blocks freed since the run began, so a mismatch proves nothing.
     fn is_stopped(&self) -> bool {
         self.options.stop.is_stopped() || self.is_overtaken()
     }
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
 }
 
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
-    // Of a pool that is only looked at, as its log has it: what else it may lack is for a resilver to know.
+    // For a pool opened read-only, the txgs noted by its log; only a resilver would know of others.
     let noted = pool.noted_missed().get(&leaf).filter(|runs| !runs.is_empty());
     let missing = match noted.filter(|_| !pool.found().is_writable()) {
         Some(noted) => noted.clone(),

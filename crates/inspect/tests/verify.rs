@@ -315,7 +315,7 @@ fn a_lost_block_of_dnodes_says_which_objects_are_gone() {
     assert_eq!(report.lost_blocks, 1, "{:?}", report.findings);
     let Finding::Block(block) = &report.findings[0] else { panic!("{:?}", report.findings) };
     assert_eq!(block.owner.part, Part::Dnodes { first: object.0 / 32 * 32, count: Some(32) });
-    // Everything below it was not found, and so seems to be leaked.
+    // Blocks below it were not found, so their space seems to be leaked.
     assert!(report.space.leaked_bytes > 0);
 }
 

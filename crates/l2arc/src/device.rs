@@ -1,14 +1,14 @@
-//! One cache device: a ring, and the reads and writes that keep it.
+//! One cache device: its ring, reads and writes.
 //!
 //! ```text
 //!   feed   make room, place blocks --> write them, and log blocks --> header
 //! ```
 //!
-//! Nothing is flushed: what a power cut leaves half written is found out by checksums, of log blocks at the
-//! next import and of blocks when they are read.
+//! Nothing is flushed: checksums detect writes torn by a power cut, in log blocks at the next import and in
+//! blocks when they are read.
 //!
-//! Locking: one round of feeding or rebuild at a time ([`crate::CacheDevices`] sees to it). The ring has a
-//! mutex, held for arithmetic only, never across an await.
+//! Locking: one round of feeding or rebuild at a time, ensured by [`crate::CacheDevices`]. The ring's mutex
+//! is held for arithmetic only, never across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,35 +33,35 @@ use crate::index::{BlockName, Place};
 use crate::ring::{Ring, Shape, log_checksum};
 use crate::staging::Staged;
 
-/// Writes are joined to pieces of this size.
+/// Size of joined writes.
 const PIECE_BYTES: usize = 1 << 20;
-/// `ARC_STATE_MRU`: the list that blocks are said to have been on.
+/// `ARC_STATE_MRU`: the list recorded for all blocks.
 const ARC_STATE_MRU: u8 = 1;
 
 pub(crate) struct CacheDevice {
     pub(crate) vdev: Guid,
-    /// Its number in the index.
+    /// In the index.
     pub(crate) number: u8,
     device: Counted,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ring: Mutex<Ring>,
-    /// What it held before is to be found out.
+    /// Its log is not read yet.
     pub(crate) is_to_rebuild: AtomicBool,
     pub(crate) is_written_to: AtomicBool,
 }
 
-/// What a round of feeding wrote.
+/// The result of a round of feeding.
 #[derive(Debug, Default)]
 pub(crate) struct Fed {
     pub(crate) blocks: Vec<(BlockName, Place)>,
     pub(crate) bytes: u64,
     pub(crate) logs: u64,
-    /// The ring began anew: blocks of the round before the last are gone.
+    /// A new round of the ring began: blocks of the round before the last are gone.
     pub(crate) begins_anew: bool,
 }
 
 impl CacheDevice {
-    /// Answers the device, and whether its header could be read.
+    /// Returns the device, and whether its header was readable.
     pub(crate) async fn open(
         runtime: &Runtime,
         number: u8,
@@ -79,12 +79,12 @@ impl CacheDevice {
         (CacheDevice { vdev, number, device, counters, ring, is_to_rebuild, is_written_to }, is_known)
     }
 
-    /// Reads a block; `None`: it can't be read.
+    /// Reads a block; `None` if that fails.
     pub(crate) async fn read(&self, place: Place) -> Option<Bytes> {
         self.device.read_at(place.at_bytes, place.psize_bytes as usize).await.ok()
     }
 
-    /// Writes blocks; `None`: the device fails.
+    /// Writes blocks; `None` if the device fails.
     pub(crate) async fn write(&self, blocks: Vec<Staged>) -> Option<Fed> {
         self.is_written_to.store(true, Ordering::Relaxed);
         let written = self.write_round(blocks).await;
@@ -101,7 +101,7 @@ impl CacheDevice {
         Some(fed)
     }
 
-    /// Makes room for blocks and places them; answers what is to be written where.
+    /// Makes room for blocks and places them; returns the writes.
     fn place(&self, blocks: Vec<Staged>) -> (Fed, Vec<(u64, Bytes)>) {
         let (mut fed, mut pieces) = (Fed::default(), Pieces::default());
         let mut ring = self.ring.lock();
@@ -124,7 +124,7 @@ impl CacheDevice {
         (fed, pieces.done())
     }
 
-    /// Writes the header; `None`: the device fails.
+    /// Writes the header; `None` if the device fails.
     pub(crate) async fn write_header(&self) -> Option<()> {
         let (header, sector_bytes) = {
             let ring = self.ring.lock();
@@ -136,7 +136,7 @@ impl CacheDevice {
         self.device.write_at(VDEV_LABEL_START_SIZE, sector.into()).await.ok()
     }
 
-    /// Reads a log block; `None`: it can't be read, or is not what its pointer says.
+    /// Reads a log block; `None` if that fails, or it does not match its pointer.
     pub(crate) async fn read_log(&self, log: &LogPointer) -> Option<LogBlock> {
         let parts = log.prop.parts();
         let stored = self.device.read_at(log.at_bytes, parts.psize_bytes as usize).await.ok()?;
@@ -161,7 +161,7 @@ async fn read_header(device: &dyn Device, shape: &Shape) -> Option<DeviceHeader>
     DeviceHeader::decode_any(&sector).ok()
 }
 
-/// What the log says of a block.
+/// A block's log entry.
 fn log_entry(bp: &Blkptr, stored: &[u8], is_ahead: bool) -> LogEntry {
     let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
     let compression = bp.compression_id();
@@ -183,7 +183,7 @@ fn log_entry(bp: &Blkptr, stored: &[u8], is_ahead: bool) -> LogEntry {
     LogEntry { dva, birth, prop: Prop::of(parts), at_bytes: 0, level, pad: Pad }
 }
 
-/// Neighbours joined to large writes.
+/// Joins adjacent writes.
 #[derive(Default)]
 struct Pieces {
     done: Vec<(u64, Bytes)>,

@@ -1,12 +1,11 @@
-//! Which blocks are on cache devices, and where.
+//! The index: the blocks on cache devices, and their places.
 //!
-//! Idea: as small as can be, since a device may hold a hundred times more blocks than memory does. A block's
-//! name is a hash of its first address and birth; where it lies, how long it is, and in which round of the
-//! ring it was written, are packed into one word. What the ring has written over since is found out when it
-//! is looked up, and swept out when the ring begins anew. A wrong answer does no harm: whoever reads the
-//! block verifies it by its pointer.
+//! Idea: keep it small, since a device may hold a hundred times more blocks than memory does. A block's name
+//! is a hash of its first address and birth; its place, length and ring round are packed into one word.
+//! Overwritten blocks are recognised at look-up, and swept out when the ring starts a new round. A wrong
+//! place does no harm: readers verify the block by its pointer.
 //!
-//! Memory: 17 bytes for each place in the table, which is half to seven eighths full: 20 to 34 bytes a block
+//! Memory: 17 bytes for each slot of the table, which is half to seven eighths full: 20 to 34 bytes a block
 //! (OpenZFS: 96).
 //!
 //! Locking: none here; [`crate::CacheDevices`] keeps it behind a mutex.
@@ -15,22 +14,21 @@ use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{PhysicalBirth, SPA_MINBLOCKSHIFT};
 use rustc_hash::FxHashMap;
 
-/// Devices that a pool can use.
+/// Most devices of a pool.
 pub(crate) const MAX_DEVICES: usize = 32;
-/// Rounds are counted in so many bits.
 const ROUND_BITS: u32 = 3;
 const DEVICE_BITS: u32 = 5;
 const LEN_BITS: u32 = 16;
-/// The largest device, in bytes: 512 TiB.
+/// The largest device: 512 TiB.
 pub(crate) const MAX_DEVICE_BYTES: u64 = 1 << (64 - ROUND_BITS - DEVICE_BITS - LEN_BITS + SPA_MINBLOCKSHIFT);
-/// A place in the table, control byte included.
+/// A slot of the table, with its control byte.
 const SLOT_BYTES: u64 = 17;
 
-/// The name of a block.
+/// A block's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockName(u64);
 
-/// Where a block lies.
+/// A block's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: u8,
@@ -51,7 +49,7 @@ impl BlockName {
         BlockName([a, b, birth.0].into_iter().fold(0, step))
     }
 
-    /// `None` for what is not stored in one piece: holes, what lies in its pointer, gangs.
+    /// `None` for blocks not stored in one piece: holes, embedded blocks, gangs.
     pub(crate) fn of(bp: &Blkptr) -> Option<BlockName> {
         if bp.kind() != BlkptrKind::Normal || bp.is_gang() {
             return None;
@@ -90,16 +88,16 @@ impl Index {
         self.0.insert(name, place.packed());
     }
 
-    /// Takes a block out, if it lies there still.
+    /// Removes a block, if it is still at this place.
     pub(crate) fn remove(&mut self, name: BlockName, place: Place) -> bool {
         let is_there = self.0.get(&name) == Some(&place.packed());
         is_there && self.0.remove(&name).is_some()
     }
 
-    /// Takes out what does not lie anywhere any more.
+    /// Removes the blocks that are gone.
     pub(crate) fn retain(&mut self, is_there: impl Fn(Place) -> bool) {
         self.0.retain(|_, word| is_there(Place::unpacked(*word)));
-        // It fills again as the ring does.
+        // It grows again with the ring.
         if self.0.len() < self.0.capacity() / 4 {
             self.0.shrink_to_fit();
         }
@@ -109,9 +107,9 @@ impl Index {
         self.0.len() as u64
     }
 
-    /// Memory that it takes.
+    /// Memory in use.
     pub(crate) fn bytes(&self) -> u64 {
-        // `capacity` is seven eighths of the places there are.
+        // `capacity` is seven eighths of the slots.
         self.0.capacity() as u64 * 8 / 7 * SLOT_BYTES
     }
 }

@@ -1,5 +1,5 @@
-//! Cache devices (L2ARC): blocks that memory had no room for are found there instead of in the pool, and
-//! still are after the pool was exported and imported, here or by OpenZFS.
+//! Cache devices (L2ARC): blocks that did not fit into memory are read from a cache device instead of the
+//! pool, even after an export and import, here or by OpenZFS.
 //!
 //! ```text
 //!   read from the pool --offer--> staging --feed--> ring on a device --read--> verified by its pointer
@@ -7,21 +7,21 @@
 //!                                                     '-- log --> rebuild at import
 //! ```
 //!
-//! Idea: stored blocks go by on their way from the pool into memory (`cenote_pool::SecondLevel`): compressed,
-//! encrypted, just verified. A sample of them is written to the devices, at a steady rate. So nothing is
-//! compressed or encrypted twice, and memory needs to know nothing but a name and a place ([`index`]).
-//! Nothing on a device is believed: a block is verified by its pointer, whatever log and index say of it. A
-//! device that fails is let go; the pool has everything.
+//! Idea: stored blocks pass by on their way from the pool into memory (`cenote_pool::SecondLevel`):
+//! compressed, encrypted, just verified. A sample of them is written to the devices, at a steady rate. So
+//! nothing is compressed or encrypted twice, and memory holds only a name and a place for each ([`index`]). A
+//! device is never trusted: each block is verified by its pointer. A failing device is dropped; the pool has
+//! everything.
 //!
-//! OpenZFS feeds from the tails of its lists, what is about to be evicted, instead; and what a txg writes,
-//! too. Here a block that was written gets there when it was read again.
+//! OpenZFS instead feeds from the tails of its lists (blocks about to be evicted), and includes blocks
+//! written by txgs. Here, a written block gets to a device once it is read again.
 //!
 //! Read in this order: [`CacheDevices`], `device` (one device), `ring` (its arithmetic), `index`, `staging`,
 //! `rebuild`; on disk: `cenote_format::l2arc`.
 //!
-//! Locking: all methods may be called concurrently. A round of feeding and a rebuild have a lock of their own
-//! (`turn`), held across awaits. The mutexes of index, staging, rings and the list of devices are held for a
-//! look or a change, never across an await; if two, in this order: list, index, ring.
+//! Locking: all methods may be called concurrently. A round of feeding or a rebuild holds `turn`, across
+//! awaits. The mutexes of index, staging, rings and the list of devices are held briefly, never across an
+//! await; order: list, index, ring.
 //!
 //! Memory: the index (some 30 bytes a block, bounded by [`CacheDevices::set_index_bytes`]), and two rounds of
 //! feeding.
@@ -61,33 +61,33 @@ use stats::L2Counters;
 pub use settings::L2Settings;
 pub use stats::L2Stats;
 
-/// What memory knows of a block that waits for a place on a device.
+/// The use in memory of a block that waits for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It is there no longer.
+    /// No longer in memory.
     Gone,
-    /// It was read ahead, and nobody has wanted it.
+    /// Read ahead, and not used yet.
     Ahead,
-    /// It was wanted once.
+    /// Used once.
     Once,
-    /// It was wanted again.
+    /// Used again.
     Often,
 }
 
-/// The cache devices of a pool. Cloning it costs one atomic increment.
+/// The cache devices of a pool. A clone costs one atomic increment.
 #[derive(Clone)]
 pub struct CacheDevices(Arc<Shared>);
 
-/// What a cache device does and holds.
+/// Content and traffic of a cache device.
 #[derive(Debug, Clone)]
 pub struct DeviceUse {
     /// Its guid.
     pub vdev: Guid,
-    /// Bytes that it holds, log blocks included.
+    /// Bytes in use, with log blocks.
     pub used_bytes: u64,
-    /// Bytes that it can hold.
+    /// Size of its ring.
     pub capacity_bytes: u64,
-    /// What passes to and from it.
+    /// Its traffic.
     pub counters: Arc<Counters>,
 }
 
@@ -95,20 +95,20 @@ struct Shared {
     runtime: Runtime,
     pool: Mutex<Guid>,
     settings: L2Settings,
-    /// Looked at for each block.
+    /// Read for each block.
     has_devices: AtomicBool,
     devices: RwLock<Vec<Arc<CacheDevice>>>,
     index: Mutex<Index>,
     most_index_bytes: AtomicU64,
     staging: Mutex<Staging>,
-    /// Whose turn it is to be fed.
+    /// The next device to feed.
     next: AtomicUsize,
     turn: tokio::sync::Mutex<()>,
     counters: L2Counters,
 }
 
 impl CacheDevices {
-    /// None yet.
+    /// No devices yet.
     pub fn new(runtime: &Runtime, pool: Guid) -> CacheDevices {
         CacheDevices(Arc::new(Shared {
             runtime: runtime.clone(),
@@ -125,23 +125,23 @@ impl CacheDevices {
         }))
     }
 
-    /// Their tunables.
+    /// The tunables.
     pub fn settings(&self) -> &L2Settings {
         &self.0.settings
     }
 
-    /// The most memory for knowing where blocks are.
+    /// Limits the memory of the index.
     pub fn set_index_bytes(&self, most_bytes: u64) {
         self.0.most_index_bytes.store(most_bytes, Ordering::Relaxed);
     }
 
-    /// Memory that they take now.
+    /// Memory in use.
     pub fn memory_bytes(&self) -> u64 {
         self.0.index.lock().bytes() + self.0.staging.lock().bytes()
     }
 
-    /// A device joins, opened for writing. What it holds is known once [`CacheDevices::keep_feeding`] has
-    /// read its log. Answers `false` if it is too small or too large to be of use, or there are too many.
+    /// Adds a device, open for writing. Its content is known once [`CacheDevices::keep_feeding`] has read its
+    /// log. Returns `false` if it is too small or too large, or there are too many.
     #[boxed]
     pub async fn add(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
         let shared = &*self.0;
@@ -167,7 +167,7 @@ impl CacheDevices {
         true
     }
 
-    /// A device leaves; it is closed when the last read of it ends.
+    /// Removes a device; it is closed after its last read.
     pub fn remove(&self, vdev: Guid) {
         let shared = &*self.0;
         let mut devices = shared.devices.write();
@@ -180,7 +180,7 @@ impl CacheDevices {
         }
     }
 
-    /// No device is used any more: those in use are closed, with what they hold, after the round under way.
+    /// Ends the use of all devices after the round under way: they are closed, and keep their content.
     #[boxed]
     pub async fn end(&self) {
         let _turn = self.0.turn.lock().await;
@@ -189,7 +189,7 @@ impl CacheDevices {
         }
     }
 
-    /// The pool has another guid: what devices hold goes on to be its own. One that can't be written leaves.
+    /// Hands the devices' content over to a new pool guid. A device that can't be written leaves.
     #[boxed]
     pub async fn set_pool(&self, pool: Guid) {
         let shared = &*self.0;
@@ -204,7 +204,7 @@ impl CacheDevices {
         }
     }
 
-    /// What each of them does and holds.
+    /// Content and traffic of each device.
     pub fn usage(&self) -> Vec<DeviceUse> {
         let of = |device: &Arc<CacheDevice>| {
             let ring = device.ring.lock();
@@ -218,12 +218,12 @@ impl CacheDevices {
         self.0.devices.read().iter().map(of).collect()
     }
 
-    /// Those in use.
+    /// The devices in use.
     pub fn devices(&self) -> Vec<Guid> {
         self.0.devices.read().iter().map(|device| device.vdev).collect()
     }
 
-    /// Feeds the devices for ever. `used` says what memory knows of a block; `is_warm`: it is full.
+    /// Feeds the devices forever. `used` tells the use of a block in memory; `is_warm`: memory is full.
     pub async fn keep_feeding(self, used: impl Fn(&Blkptr) -> Use, is_warm: impl Fn() -> bool) {
         loop {
             self.rebuild().await;
@@ -233,7 +233,7 @@ impl CacheDevices {
         }
     }
 
-    /// Finds out what devices held before they joined.
+    /// Reads the logs of new devices.
     #[boxed]
     pub async fn rebuild(&self) {
         let shared = &*self.0;
@@ -260,8 +260,7 @@ impl CacheDevices {
         }
     }
 
-    /// Writes blocks that wait to the device whose turn it is, `round_bytes` at most; answers how many bytes
-    /// were written.
+    /// Writes up to `round_bytes` of waiting blocks to the next device; returns the bytes written.
     pub async fn feed(&self, used: impl Fn(&Blkptr) -> Use, round_bytes: u64) -> u64 {
         let shared = &*self.0;
         let _turn = shared.turn.lock().await;
@@ -288,7 +287,7 @@ impl CacheDevices {
         fed.bytes
     }
 
-    /// Statistics so far.
+    /// Current statistics.
     pub fn stats(&self) -> L2Stats {
         let shared = &*self.0;
         let mut stats = shared.counters.stats();
@@ -306,7 +305,7 @@ impl CacheDevices {
         stats
     }
 
-    /// Takes blocks out of staging: those that qualify and have no place yet, as many as fit.
+    /// Takes blocks out of staging that qualify and are on no device, as many as fit.
     fn choose(&self, device: &CacheDevice, used: &impl Fn(&Blkptr) -> Use, round_bytes: u64) -> Vec<Staged> {
         let shared = &*self.0;
         let index_is_full = {
@@ -344,12 +343,11 @@ impl CacheDevices {
         (0..MAX_DEVICES as u8).find(|number| devices.iter().all(|device| device.number != *number))
     }
 
-    /// Whether a block is on one of them.
     fn has(&self, bp: &Blkptr) -> bool {
         self.find(bp).is_some()
     }
 
-    /// Where a block lies, if it is there still.
+    /// A block's place, if it is still there.
     fn find(&self, bp: &Blkptr) -> Option<(Arc<CacheDevice>, BlockName, Place)> {
         let shared = &*self.0;
         if !shared.has_devices.load(Ordering::Relaxed) {
@@ -364,7 +362,7 @@ impl CacheDevices {
     }
 }
 
-/// The smallest ring that is of use: a few blocks of the largest size.
+/// The smallest useful ring: a few of the largest blocks.
 const LEAST_RING_BYTES: u64 = 64 << 20;
 
 impl SecondLevel for CacheDevices {
@@ -384,7 +382,7 @@ impl SecondLevel for CacheDevices {
                 self.0.index.lock().remove(name, place);
                 return None;
             };
-            // It may have been written over meanwhile.
+            // It may have been overwritten meanwhile.
             if !device.ring.lock().is_there(place) {
                 counters.evict_reading.one();
                 return None;
@@ -414,7 +412,7 @@ impl SecondLevel for CacheDevices {
         if shared.staging.lock().bytes() + stored.len() as u64 > most_bytes || self.has(bp) {
             return;
         }
-        // What it is a part of may be much larger.
+        // A copy: the slice may be part of a much larger buffer.
         let stored = Bytes::copy_from_slice(stored);
         let block = Staged { name, bp: *bp, stored, is_ahead: offer.is_ahead, passed: 0 };
         shared.staging.lock().push(block);

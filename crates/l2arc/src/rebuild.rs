@@ -1,8 +1,8 @@
-//! What a cache device holds, after an import: read from its log, the newest first.
+//! Reads a cache device's content from its log after an import, newest first.
 //!
-//! Idea: the header leads to the two newest log blocks, and each to the one before the one before it. The
-//! walk ends where a log block is gone or not whole; what was found until then counts. It is bounded by the
-//! ring: log blocks that take more than there is are nonsense.
+//! Idea: the header points to the two newest log blocks, and each log block to the one before the one before
+//! it. The walk ends at a log block that is gone or damaged; entries found by then are used. The size of the
+//! ring bounds the walk: more log blocks than fit are damage.
 //!
 //! Source: OpenZFS `arc.c` (`l2arc_rebuild`).
 
@@ -12,18 +12,18 @@ use crate::device::CacheDevice;
 use crate::index::{BlockName, Index, Place};
 use crate::stats::L2Counters;
 
-/// How a rebuild ended.
+/// The end of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
-    /// At the oldest log block that counts.
+    /// At the oldest valid log block.
     Whole,
-    /// At one that is not whole.
+    /// At a damaged one.
     Damaged,
-    /// Because the index may not grow any more.
+    /// The index is full.
     Full,
 }
 
-/// Walks over the log blocks of a device, the newest first; `take` gets each and says whether to go on.
+/// Walks the log blocks of a device, newest first, until `take` returns false.
 pub(crate) async fn walk(device: &CacheDevice, mut take: impl FnMut(LogBlock) -> bool) -> Rebuilt {
     let mut left_bytes = device.ring.lock().used_bytes();
     let [mut log, mut next] = device.ring.lock().newest();
@@ -42,7 +42,7 @@ pub(crate) async fn walk(device: &CacheDevice, mut take: impl FnMut(LogBlock) ->
     Rebuilt::Whole
 }
 
-/// Enters the blocks of a log block, the newest first: what is known already is newer.
+/// Indexes a log block's entries, newest first: entries already in the index are newer.
 pub(crate) fn enter(device: &CacheDevice, block: &LogBlock, index: &mut Index, counters: &L2Counters) {
     let ring = device.ring.lock();
     for entry in block.entries.iter().rev() {

@@ -1,13 +1,13 @@
-//! A cache device as a ring: where the next block goes, what is still there, and the log that says so.
+//! A cache device as a ring: the place of the next block, the blocks still there, and their log.
 //!
 //! ```text
 //!   start                 hand        evict                       end
 //!     | this round         |  nothing   | the round before          |
 //! ```
 //!
-//! Idea: arithmetic only. Room is made before blocks are placed: what lies there counts no longer, so nobody
-//! reads what is about to be written over. Blocks placed are entries of the open log block; when it is full
-//! it goes into the ring behind them.
+//! Idea: arithmetic only. Room is made before blocks are placed: blocks in that room are gone from then on,
+//! so no reader gets a block that is about to be overwritten. Placed blocks become entries of the open log
+//! block; once full, it goes into the ring behind them.
 //!
 //! Invariants: `start <= hand <= end`; unless this is the first round, `hand <= evict <= end`.
 //!
@@ -30,24 +30,24 @@ use cenote_format::words::{Pad, Phys};
 
 use crate::index::Place;
 
-/// `SPA_MAXBLOCKSHIFT`: the payload of a log block is reckoned in blocks of the largest size.
+/// `SPA_MAXBLOCKSHIFT`: payload of a log block is counted in blocks of the largest size.
 const SPA_MAXBLOCKSHIFT: u32 = 24;
 
-/// What a device is: fixed while it is in use.
+/// Properties fixed while a device is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) pool: Guid,
     pub(crate) vdev: Guid,
     pub(crate) sector_bytes: u64,
-    /// Behind the header.
+    /// After the header.
     pub(crate) start_bytes: u64,
     pub(crate) end_bytes: u64,
-    /// Entries of a log block; none on a device that is too small.
+    /// Entries of a log block; 0 on a small device.
     pub(crate) log_entries: usize,
 }
 
 impl Shape {
-    /// `end_bytes` is where the labels at the end begin.
+    /// `end_bytes`: the start of the labels at the end.
     pub(crate) fn new(pool: Guid, vdev: Guid, ashift: u32, end_bytes: u64, persistent_from: u64) -> Shape {
         let sector_bytes = (1_u64 << ashift.clamp(9, 16)).max(512);
         let start_bytes = VDEV_LABEL_START_SIZE + sector_bytes;
@@ -59,7 +59,7 @@ impl Shape {
         Shape { pool, vdev, sector_bytes, start_bytes, end_bytes, log_entries }
     }
 
-    /// What a block takes on the device.
+    /// A block's size on the device.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         psize_bytes.next_multiple_of(self.sector_bytes)
     }
@@ -80,19 +80,19 @@ pub(crate) struct Ring {
     open: Vec<LogEntry>,
     open_asize: u64,
     newest: [LogPointer; 2],
-    /// Those that count, oldest first.
+    /// Valid log blocks, oldest first.
     logs: VecDeque<LogPointer>,
 }
 
 impl Ring {
-    /// Nothing has been written.
+    /// An empty ring.
     pub(crate) fn new(shape: Shape) -> Ring {
         let (open, newest, logs) = (Vec::new(), [LogPointer::zeroed(); 2], VecDeque::new());
         let hand = shape.start_bytes;
         Ring { shape, hand, evict: hand, is_first: true, round: 0, open, open_asize: 0, newest, logs }
     }
 
-    /// As a header says; `None`: it is not of this device, or makes no sense.
+    /// Continues from a header; `None`: it is of another device, or invalid.
     pub(crate) fn resume(shape: Shape, header: &DeviceHeader) -> Option<Ring> {
         let is_ours = header.version == L2ARC_PERSISTENT_VERSION
             && (header.pool, header.vdev) == (shape.pool, shape.vdev)
@@ -106,7 +106,7 @@ impl Ring {
             return None;
         }
         let is_first = header.flags & L2ARC_DEV_HDR_EVICT_FIRST != 0;
-        // Behind the newest log block lies what no log names, at the beginning of the next round perhaps.
+        // Blocks after the newest log block are in no log; they may be at the start of the next round.
         let (hand, evict) = match header.evict_bytes {
             _ if is_first => (hand, shape.start_bytes),
             evict => (hand.min(evict), evict),
@@ -116,12 +116,12 @@ impl Ring {
         Some(Ring { hand, evict, is_first, round, newest: header.newest, ..Ring::new(shape) })
     }
 
-    /// Makes room for so many bytes, log blocks included; answers whether a new round has begun.
+    /// Makes room for `asize`, with log blocks; returns whether a new round has begun.
     pub(crate) fn make_room(&mut self, asize: u64) -> bool {
         debug_assert!(asize <= self.shape.capacity_bytes());
         let begins_anew = self.hand + asize > self.shape.end_bytes;
         if begins_anew {
-            // What is left of the round before goes first.
+            // The rest of the round before goes first.
             (self.evict, self.is_first) = (self.shape.end_bytes, false);
             self.drop_logs();
             (self.hand, self.evict) = (self.shape.start_bytes, self.shape.start_bytes);
@@ -140,8 +140,8 @@ impl Ring {
         }
     }
 
-    /// Places a block for which there is room. If the open log block is full now, it is the second answer:
-    /// where it goes, and its bytes.
+    /// Places a block in the room made for it. If that fills the open log block, also returns its place and
+    /// bytes.
     pub(crate) fn place(&mut self, entry: LogEntry) -> (u64, Option<(u64, Vec<u8>)>) {
         let at_bytes = self.hand;
         let asize = self.shape.asize(entry.prop.parts().psize_bytes);
@@ -155,7 +155,7 @@ impl Ring {
         (at_bytes, is_full.then(|| self.commit()))
     }
 
-    /// The most that blocks of so many bytes together can take, log blocks included.
+    /// Most bytes taken by `blocks` blocks of `asize` in all, with log blocks.
     pub(crate) fn worst_asize(&self, asize: u64, blocks: usize) -> u64 {
         let logs = match self.shape.log_entries {
             0 => 0,
@@ -164,14 +164,14 @@ impl Ring {
         asize + logs as u64 * self.shape.asize(L2ARC_LOG_BLK_BYTES as u64)
     }
 
-    /// Puts the open log block behind its blocks.
+    /// Places the open log block behind its blocks.
     fn commit(&mut self) -> (u64, Vec<u8>) {
         let [newest, previous] = self.newest;
         let entries = std::mem::take(&mut self.open);
         let payload_start_bytes = entries.first().map_or(self.hand, |entry| entry.at_bytes);
         let whole = LogBlock { previous, entries }.encode();
         let limit = L2ARC_LOG_BLK_BYTES - self.shape.sector_bytes as usize;
-        // LZ4 refuses nothing but what does not fit.
+        // LZ4 fails only if the result does not fit.
         let compressed = Compression::Lz4.compress(&whole, limit, ZstdLevel::DEFAULT).ok().flatten();
         let (compression, mut stored) = match compressed {
             Some(compressed) => (Compression::Lz4, compressed),
@@ -198,7 +198,7 @@ impl Ring {
         (pointer.at_bytes, stored)
     }
 
-    /// Whether what was placed there, in that round, is there still.
+    /// Whether a block placed there, in that round, is still there.
     pub(crate) fn is_there(&self, place: Place) -> bool {
         let end = place.at_bytes + place.psize_bytes;
         match (self.round + 8 - place.round) % 8 {
@@ -208,7 +208,7 @@ impl Ring {
         }
     }
 
-    /// The round in which a block was placed that a log names; `None`: it is there no longer.
+    /// The round of a block named by a log; `None`: it is gone.
     pub(crate) fn round_of(&self, at_bytes: u64, psize_bytes: u64) -> Option<u8> {
         let end = at_bytes.checked_add(psize_bytes)?;
         let is_within = at_bytes >= self.shape.start_bytes && end <= self.shape.end_bytes;
@@ -219,7 +219,7 @@ impl Ring {
         }
     }
 
-    /// Whether a log block and all that it names are there. Its blocks may begin near the end of the ring, in
+    /// Whether a log block and all its blocks are there. Its blocks may begin near the end of the ring, in
     /// the round before.
     pub(crate) fn is_log_there(&self, log: &LogPointer) -> bool {
         let (start, asize) = (log.payload_start_bytes, log.prop.parts().psize_bytes);
@@ -238,22 +238,22 @@ impl Ring {
         !is_cut && !is_between((hand, evict), start) && !is_between((hand, evict), last)
     }
 
-    /// The newest log blocks, to read the chains from.
+    /// The newest log blocks, where the chains begin.
     pub(crate) fn newest(&self) -> [LogPointer; 2] {
         self.newest
     }
 
-    /// A log block that was found, older than all before it.
+    /// Adds a log block older than the known ones.
     pub(crate) fn found(&mut self, log: LogPointer) {
         self.logs.push_front(log);
     }
 
-    /// Nothing leads to what was written before.
+    /// Forgets the chain of log blocks.
     pub(crate) fn forget_logs(&mut self) {
         (self.newest, self.logs) = ([LogPointer::zeroed(); 2], VecDeque::new());
     }
 
-    /// The header that leads to all this after an import.
+    /// The header from which an import continues.
     pub(crate) fn header(&self) -> DeviceHeader {
         let shape = &self.shape;
         DeviceHeader {
@@ -283,26 +283,24 @@ impl Ring {
         self.logs.len() as u64
     }
 
-    /// The round that is being written, modulo 8.
     pub(crate) fn round(&self) -> u8 {
         self.round
     }
 
-    /// Bytes that hold something.
+    /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         let before = if self.is_first { 0 } else { self.shape.end_bytes - self.evict };
         self.hand - self.shape.start_bytes + before
     }
 }
 
-/// Whether something lies in a range of the ring, which may go over its end; both ends belong to it.
+/// Whether `at` lies in a range of the ring, both ends included; the range may wrap.
 fn is_between((from, to): (u64, u64), at: u64) -> bool {
     if from <= to { (from..=to).contains(&at) } else { at >= from || at <= to }
 }
 
-/// Fletcher-4 of a log block as stored.
 pub(crate) fn log_checksum(stored: &[u8]) -> [u64; 4] {
-    // It knows every length.
+    // It supports every length.
     Checksum::Fletcher4.compute(stored, Endian::Little, None).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Tunables of cache devices, by OpenZFS's names.
+//! Tunables of cache devices, under OpenZFS's names.
 //!
 //! Source: OpenZFS `arc.c` (`l2arc_*`), zfs(4).
 
@@ -20,7 +20,7 @@ const TABLE: [Tunable; 11] = [
     ("l2arc_write_max", 32 << 20, 1 << 20, 1 << 32),
 ];
 
-/// The tunables of cache devices, which may be changed at any time.
+/// Tunables of cache devices, changeable at any time.
 #[derive(Debug)]
 pub struct L2Settings(Tunables<{ TABLE.len() }>);
 
@@ -31,7 +31,7 @@ impl Default for L2Settings {
 }
 
 impl L2Settings {
-    /// All tunables with their values, by name.
+    /// All tunables, by name.
     pub fn all(&self) -> Vec<(String, u64)> {
         self.0.all()
     }
@@ -39,17 +39,17 @@ impl L2Settings {
     /// Sets a tunable.
     ///
     /// # Errors
-    /// There is none of that name, or the value is out of range.
+    /// The name is unknown, or the value out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         self.0.set(name, value)
     }
 
-    /// Blocks on special vdevs are not for cache devices.
+    /// Skip blocks on special vdevs.
     pub(crate) fn excludes_special(&self) -> bool {
         self.0.get(0) != 0
     }
 
-    /// How long to wait after a round of feeding; `is_busy`: it wrote much of what it may.
+    /// The pause after a round of feeding; `is_busy`: it wrote much of its limit.
     pub(crate) fn pause(&self, is_busy: bool) -> Duration {
         match is_busy && self.0.get(1) != 0 {
             true => Duration::from_millis(self.0.get(2)),
@@ -57,32 +57,32 @@ impl L2Settings {
         }
     }
 
-    /// Only blocks that were used more than once.
+    /// Take only blocks used more than once.
     pub(crate) fn is_mfu_only(&self) -> bool {
         self.0.get(4) != 0
     }
 
-    /// Blocks that were read ahead count only once somebody has wanted them.
+    /// Take blocks read ahead only once used.
     pub(crate) fn excludes_prefetch(&self) -> bool {
         self.0.get(5) != 0
     }
 
-    /// A device that is being written to is not read.
+    /// Don't read a device that is being written.
     pub(crate) fn reads_wait(&self) -> bool {
         self.0.get(6) != 0
     }
 
-    /// Devices that end before this have no log blocks.
+    /// Smaller devices have no log blocks.
     pub(crate) fn persistent_from_bytes(&self) -> u64 {
         self.0.get(7)
     }
 
-    /// What a device holds is known again after an import.
+    /// Read the logs at an import.
     pub(crate) fn rebuilds(&self) -> bool {
         self.0.get(8) != 0
     }
 
-    /// Bytes of a round of feeding; more while memory is not full yet.
+    /// Bytes of a round of feeding; more until memory is full.
     pub(crate) fn round_bytes(&self, is_warm: bool) -> u64 {
         self.0.get(10) + if is_warm { 0 } else { self.0.get(9) }
     }

@@ -1,8 +1,8 @@
-//! Blocks that were read from the pool and wait for a place on a cache device.
+//! Blocks read from the pool that wait for a place on a cache device.
 //!
-//! Idea: what comes by is kept as it was stored until a round of feeding takes it; when enough is waiting,
-//! what comes is let go, at no cost. So a device gets a sample of what memory missed, whatever the difference
-//! in speed. Blocks that do not qualify yet (read ahead, used once) stay for some rounds.
+//! Idea: blocks are kept as stored until a round of feeding takes them; while enough are waiting, new ones
+//! are dropped, at no cost. So a device gets a sample of memory's misses, whatever the difference in speed.
+//! Blocks that do not qualify yet (read ahead, used once) stay for some rounds.
 //!
 //! Memory: two rounds of feeding.
 //!
@@ -24,11 +24,11 @@ pub(crate) struct Staged {
     pub(crate) stored: Bytes,
     /// It was read ahead.
     pub(crate) is_ahead: bool,
-    /// Rounds of feeding in which it did not qualify.
+    /// Rounds of feeding without qualifying.
     pub(crate) passed: u8,
 }
 
-/// Rounds for which a block may wait to qualify.
+/// Most rounds without qualifying.
 const MOST_PASSED: u8 = 8;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Adds a block, unless it is there already.
+    /// Adds a block, unless present.
     pub(crate) fn push(&mut self, block: Staged) {
         if self.names.insert(block.name) {
             self.bytes += block.stored.len() as u64;
@@ -47,7 +47,7 @@ impl Staging {
         }
     }
 
-    /// Takes blocks that qualify, the oldest first, as long as `fits` says so.
+    /// Takes qualifying blocks, oldest first, while `fits` returns true.
     pub(crate) fn take(
         &mut self,
         qualifies: impl Fn(&Staged) -> bool,

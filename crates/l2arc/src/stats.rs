@@ -1,10 +1,10 @@
-//! What cache devices count, by the names of `arcstats`.
+//! Statistics of cache devices, under the names of `arcstats`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Statistics of the cache devices of a pool (`arcstats`, those that begin with `l2_`).
+        /// Statistics of a pool's cache devices (`arcstats`: `l2_*`).
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
         pub struct L2Stats {
             $($(#[$doc])* pub $name: u64,)*
@@ -27,7 +27,7 @@ macro_rules! counts {
                 vec![$((concat!("l2_", stringify!($name)), self.$name),)*]
             }
 
-            /// What was counted after `before`; what devices hold is that of now.
+            /// Counts since `before`; sizes as they are now.
             #[must_use]
             pub fn since(&self, before: &L2Stats) -> L2Stats {
                 L2Stats {
@@ -42,7 +42,7 @@ macro_rules! counts {
                 }
             }
 
-            /// Each count of this with that of `other`.
+            /// Combines each count with that of `other`.
             #[must_use]
             pub fn zip(&self, other: &L2Stats, f: fn(u64, u64) -> u64) -> L2Stats {
                 L2Stats { $($name: f(self.$name, other.$name),)* }
@@ -52,21 +52,21 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Reads that a device answered.
+    /// Reads answered by a device.
     hits,
-    /// Reads of what memory missed and no device had.
+    /// Reads missed by memory and devices.
     misses,
-    /// Reads of a block that was written over meanwhile.
+    /// Reads of blocks overwritten meanwhile.
     evict_reading,
     /// Bytes read from devices.
     read_bytes,
-    /// Bytes written to devices, log blocks included.
+    /// Bytes written to devices, with log blocks.
     write_bytes,
-    /// Rounds of feeding that wrote something.
+    /// Rounds of feeding with writes.
     writes_sent,
-    /// Those that were written whole.
+    /// Complete rounds.
     writes_done,
-    /// Those that failed.
+    /// Failed rounds.
     writes_error,
     /// Blocks that did not match their pointer.
     cksum_bad,
@@ -74,29 +74,29 @@ counts! {
     io_error,
     /// Log blocks written.
     log_blk_writes,
-    /// Devices whose content was known again after an import.
+    /// Devices rebuilt after an import.
     rebuild_success,
-    /// Headers that could not be read, or are of another pool or version.
+    /// Headers unreadable, or of another pool or version.
     rebuild_unsupported,
-    /// Chains of log blocks that ended at one that is not whole.
+    /// Chains of log blocks that ended at a damaged one.
     rebuild_cksum_lb_errors,
-    /// Rebuilds that ended early for want of memory.
+    /// Rebuilds ended early for lack of memory.
     rebuild_lowmem,
-    /// Log blocks found at rebuilds.
+    /// Log blocks found by rebuilds.
     rebuild_log_blks,
-    /// Blocks found at rebuilds.
+    /// Blocks found by rebuilds.
     rebuild_bufs,
     /// Their bytes on devices.
     rebuild_asize,
-    /// Bytes that devices hold now, log blocks included.
+    /// Bytes on devices, with log blocks.
     asize,
-    /// Blocks on devices now.
+    /// Blocks on devices.
     bufs,
-    /// Memory for knowing where they are.
+    /// Memory of the index.
     hdr_size,
-    /// Memory of blocks that wait for a place on a device.
+    /// Memory of waiting blocks.
     staged_size,
-    /// Log blocks on devices now.
+    /// Log blocks on devices.
     log_blk_count,
     /// Their bytes.
     log_blk_asize,

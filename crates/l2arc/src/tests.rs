@@ -1,5 +1,5 @@
-//! Cache devices in the simulator: what was offered is found, also after an import; what is wrong is not
-//! believed; a device that fails does no harm.
+//! Cache devices in the simulator: offered blocks are found, also after an import; damaged ones are refused;
+//! a failing device does no harm.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const DEMAND: Offer = Offer { is_ahead: false, is_special: false };
 
-/// A pointer to block `n`, of as many sectors.
+/// A pointer to block `n`, of `sectors` sectors.
 fn bp(n: u64, sectors: u64) -> Blkptr {
     let mut words = [0; 16];
     (words[0], words[1]) = (sectors | 1 << 32, n << 8);
@@ -97,14 +97,14 @@ fn it_is_warm_after_an_import_and_a_header_of_another_pool_is_not_believed() {
             let devices = made(&runtime, device.clone()).await;
             assert_eq!(devices.stats().rebuild_success, 1);
             let found: Vec<u64> = (0..blocks).filter(|n| devices.has(&bp(*n, 1 + n % 200))).collect();
-            // Of the newest, some are not in a log block yet; of the oldest, some share theirs with what is
-            // gone.
+            // Some of the newest are not in a log block yet; some of the oldest share theirs with blocks that
+            // are gone.
             before.retain(|n| !found.contains(n));
             assert!(before.len() <= 14 && !found.is_empty(), "{blocks}: {before:?}");
             for n in found {
                 assert!(reads(&devices, n, 1 + n % 200).await, "{n}");
             }
-            // It goes on behind what is known.
+            // It continues after the known blocks.
             fill(&devices, 20_000, 20_100).await;
             for n in 20_000..20_100 {
                 assert!(reads(&devices, n, 1 + n % 200).await, "{n}");
@@ -133,7 +133,7 @@ fn a_log_with_any_byte_wrong_yields_only_what_was_there() {
             device.write_at(at, vec![was[0] ^ (1 << rng.below(8))].into()).await.unwrap();
             let again = CacheDevices::new(&runtime, Guid(5));
             again.settings().set("l2arc_rebuild_blocks_min_l2size", 0).unwrap();
-            // A header that is not whole is written anew.
+            // A damaged header is written anew.
             let header = device.read_at(4 * MIB, 512).await.unwrap();
             assert!(again.add(Guid(6), 9, device.clone()).await);
             again.rebuild().await;
@@ -179,7 +179,7 @@ fn blocks_read_ahead_wait_until_they_are_wanted_and_a_rejected_block_is_forgotte
         devices.offer(&bp(2, 8), &content(2, 8), DEMAND);
         assert_eq!(devices.feed(|_| Use::Once, MIB).await, 0);
         assert!(devices.feed(|_| Use::Often, MIB).await > 0);
-        // What never qualifies does not stay.
+        // A block that never qualifies does not stay.
         devices.offer(&bp(3, 8), &content(3, 8), DEMAND);
         for _ in 0..20 {
             devices.feed(|_| Use::Once, MIB).await;

@@ -1,14 +1,14 @@
-//! Miss-ratio curves: how often a cache of each size misses, from one pass over a trace.
+//! Miss-ratio curves: the misses of a cache by its size, from one pass over a trace.
 //!
 //! - [`exact_lru`]: the reuse distance of each request, in bytes of other blocks used since; an LRU cache
 //!   hits if it is at least that large. The distances come from a tree over the positions of last uses
 //!   (Olken's method): time n log n, memory for every block.
 //! - [`sampled_lru`]: the same for a fixed part of the blocks, chosen by a hash of their number; distances
 //!   are scaled up (SHARDS). Memory and time shrink by the sampling rate.
-//! - [`sampled`]: for any policy, caches scaled down replay the sampled requests (miniature simulation).
+//! - [`sampled`]: for any policy, scaled-down caches replay the sampled requests (miniature simulation).
 //!
-//! Sampling may hit popular blocks too often or too seldom; both estimates correct the number of requests by
-//! what was expected (SHARDS-adj).
+//! A sample may contain popular blocks too often or too seldom; both estimates correct the number of requests
+//! to the expected one (SHARDS-adj).
 //!
 //! Source: Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015, and "Cache Modeling and
 //! Optimization using Miniature Simulations", USENIX ATC 2017.
@@ -19,28 +19,28 @@ use crate::policy::PolicyName;
 use crate::replay::replay;
 use crate::trace::{Request, Trace};
 
-/// Miss ratio by cache size, in order of size.
+/// Miss ratios by cache size, ascending.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Cache sizes in bytes, and the part of requests that miss.
+    /// Cache sizes in bytes, and miss ratios.
     pub points: Vec<(u64, f64)>,
 }
 
 impl Curve {
-    /// The miss ratio at a size: that of the nearest smaller point.
+    /// The miss ratio of the largest point up to `bytes`.
     pub fn at(&self, bytes: u64) -> f64 {
         let above = self.points.partition_point(|&(size, _)| size <= bytes);
         above.checked_sub(1).map_or(1.0, |index| self.points[index].1)
     }
 
-    /// The mean difference to another curve over this curve's sizes.
+    /// The mean difference to another curve at this curve's sizes.
     pub fn mean_difference(&self, other: &Curve) -> f64 {
         let sum: f64 = self.points.iter().map(|&(size, ratio)| (ratio - other.at(size)).abs()).sum();
         sum / self.points.len().max(1) as f64
     }
 }
 
-/// The curve of LRU, exactly.
+/// The exact curve of LRU.
 pub fn exact_lru(trace: &Trace, sizes: &[u64]) -> Curve {
     let distances = Distances::of(trace.requests.iter().copied());
     distances.curve(sizes, 1.0, trace.reads() as f64)
@@ -53,7 +53,7 @@ pub fn sampled_lru(trace: &Trace, sizes: &[u64], rate: f64) -> Curve {
     distances.curve(sizes, rate, trace.reads() as f64 * rate)
 }
 
-/// The curve of any policy, from the part `rate` of the blocks; 1.0 replays the trace as it is.
+/// The curve of any policy, from the part `rate` of the blocks; 1.0 replays the whole trace.
 pub fn sampled(trace: &Trace, policy: PolicyName, sizes: &[u64], rate: f64) -> Curve {
     let sample = Sample::of(rate);
     let requests: Vec<Request> = trace.requests.iter().filter(|r| sample.takes(r.id)).copied().collect();
@@ -67,12 +67,11 @@ pub fn sampled(trace: &Trace, policy: PolicyName, sizes: &[u64], rate: f64) -> C
     Curve { points: sizes.iter().map(point).collect() }
 }
 
-/// The miss ratio of a sample: requests that it has too many or too few are taken as hits.
+/// The miss ratio of a sample; excess or missing requests count as hits.
 fn corrected(misses: u64, expected: f64) -> f64 {
     if expected <= 0.0 { 1.0 } else { (misses as f64 / expected).clamp(0.0, 1.0) }
 }
 
-/// Chooses blocks by a hash of their number.
 struct Sample {
     below: u64,
 }
@@ -96,7 +95,7 @@ pub(crate) fn hash(id: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// Reuse distances in bytes, sorted, the block itself included.
+/// Reuse distances in bytes, sorted, with the block itself.
 struct Distances {
     reused: Vec<u64>,
     requests: u64,
@@ -112,7 +111,7 @@ impl Distances {
             let bytes = u64::from(request.bytes);
             let now = tree.push(bytes);
             if let Some(before) = last_use.insert(request.id, now) {
-                // From the block's own last use to just before this one.
+                // From the block's last use to just before this one.
                 let since = tree.total() - bytes - tree.before(before);
                 tree.clear(before);
                 reused.extend((!request.is_write).then_some(since));
@@ -143,7 +142,6 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Adds a value; returns its index.
     pub(crate) fn push(&mut self, value: u64) -> usize {
         let position = self.values.len() + 1;
         let mut sum = value;
@@ -158,17 +156,14 @@ impl Sums {
         position - 1
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The value at an index.
     pub(crate) fn value(&self, index: usize) -> u64 {
         self.values[index]
     }
 
-    /// The sum of all values before an index.
     pub(crate) fn before(&self, index: usize) -> u64 {
         let (mut position, mut sum) = (index, 0);
         while position > 0 {

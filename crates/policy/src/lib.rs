@@ -1,4 +1,4 @@
-//! Which blocks a cache keeps: policies behind one trait, and what they would have done to a recorded load.
+//! Cache policies behind one trait, and their results on recorded loads.
 //!
 //! ```text
 //!   trace    accesses from files: Cenote's own traces, public formats
@@ -7,11 +7,11 @@
 //!   live     the same of a cache in use, in bounded memory
 //!   policy   the trait and the table of names
 //!   policies one module each; `zfs_2014` and `zfs_2022` are OpenZFS's ARC of those years
-//!   lists    what they are built of: linked lists over one arena, with a map from blocks to their places
+//!   lists    their building block: linked lists over one arena, with a map from blocks to places
 //! ```
 //!
-//! Everything here is arithmetic over block numbers: no I/O of a pool, no clock, no randomness but a fixed
-//! sequence. The same policy runs in the cache of a pool and in a replay.
+//! Policies are arithmetic over block numbers: no I/O, no clock, no randomness but a fixed sequence. The same
+//! policy runs in the cache of a pool and in a replay.
 #![forbid(unsafe_code)]
 
 pub mod curve;

@@ -1,14 +1,13 @@
 //! Doubly linked lists of blocks over one arena, with a map from a block to its place.
 //!
-//! Idea: a policy is a handful of lists between which blocks move. Nodes lie in one vector and link by
-//! index, so that a move costs a few writes and no allocation. A block is in at most one of the lists.
-//! The front of a list is where blocks come in.
+//! Idea: a policy is a handful of lists between which blocks move. Nodes lie in one vector and link by index,
+//! so a move costs a few writes and no allocation. A block is in at most one list. Blocks enter at the front.
 
 use rustc_hash::FxHashMap;
 
 use crate::policy::{Access, BlockId, Class};
 
-/// The index of a node that does not exist.
+/// No node.
 const NONE: u32 = u32::MAX;
 
 /// A block in a list.
@@ -17,9 +16,9 @@ pub(crate) struct Entry {
     pub id: BlockId,
     pub bytes: u32,
     pub class: Class,
-    /// The policy's own: a mark or a count.
+    /// The policy's own mark or count.
     pub mark: u32,
-    /// When it was last used.
+    /// Time of the last use.
     pub used_ns: u64,
 }
 
@@ -30,7 +29,7 @@ impl From<&Access> for Entry {
     }
 }
 
-/// A block's place, valid until the block is removed.
+/// A block's place, valid until its removal.
 pub(crate) type Slot = u32;
 
 #[derive(Debug)]
@@ -49,7 +48,7 @@ struct Ends {
     bytes: u64,
 }
 
-/// `N` lists. Lists are named by index.
+/// `N` lists, addressed by index.
 #[derive(Debug)]
 pub(crate) struct Lists<const N: usize> {
     nodes: Vec<Node>,
@@ -64,14 +63,14 @@ impl<const N: usize> Lists<N> {
         Lists { nodes: Vec::new(), free: Vec::new(), places: FxHashMap::default(), ends }
     }
 
-    /// The place of a block, and its list.
+    /// A block's place and list.
     pub fn find(&self, id: BlockId) -> Option<(Slot, usize)> {
         let slot = *self.places.get(&id)?;
         Some((slot, self.nodes[slot as usize].list.into()))
     }
 
-    /// Looks at these blocks and their neighbours. No look depends on another, so the processor waits for
-    /// memory once rather than once a block.
+    /// Reads these blocks' nodes and neighbours. The reads are independent, so the processor waits for memory
+    /// once rather than once a block.
     pub fn look_at(&self, accesses: &[Access]) {
         let look = |access: &Access| {
             let slot = *self.places.get(&access.id)?;
@@ -98,7 +97,6 @@ impl<const N: usize> Lists<N> {
         self.ends[list].len
     }
 
-    /// The block at the end where blocks go out.
     pub fn back(&self, list: usize) -> Option<Slot> {
         some(self.ends[list].back)
     }

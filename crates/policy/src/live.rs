@@ -1,25 +1,24 @@
-//! A miss-ratio curve that grows while a cache is used: what a smaller or a larger one would hit.
+//! A miss-ratio curve of a cache in use: the hits of a smaller or larger one.
 //!
-//! Idea: reuse distances of a sample of the blocks, chosen by a hash of their number, as in
-//! [`crate::curve::sampled_lru`]; but of a bounded number of blocks. When there are more, those with the
-//! largest hashes leave and the sampling rate falls with them (SHARDS with a fixed size). The sample is cut
-//! into [`GROUPS`], each of which makes a curve of its own: how much they differ says how far off their mean
-//! may be.
+//! Idea: as in [`crate::curve::sampled_lru`], reuse distances of blocks sampled by hash, but of a bounded
+//! number of blocks: beyond it, those with the largest hashes leave and the sampling rate falls (SHARDS with
+//! a fixed size). The sample is cut into [`GROUPS`], each with its own curve; their spread shows the error of
+//! the mean.
 //!
 //! ```text
 //!   hash of a block   | 61 bits: below the group's threshold?  | 3 bits: group |
 //! ```
 //!
-//! What was long ago counts less: after every [`AGE`] look-ups each group halves its counts, and forgets the
-//! blocks that nobody wanted since the time before. If few are left, it samples more of them again. Where
-//! those in the sample are wanted often, fewer will do, so that a hit costs little.
+//! Old look-ups count less: after every [`AGE`] look-ups, each group halves its counts and forgets the blocks
+//! not used since the last halving. If few are left, it samples more. If sampled blocks are used often, fewer
+//! suffice, which keeps a hit cheap.
 //!
-//! Caches of less than a thousandth of all blocks are too small for it: a block of the sample stands for as
-//! many as the group's sampling rate says.
+//! Caches of less than a thousandth of all blocks are too small for it: a sampled block stands for many
+//! others.
 //!
-//! Locking: a mutex a group, tried only for blocks in the sample: nobody waits for it, and a look-up that
-//! comes while it is taken is one that the sample does not have. The threshold is also an atomic, so that all
-//! others cost a hash and a comparison.
+//! Locking: a mutex for each group, only tried, and only for sampled blocks: no look-up waits, and one that
+//! finds it taken is not sampled. The threshold is also an atomic, so other look-ups cost a hash and a
+//! comparison.
 //!
 //! Memory: bounded, about 2 MiB.
 //!
@@ -35,29 +34,29 @@ use crate::policy::BlockId;
 
 /// Parts of the sample.
 pub const GROUPS: usize = 8;
-/// Blocks of a group at most.
+/// Most blocks of a group.
 const GROUP_BLOCKS: usize = 2048;
-/// Blocks of a group that are always worth their cost.
+/// A group never shrinks below this.
 const LEAST_BLOCKS: usize = 256;
-/// Look-ups of a block of the sample, on average, after which half as many blocks are enough.
+/// Mean look-ups of a sampled block after which half the blocks suffice.
 const OFTEN: usize = 16;
-/// Look-ups, of the sample or not, until counts are halved.
+/// Look-ups, sampled or not, between halvings.
 const AGE: u64 = 1 << 22;
-/// Look-ups of a group after which it asks how many there were in all.
+/// A group reads the total number of look-ups once in this many of its own.
 const ASK: usize = 64;
-/// Distances are counted in 16 steps a doubling, as many as these bits of a float's mantissa tell apart.
+/// Distances are counted in 16 steps per doubling: the first bits of a float's mantissa.
 const STEP_BITS: u32 = 4;
 /// Distances up to an exbibyte.
 const BUCKETS: usize = 60 << STEP_BITS;
-/// Positions of last uses before those that are gone are squeezed out.
+/// Positions of last uses before unused ones are squeezed out.
 const MOST_POSITIONS: usize = 8 * GROUP_BLOCKS;
 
-/// The curve of all look-ups so far.
+/// The curve of all look-ups.
 pub struct LiveCurve {
     groups: [Sampler; GROUPS],
 }
 
-/// A hit ratio, and how far off it may be.
+/// A hit ratio and its error.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Estimate {
     /// The most likely value.
@@ -67,26 +66,26 @@ pub struct Estimate {
 }
 
 struct Sampler {
-    /// Hashes below it are in the sample.
+    /// Hashes below it are sampled.
     threshold: AtomicU64,
     group: Mutex<Group>,
 }
 
 struct Group {
-    /// Of each block of the sample, by hash: the position of its last use.
+    /// By hash of a sampled block: the position of its last use.
     last_use: BTreeMap<u64, usize>,
     /// Bytes by position.
     sums: Sums,
-    /// What look-ups stand for, by the reuse distance.
+    /// Weights of look-ups, by reuse distance.
     reused: Vec<f64>,
-    /// What all of them stand for.
+    /// Weight of all look-ups.
     weight: f64,
-    /// Look-ups of the whole cache: those that are aged, and when that was.
+    /// Look-ups of the whole cache: their aged number, and the total at that time.
     requests: f64,
     aged_at: u64,
-    /// The first position of what was used since.
+    /// The first position used since then.
     young_from: usize,
-    /// Look-ups of the sample since it was last cut in half.
+    /// Sampled look-ups since the sample was last halved.
     noted: usize,
 }
 
@@ -113,7 +112,7 @@ impl Default for Sampler {
 }
 
 impl LiveCurve {
-    /// A block was looked up. `requests`: how many look-ups there were so far; asked only if it counts.
+    /// Notes a look-up. `requests`, the number of look-ups so far, is called only if needed.
     pub fn note(&self, id: BlockId, bytes: u32, requests: impl FnOnce() -> u64) {
         let hash = hash(id);
         let sampler = &self.groups[hash as usize % GROUPS];
@@ -122,8 +121,7 @@ impl LiveCurve {
         }
     }
 
-    /// The hit ratios of caches of these sizes, one after the other for each group. `None` before enough was
-    /// looked up to say anything.
+    /// Hit ratios of caches of these sizes, by group. `None` until there are enough look-ups.
     fn ratios(&self, sizes: &[u64], requests: u64) -> Option<Vec<[f64; GROUPS]>> {
         let mut ratios = vec![[0.0; GROUPS]; sizes.len()];
         for (index, sampler) in self.groups.iter().enumerate() {
@@ -135,8 +133,8 @@ impl LiveCurve {
         Some(ratios)
     }
 
-    /// What a cache of `size_bytes` hits, from what one of `now_bytes` is known to hit: the curve says how
-    /// much more or less that is.
+    /// The hit ratio of a cache of `size_bytes`, given that of one of `now_bytes`: the curve yields the
+    /// difference.
     pub fn estimate(
         &self,
         (now_bytes, now_ratio): (u64, f64),
@@ -151,7 +149,7 @@ impl LiveCurve {
         Some(Estimate { ratio: (now_ratio + mean).clamp(0.0, 1.0), error })
     }
 
-    /// The hit ratio of an LRU cache of this size.
+    /// The hit ratio of an LRU cache.
     pub fn lru(&self, size_bytes: u64, requests: u64) -> Option<f64> {
         let ratios = self.ratios(&[size_bytes], requests)?;
         Some(ratios[0].iter().sum::<f64>() / GROUPS as f64)
@@ -190,13 +188,13 @@ impl Sampler {
     }
 }
 
-/// The part of all blocks that a group samples.
+/// The sampled part of all blocks.
 fn rate(threshold: u64) -> f64 {
     (threshold as f64 / u64::MAX as f64) / GROUPS as f64
 }
 
 impl Group {
-    /// Forgets the blocks whose hashes are not below a threshold.
+    /// Forgets the blocks with hashes from `threshold` on.
     fn cut(&mut self, threshold: u64) {
         for (_, position) in self.last_use.split_off(&threshold) {
             self.sums.clear(position);
@@ -208,7 +206,7 @@ impl Group {
         self.noted += 1;
         let now = self.sums.push(bytes);
         if let Some(before) = self.last_use.insert(hash, now) {
-            // From its own last use to just before this one.
+            // From its last use to just before this one.
             let distance = self.sums.total() - bytes - self.sums.before(before);
             self.sums.clear(before);
             self.reused[bucket(distance as f64 / rate)] += 1.0 / rate;
@@ -237,7 +235,7 @@ impl Group {
         self.requests + requests.saturating_sub(self.aged_at) as f64
     }
 
-    /// Numbers last uses anew.
+    /// Renumbers last uses.
     fn squeeze(&mut self) {
         let mut uses: Vec<(usize, u64)> = self.last_use.iter().map(|(hash, at)| (*at, *hash)).collect();
         uses.sort_unstable();
@@ -255,12 +253,12 @@ impl Group {
             return None;
         }
         let hits: f64 = self.reused[..=bucket(size_bytes as f64)].iter().sum();
-        // What the sample has too many or too few of are hits (SHARDS-adj).
+        // Excess or missing requests of the sample count as hits (SHARDS-adj).
         Some(((hits + requests - self.weight) / requests).clamp(0.0, 1.0))
     }
 }
 
-/// The step of a distance: a float's exponent and the first bits of its mantissa.
+/// A float's exponent and the first bits of its mantissa.
 fn bucket(bytes: f64) -> usize {
     let steps = |bytes: f64| bytes.to_bits() >> (f64::MANTISSA_DIGITS - 1 - STEP_BITS);
     ((steps(bytes.max(1.0)) - steps(1.0)) as usize).min(BUCKETS - 1)
@@ -272,7 +270,7 @@ mod tests {
     use crate::curve;
     use crate::trace::{Request, Trace};
 
-    /// Blocks of 8 KiB, of which few are wanted often: a discrete power law.
+    /// Blocks of 8 KiB, few of them popular: a discrete power law.
     fn trace(blocks: u64, requests: u64) -> Trace {
         let mut state = 7_u64;
         let mut random = move || {
@@ -318,7 +316,7 @@ mod tests {
     fn what_was_long_ago_counts_less() {
         let live = LiveCurve::default();
         let mut requests = 0;
-        // First a scan that hits nothing, then a small set over and over.
+        // First a scan without hits, then a small set over and over.
         for id in 0..2_000_000_u64 {
             requests += 1;
             live.note(id, 8192, || requests);

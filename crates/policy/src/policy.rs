@@ -1,8 +1,8 @@
 //! The trait of all policies, and their names.
 //!
-//! Idea: a policy sees blocks as numbers with a size and a class. It says whether a block is resident
-//! ([`Policy::touch`]); on a miss the cache reads the block and hands it over ([`Policy::insert`]), and the
-//! policy names the blocks that have to go. What a policy remembers of blocks that went (ghosts) is its own.
+//! Idea: a policy sees blocks as numbers with a size and a class. It knows which blocks are resident
+//! ([`Policy::touch`]). On a miss, the cache reads the block and passes it on ([`Policy::insert`]); the
+//! policy names the blocks to evict. A policy may remember evicted blocks (ghosts).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use crate::policies::{
     Arc2014, Arc2022, Belady, ClassicArc, Lirs, Lru, Patch, S3Fifo, Sieve, Switches, WTinyLfu,
 };
 
-/// A block's number: any function of its identity without collisions in practice.
+/// A block's number: any practically collision-free function of its identity.
 pub type BlockId = u64;
 
-/// What a block holds (`arc_buf_contents_t`).
+/// A block's content (`arc_buf_contents_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Class {
     /// Contents of files and volumes (`ARC_BUFC_DATA`).
@@ -34,49 +34,48 @@ impl Class {
     }
 }
 
-/// `ARC_MINTIME`: uses of a block that follow each other within a sixteenth of a second are one.
+/// `ARC_MINTIME`: uses of a block within a sixteenth of a second are one.
 pub const ARC_MINTIME_NS: u64 = 62_000_000;
 
-/// One wish for a block.
+/// A request for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The block.
     pub id: BlockId,
     /// Its size in the cache.
     pub bytes: u32,
-    /// What it holds.
+    /// Its class.
     pub class: Class,
-    /// When; policies only compare.
+    /// Its time; policies only compare times.
     pub now_ns: u64,
-    /// The position of the block's next access, for [`Belady`] only; `u64::MAX`: none, or not known.
+    /// The position of the block's next access, for [`Belady`] only; `u64::MAX`: none or unknown.
     pub next_use: u64,
 }
 
-/// Decides which blocks stay.
+/// Chooses the blocks to keep.
 pub trait Policy: Send {
-    /// A reader wants a block. Returns whether it is resident.
+    /// Uses a block. Returns whether it is resident.
     fn touch(&mut self, access: &Access) -> bool;
 
-    /// These will be touched one after the other: brings what that takes into the processor's cache, for all
-    /// of them at once. Changes nothing.
+    /// Prefetches the data for these touches into the processor's cache. Changes nothing.
     fn expect(&self, accesses: &[Access]) {
         let _ = accesses;
     }
 
-    /// A missing block has been read. Adds to `evicted` the blocks that must go, possibly this one. The
-    /// block must not be resident.
+    /// Adds a missing block that was read, which must not be resident. Adds to `evicted` the blocks to evict,
+    /// perhaps this one.
     fn insert(&mut self, access: &Access, evicted: &mut Vec<BlockId>);
 
-    /// A block is gone (freed, or overwritten): forgets it, ghosts included.
+    /// Forgets a freed or overwritten block, with its ghost.
     fn remove(&mut self, id: BlockId);
 
-    /// Changes the size of the cache.
+    /// Changes the cache's size.
     fn resize(&mut self, capacity_bytes: u64, evicted: &mut Vec<BlockId>);
 
     /// Bytes of all resident blocks.
     fn resident_bytes(&self) -> u64;
 
-    /// What the policy adapts, by name: sizes of lists and targets in bytes.
+    /// The policy's adaptive values by name: sizes of lists and targets in bytes.
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -100,7 +99,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// All but those with a single patch of 2014, in the order in which they are shown.
+    /// All except those with single patches of 2014, in display order.
     pub const ALL: [PolicyName; 10] = [
         PolicyName::Lru,
         PolicyName::Arc,
@@ -131,10 +130,10 @@ impl PolicyName {
         }
     }
 
-    /// A policy that a living cache can go by.
+    /// Parses a policy that a real cache can use.
     ///
     /// # Errors
-    /// There is none of that name, or it would have to know the future.
+    /// Unknown name, or it needs the future.
     pub fn living(text: &str) -> Result<PolicyName, BadPolicy> {
         match text.parse()? {
             PolicyName::Belady => Err(BadPolicy::NeedsFuture),
@@ -142,7 +141,7 @@ impl PolicyName {
         }
     }
 
-    /// What it is, in a few words.
+    /// A short description.
     pub fn about(self) -> &'static str {
         match self {
             PolicyName::Lru => "least recently used",
@@ -159,7 +158,7 @@ impl PolicyName {
         }
     }
 
-    /// The policy, with an empty cache. `mean_block_bytes` is an estimate, by which sketches are sized.
+    /// The policy, with an empty cache. Sketches are sized by the estimate `mean_block_bytes`.
     pub fn build(self, capacity_bytes: u64, mean_block_bytes: u64) -> Box<dyn Policy> {
         match self {
             PolicyName::Lru => Box::new(Lru::new(capacity_bytes)),
@@ -183,16 +182,16 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// Why a name is not that of a policy to go by.
+/// The name is not that of a usable policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
-    /// There is none of that name.
+    /// Unknown name.
     #[error("no cache policy {text:?}; there are {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         text: String,
     },
-    /// No living cache can go by it.
+    /// Usable in replays only.
     #[error("`belady` needs the future: it is for `cenote trace replay`")]
     NeedsFuture,
 }

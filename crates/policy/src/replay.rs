@@ -7,33 +7,33 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::policy::{Access, BlockId, PolicyName};
 use crate::trace::{Request, Trace};
 
-/// What a cache would have done.
+/// Statistics of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// All requests.
     pub requests: u64,
-    /// Those that found their block resident.
+    /// Requests for resident blocks.
     pub hits: u64,
     /// Bytes of all requests.
     pub bytes: u64,
-    /// Bytes of the hits.
+    /// Bytes of these.
     pub hit_bytes: u64,
-    /// Of the others, those that a cache device had.
+    /// Misses found on a cache device.
     pub second_hits: u64,
 }
 
 impl Outcome {
-    /// The part of requests that missed.
+    /// The fraction of requests that missed.
     pub fn miss_ratio(&self) -> f64 {
         1.0 - ratio(self.hits, self.requests)
     }
 
-    /// The part of requests that neither the cache nor a cache device had.
+    /// The fraction of requests that missed the cache and the cache device.
     pub fn device_ratio(&self) -> f64 {
         1.0 - ratio(self.hits + self.second_hits, self.requests)
     }
 
-    /// The part of bytes that missed.
+    /// The fraction of bytes that missed.
     pub fn byte_miss_ratio(&self) -> f64 {
         1.0 - ratio(self.hit_bytes, self.bytes)
     }
@@ -43,16 +43,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A cache device behind the cache (L2ARC): a ring that is fed with what the cache misses, as Cenote does.
+/// A cache device behind the cache (L2ARC): a ring, fed with the cache's misses as Cenote does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Second {
     /// Its size.
     pub bytes: u64,
-    /// What it takes in a second (`l2arc_write_max`).
+    /// Most bytes written a second (`l2arc_write_max`).
     pub bytes_per_s: u64,
 }
 
-/// Runs a trace through a policy of this name with a cache of this size.
+/// Replays a trace in a cache of this policy and size.
 pub fn replay(trace: &Trace, name: PolicyName, capacity_bytes: u64) -> Outcome {
     replay_with(trace, name, capacity_bytes, None)
 }
@@ -95,7 +95,7 @@ struct Ring {
     held: FxHashSet<BlockId>,
     oldest_first: VecDeque<(BlockId, u64)>,
     held_bytes: u64,
-    /// Bytes that may be written now, and as of when.
+    /// Bytes that may be written, and the time of that figure.
     credit: u64,
     credited_ns: u64,
 }
@@ -106,7 +106,7 @@ impl Ring {
         Ring { second, held, oldest_first, held_bytes: 0, credit: second.bytes_per_s, credited_ns: 0 }
     }
 
-    /// Whether it has a block that the cache misses. If not, it may have it from now on.
+    /// Whether the device has a missed block. If not, it may be written now.
     fn reads(&mut self, access: &Access) -> bool {
         if self.held.contains(&access.id) {
             return true;
@@ -115,7 +115,7 @@ impl Ring {
         let more = u128::from(passed_ns) * u128::from(self.second.bytes_per_s) / 1_000_000_000;
         if more > 0 {
             self.credit = self.credit.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
-            // What was not written in a round is not made up for.
+            // Unused write capacity of a round is lost.
             self.credit = self.credit.min(self.second.bytes_per_s);
             self.credited_ns = access.now_ns;
         }
@@ -136,7 +136,7 @@ impl Ring {
     }
 }
 
-/// For each request, the position of the next one for the same block; `u64::MAX`: none.
+/// By request: the position of the next one for the same block; `u64::MAX`: none.
 fn next_uses(requests: &[Request]) -> Vec<u64> {
     let mut next = vec![u64::MAX; requests.len()];
     let mut later = FxHashMap::default();

@@ -12,11 +12,11 @@
 //! | blktrace | the text that `blkparse` prints; queued requests count |
 //! | oracleGeneral | records of 24 bytes, as libCacheSim writes them |
 //!
-//! Of a CSV's ops, `read` wants a block and `write` brings one into the cache; lines of others, which tell of
-//! devices, are passed over. A line `# dataset NUMBER NAME` names a dataset.
+//! Of a CSV's ops, `read` requests a block and `write` adds one to the cache; other lines, about devices, are
+//! not requests. A line `# dataset NUMBER NAME` names a dataset.
 //!
-//! Formats that count blocks give each of them [`BLOCK_BYTES`]; requests of a disk become one request for
-//! each block that they touch. Without times, requests follow each other slowly enough for any policy.
+//! In formats that count blocks, each has [`BLOCK_BYTES`]; a disk request becomes one request for each block
+//! that it touches. Without times, requests are spaced widely enough for any policy.
 
 mod binary;
 mod parts;
@@ -30,15 +30,15 @@ use rustc_hash::FxHashMap;
 
 use crate::policy::{Access, BlockId, Class};
 
-/// The size of a block where a format has none, and what requests of disks are cut into.
+/// Default block size; disk requests are cut into these.
 pub const BLOCK_BYTES: u32 = 4096;
-/// A request that touches more blocks than this is an error in the trace.
+/// Most blocks of a request; more are an error.
 const MOST_BLOCKS: u64 = 1 << 20;
-/// The most requests of a trace; it is held in memory, 24 bytes each.
+/// Most requests of a trace; each takes 24 bytes of memory.
 const MOST_REQUESTS: usize = 200_000_000;
 /// The largest file, decompressed.
 const MOST_BYTES: usize = 8 << 30;
-/// Between requests without times: more than the 62 ms after which OpenZFS takes a use for a new one.
+/// Between requests without times: above the 62 ms of `ARC_MINTIME`.
 const STEP_NS: u64 = 63_000_000;
 
 /// One request for a block.
@@ -46,13 +46,13 @@ const STEP_NS: u64 = 63_000_000;
 pub struct Request {
     /// The block.
     pub id: BlockId,
-    /// When, from any start.
+    /// Its time, from any origin.
     pub now_ns: u64,
     /// The block's size.
     pub bytes: u32,
-    /// What it holds.
+    /// Its class.
     pub class: Class,
-    /// It is new: nobody wants it yet, but it comes into the cache.
+    /// A write: adds the block to the cache, and is no request.
     pub is_write: bool,
 }
 
@@ -68,39 +68,39 @@ impl Request {
 pub struct Trace {
     /// The requests.
     pub requests: Vec<Request>,
-    /// What devices read and wrote meanwhile, if the trace says that.
+    /// Reads and writes of devices, if recorded.
     pub devices: [Moved; 2],
-    /// Whose requests they were, if the trace says that.
+    /// Requests by dataset, if recorded.
     pub parts: Parts,
 }
 
-/// What devices did.
+/// Operations of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moved {
     /// Operations.
     pub operations: u64,
-    /// Bytes of all of them.
+    /// Their bytes.
     pub bytes: u64,
 }
 
-/// What a trace contains.
+/// Figures of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// Requests, without writes.
     pub requests: u64,
     /// Writes.
     pub writes: u64,
-    /// Different blocks.
+    /// Distinct blocks.
     pub blocks: u64,
     /// Bytes of all requests.
     pub bytes: u64,
-    /// Bytes of all different blocks: a cache of that size misses each once.
+    /// Bytes of all distinct blocks: a cache of that size misses each once.
     pub footprint_bytes: u64,
     /// From the first request to the last.
     pub duration_ns: u64,
 }
 
-/// Why a trace can't be read.
+/// A trace can't be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum TraceError {
@@ -133,18 +133,17 @@ impl Trace {
         Ok(Trace { requests: requests.all, devices: requests.devices, parts: requests.parts })
     }
 
-    /// The mean size of the requests' blocks, at least 1.
+    /// Mean block size of the requests, at least 1.
     pub fn mean_block_bytes(&self) -> u64 {
         let bytes: u64 = self.requests.iter().map(|request| u64::from(request.bytes)).sum();
         (bytes / (self.requests.len() as u64).max(1)).max(1)
     }
 
-    /// Requests, without writes.
     pub(crate) fn reads(&self) -> u64 {
         self.requests.iter().filter(|request| !request.is_write).count() as u64
     }
 
-    /// Counts what it contains.
+    /// Computes the figures.
     pub fn summary(&self) -> Summary {
         let mut blocks: FxHashMap<BlockId, u32> = FxHashMap::default();
         for request in &self.requests {
@@ -163,11 +162,10 @@ impl Trace {
     }
 }
 
-/// Requests as a format's reader adds them.
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
-    /// Of those that come next.
+    /// Of the next requests.
     class: Class,
     is_write: bool,
     devices: [Moved; 2],
@@ -185,14 +183,12 @@ impl Requests {
         Ok(())
     }
 
-    /// Something that a device did.
     fn moved(&mut self, is_write: bool, bytes: u64) {
         let moved = &mut self.devices[usize::from(is_write)];
         moved.operations += 1;
         moved.bytes = moved.bytes.saturating_add(bytes);
     }
 
-    /// A request of a disk, by bytes.
     fn push_range(&mut self, offset: u64, bytes: u64, now_ns: Option<u64>) -> Result<(), String> {
         let block = u64::from(BLOCK_BYTES);
         let first = offset / block;

@@ -3,7 +3,7 @@
 
 use cenote_policy::trace::Trace;
 
-/// The file's name, its content, and the blocks and sizes that it requests.
+/// File name, content, and the expected blocks and sizes.
 type Case = (&'static str, &'static [u8], Vec<(u64, u32)>);
 
 fn read(name: &str, content: &[u8]) -> Result<Vec<(u64, u32)>, String> {

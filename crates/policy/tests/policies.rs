@@ -1,4 +1,4 @@
-//! What users of the policies notice: figures published for real traces, bounds, and bookkeeping.
+//! Visible behaviour of the policies: figures published for real traces, bounds, and bookkeeping.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn trace(ids: impl IntoIterator<Item = u64>) -> Trace {
     Trace { requests: ids.into_iter().enumerate().map(request).collect(), ..Trace::default() }
 }
 
-/// A fixed sequence in which a few blocks are popular, with scans between.
+/// A fixed sequence with a few popular blocks, and scans in between.
 fn mixed() -> Trace {
     let mut state = 1_u64;
     let mut next = || {
@@ -68,7 +68,7 @@ fn the_classic_weakness_of_lru_is_not_that_of_lirs() {
 
 #[test]
 fn scans_of_data_leave_metadata_in_openzfs() {
-    // A hundred blocks of metadata that everyone needs, and an endless stream of data.
+    // A hundred metadata blocks in constant use, and an endless stream of data.
     let mut requests = Vec::new();
     for round in 0..400_u64 {
         for index in 0..50 {
@@ -101,8 +101,8 @@ fn the_sampled_curve_is_near_the_exact_one() {
 }
 
 proptest! {
-    /// A model of what every policy must hold to: no more than its size, no block evicted that was not
-    /// resident, hits exactly for what is resident.
+    /// The rules of every policy: it stays within its size, evicts only resident blocks, and hits exactly the
+    /// resident ones.
     #[test]
     fn books_are_kept(
         ids in proptest::collection::vec((0..60_u64, 1..20_u32), 1..400),
@@ -115,7 +115,7 @@ proptest! {
             let mut evicted = Vec::new();
             let (mut limit, half) = (capacity, ids.len() / 2);
             for (index, &(id, bytes)) in ids.iter().enumerate() {
-                // A block has one size as long as it is known.
+                // A block keeps its size as long as it is known.
                 let bytes = 1 + (id as u32 * 7 + bytes / 100) % 19;
                 let class = if id % 2 == 0 { Class::Data } else { Class::Metadata };
                 let now_ns = index as u64 * 30_000_000;
@@ -162,7 +162,7 @@ fn what_is_written_is_there_for_who_wants_it_next() {
 
 #[test]
 fn a_cache_device_has_what_memory_let_go_as_far_as_it_is_fed() {
-    // A loop of 100 blocks, a second for each round.
+    // A loop of 100 blocks, one second each round.
     let requests = (0..1000_u64).map(|n| Request {
         id: n % 100,
         now_ns: n * 10_000_000,
@@ -175,7 +175,7 @@ fn a_cache_device_has_what_memory_let_go_as_far_as_it_is_fed() {
         assert_eq!((outcome.requests, outcome.hits), (1000, 0));
         outcome.second_hits
     };
-    // All of it after the first round; a quarter more of it each round; too small for a loop.
+    // The device has everything after the first round; a quarter more after each round; too small for a loop.
     assert_eq!(hits(200 * BLOCK, 1000 * BLOCK), 900);
     let slowly = hits(200 * BLOCK, 25 * BLOCK);
     assert!((600..900).contains(&slowly), "{slowly}");

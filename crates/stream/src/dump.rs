@@ -9,10 +9,10 @@ use cenote_format::stream::{CryptFields, DMU_BACKUP_MAGIC, DRR_BYTES, HeaderType
 
 use crate::reader::Item;
 
-/// What is printed of a stream.
+/// The parts of a stream to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// BEGIN and END, and what there is of each kind.
+    /// BEGIN, END and sums by kind.
     Ends,
     /// All records (`-v`).
     Records,
@@ -25,7 +25,7 @@ struct Kind {
     payload_bytes: u64,
 }
 
-/// Names of kinds, by the numbers of their records, in the order in which their sums are printed.
+/// Names of kinds, by record number, in the order of the printed sums.
 const KINDS: [(usize, &str); 9] = [
     (0, "BEGIN"),
     (5, "END"),
@@ -38,7 +38,7 @@ const KINDS: [(usize, &str); 9] = [
     (7, "SPILL"),
 ];
 
-/// Prints the records of a stream one after the other.
+/// Prints a stream, record by record.
 #[derive(Debug)]
 pub struct Dump {
     detail: Detail,
@@ -46,7 +46,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// A dump of a stream that begins.
+    /// A dump at the start of a stream.
     pub fn new(detail: Detail) -> Dump {
         Dump { detail, kinds: [Kind::default(); 11] }
     }
@@ -222,7 +222,7 @@ impl fmt::Display for Crypt<'_> {
     }
 }
 
-/// A list as `nvlist_print` of libnvpair prints it, `depth` tabs to the right.
+/// Prints a list like `nvlist_print` of libnvpair, indented by `depth` tabs.
 pub fn print_list(list: &Nvlist, depth: usize, out: &mut impl Write) -> fmt::Result {
     let tabs = "\t".repeat(depth);
     writeln!(out, "{tabs}nvlist version: 0")?;
@@ -247,7 +247,7 @@ pub fn print_list(list: &Nvlist, depth: usize, out: &mut impl Write) -> fmt::Res
     Ok(())
 }
 
-/// A value that is no list.
+/// A value other than a list.
 struct Plain<'a>(&'a NvValue);
 
 impl fmt::Display for Plain<'_> {

@@ -1,6 +1,6 @@
-//! What can be wrong with a stream, in OpenZFS's words.
+//! Defects of a stream, in OpenZFS's words.
 //!
-//! Each sentence is that which `zfs receive` gives as its reason: `cannot receive: REASON`.
+//! Each message is a reason of `zfs receive`: `cannot receive: REASON`.
 
 use std::io;
 
@@ -10,40 +10,40 @@ use cenote_format::stream::StreamFeatures;
 /// A stream could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// There is no stream, or its bytes can't be read.
+    /// The input is missing or unreadable.
     #[error("failed to read from stream")]
     Read(#[source] io::Error),
-    /// Nobody takes the stream's bytes.
+    /// The output failed.
     #[error("failed to write to stream")]
     Write(#[source] io::Error),
     /// The bytes end before the stream does.
     #[error("incomplete stream")]
     Incomplete,
-    /// The bytes are no stream.
+    /// Not a stream.
     #[error("invalid stream (bad magic number)")]
     BadMagic,
-    /// A record is not where one belongs.
+    /// A record in the wrong place.
     #[error("invalid record type")]
     WrongPlace,
     /// A record's fields contradict the format.
     #[error("invalid stream ({0})")]
     Record(#[from] FormatError),
-    /// The payload is no list of properties.
+    /// The payload is not a list of properties.
     #[error("invalid stream (malformed nvlist)")]
     Nvlist(#[source] FormatError),
-    /// The snapshot has no name that could be one.
+    /// The snapshot's name is invalid.
     #[error("invalid stream (bad snapshot name)")]
     Name,
-    /// The bytes are not those that were sent.
+    /// A wrong checksum.
     #[error("checksum mismatch")]
     Checksum,
-    /// The same, in the beginning of a package.
+    /// A wrong checksum in the head of a package.
     #[error("incorrect header checksum")]
     HeaderChecksum,
-    /// The stream is of a kind that is no longer received.
+    /// A stream kind that is no longer received.
     #[error("stream has deprecated feature: dedup, try 'zstream redup [send in a file] | zfs recv [...]'")]
     Dedup,
-    /// The stream needs what this version does not know.
+    /// The stream needs unknown features.
     #[error(
         "stream has unsupported feature, feature flags = {:x} (unknown flags = {:x})",
         .0.0,
@@ -55,7 +55,7 @@ pub enum StreamError {
 /// Result of reading or writing a stream.
 pub type Result<T, E = StreamError> = std::result::Result<T, E>;
 
-/// Refuses streams with features that nobody knows, or that are no longer received.
+/// Refuses streams with features that are unknown or no longer received.
 pub(crate) fn check_features(features: StreamFeatures) -> Result<()> {
     if features.without(StreamFeatures::MASK) == StreamFeatures::default() {
         Ok(())

@@ -1,8 +1,8 @@
-//! Send streams: read, written, received into a pool, made from one.
+//! Send streams: reads and writes them, receives them into a pool, makes them from one.
 //!
 //! Idea: a stream is records (`cenote_format::stream`) with payloads and running sums. [`StreamReader`] turns
-//! bytes into records that have been verified, [`StreamWriter`] records into bytes; both know packages
-//! (`zfs send -R`). All else here stands on the two.
+//! bytes into verified records, [`StreamWriter`] records into bytes; both know packages (`zfs send -R`).
+//! Everything else here builds on the two.
 //!
 //! Memory: one record's payload, which is at most a block, or the properties at the beginning
 //! (`MAX_NVLIST_BYTES`).

@@ -1,8 +1,8 @@
 //! Reads a stream: verified records with their payloads.
 //!
-//! Idea: a stream is read record by record and never beyond its end, so that whatever follows in the same
-//! pipe is left to others. The first record shows the byte order. Each record's sum is checked when it is
-//! read, so a payload is known to be right with the next record: [`StreamReader::next`] reads that far ahead.
+//! Idea: a stream is read record by record and never beyond its end, so the caller can read further data from
+//! the same pipe. The first record shows the byte order. A record's sum is checked when it is read and covers
+//! the payload before it, so [`StreamReader::next`] reads one record ahead to verify a payload.
 //!
 //! ```text
 //!   stream    BEGIN  records ...  END
@@ -22,16 +22,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::error::{Result, StreamError};
 use crate::sum::Sum;
 
-/// A record and the bytes that follow it.
+/// A record and its payload.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The record.
     pub record: Record,
-    /// Its payload with all padding, [`Record::payload_bytes`] long.
+    /// Its payload with padding, [`Record::payload_bytes`] long.
     pub payload: Bytes,
     /// Bytes of the stream up to the end of the payload.
     pub end_bytes: u64,
-    /// The record is of a package, not of one of its streams.
+    /// It belongs to the package, not to one of its streams.
     pub of_package: bool,
 }
 
@@ -39,28 +39,28 @@ pub struct Item {
 pub struct StreamReader {
     source: Box<dyn AsyncRead + Send + Unpin>,
     state: State,
-    /// The record that comes next, whose sum covers the payload before it.
+    /// The next record, whose sum covers the payload before it.
     ahead: Option<Record>,
     sum: Sum,
     read_bytes: u64,
     in_package: bool,
 }
 
-/// Where in the stream the reader is.
+/// The reader's position in the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// At the beginning of the input, or of a stream within a package.
+    /// At the start of the input, or of a stream within a package.
     Outside,
-    /// Behind the BEGIN of a package.
+    /// After the BEGIN of a package.
     PackageHead,
-    /// Behind the BEGIN of a stream.
+    /// After the BEGIN of a stream.
     Stream,
-    /// All was read, or an error has ended it.
+    /// After the end, or an error.
     Ended,
 }
 
 impl StreamReader {
-    /// Reads from `source`, in small pieces too: a source that is slow to call should be buffered.
+    /// Reads from `source`, in small pieces too: buffer a source with expensive calls.
     pub fn new(source: Box<dyn AsyncRead + Send + Unpin>) -> StreamReader {
         StreamReader {
             source,
@@ -77,18 +77,18 @@ impl StreamReader {
         self.sum.endian()
     }
 
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// The next record; nothing after the last.
+    /// The next record; `None` after the last.
     ///
     /// # Errors
-    /// The bytes end, or are not those that were sent. The reader is then at its end.
+    /// The bytes end early or are damaged. The reader is then at its end.
     #[boxed]
     pub async fn next(&mut self) -> Result<Option<Item>> {
-        // A future that is dropped leaves the reader within a record.
+        // Stays `Ended` if this future is dropped within a record.
         let state = std::mem::replace(&mut self.state, State::Ended);
         let item = match state {
             State::Ended => return Ok(None),
@@ -133,7 +133,7 @@ impl StreamReader {
         Ok(self.item(record, payload, is_package))
     }
 
-    /// The END of what a package begins with: it has no sum of its own, only that of its payload.
+    /// The END of a package's head: it has no sum of its own, only that of its payload.
     async fn end_of_head(&mut self) -> Result<Item> {
         let raw = self.header().await?;
         match Record::decode(&raw, self.endian())? {
@@ -145,7 +145,7 @@ impl StreamReader {
         }
     }
 
-    /// A record of a stream, which was read ahead.
+    /// The record that was read ahead.
     async fn within(&mut self) -> Result<Item> {
         let record = self.ahead.take().ok_or(StreamError::Incomplete)?;
         let payload = self.payload(&record).await?;
@@ -156,12 +156,12 @@ impl StreamReader {
         Ok(Item { record, payload, end_bytes, of_package: false })
     }
 
-    /// Reads and verifies the record that comes next.
+    /// Reads and verifies the next record.
     async fn look_ahead(&mut self) -> Result<()> {
         let before = self.sum.words();
         let raw = self.header().await?;
         self.sum.add(&raw[..DRR_CHECKSUM_AT]);
-        // A damaged record may not even decode.
+        // Before decoding: a damaged record may not even decode.
         let stored = checksum_of(&raw, self.endian());
         if stored != [0; 4] && stored != self.sum.words() {
             return Err(StreamError::Checksum);
@@ -182,7 +182,7 @@ impl StreamReader {
     }
 
     async fn payload(&mut self, record: &Record) -> Result<Bytes> {
-        // `Record::decode` has bounded it. Memory grows with what comes, not with what was promised.
+        // `Record::decode` has limited the length. Memory grows with the data received, not with that length.
         let len = record.payload_bytes();
         if !len.is_multiple_of(4) {
             return Err(FormatError::Corrupt { what: "payload", why: "is not whole words" }.into());

@@ -1,23 +1,23 @@
 //! `zfs receive`: streams into a pool.
 //!
 //! ```text
-//!   receive      a stream, or a package of them: which dataset each is for, its properties and holds
-//!     name         what it is called here
-//!     replicate    what a package destroys, renames and promotes
-//!     overrides    properties that are set or left out, whatever the stream says
-//!     one          one stream: begin, records, end; what is kept or goes if it breaks off
+//!   receive      a stream, or a package of them: the dataset of each, its properties and holds
+//!     name         the name of a received snapshot
+//!     replicate    datasets that a package destroys, renames and promotes
+//!     overrides    properties that the caller sets or excludes
+//!     one          one stream: begin, records, end; clean-up if it breaks off
 //!       apply        records become changes of objects, some under one hold
-//!         object       an object that changes its shape
-//!     host         mounts that follow, and who is told
+//!       object       an object that changes its shape
+//!     host         remounts, and messages to the caller
 //! ```
 //!
-//! Idea: a stream fills a head of its own and becomes visible in one txg, at its end (`cenote_tasks`). Up to
-//! then nothing that was there has changed, whatever the stream holds.
+//! Idea: a stream fills a head of its own, which becomes visible in one txg, at its end (`cenote_tasks`).
+//! Until then no existing data has changed, whatever the stream contains.
 //!
 //! Memory: the records of one batch, [`apply::BATCH_BYTES`], and a list of properties.
 //!
-//! Source: OpenZFS `libzfs_sendrecv.c` (`zfs_receive_impl`, `zfs_receive_package`, `zfs_receive_one`), whose
-//! words these are, and `dmu_recv.c`.
+//! Source: OpenZFS `libzfs_sendrecv.c` (`zfs_receive_impl`, `zfs_receive_package`, `zfs_receive_one`; also
+//! the source of the messages), and `dmu_recv.c`.
 
 mod apply;
 mod error;
@@ -42,46 +42,46 @@ pub use error::{ReceiveError, Result};
 pub use host::{Alone, Host, Work};
 pub use name::Placing;
 
-/// What is to be received where.
+/// The arguments of a receive.
 #[derive(Debug, Default, Clone)]
 pub struct Order {
     /// The file system, volume or snapshot.
     pub destination: String,
-    /// How a name follows from that and from the name in the stream.
+    /// The rule that forms names from the destination and the stream's names.
     pub placing: Placing,
-    /// What is in the way goes (`-F`).
+    /// Destroys whatever is in the way (`-F`).
     pub is_forced: bool,
-    /// What has come is kept if the stream breaks off (`-s`).
+    /// Keeps the received part if the stream breaks off (`-s`).
     pub is_resumable: bool,
-    /// The snapshot that the new dataset is to be a clone of (`-o origin=`).
+    /// The origin of the new dataset, a clone (`-o origin=`).
     pub origin: Option<String>,
-    /// Holds of the package are left out (`-h`).
+    /// Ignores the package's holds (`-h`).
     pub skips_holds: bool,
-    /// Nothing is received, but the stream is read (`-n`).
+    /// Reads the stream without receiving it (`-n`).
     pub is_dry: bool,
-    /// Properties that are set (`-o`).
+    /// Properties to set (`-o`).
     pub settings: Settings,
-    /// Properties that are left out (`-x`).
+    /// Properties to exclude (`-x`).
     pub excluded: Vec<String>,
 }
 
-/// What was received.
+/// The result of a receive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// Snapshots that were made, in order.
+    /// New snapshots, in order.
     pub snapshots: Vec<String>,
-    /// Snapshots of the package that were there already.
+    /// Snapshots of the package that existed already.
     pub skipped: Vec<String>,
     /// Properties that could not be set: dataset, property, reason.
     pub refused: Vec<(String, String, String)>,
-    /// Not all of a package's renames and removals could be done.
+    /// Some of a package's renames and removals failed.
     pub is_partial: bool,
 }
 
 /// Receives a stream or a package.
 ///
 /// # Errors
-/// The first of its streams that can't be received; those before it have been.
+/// The first failed stream; earlier ones are received.
 #[boxed]
 pub async fn receive(
     engine: &Engine,
@@ -122,7 +122,7 @@ pub async fn receive(
     Ok(receipt.received)
 }
 
-/// Where a receive is done, and how.
+/// The context of a receive.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     engine: &'a Engine,
@@ -130,10 +130,10 @@ struct Around<'a> {
     host: &'a dyn Host,
 }
 
-/// What has come of a receive.
+/// The result so far.
 #[derive(Default)]
 struct Receipt {
-    /// The first dataset that was received.
+    /// The first dataset received.
     top: Option<String>,
     received: Received,
 }

@@ -1,22 +1,21 @@
 //! Makes streams of snapshots, byte for byte as OpenZFS does.
 //!
-//! Idea: a stream is a function of the snapshot's tree and of what the receiver has. One pass over the tree
-//! ([`walk`](self::walk)) gives its parts in order; parts become records ([`records`](self::records)), and
-//! the blocks that these carry are read ahead of them, in disk order ([`ahead`](self::ahead)). Without the
-//! blocks the same pass says exactly how long the stream will be.
+//! Idea: a stream is a function of the snapshot's tree and of the receiver's state. One pass over the tree
+//! ([`walk`](self::walk)) yields its parts in order; parts become records ([`records`](self::records)), and
+//! their blocks are read ahead, in disk order ([`ahead`](self::ahead)). Without the blocks, the same pass
+//! yields the exact length of the stream.
 //!
 //! ```text
 //!   SendSource --begin--> BEGIN
 //!       '-- Stream: Walk --Part--> Ahead --Part, data--> Records --Record, payload--> StreamWriter
 //! ```
 //!
-//! A `send` may be dropped at any await: nothing but the stream is left unfinished. It may take days, and
-//! what the pool frees meanwhile should not wait for that. So a [`Stream`] has read all that it needs besides
-//! the snapshot's own blocks, and those stay as long as the snapshot is held.
+//! A `send` may be dropped at any await: only the stream is left unfinished. It may take days, and must not
+//! hold up freeing in the pool meanwhile. So a [`Stream`] has read all metadata outside the snapshot, whose
+//! own blocks stay as long as the snapshot is held.
 //!
-//! Differences from OpenZFS 2.3: the spill block of the object at which a stream is resumed is sent again
-//! (OpenZFS loses it); a spill block in its pointer is sent as SPILL, not as WRITE_EMBEDDED, which no
-//! receiver takes.
+//! Differences from OpenZFS 2.3: a resumed stream repeats the spill block of its first object (OpenZFS loses
+//! it); an embedded spill block is sent as SPILL, not as WRITE_EMBEDDED, which no receiver takes.
 //!
 //! Source: OpenZFS `dmu_send.c`, `libzfs_sendrecv.c`.
 
@@ -52,7 +51,7 @@ pub use plan::{Plan, Ready};
 pub use request::{Extent, Notice, Replica, SendRequest, Step};
 pub use source::{Resume, SendFlags, SendSource, Since};
 
-/// How far a send is: read it while the send runs.
+/// The progress of a running send.
 #[derive(Debug, Default, Clone)]
 pub struct Progress(Arc<Counts>);
 
@@ -63,12 +62,12 @@ struct Counts {
 }
 
 impl Progress {
-    /// Bytes of the stream that were written.
+    /// Bytes written.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Records that were written.
+    /// Records written.
     pub fn records(&self) -> u64 {
         self.0.records.load(Ordering::Relaxed)
     }
@@ -79,29 +78,29 @@ impl Progress {
     }
 }
 
-/// A stream that is ready to be made.
+/// A stream, ready to send.
 #[derive(Debug)]
 pub struct Stream {
     begin: Begin,
     payload: Bytes,
     name: String,
-    /// As its records say it: of a part, the guid is that of the head that it is in.
+    /// In its records: for a part of a snapshot, the guid of its head.
     guid: Guid,
     is_snapshot: bool,
     is_encrypted: bool,
-    /// The receiver has all that was born up to then.
+    /// The receiver has all blocks born up to then.
     born_after: Txg,
     start: Start,
-    /// It is of a part of a snapshot.
+    /// It is a part of a snapshot.
     is_part: bool,
     objset: Objset,
 }
 
 impl Stream {
-    /// Reads all that a stream says of its snapshot.
+    /// Reads a stream's metadata.
     ///
     /// # Errors
-    /// It can't be read, or not be sent so.
+    /// The snapshot can't be read, or not be sent so.
     #[boxed]
     pub async fn of(source: SendSource) -> Result<Stream> {
         let (begin, payload) = begin::begin(&source).await?;
@@ -123,22 +122,22 @@ impl Stream {
         })
     }
 
-    /// The same for those who hold the snapshot: nothing else of the pool is kept for it.
+    /// For callers that hold the snapshot: keeps nothing else of the pool.
     #[must_use]
     pub fn not_keeping(self) -> Stream {
         let objset = if self.is_snapshot { self.objset.not_keeping() } else { self.objset };
         Stream { objset, ..self }
     }
 
-    /// The snapshot's name, or that of the file system or volume.
+    /// The snapshot's or dataset's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes it, and tells `progress` of each record.
+    /// Writes the stream, and counts each record in `progress`.
     ///
     /// # Errors
-    /// Something can't be read, or the sink fails: the stream breaks off.
+    /// A block can't be read, or the sink fails: the stream breaks off.
     #[boxed]
     pub async fn send(&self, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
         let (manner, mut records) = self.records();
@@ -166,10 +165,10 @@ impl Stream {
         Ok(())
     }
 
-    /// How many bytes it will have. Reads metadata alone.
+    /// Its length in bytes, from metadata alone.
     ///
     /// # Errors
-    /// Those of [`Stream::send`] that metadata can cause.
+    /// Those of [`Stream::send`] about metadata.
     #[boxed]
     pub async fn estimate(&self) -> Result<u64> {
         let (manner, mut records) = self.records();
@@ -194,7 +193,7 @@ impl Stream {
         Walk::new(&self.objset, self.born_after, self.start, self.is_encrypted, manner.is_raw())
     }
 
-    /// What comes last. Without its END, the receiver takes a stream of a part for a part.
+    /// The last records. Without END, the receiver treats the stream of a part as a part.
     fn end(&self, records: &mut Records, made: &mut Made) {
         records.settle(made);
         if !self.is_part {
@@ -202,7 +201,7 @@ impl Stream {
         }
     }
 
-    /// The data of a block, or an error that names its place.
+    /// The data of a block, or an error with its place.
     fn data(&self, block: &Block, data: Result<Bytes, cenote_pool::PoolError>) -> Result<Bytes> {
         data.map_err(|source| SendError::Block {
             name: self.name.clone(),

@@ -1,7 +1,7 @@
-//! Tokens: where a receive broke off, as a text that the sender is given (`zfs send -t`).
+//! Tokens: the position of a broken receive, as text for the sender (`zfs send -t`).
 //!
 //! Layout: `1-CHECKSUM-LENGTH-DATA`, all hexadecimal: the version; the first word of the data's fletcher4;
-//! the length of the list before it was compressed; the list, packed (XDR), compressed (zlib).
+//! the length of the uncompressed list; the list, packed (XDR), compressed (zlib).
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`get_receive_resume_token_impl`), `libzfs_sendrecv.c`
 //! (`zfs_send_resume_token_to_nvlist`).
@@ -17,7 +17,7 @@ use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 /// `ZFS_SEND_RESUME_TOKEN_VERSION`.
 const VERSION: u32 = 1;
-/// The longest list that a token may hold.
+/// The longest list of a token.
 const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// Names of the stream's options in the list.
@@ -28,22 +28,22 @@ const OPTIONS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::RAW, "rawok"),
 ];
 
-/// Why a text is no token.
+/// The text is not a valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It has another form.
+    /// Wrong form.
     #[error("resume token is corrupt (invalid format)")]
     Format,
-    /// A later version made it.
+    /// From a later version.
     #[error("resume token is corrupt (invalid version)")]
     Version,
-    /// A letter is wrong.
+    /// Mistyped.
     #[error("resume token is corrupt (incorrect checksum)")]
     Checksum,
     /// It can't be unpacked.
     #[error("resume token is corrupt (decompression failed)")]
     Compression,
-    /// It holds something else.
+    /// Wrong content.
     #[error("resume token is corrupt (nvlist_unpack failed)")]
     List,
 }
@@ -67,7 +67,7 @@ pub fn list_of(state: &ResumeState) -> Nvlist {
     list
 }
 
-/// The token of a state.
+/// Encodes a state.
 pub fn encode(state: &ResumeState) -> String {
     let packed = list_of(state).encode();
     let data = zlib_compress(&packed);
@@ -83,7 +83,7 @@ pub fn encode(state: &ResumeState) -> String {
 fn zlib_compress(bytes: &[u8]) -> Vec<u8> {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
-    // What it says is enough is enough.
+    // Can't fail: `out` has the size of the bound.
     let len = compressor.zlib_compress(bytes, &mut out).unwrap_or(0);
     out.truncate(len);
     out
@@ -95,10 +95,10 @@ fn zlib_decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
     (written == len).then_some(out)
 }
 
-/// The list that a token holds.
+/// Decodes a token's list.
 ///
 /// # Errors
-/// The text is none.
+/// The token is invalid.
 pub fn decode(token: &str) -> Result<Nvlist, TokenError> {
     let mut parts = token.trim().splitn(4, '-');
     let mut hex =
@@ -124,10 +124,10 @@ pub fn decode(token: &str) -> Result<Nvlist, TokenError> {
     Nvlist::decode(&packed).map_err(|_| TokenError::List)
 }
 
-/// The state that a token tells of.
+/// Decodes a token's state.
 ///
 /// # Errors
-/// The text is none.
+/// The token is invalid.
 pub fn state_of(token: &str) -> Result<ResumeState, TokenError> {
     let list = decode(token)?;
     let number = |name| list.get_u64(name).ok_or(TokenError::List);
@@ -154,7 +154,7 @@ pub fn state_of(token: &str) -> Result<ResumeState, TokenError> {
 mod tests {
     use super::*;
 
-    /// That of ../shared/streams, which OpenZFS 2.3.2 made.
+    /// The token in ../shared/streams, made by OpenZFS 2.3.2.
     const TOKEN: &str = "1-c264de6de-d8-789c636064000310a500c4ec50360710e72765a52697303030439460caa7a515a\
                          79630c001489e0d493ea9b224b518484fe037c0aabf243fbd34338581e10f97c796be5361e21a48f\
                          29c60f9bcc4dc540686f4e2a264fda4cc740743843dbc0c0877e72416a5a726e5e42767e767c3dc0\

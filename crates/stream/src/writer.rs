@@ -1,7 +1,8 @@
 //! Writes a stream: records with running sums, as OpenZFS does.
 //!
-//! Idea: the writer knows where in the stream it is, and so which sums a record needs. A BEGIN starts a sum.
-//! The END of a package's head holds that sum and has none of its own. A package's last END is all zeros.
+//! Idea: the writer tracks its position in the stream, which determines the sums of a record. A BEGIN starts
+//! a sum. The END of a package's head holds that sum and has none of its own. A package's last END is all
+//! zeros.
 //!
 //! Source: OpenZFS `dmu_send.c` (`dump_record`), `libzfs_sendrecv.c` (`send_conclusion_record`).
 
@@ -41,10 +42,10 @@ impl StreamWriter {
     }
 
     /// Writes a record and its payload, which is [`Record::payload_bytes`] long, or shorter by its padding.
-    /// The sums are the writer's: those of an END are ignored. An END outside of all streams ends a package.
+    /// The writer computes all sums, also that of an END. An END outside of all streams ends a package.
     ///
     /// # Errors
-    /// The sink fails; a payload of another length; a record where none belongs.
+    /// The sink fails; a payload of another length; a record in the wrong place.
     #[boxed]
     pub async fn write(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
         let len = usize::try_from(record.payload_bytes()).unwrap_or(usize::MAX);
@@ -80,13 +81,13 @@ impl StreamWriter {
         if payload.len() == len {
             return self.put_payload(payload).await;
         }
-        // Only what is small has padding: bonuses, embedded blocks.
+        // Only small payloads have padding: bonuses, embedded blocks.
         let mut padded = payload.to_vec();
         padded.resize(len, 0);
         self.put_payload(&padded).await
     }
 
-    /// Hands on all that a sink may keep back.
+    /// Flushes the sink.
     ///
     /// # Errors
     /// The sink fails.
@@ -95,7 +96,7 @@ impl StreamWriter {
         self.sink.flush().await.map_err(StreamError::Write)
     }
 
-    /// A record that ends with the sum of all bytes before that.
+    /// A record that ends with the sum of all bytes before.
     fn summed(&mut self, record: &Record) -> Result<[u8; DRR_BYTES]> {
         let endian = self.sum.endian();
         let mut raw = record.encode(endian)?;

@@ -1,4 +1,4 @@
-//! Streams of a hostile sender: records changed at random, with every sum right again.
+//! Streams of a hostile sender: random changes to records, with valid sums.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
@@ -19,7 +19,7 @@ use tokio::io::AsyncWrite;
 
 use pool::{POOL, Scratch, assert_zdb_is_content};
 
-/// Streams that are changed, each with what must be there before.
+/// Streams to change, each with its required predecessor.
 const STREAMS: [(&str, &str); 6] =
     [("", "xa"), ("xa", "xa-i"), ("", "emb-e"), ("emb-e", "emb-e-i"), ("", "raw1-w"), ("", "vol-c")];
 
@@ -91,7 +91,7 @@ async fn written(items: &[Item]) -> Vec<u8> {
     let kept = Kept::default();
     let mut writer = StreamWriter::new(Box::new(kept.clone()), Endian::NATIVE);
     for item in items {
-        // A record where none belongs can't be written: what comes before is a stream that ends early.
+        // The writer refuses a misplaced record: the stream ends early there.
         if writer.write(&item.record, &item.payload).await.is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! Every stream of OpenZFS that is at hand, received: what comes out equals what the module made of it.
+//! Receives every available stream of OpenZFS: the result equals that of the module.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
@@ -63,13 +63,13 @@ async fn receive_result(engine: &Engine, result: &Value) {
     }
 }
 
-/// The key of what was sent encrypted.
+/// The key of the encrypted datasets.
 fn keys(facts: &Value) -> KeySource {
     let key = text(&facts["keys"]["enc"], "key").as_bytes().to_vec();
     KeySource::new(move |info| info.root.contains("/enc").then(|| UserKey(key.clone())))
 }
 
-/// What differs between a dataset and its description.
+/// Differences between a dataset and its description.
 async fn differences(mos: &Mos, facts: &Value) -> Vec<String> {
     let name = format!("{POOL}/{}", text(facts, "name"));
     let dataset = match mos.dataset(&name).await {
@@ -120,8 +120,7 @@ fn lines(manifest: &str) -> BTreeMap<String, Vec<String>> {
         if columns[0] == "." {
             columns[12].clear();
         }
-        // The module shows ACLs only where `acltype` says so, which a stream without properties does not
-        // bring.
+        // The module shows ACLs only with `acltype`, which a stream without properties lacks.
         let xattrs = columns.get(11).map(String::as_str).unwrap_or_default().split(',');
         let shown: Vec<&str> = xattrs.filter(|xattr| !xattr.starts_with("system.posix_acl")).collect();
         let shown = shown.join(",");
@@ -164,7 +163,7 @@ fn streams_of_the_module_give_what_they_gave_there() {
     assert_zdb_is_content(scratch.path());
 }
 
-/// What `zfs list -t all` shows below the pool's root.
+/// Names below the pool's root, as by `zfs list -t all`.
 async fn names(engine: &Engine) -> Vec<String> {
     let mut names = Vec::new();
     for dataset in engine.mos().await.unwrap().all_datasets().await.unwrap() {
@@ -216,7 +215,7 @@ fn what_is_wrong_is_refused_and_leaves_what_was_there() {
         let left = names(&engine).await;
         assert!(left.contains(&"taken/a@1".to_owned()) && left.contains(&"taken/b@x".to_owned()), "{left:?}");
         assert!(!left.iter().any(|name| name.contains('%')), "{left:?}");
-        // A snapshot in the way goes if it must.
+        // A snapshot in the way is destroyed.
         cenote_tasks::snapshot(&engine, &["taken/b@y".to_owned()]).await.unwrap();
         receive_named(&engine, "xa-i", &forced("b")).await.unwrap();
         let left = names(&engine).await;
@@ -273,7 +272,7 @@ fn a_receive_goes_on_from_wherever_it_broke_off() {
             let ReceiveError::Saved { token, .. } = broken else { panic!("{broken}") };
             let state = cenote_stream::token::state_of(&token).unwrap();
             assert_eq!(state.to_name, b"gsrc/xa@2");
-            // Another stream is not let in, and the old state is what it was.
+            // Another stream is refused, and the old state stays.
             let busy = receive_bytes(&engine, whole.clone(), &order).await.unwrap_err().to_string();
             assert!(busy.contains("contains partially-complete state"), "{busy}");
             cenote_tasks::abort_receive(&engine, &format!("{POOL}/{name}")).await.unwrap();

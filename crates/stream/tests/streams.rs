@@ -1,4 +1,4 @@
-//! Streams of OpenZFS: read to their end with right sums, and written again as the same bytes.
+//! Streams of OpenZFS: read to their end with valid sums, and written again as the same bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
@@ -16,7 +16,7 @@ use cenote_testkit::{decompress, needs, shared_path, unpack_bzip2, workspace};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWrite;
 
-/// Keeps all that is written.
+/// Keeps all bytes written.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -35,7 +35,7 @@ impl AsyncWrite for Kept {
     }
 }
 
-/// The items of a stream, its byte order, and how reading it ended.
+/// The items of a stream, its byte order, and the result of reading it.
 fn read(stream: Vec<u8>) -> (Vec<Item>, Endian, Result<(), StreamError>) {
     let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(stream)));
     let mut items = Vec::new();

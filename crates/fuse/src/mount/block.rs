@@ -1,11 +1,10 @@
 //! A mount that `sync(2)` and `syncfs(2)` reach.
 //!
-//! Idea: the kernel tells a FUSE file system of them only if it lies on a block device (`fuseblk`), since
-//! Linux 6.18. So each mount gets one of its own, with nothing on it: a loop device over a piece of memory,
-//! which the kernel takes away with the mount, however the process ends.
+//! Idea: since Linux 6.18, the kernel forwards them to a FUSE file system on a block device (`fuseblk`). So
+//! each mount gets an empty one: a loop device over a piece of memory, which the kernel frees with the mount.
 //!
-//! The mount table shows the path by which the device was found. That path is to be the dataset's name: it is
-//! looked up in a tmpfs that is mounted nowhere, by a thread with a working directory of its own.
+//! The mount table shows the device's path: it should be the dataset's name. So the device node has that path
+//! in an unattached tmpfs, and a thread with that working directory makes the mount.
 //!
 //! ```text
 //!   tmpfs (nowhere)   tank/home: node of /dev/loop7 --- loop7: 64 KiB of memory
@@ -30,35 +29,30 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::kernel;
 
-/// The first kernel that tells of `sync`.
 const FIRST_KERNEL: (u32, u32) = (6, 18);
-/// Enough for the kernel to take it for a block device.
+/// Enough for a block device.
 const LOOP_BYTES: u64 = 64 << 10;
-/// `s_blocksize`, as of any other FUSE mount.
+/// `s_blocksize` of any other FUSE mount.
 pub(super) const BLOCK_BYTES: u32 = 4096;
 
-/// `LOOP_CTL_GET_FREE`.
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
-/// `LOOP_CONFIGURE`.
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
-/// `LO_FLAGS_AUTOCLEAR`: the device is free again when nobody has it open.
+/// `LO_FLAGS_AUTOCLEAR`: frees the device at its last close.
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// `sizeof(struct loop_config)`: fd, block_size; `loop_info64` (232 bytes); 64 reserved.
 const LOOP_CONFIG_BYTES: usize = 304;
-/// Of `lo_flags` and `lo_file_name` in it.
 const FLAGS_AT: usize = 8 + 52;
 const NAME_AT: usize = 8 + 56;
-/// How often another process may take the free device first.
+/// Another process may take the free device first.
 const TRIES: usize = 16;
 
-/// Whether the kernel tells of `sync`.
 pub(super) fn is_of_use() -> bool {
     kernel::is_at_least(FIRST_KERNEL)
 }
 
-/// Makes the file system of `opened` on a loop device of its own, which is shown by this name.
+/// Makes the file system of `opened` on its own loop device, shown as `name`.
 pub(super) fn create(opened: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    // It is open until the file system has it.
+    // Open until the file system has it.
     let device = loop_device()?;
     let nowhere = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(nowhere.as_fd())?;
@@ -80,7 +74,7 @@ pub(super) fn create(opened: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     })
 }
 
-/// A loop device that is gone when it is closed.
+/// Freed by its last close.
 fn loop_device() -> Result<OwnedFd, Errno> {
     let memory = memfd_create("cenote", MemfdFlags::CLOEXEC)?;
     ftruncate(&memory, LOOP_BYTES)?;

@@ -1,27 +1,26 @@
-//! The hand: a process that does what must be done with paths.
+//! The hand: a process for all calls that take paths.
 //!
-//! Idea: a mount point may lie in a file system that this process serves itself, or in one that hangs. A
-//! thread that looks such a path up sleeps in the kernel until that answers; if the process is killed
-//! meanwhile, the thread keeps its mounts from ending, and they keep the thread. So every call with a path is
-//! made by another process, which holds no descriptor of `/dev/fuse`: it ends whenever this one does. It gets
-//! a mount that is made already, and attaches it.
+//! Idea: a mount point may lie in a file system served by this process, or in one that hangs. A thread that
+//! looks it up sleeps in the kernel until the server answers. If the process is killed meanwhile, the thread
+//! keeps its mounts alive, and they keep the thread. So another process, which holds no descriptor of
+//! `/dev/fuse` and can always end, makes every call with a path. It gets a finished mount, and attaches it.
 //!
 //! ```text
 //!   daemon: fsopen, fsmount --(mount)--> hand: mkdir, move_mount    umount, remount, rmdir
 //!             '------ waits at a socket, with a deadline
 //! ```
 //!
-//! A hand also opens files for users of the daemon, with their rights: it has no threads that its rights
-//! would be lent to meanwhile, and it alone waits if the file lies somewhere that hangs. The caller's own
-//! program could open them and send the descriptors, if it knew which: most key locations are in the pool.
+//! A hand also opens files with the rights of the daemon's users, since it has no other threads to share
+//! them. The user's own program could send descriptors, but does not know the files: most key locations are
+//! in the pool.
 //!
-//! Each hand does one thing at a time. One that does not answer in time is killed, and another takes its
-//! place. A program that starts no hands makes the calls itself.
+//! Each hand makes one call at a time. One that misses the deadline is killed and replaced. A program without
+//! hands makes the calls itself.
 //!
-//! Layout of a message: a word, then its arguments, each after a zero byte; so is the answer, `ok` or an
-//! error number and who is in the way. A mount comes as a descriptor beside it, and so does an open file.
+//! Layout of a message: a word, then its arguments, each after a zero byte. The answer is `ok`, or an error
+//! number and the processes in the way. A mount or an opened file comes as a descriptor beside it.
 //!
-//! Shared state: [`HANDS`], locked to take a hand or to put it back.
+//! Shared state: [`HANDS`], locked to take a hand or to return it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -48,39 +47,33 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::{clear_dead, mount_id, users};
 
-/// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Hands that are kept for later.
 const IDLE_MAX: usize = 4;
-/// The longest message.
 const MESSAGE_BYTES: usize = 160 << 10;
-/// Directories of one message.
+/// In one message.
 const DIRS_MAX: usize = 32;
 
-/// What can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask<'a> {
-    /// Makes a directory to mount on. What a dead program of this subtype left there is taken away. It must
-    /// be empty, unless the mount may lie over what is there.
+    /// Makes an empty directory (`overlay`: a directory) to mount on. Removes a dead program's mount of this
+    /// subtype.
     Prepare { dir: &'a Path, subtype: &'a str, overlay: bool },
     /// Attaches a mount.
     Attach { dir: &'a Path },
-    /// Unmounts, if the path leads to the mount of this id (0: to any).
+    /// Unmounts, if the path leads to the mount of this id (0: any).
     Unmount { dir: &'a Path, id: u64, lazy: bool },
-    /// Gives a mount other options.
+    /// Changes a mount's options.
     Remount { dir: &'a Path, flags: u32 },
     /// Removes a directory.
     Clear { dir: &'a Path },
-    /// Opens a file for reading, as this user of these groups.
+    /// Opens a file for reading, with the rights of a user.
     Open { file: &'a Path, uid: u32, gids: Vec<u32> },
 }
 
-/// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     /// `TIMEDOUT`: no answer. `STALE`: the path leads to another mount.
     pub(super) errno: Errno,
-    /// Processes that are in the way.
     pub(super) users: Vec<String>,
 }
 
@@ -91,7 +84,7 @@ impl From<Errno> for Failure {
 }
 
 type Answer = Result<(), Failure>;
-/// With the file that was opened.
+/// With the opened file.
 type Given = Result<Option<OwnedFd>, Failure>;
 type Start = Box<dyn Fn() -> Command + Send>;
 
@@ -107,31 +100,30 @@ struct Hand {
     socket: OwnedFd,
 }
 
-/// From now on, calls with paths are made by other processes: `command` makes one that calls [`serve`].
+/// From now on, makes calls in hands: `command` makes a process that runs [`serve`].
 pub fn start(command: impl Fn() -> Command + Send + 'static) {
     HANDS.lock().start = Some(Box::new(command));
 }
 
-/// Removes directories, as far as they are empty and there.
+/// Removes directories if they are empty.
 pub fn clear(dirs: &[PathBuf]) {
     for dir in dirs {
         call(&Ask::Clear { dir }, None).ok();
     }
 }
 
-/// Opens a file for reading with the rights of a user, the first of whose groups is the main one. It does not
-/// wait for the other side of a pipe.
+/// Opens a file for reading with a user's rights; the first group is the primary one. Does not wait for the
+/// other end of a pipe.
 ///
 /// # Errors
-/// The user may not, or there is no such file; or this program can't act for others: it is not root, or
-/// starts no hands.
+/// The user may not, or there is no such file; this program is not root, or has no hands.
 pub fn open_as(file: &Path, uid: u32, gids: &[u32]) -> io::Result<File> {
     let opened = exchange(&Ask::Open { file, uid, gids: gids.to_vec() }, None);
     let opened = opened.map_err(|failure| io::Error::from(failure.errno))?;
     Ok(opened.ok_or(Errno::BADF)?.into())
 }
 
-/// Has a hand do something, or does it, and waits for that.
+/// Makes a call, in a hand if possible.
 pub(super) fn call(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Answer {
     exchange(ask, mount).map(drop)
 }
@@ -140,7 +132,7 @@ fn exchange(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     let hand = {
         let mut hands = HANDS.lock();
         match (hands.idle.pop(), &hands.start) {
-            // Other threads would have these rights, too.
+            // Other threads would share these rights.
             (None, None) if matches!(ask, Ask::Open { .. }) => return Err(Errno::PERM.into()),
             (None, None) => return perform(ask, mount),
             (Some(hand), _) => hand,
@@ -165,7 +157,7 @@ impl Hand {
         let socket = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = socket()?;
         set_socket_timeout(&ours, Timeout::Recv, Some(DEADLINE))?;
-        // A group of its own: what ends the daemon from a terminal is not for the hand.
+        // Its own process group: a terminal's signals must not reach it.
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         Ok(Hand { child: command.spawn().map_err(failed)?, socket: ours })
@@ -188,7 +180,7 @@ impl Hand {
                 received => break received?,
             }
         };
-        // The end of the stream is the end of the hand.
+        // An empty message: the hand has ended.
         let mut words = answer[..received].split(|&byte| byte == 0);
         match words.next() {
             Some(b"ok") => Ok(opened),
@@ -202,7 +194,7 @@ impl Hand {
         }
     }
 
-    /// It may sleep in the kernel, and ends when that lets it.
+    /// Does not wait: the hand may be asleep in the kernel.
     fn end(mut self) {
         let end = move || {
             self.child.kill().ok();
@@ -212,7 +204,7 @@ impl Hand {
     }
 }
 
-/// Does what the other side of this socket asks for, until its end.
+/// Serves calls from this socket until its end.
 pub fn serve(socket: &OwnedFd) {
     let mut message = vec![0; MESSAGE_BYTES];
     loop {
@@ -250,7 +242,6 @@ pub fn serve(socket: &OwnedFd) {
     }
 }
 
-/// Receives a message and the descriptor that comes with it, if one does.
 pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -267,7 +258,7 @@ pub(super) fn recv(socket: &OwnedFd, message: &mut [u8]) -> Result<(usize, Optio
 
 impl<'a> Ask<'a> {
     /// # Errors
-    /// A word has a zero byte, which would begin another one; or it is too long.
+    /// A zero byte in an argument, which would begin another one; or the message is too long.
     fn message(&self) -> Result<Vec<u8>, Errno> {
         let number = |number: u64| number.to_string().into_bytes();
         let (word, dir, more): (&str, &Path, Vec<Vec<u8>>) = match *self {
@@ -312,7 +303,6 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Does it in this process.
 fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     match ask {
         Ask::Open { file, uid, gids } => Ok(Some(open_here(file, *uid, gids)?)),
@@ -320,16 +310,16 @@ fn perform(ask: &Ask<'_>, mount: Option<BorrowedFd<'_>>) -> Given {
     }
 }
 
-/// Opens a file as another user. The rights are those of this thread; it must be the only one.
+/// Opens a file as another user, with the rights of this thread, which must be the only one.
 fn open_here(file: &Path, uid: u32, gids: &[u32]) -> Result<OwnedFd, Errno> {
     let (own_uid, own_gid, own_groups) = (geteuid(), getegid(), getgroups()?);
     let groups: Vec<Gid> = gids.iter().copied().map(Gid::from_raw).collect();
     let (uid, gid) = (Uid::from_raw(uid), *groups.first().ok_or(Errno::INVAL)?);
-    // Nobody but root may.
+    // Only root may.
     set_thread_groups(&groups)?;
     let open = || {
         set_thread_res_gid(None, gid, None)?;
-        // Capabilities go with it.
+        // This drops the capabilities.
         set_thread_res_uid(None, uid, None)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::open(file, flags, Mode::empty())
@@ -340,7 +330,7 @@ fn open_here(file: &Path, uid: u32, gids: &[u32]) -> Result<OwnedFd, Errno> {
         set_thread_res_gid(None, own_gid, None)?;
         set_thread_groups(&own_groups)
     };
-    // Otherwise it would do everything else as that user.
+    // Otherwise later calls would run as that user.
     back().map_or_else(|_| std::process::abort(), |()| opened)
 }
 
@@ -396,7 +386,7 @@ mod tests {
         }
         assert_eq!(Ask::parse(b"unlink\0/"), None);
         assert_eq!(Ask::parse(b"open\0/\x001000\x00100\0x"), None);
-        // One word can't become several: here, another user.
+        // One argument can't become several: here, another user.
         let file = Path::new("/etc/shadow\x000\x000");
         assert_eq!(Ask::Open { file, uid: 1000, gids: vec![100] }.message(), Err(Errno::INVAL));
     }

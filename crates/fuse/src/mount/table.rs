@@ -1,8 +1,7 @@
-//! The mount table: which mount is which, and what lies over it.
+//! The mount table: identifies mounts, and finds those that cover others.
 //!
-//! Idea: a path says where a mount was made, and a mount id says which one it is. Somebody may have mounted
-//! something else on the same directory, or on one above it, since; then the path leads there. The table is
-//! read, and no directory is asked: that may hang with its server.
+//! Idea: a path tells where a mount was made; its id identifies it. A later mount on the directory, or above
+//! it, takes the path over. Reading the table touches no directory, which may hang with its server.
 //!
 //! Layout (`/proc/self/mountinfo`): `id parent major:minor root directory options [tags] - type source
 //! super`; blanks in names are written in octal.
@@ -17,34 +16,33 @@ use std::path::PathBuf;
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Its id: unique among those that are mounted now.
+    /// Its id, unique among current mounts.
     pub id: u64,
-    /// The mount in which its directory lies.
+    /// The mount of its directory.
     pub parent: u64,
-    /// The device number of its file system.
+    /// Of its file system.
     pub device: (u32, u32),
     /// Its directory.
     pub dir: PathBuf,
-    /// The type of its file system.
+    /// File-system type.
     pub kind: String,
-    /// What is mounted.
+    /// The source.
     pub source: String,
 }
 
 impl Line {
-    /// What serves it, if it is a FUSE file system that says so: the types `fuse.SUBTYPE` and, on a block
-    /// device, `fuseblk.SUBTYPE`.
+    /// The subtype of a FUSE file system: `fuse.SUBTYPE` or, on a block device, `fuseblk.SUBTYPE`.
     pub fn fuse_subtype(&self) -> Option<&str> {
         self.kind.strip_prefix("fuse.").or_else(|| self.kind.strip_prefix("fuseblk."))
     }
 }
 
-/// All mounts that this process sees.
+/// All mounts visible to this process.
 #[derive(Debug)]
 pub struct Table(Vec<Line>);
 
 impl Table {
-    /// The table now.
+    /// The current table.
     ///
     /// # Errors
     /// There is no `/proc`.
@@ -56,7 +54,7 @@ impl Table {
         Table(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
     }
 
-    /// All of them, in the order of their making below one directory.
+    /// All mounts; those on one directory in the order of mounting.
     pub fn lines(&self) -> &[Line] {
         &self.0
     }
@@ -66,8 +64,7 @@ impl Table {
         self.0.iter().find(|line| line.id == id)
     }
 
-    /// The mount that lies on the directory of another one, or on one above it, so that the path no longer
-    /// leads there.
+    /// The mount that has taken over the path of another one.
     pub fn covering(&self, id: u64) -> Option<&Line> {
         let own = self.get(id)?;
         let mut above = vec![id];
@@ -97,7 +94,7 @@ fn parse(line: &[u8]) -> Option<Line> {
     Some(Line { id, parent, device, dir, kind, source })
 }
 
-/// A field without its escapes, `\` and three octal digits.
+/// A field without escapes: `\` and three octal digits.
 fn plain(field: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((&byte, after)) = rest.split_first() {

@@ -1,5 +1,4 @@
-//! Who uses a mounted file system: the processes that have a file of it open, mapped, or as a folder they are
-//! in.
+//! Processes that use a mounted file system: with an open or mapped file, or a directory.
 //!
 //! Source: proc(5).
 
@@ -8,10 +7,10 @@ use std::path::Path;
 
 use super::device_of;
 
-/// Processes that are named at most.
+/// Most processes named.
 const NAMED: usize = 8;
 
-/// The processes, as `name (pid)`; those of other users only for root.
+/// As `name (pid)`; other users' only as root.
 pub fn of(dir: &Path) -> Vec<String> {
     let Some(device) = device_of(dir) else { return Vec::new() };
     let Ok(processes) = read_dir("/proc") else { return Vec::new() };
@@ -44,7 +43,7 @@ fn uses(process: &Path, device: (u32, u32)) -> bool {
     maps.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some(&number))
 }
 
-/// The end of a sentence.
+/// As the end of a sentence.
 pub fn said(users: &[String]) -> String {
     match users.len() {
         0 => String::new(),
@@ -59,7 +58,7 @@ mod tests {
 
     #[test]
     fn who_has_a_file_open_uses_its_file_system() {
-        // The program itself is on some file system, and uses it.
+        // The test program uses its own file system.
         let program = std::env::current_exe().unwrap();
         let me = format!("({})", std::process::id());
         assert!(of(&program).iter().any(|user| user.ends_with(&me)));

@@ -1,4 +1,4 @@
-//! A slot: memory that the kernel puts a request into, and finds its answer in.
+//! A slot: memory for one request and its answer, shared with the kernel.
 //!
 //! ```text
 //!   0     fuse_in_header, then fuse_out_header
@@ -7,8 +7,8 @@
 //!   4096  names and data of the request, then the answer without its header
 //! ```
 //!
-//! Ownership: while the kernel has the slot nobody may call anything here; the caller ([`super::Ring`])
-//! knows.
+//! Ownership: no method may be called while the kernel has the slot; the caller ([`super::Ring`]) keeps
+//! track.
 #![allow(unsafe_code)] // the memory is shared with the kernel
 
 use std::ffi::c_void;
@@ -30,16 +30,16 @@ const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 const PAYLOAD_AT: usize = 4096;
 const SLOT_BYTES: usize = PAYLOAD_AT + MAX_WRITE_BYTES;
-/// What a slot keeps in any case: whole pages.
+/// Whole pages that are never given back.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// Memory for one request, mapped by itself: pages of it are there when they have been used.
+/// Memory for one request: only touched pages take memory.
 pub struct Slot {
     memory: *mut u8,
-    /// What was used of the payload: by the last request or answer, and at most since memory was given back.
+    /// Payload bytes used: last time, and at most since `give_back`.
     last_bytes: usize,
     most_bytes: usize,
-    /// Its two parts, as the kernel is told them.
+    /// For the kernel.
     parts: Box<[Part; 2]>,
 }
 
@@ -68,12 +68,12 @@ impl Slot {
         Ok(Slot { memory, last_bytes: 0, most_bytes: 0, parts: Box::new([header, payload]) })
     }
 
-    /// Where its two parts are listed, for as long as it lives.
+    /// Valid as long as the slot.
     pub fn parts_address(&self) -> u64 {
         self.parts.as_ptr() as u64
     }
 
-    /// The request in it (`None`: it is none), its number, and the one that its answer is committed under.
+    /// The request in it (`None`: malformed), its number, and its commit number.
     pub fn request(&mut self) -> (Option<Request>, u64, u64) {
         let payload_bytes = u32_at(self.header(), PAYLOAD_BYTES_AT) as usize;
         self.note_use(payload_bytes.min(MAX_WRITE_BYTES));
@@ -91,7 +91,6 @@ impl Slot {
         ])
     }
 
-    /// Puts an answer in its place.
     pub fn put(&mut self, unique: u64, answer: &Result<Reply, Errno>) {
         let (error, reply) = match answer {
             Ok(reply) if reply.len_bytes() <= MAX_WRITE_BYTES => (0, Some(reply)),
@@ -115,13 +114,12 @@ impl Slot {
         (self.last_bytes, self.most_bytes) = (bytes, self.most_bytes.max(bytes));
     }
 
-    /// Whether the last request, or the answer to it, was a large one.
     pub fn is_large(&self) -> bool {
         self.last_bytes > KEPT_BYTES
     }
 
-    /// Gives back memory that only large requests need. What is in it is lost: the kernel must not have put a
-    /// request there, nor get an answer from it.
+    /// Gives back the memory of large requests. It must hold no request, and no answer that the kernel has
+    /// not read.
     pub fn give_back(&mut self) {
         if self.most_bytes > KEPT_BYTES {
             // SAFETY: within the memory, which stays mapped and reads as zeros afterwards.
@@ -177,7 +175,6 @@ mod tests {
     use super::*;
     use crate::vfs::{Caller, Node};
 
-    /// A slot in which the kernel has put a request.
     fn slot(opcode: u32, operation: &[u8], payload: &[u8]) -> Slot {
         let mut slot = Slot::new().unwrap();
         let len = IN_HEADER_BYTES + operation.len() + payload.len();

@@ -1,6 +1,6 @@
 //! From a request to a call of [`Vfs`], and from its result to a reply.
 //!
-//! Each operation's structure is listed where it is read; integers are 4 bytes unless it says 8.
+//! Each operation's structure is listed where it is read; integers have 4 bytes unless marked 8.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::waiting::Waiting;
 const S_IFDIR: u32 = 0o040000;
 const S_IFREG: u32 = 0o100000;
 
-/// Answers a request; `None` for one that has no reply.
+/// `None`: no reply.
 pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> Option<Result<Reply>> {
     let Some(opcode) = Opcode::from_number(request.opcode) else { return Some(Err(Errno::NOSYS)) };
     match opcode {
@@ -27,11 +27,11 @@ pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> 
             None
         }
         Opcode::BatchForget => {
-            // A list that is cut short has been dropped as far as it goes.
+            // A truncated list counts up to its end.
             forget_many(vfs, request.body()).await.ok();
             None
         }
-        // `fuse_interrupt_in`: unique (8) of the request concerned.
+        // `fuse_interrupt_in`: unique (8) of the interrupted request.
         Opcode::Interrupt => match request.body().u64() {
             Ok(unique) if waiting.interrupt(unique) => None,
             Ok(_) => Some(Err(Errno::AGAIN)),
@@ -83,7 +83,7 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             found(vfs.mknod(caller, node, body.name()?, new).await?)
         }
         Opcode::Tmpfile => {
-            // flags, mode, umask, open_flags; a name that means nothing.
+            // flags, mode, umask, open_flags; a meaningless name.
             let (_, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
             let new = NewNode { mode: mode & 0o7777 | S_IFREG, umask, device: (0, 0) };
             let entry = vfs.tmpfile(caller, node, new).await?;
@@ -186,14 +186,14 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             let (from, to) = (body.u64()?, Node(body.u64()?));
             body.skip(8)?;
             let (at, len_bytes) = (body.u64()?, body.u64()?);
-            // The reply counts in 32 bits.
+            // The reply has 32 bits.
             let len_bytes = len_bytes.min(1 << 30);
             let copied = vfs.copy_file_range(caller, (node, from), (to, at), len_bytes).await?;
             Ok(Reply::empty().u32(copied as u32).u32(0))
         }
         Opcode::Ioctl => ioctl(vfs, request, body).await,
         // `fuse_open_out`: fh (8), open_flags, backing_id. Without FOPEN_KEEP_CACHE and FOPEN_CACHE_DIR the
-        // kernel forgets what it knew. A file that is empty it does not read, unless it caches nothing of it.
+        // kernel drops its cache. It reads an empty file only if it caches nothing of it.
         Opcode::Open if vfs.reads_anew() => {
             let flags = match is_read_only(body.u32()?) && vfs.getattr(node).await?.size_bytes == 0 {
                 true => abi::FOPEN_DIRECT_IO,
@@ -202,8 +202,8 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             Ok(Reply::empty().zeros(8).u32(flags).zeros(4))
         }
         Opcode::Opendir if vfs.reads_anew() => Ok(Reply::empty().zeros(16)),
-        // Nodes need no handles (ENOSYS to OPEN and OPENDIR says so once and for all), files are made by
-        // MKNOD, and the kernel checks permissions itself.
+        // Nodes need no handles (ENOSYS to OPEN and OPENDIR turns them off), MKNOD makes files, and the
+        // kernel checks permissions itself.
         Opcode::Open | Opcode::Opendir | Opcode::Create | Opcode::Flush | Opcode::Access => Err(Errno::NOSYS),
         Opcode::Release | Opcode::Releasedir | Opcode::Destroy => Ok(Reply::empty()),
         Opcode::Init | Opcode::Interrupt | Opcode::Forget | Opcode::BatchForget => Err(Errno::INVAL),
@@ -223,19 +223,18 @@ async fn list<V: Vfs>(vfs: &V, dir: Node, mut body: Body<'_>, plus: bool, valid:
     Ok(buffer.into_reply())
 }
 
-/// Whether files opened with these flags can only be read.
 fn is_read_only(flags: u32) -> bool {
     flags & abi::opened::ACCMODE == 0
 }
 
-/// The end of `fuse_read_in`, behind the size: read_flags, lock_owner (8), flags of the open file. Before
-/// version 7.9 there are none.
+/// The end of `fuse_read_in`, after the size: read_flags, lock_owner (8), flags of the open file. Missing
+/// before version 7.9.
 fn read_flags(body: &mut Body<'_>) -> ReadFlags {
     let flags = body.skip(12).and_then(|()| body.u32()).unwrap_or(0);
     ReadFlags { keeps_atime: flags & abi::opened::NOATIME != 0 }
 }
 
-/// With no room, only the size is asked for. `fuse_getxattr_out`: size, padding.
+/// Room 0 asks for the size only. `fuse_getxattr_out`: size, padding.
 fn sized(value: bytes::Bytes, room_bytes: u32) -> Result<Reply> {
     match room_bytes {
         0 => Ok(Reply::empty().u32(value.len() as u32).u32(0)),

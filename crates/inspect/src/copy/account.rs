@@ -32,7 +32,7 @@ impl<F: Fn(Loss) + Send + Sync> Account for F {
     }
 }
 
-/// What exists at the destination under a file's name.
+/// The existing file at the destination, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Nothing.

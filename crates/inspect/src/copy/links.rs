@@ -1,8 +1,7 @@
 //! Files with several names: the first name met is copied, the others become hard links to it.
 //!
-//! Locking: any task may look up a file. The map's mutex is held only for the look-up; the cell returned is
-//! initialised by whichever task comes first, outside the lock, while the tasks of the other names wait for
-//! it.
+//! Locking: any task may look up a file. The map's mutex is held only for the look-up. The first task to use
+//! the returned cell initialises it outside the lock; tasks with other names of the file wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What a copy could not preserve.
+//! Losses: parts of a file that a copy could not preserve.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ pub(crate) const POSIX_ACL_PREFIX: &[u8] = b"system.posix_acl_";
 pub struct Loss {
     /// The file: the source's path and the path below it.
     pub path: Vec<u8>,
-    /// What is lost.
+    /// The lost part.
     pub kind: LossKind,
-    /// Why.
+    /// The cause.
     pub reason: Reason,
 }
 
-/// What is lost.
+/// The part of a file that is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LossKind {
     /// The file, or the folder with all contents: nothing was created.

@@ -307,7 +307,7 @@ impl Tree {
     fn link(&self, filling: &Filling, name: &Name, path: &[u8], first: &FirstCopy) -> Result<(), Reason> {
         let lost_bytes = first.lost.as_ref().map_or(0, Loss::content_bytes);
         let replace = self.copier.standing(&filling.folder, name, path).replace(lost_bytes)?;
-        // Whoever looks up this name must find it among the losses.
+        // A look-up of this name must find it among the losses.
         if let Some(lost) = &first.lost {
             self.copier.noted(Loss { path: path.to_vec(), ..lost.clone() })?;
         }

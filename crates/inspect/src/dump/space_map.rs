@@ -1,15 +1,15 @@
-//! Space maps: changes of what is allocated, or of other sets of ranges.
+//! Space maps: changes of allocated space, or of other sets of ranges.
 //!
-//! Idea: a map does not say in which units it counts; its owner does, as of the state that the map is of. So
-//! owners are looked for in that state's configuration ([`Mos::pool_config`]); the pool may have other vdevs
-//! by now.
+//! Idea: a map does not record the unit in which it counts; that follows from its owner, in the state of the
+//! pool that contains the map. Owners are therefore looked up in that state's configuration
+//! ([`Mos::pool_config`]); the pool may have other vdevs by now.
 //!
 //! ```text
 //!   owner                                 unit
-//!   metaslab, or what a checkpoint keeps  1 << ashift of the vdev
+//!   metaslab, or checkpoint of a vdev     1 << ashift of the vdev
 //!   log of a txg                          512 bytes
 //!   obsolete ranges of a removed vdev     a byte
-//!   what a leaf lacks (DTL)               a txg
+//!   DTL of a leaf                         a txg
 //! ```
 //!
 //! Source: OpenZFS `space_map_open` and its callers.
@@ -25,7 +25,7 @@ use cenote_pool::VdevConfig;
 
 use super::{Sink, Value, failure};
 
-/// The owner of a map, in words, and what follows from that.
+/// The owner of a map, in words, and its consequences.
 struct Owner {
     what: String,
     vdev: Option<u64>,
@@ -88,7 +88,7 @@ pub(super) fn row(entry: &SpaceMapEntry) -> Vec<Value> {
     ]
 }
 
-/// Looks for a map's owner. `None`: nobody names it.
+/// Looks for a map's owner. `None`: nothing refers to the map.
 async fn owner(mos: &Mos, map: ObjectId) -> Result<Option<Owner>, DatasetError> {
     if let Some(log) = mos.directory_zap(names::LOG_SPACEMAP_ZAP).await? {
         for entry in log.to_vec().await? {

@@ -1,7 +1,7 @@
 //! Intent logs: header, chain of blocks, records.
 //!
-//! The chain is followed on disk from the header to the first block that is not the expected one, whatever
-//! the txgs of its records. Which records a replay uses is decided in the dataset layer.
+//! The chain is followed on disk from the header to the first unexpected block, regardless of the txgs of its
+//! records. The dataset layer decides which records a replay uses.
 //!
 //! Source: OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 

@@ -129,7 +129,8 @@ impl PoolFile {
 
     /// Copies a piece of content; returns where the next one begins.
     async fn copy(&self, putter: &Putter, object: ObjectId, at: u64) -> cenote_fs::Result<u64> {
-        // Opened anew for each piece: others may write to the source, and what they replace is soon reused.
+        // Opened anew for each piece: other tasks may write to the source, and the blocks they replace are
+        // soon reused.
         let content = self.home.view().open_file(self.object).await?;
         let Some(start) = content.next_data(at).await?.filter(|&start| start < self.attr.size) else {
             return Ok(self.attr.size);

@@ -14,7 +14,7 @@ impl Putter {
     ///
     /// # Errors
     /// It does not exist; it is a folder that is not empty, without `recursive`; the file system refuses it.
-    /// What was removed so far stays removed.
+    /// Files removed before the error stay removed.
     pub async fn remove(&self, dir: ObjectId, name: &[u8], recursive: bool) -> Result<()> {
         let mut stack = vec![(dir, name.to_vec(), false)];
         // A folder has one name. Meeting one twice means damage, and it could be its own ancestor.

@@ -39,7 +39,7 @@ pub struct VolumePutter {
 }
 
 impl VolumePutter {
-    /// For a volume, which others may be changing, too.
+    /// For a volume that other tasks may change, too.
     pub fn new(engine: &Engine, volume: Arc<VolumeWriter>) -> VolumePutter {
         VolumePutter {
             engine: engine.clone(),
@@ -65,8 +65,8 @@ impl VolumePutter {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Copies `source`; `name` identifies it in errors. Returns whether all of it was copied, which is not
-    /// the case if the work was stopped.
+    /// Copies `source`; `name` identifies it in errors. Returns whether all of it was copied: false if the
+    /// work was stopped.
     ///
     /// # Errors
     /// The source can't be read or is longer than the volume; the pool has no room.

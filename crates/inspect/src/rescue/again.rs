@@ -1,4 +1,4 @@
-//! Retries what was lost: the same path in older trees, or in a snapshot.
+//! Retries losses: the same path in older trees, or in a snapshot.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::trees::Trees;
 use crate::copy::{Copier, CopySource, Folder, Name, Pieces};
 use crate::error::Result;
 
-/// How many snapshots are searched for a complete version of a file, newest first.
+/// Most snapshots searched for a complete version of a file, newest first.
 const SNAPSHOTS_TRIED: usize = 8;
 
-/// Recovers the losses of one dataset; whatever that needs is opened once for all of them.
+/// Recovers the losses of one dataset; older trees and snapshots are opened once for all of them.
 pub(super) struct Again<'a> {
     /// The dataset.
     pub name: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Again<'a> {
     root: &'a Folder,
     /// Where losses are recorded.
     pub report: &'a Report,
-    /// The dataset in the trees opened so far, by tree index; `None` if it is unavailable there.
+    /// By tree: the dataset, once opened; `None` if it is unavailable there.
     older: Vec<Option<Filesystem>>,
     /// Its newest snapshots with their names, newest first, once they were needed.
     snapshots: Option<Vec<(String, Filesystem)>>,
@@ -38,8 +38,8 @@ impl<'a> Again<'a> {
         Again { name, txg, root, report, older: Vec::new(), snapshots: None }
     }
 
-    /// Copies a loss from the newest older tree that has it complete; returns that tree's txg. Parts that
-    /// other trees yield are kept too.
+    /// Copies a loss from the newest older tree that has it complete; returns that tree's txg. Keeps partial
+    /// copies from other trees, too.
     ///
     /// # Errors
     /// The report can't be written.

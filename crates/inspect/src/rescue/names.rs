@@ -1,8 +1,8 @@
 //! The names of all datasets.
 //!
-//! Idea: names come from the tables of the newest tree. Where one of those is lost, older trees know the
-//! names, and the directories themselves, which know their parent, still lead to the newest content. A
-//! directory that no older tree names is called by its number.
+//! Idea: names come from the tables of the newest tree. If a table is lost, older trees know the names, and
+//! the directories themselves, which know their parent, still lead to the newest content. A directory without
+//! a name in any tree is named by its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use cenote_object::trail::Trail;
 /// The names found in one tree, and the names below which there may be more.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Each dataset's directory; `None` for snapshots and for datasets whose directory can't be opened.
+    /// Each dataset's directory; `None` for snapshots and for unreadable directories.
     pub found: BTreeMap<String, Option<ObjectId>>,
     pub hidden_below: Vec<String>,
     /// Directories below a lost table, and the name above.
@@ -43,7 +43,8 @@ impl Names {
         }
     }
 
-    /// Names the directories of the newest tree that its tables don't, and walks the tree below them.
+    /// Names the directories of the newest tree that are missing in its tables, and walks the tree below
+    /// them.
     pub async fn name_unlisted(&mut self, newest: &Mos, snapshots: bool) {
         // A forged directory may be below itself.
         let mut named = BTreeSet::new();
@@ -100,7 +101,7 @@ impl Names {
         }
     }
 
-    /// Opens a dataset, past a table that is lost. Whether it was found without that table is returned, too.
+    /// Opens a dataset, past a lost table. Also returns whether the table was lost.
     pub async fn open(&self, mos: &Mos, name: &str) -> Result<(Dataset, bool), DatasetError> {
         let error = match mos.dataset(name).await {
             Ok(dataset) => return Ok((dataset, false)),
@@ -121,7 +122,7 @@ impl Names {
         }
     }
 
-    /// A directory by its name, or, where a table is lost, by its number.
+    /// A directory by its name or, if a table is lost, by its number.
     async fn dir(&self, mos: &Mos, name: &str) -> Result<Dir, DatasetError> {
         let mut dir = mos.root_dir().await?;
         for part in name.split('/').skip(1) {

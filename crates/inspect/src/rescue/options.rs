@@ -1,8 +1,8 @@
-//! What to rescue, and how.
+//! Options of a rescue.
 
 use cenote_dataset::ImportOptions;
 
-/// What to rescue.
+/// Scope and method of a rescue.
 #[derive(Debug, Clone)]
 pub struct RescueOptions {
     /// How the pool is opened: keys, cache.

@@ -23,13 +23,13 @@ pub struct Planned {
     pub state: DatasetState,
     /// The error of the newest tree, if the dataset does not open there.
     pub newest_failed: Option<String>,
-    /// Why it was found without the table that lists it, or is read with attribute tables that are not its
-    /// own, if so.
+    /// The reason, if it was found without the table that lists it, or is read with other attribute tables
+    /// than its own.
     pub inferred: Option<String>,
     opened: Option<Opened>,
 }
 
-/// What can be done with a dataset.
+/// The state of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatasetState {
     /// It opens.

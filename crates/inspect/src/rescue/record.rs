@@ -1,8 +1,7 @@
 //! The record of a rescue over all its runs: the rows of the report, in memory and at the destination.
 //!
-//! Idea: a row is in the report before the file it describes gets its name. No file that contains zeros in
-//! place of data is ever without its row, however a run ends. A row is removed only when the file was read
-//! completely.
+//! Idea: a row is in the report before the file it describes gets its name, so no file with zeros in place of
+//! data is ever without its row, however a run ends. A row is removed only when the file was read completely.
 //!
 //! ```text
 //!   open     rows of earlier runs, in either format ---> rewritten in the requested format
@@ -44,7 +43,7 @@ struct Open {
     checksums: bool,
 }
 
-/// Counts of what is missing at the destination or differs from the pool.
+/// Counts of everything missing at the destination or different from the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Datasets of which nothing could be read.
@@ -53,7 +52,7 @@ pub struct Missing {
     pub datasets_older: u64,
     /// Datasets whose keys were not given.
     pub datasets_locked: u64,
-    /// Datasets of which tables are lost: that of their names, or those of attributes.
+    /// Datasets with lost tables: of names or of attributes.
     pub datasets_inferred: u64,
     /// Files and folders that are lost entirely or in part.
     pub lost: u64,
@@ -117,7 +116,7 @@ impl Report {
         checksums.into_iter().fold(row, |row, checksums| row.because(&checksums))
     }
 
-    /// Adds a row, replacing one about the same thing.
+    /// Adds a row, replacing one about the same subject.
     pub(super) fn put(&self, row: Row) -> std::io::Result<()> {
         let mut open = self.lock();
         let line = row.to_line(open.form)?;

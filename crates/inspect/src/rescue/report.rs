@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-/// What became of the file.
+/// The fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     /// No tree that was tried has it.

@@ -1,4 +1,4 @@
-//! Records the losses of one dataset's copy, and knows what earlier copies of it lack.
+//! Records the losses of one dataset's copy, and knows the losses of its earlier copies.
 //!
 //! Idea: a loss becomes a row of the report at once. Losses that may still be recovered (from an older tree
 //! or a snapshot) are kept until the dataset is copied; a better row then replaces the first.
@@ -18,8 +18,7 @@ use super::report::{Fate, escaped, is_there_already};
 use crate::copy::{Account, Loss, LossKind};
 use crate::error::{InspectError, Result};
 
-/// Maximum rows of a dataset about owners, times and so on: a copy by another user loses these for every
-/// file.
+/// Most rows of a dataset about owners, times and so on: a copy by another user loses these for every file.
 const MOST_UNDRESSED: u64 = 10_000;
 
 /// Observes the copy of a dataset from one tree.
@@ -32,7 +31,7 @@ pub(super) struct Scribe {
     told: Mutex<Told>,
 }
 
-/// What earlier runs left at the destination that differs from this run's tree.
+/// Files that earlier runs left at the destination and that differ from this run's tree.
 #[derive(Default)]
 struct Before {
     /// The whole dataset.
@@ -43,7 +42,7 @@ struct Before {
     older: HashMap<String, Txg>,
 }
 
-/// What is kept until the dataset is copied.
+/// Losses kept until the dataset is copied.
 #[derive(Default)]
 pub(super) struct Told {
     /// Content that is missing at the destination, entirely or in part.
@@ -83,7 +82,7 @@ impl Scribe {
         Scribe { report: report.clone(), dataset, before, expects_copies, told: Mutex::default() }
     }
 
-    /// For copying from older trees what another copy lost: existing files stay, unless they are incomplete.
+    /// For copying another copy's losses from older trees: existing files stay, unless they are incomplete.
     pub fn of_rest(report: &Report, dataset: &str) -> Scribe {
         Scribe {
             report: report.clone(),
@@ -99,7 +98,7 @@ impl Scribe {
         self.before.older.get(&escaped(path)).copied()
     }
 
-    /// Takes what was reported since the last call.
+    /// Takes the losses reported since the last call.
     ///
     /// # Errors
     /// The report can't be written.

@@ -4,7 +4,6 @@
 //! are UTC timestamps in nanoseconds, null outside the years 1677 to 2262. Workers collect rows into typed
 //! columns, which are written in row groups of about [`GROUP_ROWS`]; memory is one such group.
 //!
-//!
 //! Source: Apache Parquet format, through the `parquet` crate's column writers.
 
 use std::io::Write;

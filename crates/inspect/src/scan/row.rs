@@ -18,7 +18,7 @@ pub struct RowBatch {
     pub target: Arc<ScanTarget>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// What could not be read.
+    /// Parts that could not be read.
     pub problems: Vec<ScanProblem>,
     pub(super) paths: Vec<u8>,
 }

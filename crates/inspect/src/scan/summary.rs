@@ -14,7 +14,7 @@ pub const SIZE_STEPS: [u64; 12] =
     [0, 1, 512, 4 << 10, 32 << 10, 128 << 10, 1 << 20, 16 << 20, 128 << 20, 1 << 30, 16 << 30, 1 << 40];
 /// Lower bounds of the age histogram's buckets, in days since the content last changed.
 pub const AGE_STEPS_DAYS: [u64; 8] = [0, 1, 7, 30, 90, 365, 3 * 365, 10 * 365];
-/// How many folders get separate totals; the rest is added to their parents.
+/// Most folders with separate totals; the rest is added to their parents.
 const MOST_FOLDERS: usize = 100_000;
 
 /// A number of files and their size.

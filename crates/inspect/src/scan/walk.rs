@@ -25,10 +25,9 @@ use crate::Result;
 
 /// Directories that a worker takes at a time.
 const WINDOW_DIRECTORIES: usize = 512;
-/// How many directories on the stack may keep their block pointers (16 MiB); the pointers of others are read
-/// again.
+/// Most directories on the stack with block pointers (16 MiB); the pointers of others are read again.
 const MOST_POINTERS: usize = 100_000;
-/// How many batches may wait for the sink.
+/// Most batches that wait for the sink.
 const WAITING_BATCHES: usize = 4;
 
 /// A directory to be listed.
@@ -92,7 +91,7 @@ impl Walk {
         let runtime = runtime(&self.target).clone();
         let walk = Arc::new(self);
         let (sender, mut rendered) = mpsc::channel(WAITING_BATCHES);
-        // The walk is compiled once: it knows neither what rows are rendered to nor where they go.
+        // The walk is compiled once: it knows neither the format of rows nor their destination.
         let send: Arc<SendBatch> = Arc::new(move |batch: &RowBatch| {
             let (rendered, sender) = (render(batch), sender.clone());
             Box::pin(async move { sender.send(rendered).await.is_ok() })
@@ -137,7 +136,7 @@ impl Walk {
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next share of work; `None` if there is none and no worker is left that could find more.
+    /// The next share of work; `None` if no worker can find more.
     async fn take(&self) -> Option<Work> {
         loop {
             let changed = self.changed.notified();

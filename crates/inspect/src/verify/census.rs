@@ -12,7 +12,7 @@ use super::counts::{Counter, Under};
 use super::extent::{Extent, ExtentSet};
 use super::sharing::{Occurrence, Sharing};
 
-/// How many invalid addresses are kept; the rest are only counted.
+/// Most invalid addresses kept; the rest are only counted.
 const KEPT_BAD_ADDRESSES: usize = 10_000;
 
 /// The register.
@@ -25,7 +25,7 @@ pub(super) struct Census {
     pub(super) referenced: Option<ExtentSet>,
     /// Blocks to verify next.
     pub(super) window: Vec<VerifyItem>,
-    /// Gang blocks whose constituents are still to be looked up, with their nesting depth.
+    /// Gang blocks whose constituents are not looked up yet, with their nesting depth.
     gangs: Vec<(Blkptr, Zbookmark, u32)>,
     /// Invalid addresses: the first [`KEPT_BAD_ADDRESSES`].
     pub(super) bad_addresses: Vec<(Zbookmark, String)>,

@@ -5,8 +5,7 @@
 //! equals the allocation in the space maps. Embedded blocks count with their logical size and take no space;
 //! holes and redacted blocks do not count.
 //!
-//!
-//! Source: OpenZFS `zdb.c` (`zdb_count_block`), for what is counted.
+//! Source: OpenZFS `zdb.c` (`zdb_count_block`), for the counts.
 
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dnode::ObjectType;
@@ -92,7 +91,7 @@ pub struct Counts {
 pub(crate) enum Under {
     /// Its own type.
     Type,
-    /// Deferred frees, whatever their type.
+    /// Deferred frees of any type.
     DeferredFree,
 }
 

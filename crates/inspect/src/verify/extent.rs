@@ -19,7 +19,7 @@ use cenote_format::units::{SPA_MINBLOCKSHIFT, VdevId};
 
 /// The minimum number of ranges collected before a merge: 16 MiB.
 const FRESH: usize = 1 << 20;
-/// How many overlaps are kept; the rest are only summed.
+/// Most overlaps kept; the rest are only summed.
 const KEPT_OVERLAPS: usize = 10_000;
 const SECTOR_BITS: u32 = 52;
 const SECTOR_MASK: u128 = (1 << SECTOR_BITS) - 1;

@@ -13,7 +13,7 @@ use cenote_object::object::SPILL_BLOCK;
 use cenote_pool::Zbookmark;
 use tokio::sync::OnceCell;
 
-/// How many clones of each snapshot are examined.
+/// Most clones of a snapshot that are examined.
 const MAX_CLONES: usize = 16;
 
 /// All versions in a dataset's DSL directory, oldest first.

@@ -1,4 +1,4 @@
-//! The owner of a block: dataset, snapshots, file, byte range; and what becomes unreachable without it.
+//! The owner of a block: dataset, snapshots, file, byte range; and the data that is unreachable without it.
 //!
 //! Idea: a damaged block is met in the oldest version of a dataset that has it. Later versions share it until
 //! one replaces it, and it never returns. So the last version that shares it is found by binary search,
@@ -18,7 +18,7 @@ use cenote_pool::Zbookmark;
 
 use super::family::Family;
 
-/// What a block contains.
+/// The content of a block.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "part", rename_all = "kebab-case")]
 pub enum Part {
@@ -68,7 +68,7 @@ pub struct Owner {
     pub object_type: String,
     /// The file's path from the dataset's root, if it is a file and can be found.
     pub path: Option<String>,
-    /// What the block contains.
+    /// The content of the block.
     #[serde(flatten)]
     pub part: Part,
 }

@@ -29,7 +29,7 @@ impl Stop {
 pub struct Progress {
     /// Space verified so far, in bytes on the vdevs.
     pub done_bytes: u64,
-    /// Allocated space: roughly what has to be verified.
+    /// Allocated space: roughly the bytes to verify.
     pub total_bytes: u64,
     /// Bytes per second since the start.
     pub rate_bytes_per_s: u64,

@@ -19,7 +19,7 @@ pub struct WeakVdev {
     pub vdev: String,
     /// The devices that lack data.
     pub devices: Vec<UnsoundDevice>,
-    /// How many more devices may fail; `None` if more are unsound than the others can compensate for.
+    /// Further failures it tolerates; `None` if there are too many already.
     pub bears: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub struct WeakVdev {
 pub struct UnsoundDevice {
     /// The path where it was found, or its last known path.
     pub device: String,
-    /// What is wrong: `is missing`, `is cut short`.
+    /// The defect: `is missing`, `is cut short`.
     pub state: String,
 }
 
@@ -60,8 +60,8 @@ pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     health.root.children.iter().filter_map(weak).collect()
 }
 
-/// The leaves that lack data which a resilver can bring them: not those that were cut short, which are out of
-/// use until they are whole.
+/// Leaves that lack data which a resilver can restore. Truncated devices are excluded: they are out of use
+/// until they are whole.
 pub(super) fn resilverable(pool: &Pool) -> Vec<Guid> {
     let mut leaves = pool.lagging_leaves();
     pool.status().root.walk(&mut |vdev| {
@@ -120,7 +120,7 @@ fn unsound_state(pool: &Pool, lagging: &[Guid], leaf: &VdevStatus) -> Option<Str
         (VdevState::Faulted, _) => "is faulted".into(),
         (VdevState::Unavailable, Some(trouble)) => format!("is unavailable ({trouble})"),
         (VdevState::Unavailable, None) => "is unavailable".into(),
-        // Whatever a log device missed is no longer in any log.
+        // The txgs that a log device missed are no longer in any log.
         _ if leaf.class == VdevClass::Log => return None,
         _ if !missed.is_empty() => {
             let runs = missed.iter().map(|(first, last)| (first.0, last.0));

@@ -24,7 +24,7 @@ pub enum Severity {
     Lost,
 }
 
-/// What is wrong with a copy or column of a block.
+/// The fault of a copy or column of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
@@ -49,7 +49,7 @@ pub struct BadPiece {
     pub offset_bytes: u64,
     /// Its size in bytes.
     pub len_bytes: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: FaultKind,
 }
 
@@ -58,7 +58,7 @@ pub struct BadPiece {
 pub struct BadBlock {
     /// No copy is left.
     pub lost: bool,
-    /// Its owner and what depends on it.
+    /// Its owner and the data that depends on it.
     pub owner: Owner,
     /// Logical size in bytes.
     pub logical_bytes: u64,
@@ -78,7 +78,7 @@ pub enum Finding {
     Structure {
         /// Its owner.
         owner: Owner,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
     /// A vdev with less redundancy than it was created with.
@@ -93,10 +93,10 @@ pub enum Finding {
     BadAddress {
         /// The owner of the pointer.
         owner: Owner,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
-    /// An unusable space map, list or table; whatever depends on it was not checked.
+    /// An unusable space map, list or table; the structures that depend on it were not checked.
     Unchecked {
         /// Its name.
         what: String,
@@ -106,7 +106,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Its severity.
     pub fn severity(&self) -> Severity {
         match self {
             Finding::Block(block) if block.lost => Severity::Lost,
@@ -255,7 +255,7 @@ pub struct VerifyReport {
     pub txg: u64,
     /// Whether everything was verified; otherwise it was stopped and this is the partial result.
     pub complete: bool,
-    /// It stopped because the pool, which was in use, needed space that had been freed since.
+    /// Stopped because the pool, in use, needed space freed since the start.
     pub overtaken: bool,
     /// Counts of blocks.
     pub counts: Counts,
@@ -271,8 +271,8 @@ pub struct VerifyReport {
     pub datasets: Vec<DatasetDamage>,
     /// Damage by device.
     pub devices: Vec<DeviceDamage>,
-    /// Devices that were absent, are out of use or are being resilvered: the data they lack is not a finding,
-    /// since a resilver restores it.
+    /// Devices that were absent, are out of use or are being resilvered: not a finding, since a resilver
+    /// restores their data.
     pub lagging_devices: Vec<LaggingDevice>,
     /// The findings, worst first, up to the requested number.
     pub findings: Vec<Finding>,

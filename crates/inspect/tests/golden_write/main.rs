@@ -1,7 +1,6 @@
 //! Every golden pool, changed: a copy is opened read-write, changed for several txgs and exported. Afterwards
-//! it must be clean according to `zdb -bcc` and our own verification, with the expected content. Finally
-//! everything destroyable is destroyed, which frees what the OpenZFS module allocated, in every form of
-//! sharing.
+//! it must be clean according to `zdb -bcc` and our own verification, with the expected content. Finally all
+//! datasets are destroyed, which frees blocks allocated by the OpenZFS module, in every form of sharing.
 //!
 //! Several pools run at a time. `CENOTE_POOLS=a,b` runs only those; `CENOTE_SEED` repeats a run;
 //! `CENOTE_KEEP=DIR` keeps the changed and exported copies there.
@@ -90,7 +89,8 @@ impl Copy {
         let is_of_2_4 = |(feature, state): &(&Feature, FeatureState)| {
             *state == FeatureState::Active && SPA_FEATURES[FEATURES_OF_2_3..].contains(feature)
         };
-        // The installed `zdb` is of 2.3: it takes counts of clones as numbers for none, for example.
+        // The installed `zdb` is of 2.3 and misreads 2.4 features: it takes counts of clones as numbers for
+        // none, for example.
         if let Some((feature, _)) = features.iter().find(|one| is_of_2_4(one)) {
             println!("{name} {when}: {} is active: verified here alone", feature.name);
         } else if !LOST.contains(&name) {

@@ -44,7 +44,7 @@ async fn start_of(fs: &Filesystem, object: ObjectId) -> Option<Bytes> {
 }
 
 /// Creates an empty file system below the root, of the version that its pool supports, with the root's key if
-/// that is encrypted.
+/// the root is encrypted.
 async fn make_filesystem(engine: &Engine, name: &str) {
     let fill = |live: LiveObjset| async move {
         let edit = live.edit();

@@ -1,18 +1,18 @@
 //! Disks vanish and return, lie and are slow while their pool gets another disk, grows, resilvers or is
-//! scrubbed, and while files are written, read and removed. Nothing is lost, and nobody else is accused.
+//! scrubbed, and while files are written, read and removed. No data is lost, and no other disk is accused.
 //!
 //! ```text
 //!   victims   as many disks as the vdev can do without        fail, hang, lose writes, return wrong bytes
 //!   oracle    which of them have failed, and which have lied
-//!   always    a file reads as it was written; checksum errors are of liars, read and write errors of those
-//!             that failed
-//!   end       all disks are well, and a scrub is done: files are there without as many of the others
+//!   always    a file reads as it was written; only liars have checksum errors, only failed disks have read
+//!             and write errors
+//!   end       all disks are well, and a scrub is done: files read back without as many of the other disks
 //! ```
 //!
 //! A rebuild and an expansion copy without looking at checksums, as in OpenZFS: a lie that they meet moves to
 //! another disk. There, disks fail but do not lie.
 //!
-//! `CENOTE_DEVICE_HISTORIES=100000` runs as many instead of a few; `CENOTE_SEED` one of them again.
+//! `CENOTE_DEVICE_HISTORIES=100000` runs as many instead of a few; `CENOTE_SEED` repeats one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,12 +39,12 @@ use crate::check::check_sound;
 use crate::cuts::{number, on_seeds, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, change, create, open, opened};
 
-/// Histories, unless `CENOTE_DEVICE_HISTORIES` says how many.
+/// Histories; `CENOTE_DEVICE_HISTORIES` sets another number.
 const HISTORIES: u64 = 30;
 const STEPS_BEFORE: usize = 24;
 const STEPS_A_SLICE: u64 = 6;
 const SLICES: usize = 14;
-/// Resilvers until everything is where it should be.
+/// Most resilvers until all data is where it belongs.
 const ROUNDS: usize = 4;
 const RECORD: usize = 4096;
 const MOST_RECORDS: u64 = 24;
@@ -53,11 +53,11 @@ const CACHE_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// The last disk takes the place of the first, or joins it if that is alone.
+    /// The last disk replaces the first, or joins it if the first is alone.
     Joins,
-    /// The same, in the order of the disk.
+    /// The same by a sequential rebuild.
     IsRebuilt,
-    /// A victim is out of use for a while, and is brought all that it missed.
+    /// A victim is out of use for a while; a resilver then restores the txgs it missed.
     Resilvers,
     /// The vdev gets the last disk.
     Grows,
@@ -91,7 +91,7 @@ const CASES: &[(Vdev, Event)] = &[
     (DRAID, Event::IsScrubbed),
 ];
 
-/// How many disks a vdev can do without.
+/// The number of disks a vdev can do without.
 fn spare_disks((kind, parity, count, _): &Vdev) -> usize {
     if *kind == Mirror { count - 1 } else { *parity }
 }
@@ -124,11 +124,11 @@ impl History {
         for name in ["zfs_resilver_min_time_ms", "zfs_scrub_min_time_ms"] {
             engine.background().settings().set(name, 1).unwrap();
         }
-        // A disk that takes the place of another counts among those that may fail.
+        // A disk that replaces another counts among those that may fail.
         let candidates =
             if event == Event::IsScrubbed || event == Event::Resilvers { count } else { count + 1 };
         let mut victims = BTreeSet::new();
-        // The new side of what becomes a mirror.
+        // The new side of the mirror that is being made.
         victims.extend((spare_disks(&layout.vdevs[0]) == 0).then_some(count));
         while victims.len() < spare_disks(&layout.vdevs[0]) {
             victims.insert(rng.below(candidates as u64) as usize);
@@ -149,7 +149,7 @@ impl History {
         }
     }
 
-    /// Images of the disks, the files, and what was done.
+    /// Runs the history; returns the images of the disks, the files and the log.
     async fn run(mut self) -> Result<Left, String> {
         let done = self.live().await;
         let log = std::mem::take(&mut self.log);
@@ -281,7 +281,7 @@ impl History {
 
 /// The disks.
 impl History {
-    /// Something happens to a victim.
+    /// Lets something happen to a victim.
     async fn happen(&mut self) {
         let victim = self.victims[self.rng.below(self.victims.len() as u64) as usize];
         let (disk, rt) = (self.faulty[victim].clone(), self.rt.clone());
@@ -329,7 +329,7 @@ impl History {
         self.say(format!("  {path} {what}"));
     }
 
-    /// A disk is well.
+    /// Heals a disk.
     async fn returns(&mut self, disk: usize) {
         self.faulty[disk].heal();
         let Some(guid) = self.guid_of(disk) else { return };
@@ -366,7 +366,7 @@ impl History {
         }
     }
 
-    /// The event gets a little further; answers whether it is over.
+    /// Runs the event a little further; returns whether it is over.
     async fn slice(&mut self) -> bool {
         let engine = self.engine.clone();
         if self.event == Event::Grows {
@@ -389,14 +389,14 @@ impl History {
         rebuilding(&mos).await.unwrap().is_empty() && !scan.is_some_and(|scan| scan.is_running())
     }
 
-    /// All disks are well; what has begun ends, and a scrub finds what else is wrong.
+    /// Heals all disks; unfinished events end, and a scrub finds the remaining errors.
     async fn end(&mut self) -> Result<(), String> {
         for victim in self.victims.clone() {
             self.returns(victim).await;
         }
         self.say("all are well");
         let engine = self.engine.clone();
-        // In slices as they usually are: those of a millisecond have had their turn.
+        // With slices of the usual length: those of a millisecond have had their turn.
         for (name, value) in [
             ("raidz_expand_max_reflow_bytes", 0),
             ("zfs_scan_suspend_progress", 0),
@@ -406,8 +406,7 @@ impl History {
             engine.background().settings().set(name, value).unwrap();
         }
         let failed = |what: &'static str| move |error| format!("{what}: {error}");
-        // An expansion waits for disks that lack anything; a resilver that met one which was away begins
-        // again.
+        // An expansion waits for disks that lack data; a resilver that met an absent disk starts again.
         for round in 1.. {
             run_rebuild(&engine, &|_| {}).await.map_err(failed("rebuild"))?;
             let expanded = run_expansion(&engine, &|_| {}).await.map_err(failed("expansion"))?;
@@ -432,17 +431,18 @@ impl History {
     }
 }
 
-/// What a history leaves.
+/// The outcome of a history.
 struct Left {
     images: Vec<Image>,
     files: BTreeMap<String, Vec<u8>>,
     victims: Vec<usize>,
-    /// Of the disks that the pool has.
+    /// Paths of the pool's disks.
     paths: BTreeSet<String>,
     log: Vec<String>,
 }
 
-/// The pool is sound, and everything is there without as many disks as it can do without: victims stay.
+/// Checks that the pool is sound, and that all files are readable without as many disks as it can do without;
+/// victims stay.
 async fn check(rt: &Runtime, layout: &Layout, left: &Left) -> Result<(), String> {
     let again = Disks::new(rt, layout.shape(), left.images.clone());
     let in_use = |disk: &usize| left.paths.contains(again.disks[*disk].describe());

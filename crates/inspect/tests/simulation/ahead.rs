@@ -1,5 +1,5 @@
-//! Reading ahead: on slow disks, files that are read in order come faster than their blocks one by one; what
-//! is read at random does not bring more than is asked for; and whoever ends early leaves nothing behind.
+//! Read-ahead: on slow disks, sequential reads are faster than block-by-block reads, random reads fetch
+//! nothing extra, and a reader that stops early leaves nothing behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const RECORDS: u64 = 1024;
 const SLOW: Latency =
     Latency { fixed: Duration::from_millis(5), jitter: Duration::from_millis(1), bytes_per_s: None };
 
-/// A pool with one file of random bytes on slow disks, of which nothing is cached yet.
+/// A pool with one file of random bytes on slow disks, with a cold cache.
 async fn begin(rt: &Runtime) -> (Engine, FsWriter, ObjectId, Vec<u8>) {
     let layout = Layout { vdevs: vec![(Mirror, 0, 2, Normal)], sector_bytes: 512, spares: 0 };
     let disks = Disks::new(rt, layout.shape(), layout.blank());
@@ -53,7 +53,7 @@ async fn begin(rt: &Runtime) -> (Engine, FsWriter, ObjectId, Vec<u8>) {
     (engine, fs, id, content)
 }
 
-/// Reads the file in this order. Answers how long it took, and what reading ahead did.
+/// Reads the file in this order. Returns the time taken and the statistics of read-ahead.
 async fn read(
     rt: &Runtime,
     (engine, fs, id, content): &(Engine, FsWriter, ObjectId, Vec<u8>),
@@ -83,7 +83,7 @@ fn files_read_in_order_come_at_several_times_the_speed() {
     assert_eq!(none, PrefetchStats::default());
     assert!(slow > Duration::from_millis(5) * RECORDS as u32, "{slow:?}");
     assert!(fast * 8 < slow, "{fast:?} against {slow:?}");
-    // Hardly anything was read that nobody wanted.
+    // Hardly anything was read in vain.
     assert!(stats.hits >= RECORDS - 2 && stats.used + stats.iohits >= stats.io_issued - 2, "{stats:?}");
     assert!(stats.io_issued >= RECORDS - 8 && stats.wasted == 0, "{stats:?}");
 }
@@ -114,7 +114,7 @@ fn what_is_read_ahead_ends_with_those_who_read() {
     simulate(10, |rt| async move {
         let (engine, _fs, id, content) = begin(&rt).await;
         let cache = engine.cache().prefetch();
-        // A set of its own, as a mounted snapshot has.
+        // A separate object set, as for a mounted snapshot.
         let dataset = engine.mos().await.unwrap().dataset(POOL).await.unwrap();
         let apart = cenote_fs::Filesystem::open(dataset.objset().await.unwrap()).await.unwrap();
         for record in 0..20 {

@@ -17,7 +17,7 @@ use crate::pools::POOL;
 
 type Outcome = Result<(), String>;
 
-/// What is known about a dataset that may differ from the model.
+/// Facts about a dataset that may differ from the model.
 #[derive(Debug, Clone, Copy)]
 pub enum Known {
     /// It exists.
@@ -29,7 +29,7 @@ pub enum Known {
 /// Datasets that may differ from the model, by name.
 pub type Unsure = BTreeMap<String, Known>;
 
-/// Checks that the pool has exactly the model's content, except for what is `unsure`.
+/// Checks that the pool has exactly the model's content, except for `unsure`.
 pub async fn compare(mos: &Mos, world: &World, unsure: &Unsure) -> Outcome {
     let heads = mos.all_datasets().await.unwrap();
     let (mut shown, mut snapshots_shown) = (0, 0);

@@ -71,7 +71,7 @@ async fn work(rt: &Runtime, engine: Engine, disks: &Disks, world: World, steps: 
 /// The result of a cut.
 struct Survived {
     expected: Expected,
-    /// The disks, and how recovery changed them.
+    /// The disks before recovery, and the writes of recovery.
     before: Vec<Image>,
     recovery: Journal,
     has_replayed: bool,
@@ -117,7 +117,7 @@ pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     moments
 }
 
-/// What a cut left.
+/// A cut, and the run that it interrupted.
 pub struct Cut<'a> {
     pub rt: &'a Runtime,
     pub layout: &'a Layout,
@@ -126,7 +126,7 @@ pub struct Cut<'a> {
     pub at: Moment,
 }
 
-/// The pool that a cut left, and what it must hold.
+/// The pool after a cut, and its expected content.
 pub struct Opened<'a> {
     pub rt: &'a Runtime,
     pub layout: &'a Layout,
@@ -136,7 +136,7 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Cut<'a> {
-    /// Opens the pool: it is intact, and all that must have survived is there.
+    /// Opens the pool; it is intact and has all data that must survive.
     pub async fn open(self) -> Result<Opened<'a>, String> {
         self.open_but(&[]).await
     }
@@ -148,7 +148,7 @@ impl<'a> Cut<'a> {
         self.opened(disks, pool).await
     }
 
-    /// The same for a pool of which a disk holds rubbish.
+    /// The same for a pool with rubbish on one disk.
     pub async fn open_damaged(self) -> Result<Opened<'a>, String> {
         let disks = self.disks();
         let pool = recover_damaged(self.rt, disks.devices()).await?;
@@ -170,8 +170,8 @@ impl Opened<'_> {
         &self.pool.engine
     }
 
-    /// What had begun is done: the pool has all that it must, and when it is opened again, without disks that
-    /// are no part of it, it is intact and has that, too; even if some more are lost.
+    /// Unfinished work is complete: the pool has its expected content. Reopened without the disks `apart`
+    /// (not part of it), it is still intact and complete, and also without the disks `lost`.
     pub async fn end(self, apart: &[usize], lost: &[usize]) -> Result<(), String> {
         let Opened { rt, layout, disks, pool, expected } = self;
         expected.compare(&pool.engine).await?;
@@ -189,7 +189,7 @@ impl Opened<'_> {
     }
 }
 
-/// Cuts one run at so many moments, each of which it has to survive.
+/// Cuts one run at `cuts` moments, each of which it has to survive.
 pub fn survives_cuts(
     seed: u64,
     layout: &Layout,
@@ -234,7 +234,7 @@ fn cut_run(test: &str, seed: u64, layout: &Layout) {
     }
 }
 
-/// In the end the last cuts of a run remain, which hold the most data.
+/// The last cuts of a run overwrite the earlier ones: they hold the most data.
 fn keep(name: &str, images: &[Image]) {
     if let Some(base) = std::env::var_os("CENOTE_KEEP") {
         save(images, &Path::new(&base).join(name));
@@ -247,8 +247,7 @@ fn cut_anywhere(journal: &Journal, before: &[Image], layout: &Layout, rng: &mut 
     (moment, Cutter::new(journal, before.to_vec()).cut(moment, layout.sector_bytes, rng))
 }
 
-/// A second cut while the pool is opened: the next opening must find what it would have found after the
-/// first.
+/// A second cut while the pool is opened: the next opening must find the same state as after the first.
 fn cut_recovery(seed: u64, layout: &Layout, first: &Survived) -> Result<(), String> {
     let mut rng = Rng::stream(seed, 3);
     let (moment, images) = cut_anywhere(&first.recovery, &first.before, layout, &mut rng);
@@ -289,7 +288,7 @@ pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs a test so often, each time with another seed; or once, with that of `CENOTE_SEED`.
+/// Runs a test `runs` times, each time with another seed; or once, with `CENOTE_SEED`.
 pub fn on_seeds(test: &str, runs: u64, run: impl Fn(u64)) {
     let run = |seed| {
         let _replay = Replay { test, seed };
@@ -302,7 +301,7 @@ pub fn on_seeds(test: &str, runs: u64, run: impl Fn(u64)) {
     (0..runs).for_each(|_| run(seeds.random_u64()));
 }
 
-/// Runs a test on each of these pools so often, each time with another seed, or with that of `CENOTE_SEED`.
+/// Runs a test on each of these pools `runs` times, each time with another seed, or with `CENOTE_SEED`.
 pub fn on_pools(test: &str, pools: &[&[Vdev]], runs: usize, run: impl Fn(u64, &Layout)) {
     let layout = |vdevs: &&[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
     on_layouts(test, &pools.iter().map(layout).collect::<Vec<_>>(), runs, run);

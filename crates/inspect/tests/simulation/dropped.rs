@@ -1,12 +1,12 @@
-//! Operations whose callers go away: each is dropped at every await that it has. Afterwards it is done whole
-//! or not at all, and nothing is left over.
+//! Cancelled operations: each operation's future is dropped at every await. Afterwards the operation is done
+//! whole or not at all, and it leaves nothing behind.
 //!
 //! ```text
-//!   for times in 1..   make what the operation needs, and sync; poll the operation `times` times, drop it
-//!   until it ends      before it is polled so often; then all trees are whole, and the pool is sound
+//!   for times in 1..   prepare the operation, and sync; poll it `times` times, drop it before the next poll;
+//!   until it ends      then all trees are whole, and the pool is sound
 //! ```
 //!
-//! Of the awaits one in a few is tried, from another one on each time; `CENOTE_STRIDE=1` tries them all.
+//! One in a few awaits is tried, starting at another one each time; `CENOTE_STRIDE=1` tries them all.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -39,7 +39,7 @@ const CONTENT: usize = 60_000;
 const RECORD_BYTES: u64 = 8 << 10;
 const VOLUME_BYTES: u64 = 256 << 10;
 
-/// Polls a future so many times, then drops it. Answers its output if it ended before.
+/// Polls a future up to `times` times, then drops it. Returns its output if it ended before.
 pub async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), times);
     std::future::poll_fn(|context| {
@@ -56,14 +56,14 @@ pub async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output>
     .await
 }
 
-/// After how many polls operations are dropped.
+/// Numbers of polls after which operations are dropped.
 fn stops() -> impl Iterator<Item = usize> {
     let stride = number("CENOTE_STRIDE").unwrap_or(9) as usize;
     let first = 1 + Runtime::real(Some(1)).random_u64() as usize % stride;
     (first..).step_by(stride)
 }
 
-/// A pool on slow disks, and a file system of it.
+/// A pool on slow disks, and one of its file systems.
 struct Lab {
     rt: Runtime,
     layout: Layout,
@@ -85,7 +85,7 @@ impl Lab {
         Lab { rt: rt.clone(), layout, disks, engine, fs }
     }
 
-    /// Nothing is in memory, so that whatever comes next awaits its reads.
+    /// Empties the cache, so that the next operation awaits its reads.
     async fn settle(&self) {
         self.engine.sync_all().await.unwrap();
         // The accounts are read once for each txg: this is not part of an operation.
@@ -94,14 +94,14 @@ impl Lab {
         self.engine.cache().set_budget(0);
     }
 
-    /// What was dropped has ended.
+    /// Waits until dropped operations have ended.
     async fn recover(&self) {
         self.engine.cache().set_budget(CACHE_BYTES);
         self.engine.force_sync().await.unwrap();
         self.disks.take_journal();
     }
 
-    /// Every block is intact, none is lost, and every tree is whole.
+    /// Every block is intact, none is leaked, and every tree is whole.
     async fn check(&self, what: &str) {
         self.engine.sync_all().await.unwrap();
         let copy = Disks::new(&self.rt, self.layout.shape(), self.disks.images());
@@ -115,8 +115,8 @@ impl Lab {
     }
 }
 
-/// Sizes and links match the names, parents lead to the root, every object has a name, and as many are
-/// counted as there are.
+/// Sizes and links match the names, parents lead to the root, every object has a name, and the counts are
+/// right.
 pub async fn check_tree(fs: &Filesystem) -> Result<(), String> {
     let (mut names, mut todo) = (BTreeMap::<ObjectId, u64>::new(), vec![fs.root()]);
     while let Some(dir) = todo.pop() {
@@ -166,8 +166,8 @@ pub async fn check_tree(fs: &Filesystem) -> Result<(), String> {
     Err(format!("{found} objects, {} names, {} without; {owned} of {counted}", names.len(), unlinked.len()))
 }
 
-/// What an operation on files is tried on: a directory with a file of two names, another file, an empty
-/// directory, one that is not, a file without a name and one in the delete queue.
+/// The targets of the operations: a directory with a file of two names, another file, an empty directory, one
+/// that is not empty, a file without a name and one in the delete queue.
 #[derive(Clone, Copy)]
 struct Ids {
     dir: ObjectId,
@@ -239,7 +239,7 @@ fn operations() -> Vec<(&'static str, Operation)> {
         ("rename", |fs, change, ids| {
             Box::pin(async move {
                 let (from, to) = ((ids.dir, &b"sub"[..]), (fs.root(), &b"moved"[..]));
-                // The last one makes room.
+                // Makes room for the last one.
                 let mode = if fs.lookup(to.0, to.1).await?.is_some() {
                     RenameMode::Exchange
                 } else {
@@ -347,14 +347,14 @@ fn commits_are_written_to_their_end() {
                 Box::pin(async move {
                     let name = format!("file{times}");
                     let id = fs.create(change, fs.root(), name.as_bytes(), &new(NewKind::Regular)).await?;
-                    // Whole blocks, which go to places of their own.
+                    // Whole blocks get blocks of their own.
                     fs.write(change, id, 0, content(9, 8 * RECORD_BYTES as usize)).await?;
                     Ok(id)
                 })
             });
             let id = wrote.await.unwrap();
             let done = poll_times(times, lab.fs.commit(Some(id))).await;
-            // Others are served all the same.
+            // Other operations are still served.
             lab.fs.commit(None).await.unwrap();
             if done.is_some() {
                 break;
@@ -425,7 +425,7 @@ fn operations_on_volumes_are_done_whole_or_not_at_all() {
     }
 }
 
-/// Datasets and the pool: tasks run when the txg is written, whoever waits.
+/// Datasets and the pool: tasks run when the txg is written, even if their caller is gone.
 #[test]
 fn tasks_are_done_whole_or_not_at_all() {
     type Task = for<'a> fn(&'a Engine, usize) -> Changing<'a, ()>;

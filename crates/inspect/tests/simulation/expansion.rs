@@ -1,6 +1,6 @@
-//! A RAID-Z gets one more disk while others work: afterwards all is there without any disk that it can spare.
-//! The same holds if a disk is away for a while, and if the power is cut on the way, whatever disk is then
-//! missing.
+//! A RAID-Z gets one more disk during other work: afterwards all data is readable without any disk that the
+//! vdev can spare. The same holds if a disk is away for a while, and after a power cut, whichever disk is
+//! then missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, RUNS, run);
 }
 
-/// The pool on disks of which the last is not part of it.
+/// The pool, and one more disk that is not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
@@ -52,7 +52,7 @@ async fn expand(engine: &Engine) -> Expanded {
     run_expansion(engine, &|_| {}).await.unwrap()
 }
 
-/// The first vdev gets the last disk while the work goes on.
+/// Adds the last disk to the first vdev while the work goes on.
 async fn expand_under_work(rt: &Runtime, disks: &Disks, engine: &Engine, worker: &mut Worker) {
     attach_last(disks, engine).await;
     let runner = engine.clone();
@@ -61,7 +61,7 @@ async fn expand_under_work(rt: &Runtime, disks: &Disks, engine: &Engine, worker:
     assert_eq!(expanding.await.unwrap(), Expanded::Done);
 }
 
-/// How wide the first vdev is, and whether it is getting wider.
+/// The width of the first vdev, and whether it is expanding.
 fn shape(engine: &Engine) -> (usize, bool) {
     let top = engine.pool().vdevs().top(RAIDZ).unwrap().clone();
     (top.children.len(), top.raidz_expanding)
@@ -81,7 +81,7 @@ async fn come_back(disks: &Disks, engine: &Engine, away: Guid) {
     bring_back(engine, Some(away), Back::Online, devices).await.unwrap();
 }
 
-/// Everything is there with any disks missing that the first vdev can spare.
+/// All data is readable without any disks that the first vdev can spare.
 async fn assert_complete(rt: &Runtime, layout: &Layout, disks: &Disks, world: &crate::model::World) {
     let (_, parity, width, _) = layout.vdevs[0];
     let mut children: Vec<usize> = (0..width).collect();
@@ -152,8 +152,8 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
     );
 }
 
-/// After a cut, what survived is there, whatever disk is missing; and if the expansion had begun, it is
-/// brought to its end when that is back.
+/// After a cut all surviving data is readable without any one disk. An expansion that had begun ends once
+/// that disk is back.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     let Cut { rt, layout, at, .. } = cut;
@@ -161,7 +161,7 @@ async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let lost = vec![rt.random_u64() as usize % width];
     if at.is_multiple_of(3) {
         let left = cut.open_but(&lost).await.map_err(|why| format!("no {lost:?}: {why}"))?;
-        // What only the disk that comes back makes readable is not taken for a part of a log.
+        // Records readable only with the returning disk must not be taken for a part of a log.
         return left.end(&[], &[]).await.map_err(|why| format!("{lost:?} is back: {why}"));
     }
     let Opened { disks, pool, expected, .. } = cut.open().await?;

@@ -123,8 +123,8 @@ fn missed(mos: &Mos) -> BTreeSet<u64> {
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
 }
 
-/// After disks fail, all data is present with and without them, and work continues; once they are back, their
-/// DTLs list what they missed.
+/// After disks fail, all data is readable with and without them, and work continues; once they are back,
+/// their DTLs list the missed txgs.
 async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
     let mut lab = Lab::new(&rt, layout).await;
     let sound_until = lab.engine.mos().await.unwrap().uberblock().txg.0;
@@ -138,7 +138,7 @@ async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl 
     // Each dataset's log had preallocated its next block, in the txg in which it was found. The dataset may
     // be gone since.
     let before = gone_since.range(..=sound_until).count();
-    // Log vdevs get few uberblocks, so it is not known that exactly how long a leaf of one has been away.
+    // Log vdevs get few uberblocks, so the absence of one of their leaves is known less exactly.
     let has_log_vdev = layout.vdevs.iter().any(|(.., class)| *class == Log);
     assert!(has_log_vdev || before <= logs, "it missed {gone_since:?}, {sound_until}");
     assert!(!gone_since.is_empty());
@@ -187,7 +187,7 @@ fn a_hung_disk_is_waited_for_once() {
     });
 }
 
-/// A disk that has failed to write may be blamed for what it lacks; others may not.
+/// A disk that failed to write may be blamed for the data it lacks; others may not.
 fn check_only_victims_blamed(pool: &Pool, victims: &[usize]) {
     let config = pool.config();
     let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
@@ -266,7 +266,8 @@ async fn log_block(mos: &Mos) -> Option<Blkptr> {
     None
 }
 
-/// It may contain acknowledged records: it is discarded only on request, and nothing else is.
+/// An unreadable log block may contain acknowledged records: it is discarded only on request, and nothing
+/// else is.
 #[test]
 fn a_log_that_cant_be_read_is_not_taken_for_one_that_ends() {
     let layout = Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 };

@@ -1,5 +1,5 @@
-//! Flushes fail, of transaction groups and of commits, and then the power does. A system tells of a failed
-//! flush once; what it was to make durable is on the disk or not. Nothing acknowledged may depend on it.
+//! Flushes fail, of txgs and of commits, and then the power does. A system reports a failed flush once; the
+//! writes before it are on the disk or not. No acknowledged data may depend on them.
 //!
 //! `CENOTE_FLUSH_HISTORIES=100000` cuts as often instead of a few times; `CENOTE_SEED` replays one run.
 
@@ -13,7 +13,7 @@ use crate::faults::{CUTS, cut_while, pools};
 use crate::pools::Layout;
 use crate::run::recover_damaged;
 
-/// Cuts, unless `CENOTE_FLUSH_HISTORIES` says how many.
+/// Cuts; `CENOTE_FLUSH_HISTORIES` sets another number.
 const HISTORIES: u64 = 60;
 
 /// One run, and the cuts of it.
@@ -22,14 +22,14 @@ fn run(seed: u64) {
     let mut cases = pools();
     cases.push((Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 }, Vec::new()));
     let (layout, within) = cases.swap_remove(rng.below(cases.len() as u64) as usize);
-    // Beyond redundancy the pool waits, and writes again all that a flush has lost.
+    // Beyond redundancy the pool waits, and repeats all writes that a failed flush has lost.
     let all: Vec<usize> = (0..layout.disk_count()).collect();
     let is_beyond = within.is_empty() || rng.chance(0.4);
     let victims = if is_beyond { &all } else { &within };
     let chance = [0.02, 0.1, 0.4][rng.below(3) as usize];
     let without: &[&[usize]] = if is_beyond { &[&[]] } else { &[&[], &within] };
     let faults = || vec![Fault::error(Op::Flush).chance(chance)];
-    // The txg after it notes that a disk lacks something: until then it is found when it is read.
+    // The next txg notes that a disk lacks data; until then only a read finds out.
     simulate(seed, |rt| async {
         cut_while(rt, &layout, victims, without, faults, recover_damaged).await;
     });

@@ -158,7 +158,7 @@ fn a_reader_of_an_old_state_does_not_keep_the_pool_full() {
             files.make(400_000).await.unwrap();
         }
         engine.sync_all().await.unwrap();
-        // It is told so, and no disk is blamed for what is not there any more.
+        // The report says so, and no disk is blamed for blocks that were overwritten.
         assert!(!mos.pool().has_whole_tree());
         let report = verify(&mos, VerifyOptions::default(), |_| {}).await.unwrap();
         assert!(report.overtaken && !report.complete && report.findings.is_empty(), "{:?}", report.findings);
@@ -228,8 +228,8 @@ fn quotas_and_reservations_hold() {
         }
         let mut root = Files::of(&rt, &engine, POOL).await;
         assert_eq!(root.fill(300_000).await, Refusal::NoSpace);
-        // The reserved space is usable although the pool is full for everyone else, except the last of it,
-        // since changes are charged at their worst case.
+        // The reserved space is usable although the pool is full for all other datasets, except the last of
+        // it, since changes are charged at their worst case.
         for _ in 0..20 {
             promised.make(200_000).await.unwrap();
         }

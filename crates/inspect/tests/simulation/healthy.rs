@@ -1,6 +1,6 @@
-//! Healthy disks are never blamed: not for the unwritten ends of intent logs, not for blocks that were
-//! freed and reused while somebody read an older state of the pool, and not for a tree of vdevs that has
-//! changed. What is damaged is found nevertheless.
+//! Healthy disks are never blamed: not for the unwritten ends of intent logs, not for blocks that were freed
+//! and reused during a read of an older state of the pool, and not after the vdev tree has changed. Real
+//! damage is found nevertheless.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const STEPS: usize = 60;
 const RUNS: usize = 2;
 /// Power cuts of a run.
 const CUTS: usize = 12;
-/// More than a freed block waits for.
+/// More txgs than a freed block waits for.
 const TXGS: usize = 6;
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
@@ -47,7 +47,7 @@ fn errors(engine: &Engine) -> u64 {
     engine.pool().error_counters().iter().map(|(_, errors)| errors.checksum).sum()
 }
 
-/// All that there is has been written over, and written over again.
+/// Overwrites all data, twice.
 async fn go_on(worker: &mut Worker) {
     for _ in 0..TXGS {
         worker.run(STEPS / 4).await;
@@ -55,7 +55,7 @@ async fn go_on(worker: &mut Worker) {
     }
 }
 
-/// After a cut the logs are claimed, replayed, verified and scrubbed: nobody is blamed where they end.
+/// After a cut the logs are claimed, replayed, verified and scrubbed: no disk is blamed where they end.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     let left = cut.open().await?;
@@ -103,7 +103,7 @@ fn what_a_slow_reader_finds_damaged_is_held_against_the_disk_once_it_is_certain(
         let (disks, engine, mut worker) = Worker::on_new_pool(&rt, &layout, 0, STEPS).await;
         worker.sync().await;
         snapshot(&engine, &[format!("{POOL}@kept")]).await.unwrap();
-        // Held as a mounted snapshot is: for long, without keeping what is freed.
+        // Held like a mounted snapshot: for long, without keeping freed blocks.
         let mos = engine.mos().await.unwrap();
         let objset =
             mos.dataset(&format!("{POOL}@kept")).await.unwrap().objset().await.unwrap().not_keeping();
@@ -125,7 +125,7 @@ fn what_a_slow_reader_finds_damaged_is_held_against_the_disk_once_it_is_certain(
         mend(&engine).await.unwrap();
         assert!(errors(&engine) > 0, "it is damage: the snapshot is there still");
         engine.pool().clear_errors(None);
-        // On its way to these blocks it has met others, which are mended next.
+        // The scan met other damaged blocks on its way, which are repaired next.
         for _ in 0..10 {
             mend(&engine).await.unwrap();
         }

@@ -43,7 +43,7 @@ pub struct Flush {
     pub disk: usize,
     pub asked: Moment,
     pub done: Moment,
-    /// It has failed: whatever was not durable by then is clean, and on the disk or not.
+    /// It failed: writes that were not durable by then are clean, and on the disk or not.
     pub has_failed: bool,
 }
 
@@ -54,16 +54,16 @@ pub struct Journal {
     pub writes: Vec<Write>,
     /// In the order of their completion.
     pub flushes: Vec<Flush>,
-    /// Bytes that disks were told to forget: their zeros are among the writes.
+    /// Discarded bytes: their zeros are among the writes.
     pub discarded_bytes: u64,
     /// The next moment.
     pub now: Moment,
-    /// How many journals of these disks came before.
+    /// Number of earlier journals of these disks.
     number: u64,
 }
 
 impl Journal {
-    /// Takes what is there, and begins another one.
+    /// Takes the journal, and begins another one.
     pub fn take(&mut self) -> Journal {
         let next = Journal { number: self.number + 1, ..Journal::default() };
         std::mem::replace(self, next)
@@ -78,7 +78,7 @@ impl Journal {
 /// The journal of all disks of a pool.
 pub type SharedJournal = Arc<Mutex<Journal>>;
 
-/// A disk that records its writes and flushes in a journal. Clones are the same.
+/// A disk that records its writes and flushes in a journal. Clones share the disk.
 #[derive(Clone)]
 pub struct JournaledDisk {
     info: DeviceInfo,

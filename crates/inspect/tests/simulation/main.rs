@@ -1,11 +1,11 @@
 //! The engine in the deterministic simulator, on disks in memory: random operations compared with a model,
 //! and all faults that disks may have.
 //!
-//! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (what a cut leaves), [`model`]
-//! (the expected state), [`work`] (the operations), [`run`] (what must survive), [`check`] (whether it did),
-//! [`cuts`], [`faults`], [`flushes`], [`mirrors`], [`replace`], [`spares`], [`removal`], [`expansion`],
-//! [`scans`], [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`], [`shared`], [`owners`],
-//! [`accused`], [`rewind`], [`dropped`] and [`many`] (the tests).
+//! Read in this order: [`journal`] (disks that record writes), [`power_cut`] (disks after a cut), [`model`]
+//! (the expected state), [`work`] (the operations), [`run`] (the data that must survive), [`check`] (whether
+//! it did), [`cuts`], [`faults`], [`flushes`], [`mirrors`], [`replace`], [`spares`], [`removal`],
+//! [`expansion`], [`scans`], [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`],
+//! [`shared`], [`owners`], [`accused`], [`rewind`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod accused;

@@ -1,17 +1,16 @@
-//! Many at once: 32 clients work on the file systems of a pool, others give commands, a device leaves and
-//! comes back every second, some of those who ask for anything go away before it is done, and the power is
-//! cut.
+//! Concurrency: 32 clients work on the file systems of a pool, other tasks give commands, a device leaves and
+//! comes back every second, some operations are cancelled, and the power is cut.
 //!
 //! ```text
 //!   clients    files in directories that they share; each knows its own files           client
 //!   commands   snapshots, renames, settings, clones, scrubs, of their own                commands
 //!   a device   is taken out, or fails, or both; it comes back and is resilvered          devices
 //!   a watcher  memory stays within its bounds
-//!   in the end, and after power cuts at random: every client finds its files, every snapshot holds what its
-//!   file systems held, the pool is sound; and no operation has taken more than five seconds
+//!   in the end, and after power cuts at random: every client finds its files, every snapshot holds the files
+//!   of its file system at that time, the pool is sound; and no operation has taken more than five seconds
 //! ```
 //!
-//! `CENOTE_MANY=1000` runs as many seeds instead of a few; `CENOTE_SEED` one of them again.
+//! `CENOTE_MANY=1000` runs as many seeds instead of a few; `CENOTE_SEED` repeats one of them.
 
 mod client;
 mod commands;
@@ -44,24 +43,24 @@ use commands::Snapshots;
 use devices::Devices;
 
 const CLIENTS: usize = 32;
-/// File systems that they share.
+/// File systems shared by the clients.
 const HEADS: usize = 4;
-/// What a client does.
+/// Operations of a client.
 const STEPS: usize = 10;
-/// Runs, unless `CENOTE_MANY` says how many.
+/// Runs; `CENOTE_MANY` sets another number.
 const RUNS: u64 = 8;
 /// Power cuts of a run.
 const CUTS: usize = 2;
-/// One run in so many is looked at by `zdb`.
+/// One in this many runs is checked by `zdb`.
 const ASK_ZDB: u64 = 20;
-/// Nobody waits longer.
+/// Longest duration of an operation.
 const PATIENCE: Duration = Duration::from_secs(5);
 const DIRTY_BYTES_MAX: u64 = 4 << 20;
-/// What all clients may change at once, above that.
+/// Bytes that all clients together may change at once, above that.
 const IN_FLIGHT_BYTES: u64 = 2 << 20;
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// What all tasks of a run share.
+/// State shared by all tasks of a run.
 struct Stage {
     rt: Runtime,
     engine: Engine,
@@ -78,7 +77,7 @@ impl Stage {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Waits for an operation, and not too long; some are dropped on the way. `None`: it was dropped, and has
+    /// Runs an operation, within the time limit; some are dropped on the way. `None`: it was dropped, and has
     /// ended since, whether done or not.
     async fn ask<T>(&self, rng: &mut Rng, what: &str, operation: impl Future<Output = T>) -> Option<T> {
         if rng.below(5) == 0 {
@@ -97,12 +96,12 @@ impl Stage {
         Some(done)
     }
 
-    /// Between operations.
+    /// Pauses between operations.
     async fn think(&self, rng: &mut Rng) {
         self.rt.sleep(Duration::from_micros(rng.below(400_000))).await;
     }
 
-    /// Memory stays within its bounds.
+    /// Checks that memory stays within its bounds.
     async fn watch(&self) {
         while !self.is_over() {
             let (dirty, cached) = (self.engine.dirty_bytes(), self.engine.cache().bytes());
@@ -113,7 +112,7 @@ impl Stage {
     }
 }
 
-/// What a run leaves.
+/// The outcome of a run.
 struct Left {
     before: Vec<Image>,
     after: Vec<Image>,
@@ -123,7 +122,7 @@ struct Left {
 }
 
 fn layout(rng: &mut Rng) -> (Layout, usize) {
-    // With the disk that leaves.
+    // The vdevs, and the disk that leaves.
     let (vdevs, victim) = match rng.below(4) {
         0 => (vec![(Mirror, 0, 2, Normal)], 1),
         1 => (vec![(Raidz, 1, 3, Normal)], 0),
@@ -186,7 +185,7 @@ async fn work(rt: Runtime, layout: &Layout, victim: usize) -> Left {
     for task in apart {
         task.await.unwrap();
     }
-    // The device gets what it lacks.
+    // Resilvers the device.
     scanner.abort();
     drop(scanner.await);
     cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap();
@@ -199,7 +198,8 @@ async fn work(rt: Runtime, layout: &Layout, victim: usize) -> Left {
     Left { before, after, journal, clients: records, snapshots }
 }
 
-/// All clients' files and all snapshots are there, as of this moment or later; without one: as the run ended.
+/// Checks that all clients' files and all snapshots are as of moment `at` or later, or as at the end of the
+/// run.
 async fn check(left: &Left, mos: &Mos, at: Option<Moment>) -> Result<(), String> {
     for (number, record) in left.clients.iter().enumerate() {
         let dataset = mos.dataset_by_id(record.head).await.map_err(|error| error.to_string())?;
@@ -220,7 +220,7 @@ async fn check_end(rt: &Runtime, layout: &Layout, left: &Left, victim: usize) ->
     check_sound(&mos).await?;
     check(left, &mos, None).await?;
     drop(mos);
-    // The one that left so often can stand in for another of its vdev.
+    // The disk that left so often can stand in for another of its vdev.
     let mut first = 0;
     let mut of_vdev = layout.vdevs.iter().map(|(.., count, _)| {
         first += count;

@@ -1,6 +1,5 @@
-//! Disks that join a mirror while it is worked on, and take over from those that were there: nothing that
-//! was written before, meanwhile or afterwards may be missing from them. The same holds if the power is cut
-//! on the way.
+//! Disks join a mirror under load and take over from the old ones: no write from before, meanwhile or
+//! afterwards may be missing from them. The same holds if the power is cut on the way.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ const RUNS: usize = 6;
 /// Power cuts of a run.
 const CUTS: usize = 16;
 
-/// The pool on disks of which the last is not part of it.
+/// The pool, and one more disk that is not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
@@ -81,8 +80,8 @@ fn a_disk_that_joins_under_work_has_everything() {
     });
 }
 
-/// After a cut, everything that survived is there; a resilver brings it to the disk that joined, if it did.
-/// One disk of the first vdev has it alone.
+/// After a cut, all surviving data is present; a resilver copies it to the disk that joined, if it did. Then
+/// one disk of the first vdev suffices.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let left = cut.open().await?;
     run_scan(left.engine(), &|_| {}).await.map_err(|error| error.to_string())?;

@@ -1,14 +1,14 @@
 //! Blocks get and lose owners while disks come and go: clones, moves, deduplicated writes, snapshots,
 //! rollbacks, promotions and checkpoints between the slices of a resilver, rebuild, removal, expansion or
-//! scrub. Then the old disks are taken away: every file is there, and everything that a checkpoint has.
+//! scrub. Then the old disks are taken away: every file is readable, in the pool and in its checkpoint.
 //!
 //! ```text
-//!   history   a pool and its model; something changes its disks            -> disks, files, checkpoint
-//!             work | a slice of that | work | a slice ...                     (owners/history)
+//!   history   a pool and its model; an event changes its disks             -> disks, files, checkpoint
+//!             work | a slice of the event | work | a slice ...                (owners/history)
 //!   end       without the old disks: files and snapshots, the checkpoint    (owners/end)
 //! ```
 //!
-//! `CENOTE_HISTORIES=10000` runs as many instead of a few; `CENOTE_SEED` one of them again.
+//! `CENOTE_HISTORIES=10000` runs as many instead of a few; `CENOTE_SEED` repeats one of them.
 
 mod end;
 mod history;
@@ -25,26 +25,25 @@ use crate::pools::{Layout, Vdev};
 
 use history::History;
 
-/// Histories, unless `CENOTE_HISTORIES` says how many.
+/// Histories; `CENOTE_HISTORIES` sets another number.
 const HISTORIES: u64 = 20;
 
 /// A file system: its files by name.
 type Files = BTreeMap<String, Arc<Vec<u8>>>;
 
-/// All file systems by name, and all snapshots by number: which of the file systems a snapshot belongs to
-/// changes when one is promoted.
+/// All file systems by name, and all snapshots by number: a promotion moves snapshots between file systems.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct State {
     heads: BTreeMap<String, Files>,
     snapshots: BTreeMap<u64, Files>,
 }
 
-/// How the disks of a pool change.
+/// A change of a pool's disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// The last disk takes the place of the first, or joins it if that is alone.
+    /// The last disk replaces the first, or joins it if the first is alone.
     Joins,
-    /// The same, in the order of the disk.
+    /// The same by a sequential rebuild.
     IsRebuilt,
     /// The first disk is away for a while.
     IsAway,
@@ -56,7 +55,7 @@ enum Event {
     IsScrubbed,
 }
 
-/// Disks, and how they change; then all is there without these disks.
+/// Disks and their change, and the disks that are then dispensable.
 struct Case {
     vdevs: &'static [Vdev],
     event: Event,

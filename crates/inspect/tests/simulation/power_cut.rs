@@ -2,8 +2,8 @@
 //!
 //! A write is durable if it completed before the request of a flush of its disk that completed before the
 //! cut. Of all other writes requested before the cut any part may survive, sector by sector, in any order:
-//! the seed decides. A flush that failed has decided that of all writes before it, once and for all: no later
-//! one makes them durable.
+//! the seed decides. A failed flush decides the fate of all writes before it for good: no later flush makes
+//! them durable.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Vdevs that hold data leave a pool while others work: afterwards all is found on the others. The same holds
-//! if the power is cut on the way, and the removal goes on, or is canceled.
+//! Vdevs that hold data leave a pool under load: afterwards all data is on the others. The same holds if the
+//! power is cut on the way, and the removal continues or is canceled.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 0, STEPS).await
 }
 
-/// The first vdev leaves while the work goes on, a little in each txg.
+/// Removes the first vdev while the work goes on, a little in each txg.
 async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
     engine.background().settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
     let engine = engine.clone();
@@ -49,7 +49,7 @@ async fn remove_first(rt: &Runtime, engine: &Engine, worker: &mut Worker) {
     assert_eq!(removing.await.unwrap().unwrap(), Removed::Done);
 }
 
-/// Whatever is obsolete leaves the mapping.
+/// Condenses obsolete ranges out of the mapping at once.
 fn condense_always(engine: &Engine) {
     for name in ["zfs_condense_indirect_obsolete_pct", "zfs_condense_min_mapping_bytes"] {
         engine.background().settings().set(name, 0).unwrap();
@@ -116,7 +116,7 @@ fn a_removal_ends_although_one_scrub_follows_another() {
     });
 }
 
-/// After a cut, what survived is there; and a removal that had begun is brought to its end, or canceled.
+/// After a cut, all surviving data is present; a removal that had begun is finished, or canceled.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     let (at, left) = (cut.at, cut.open().await?);

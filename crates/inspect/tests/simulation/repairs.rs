@@ -1,5 +1,5 @@
-//! Power cuts while known errors are scrubbed (`zpool scrub -e`), and while a RAID-Z repairs what was spoilt
-//! before it got one more disk. Afterwards all is there, and no error is noted any more.
+//! Power cuts while known errors are scrubbed (`zpool scrub -e`), and while a RAID-Z repairs damage from
+//! before its expansion. Afterwards all data is intact, and the error log is empty.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ const STEPS: usize = 60;
 const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
-/// Blocks that are spoilt on all disks.
+/// Blocks damaged on all disks.
 const SPOILT: usize = 12;
 const SECTOR_BYTES: usize = 512;
 
-/// Where the first sectors of some files' blocks lie, on disks that all hold the same.
+/// Offsets of the first sectors of some files' blocks, on disks with equal content.
 async fn places(mos: &Mos, world: &World, rng: &mut Rng) -> BTreeSet<u64> {
     let mut places = BTreeSet::new();
     for (head, content) in &world.heads {
@@ -55,7 +55,7 @@ async fn noted(engine: &Engine) -> usize {
     engine.mos().await.unwrap().error_log().await.unwrap().len()
 }
 
-/// A pool that has noted errors, of which one disk could mend all.
+/// A pool with noted errors, all of which one disk can repair.
 async fn with_known_errors(rt: &Runtime, layout: &Layout) -> (Engine, Worker) {
     let (disks, engine, mut worker) = Worker::on_new_pool(rt, layout, 0, STEPS).await;
     worker.sync().await;
@@ -114,7 +114,7 @@ fn power_cuts_while_known_errors_are_scrubbed() {
     });
 }
 
-/// A RAID-Z whose first disk holds rubbish, and a disk that it is to get.
+/// A RAID-Z with rubbish on its first disk, and a disk to expand it by.
 async fn spoilt_raidz(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     let (disks, engine, mut worker) = Worker::on_new_pool(rt, layout, 1, STEPS).await;
     worker.sync().await;
@@ -135,14 +135,15 @@ async fn attach_last(disks: &Disks, engine: &Engine) {
     attach_to_raidz(engine, VdevId(0), new).await.unwrap();
 }
 
-/// The expansion comes to its end, and a scrub repairs what was spoilt before.
+/// Runs the expansion to its end; a scrub then repairs the older damage.
 async fn expand_and_repair(engine: &Engine) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     let done = run_expansion(engine, &|_| {}).await.map_err(text)?;
     if done != Expanded::Done {
         return Err(format!("the expansion: {done:?}"));
     }
-    // One follows by itself, or goes on; what had begun before the disk joined need not have seen all of it.
+    // A scrub follows by itself, or continues; one that began before the disk joined need not have seen all
+    // of it.
     run_scan(engine, &|_| {}).await.map_err(text)?;
     start_scrub(engine, Txg(0)).await.map_err(text)?;
     let scanned = run_scan(engine, &|_| {}).await.map_err(text)?;
@@ -155,7 +156,7 @@ async fn survive_repair(cut: Cut<'_>) -> Result<(), String> {
     let width = left.engine().pool().vdevs().top(VdevId(0)).map_or(0, |top| top.children.len());
     let (_, parity, before, _) = left.layout.vdevs[0];
     let apart: Vec<usize> = if width == before { vec![left.layout.disk_count()] } else { Vec::new() };
-    // What was spoilt is whole again: others may go.
+    // The damaged disk is whole again: others may go.
     left.end(&apart, &(1..=parity).collect::<Vec<_>>()).await
 }
 

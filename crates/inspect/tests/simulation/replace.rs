@@ -1,6 +1,6 @@
-//! Disks that are replaced while others work: afterwards the new one has all that the old one had, which is
-//! not part of the pool any more. The same holds if the old one does not work, and if the power is cut on
-//! the way. A replacement that is called off leaves the pool as it was.
+//! Disks are replaced under load: afterwards the new disk has all data of the old one, which has left the
+//! pool. The same holds if the old disk does not work, and if the power is cut on the way. A cancelled
+//! replacement leaves the pool as it was.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, RUNS, run);
 }
 
-/// Pools whose first vdev can be rebuilt in the order of the disk.
+/// Pools whose first vdev supports sequential rebuilds.
 fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 4] = [
         &[(Disk, 0, 1, Normal)],
@@ -48,7 +48,7 @@ fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, RUNS, run);
 }
 
-/// The pool on disks of which the last is not part of it.
+/// The pool, and one more disk that is not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
@@ -64,7 +64,7 @@ fn is_being_replaced(engine: &Engine) -> bool {
     config.vdevs.iter().flat_map(VdevConfig::walk).any(|vdev| vdev.kind == Replacing)
 }
 
-/// The last disk replaces the first one while the work goes on; that one works, or not.
+/// Replaces the first disk by the last while the work goes on; the first one works, or not.
 async fn replace_first(
     rt: &Runtime,
     layout: &Layout,
@@ -90,18 +90,18 @@ async fn replace_first(
     assert!(replacing.await.unwrap().unwrap().incomplete.is_empty());
 }
 
-/// Disks of the first vdev without which the pool is to be complete when its first disk was replaced.
+/// Disks of the first vdev that are dispensable after its first disk was replaced.
 fn can_go(layout: &Layout) -> Vec<usize> {
     let (_, parity, count, _) = layout.vdevs[0];
     let others = if parity == 0 { count - 1 } else { parity };
     (0..=others).collect()
 }
 
-/// The first disk is replaced under work; afterwards the pool is sound without it, and the new one has what
-/// others have.
+/// The first disk is replaced under load; afterwards the pool is sound without it, and the new disk has the
+/// same data as the others.
 async fn replaced_under_work(rt: &Runtime, layout: &Layout, resilver: Resilver) {
     let (disks, engine, mut worker) = begin(rt, layout).await;
-    // What is wrong after a rebuild is to be seen, not mended.
+    // Errors left by a rebuild must be seen, not repaired.
     engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
     replace_first(rt, layout, &disks, &engine, &mut worker, resilver).await;
     assert!(!is_being_replaced(&engine) && leaf_at(&engine, disks.disks[0].describe()).is_none());
@@ -184,7 +184,7 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
             let (disks, engine, mut worker) = begin(&rt, layout).await;
             let tree = engine.pool().config().vdevs.clone();
             let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
-            // The new one is at the place of the old one.
+            // The new disk is at the path of the old one.
             let path = disks.disks[0].describe();
             let new = NewDevice { path: path.into(), device, is_file: false };
             replace(&engine, leaf_at(&engine, path).unwrap(), new, Resilver::Healing).await.unwrap();
@@ -208,7 +208,7 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
     });
 }
 
-/// After a cut, what survived is there; and if the replacement had begun, it is brought to its end.
+/// After a cut, all surviving data is present; a replacement that had begun is finished.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let left = cut.open().await?;
     run_rebuild(left.engine(), &|_| {}).await.map_err(|error| error.to_string())?;

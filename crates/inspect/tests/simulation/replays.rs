@@ -1,9 +1,9 @@
-//! What was acknowledged is there after a replay, whatever flags, projects, ACLs, quotas and properties have
-//! come and gone since the last txg.
+//! All acknowledged changes are present after a replay, whatever flags, projects, ACLs, quotas and properties
+//! were set and removed since the last txg.
 //!
 //! ```text
 //!   record   random operations on one file system, one after the other, with commits of single files and of
-//!            all in between; after each a shot of what the file system shows
+//!            all in between; after each a shot of the file system as it appears
 //!   cut      at many moments of the journal
 //!   replay   no record is set aside, and
 //!            - all names are those of a shot that is not older than the last acknowledged commit,
@@ -39,7 +39,7 @@ fn layout() -> Layout {
     Layout { vdevs: vec![(Disk, 0, 1, Normal)], sector_bytes: 512, spares: 0 }
 }
 
-/// What a cut at `moment` must leave.
+/// Checks the content after a cut at `moment`.
 fn check(history: &History, shown: &Shot, moment: Moment) -> Result<(), String> {
     let known = history.acks.iter().filter(|ack| ack.done <= moment);
     let oldest = known.clone().map(|ack| ack.shot).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Going back to an older state: not to one in which the next write would destroy something.
+//! Rewinding to an older state: never to one in which the next write would destroy data.
 
 use cenote_dataset::ImportOptions;
 use cenote_dataset::traverse::{Met, Tree};
@@ -33,7 +33,7 @@ fn a_state_in_which_blocks_in_use_are_free_is_passed_over() {
         };
         let bp = met.iter().find_map(is_file).expect("there is a file");
         drop(mos);
-        // A txg that goes wrong: a block is freed that a file has.
+        // A bad txg: it frees a block that a file has.
         let free = engine.run(move |context| Box::pin(async move { context.free_all(&[bp]).await }));
         free.await.unwrap();
         engine.force_sync().await.unwrap();

@@ -1,4 +1,4 @@
-//! The record of a run, and what of it must survive a power cut.
+//! The record of a run, and the data that must survive a power cut.
 //!
 //! ```text
 //!   txg found on disk  --history-->  the pool at its end       all datasets and snapshots
@@ -49,7 +49,7 @@ pub struct Expected {
     pub unsure: Unsure,
 }
 
-/// A pool opened after a power cut, intact, with its logs replayed, and taken as an import takes it.
+/// A pool opened after a power cut, intact, with its logs replayed, and claimed as an import does.
 pub struct Recovered {
     pub engine: Engine,
     /// The txg that was found.
@@ -58,14 +58,14 @@ pub struct Recovered {
     pub replayed: Vec<String>,
 }
 
-/// Opens the pool that a cut left. No disk is blamed for that.
+/// Opens the pool after a cut. No disk may be blamed.
 pub async fn recover(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let recovered = recover_with_faults(rt, devices).await?;
     check_blameless(&recovered.engine.pool())?;
     Ok(recovered)
 }
 
-/// The same for a pool of which a disk has failed to write: it may be blamed for that.
+/// The same after one disk has failed to write: it may be blamed for that.
 pub async fn recover_with_faults(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     let mos = open(rt, devices).await?;
     check_sound(&mos).await?;
@@ -77,7 +77,7 @@ pub async fn recover_with_faults(rt: &Runtime, devices: Vec<Arc<dyn Device>>) ->
     Ok(recovered)
 }
 
-/// The same for a pool of which a disk holds rubbish.
+/// The same for a pool with rubbish on one disk.
 pub async fn recover_damaged(rt: &Runtime, devices: Vec<Arc<dyn Device>>) -> Result<Recovered, String> {
     replay(rt, open(rt, devices).await?).await
 }
@@ -94,7 +94,7 @@ async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
         replayed.push(name);
     }
     // If the power failed between uberblocks, only the next txg brings the newest state to every disk; and
-    // labels may tell of a tree that did not come to be.
+    // labels may describe a vdev tree that was never committed.
     let host = Host { id: 1, name: "here".into() };
     engine.set_state(PoolState::Active, host).await.map_err(|error| error.to_string())?;
     Ok(Recovered { engine, found, replayed })
@@ -129,7 +129,7 @@ impl Run {
         known.map(|(_, state)| *state).max().unwrap_or(0)
     }
 
-    /// The pool in a state, plus what commits made durable after that.
+    /// The pool in a state, plus the later commits.
     fn expected(&self, state: usize, moment: Moment) -> Expected {
         let (mut world, mut unsure) = (self.history.world(state).clone(), Unsure::new());
         for commit in self.commits.iter().filter(|commit| commit.asked < moment && commit.state > state) {

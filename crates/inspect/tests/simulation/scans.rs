@@ -1,5 +1,5 @@
-//! Scrubs of pools with a disk that holds rubbish, and that others work on meanwhile: afterwards the disk has
-//! everything. The same holds if the scrub is paused or cancelled on the way, and if the power is cut.
+//! Scrubs, under load, of pools with rubbish on one disk: afterwards the disk has all data. The same holds if
+//! the scrub is paused or cancelled on the way, and if the power is cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Worker) {
     (disks, worker)
 }
 
-/// Half of the blocks that hold anything, labels excluded, hold something else.
+/// Overwrites half of the blocks in use, labels excluded.
 pub fn spoil(image: &mut Image, layout: &Layout, rt: &Runtime) {
     let mut rng = Rng::stream(rt.random_u64(), 2);
     let end = layout.shape().size_bytes - VDEV_LABEL_START_SIZE;
@@ -72,7 +72,7 @@ pub async fn scan_of(engine: &Engine) -> ScanPhys {
     engine.mos().await.unwrap().scan_status().await.unwrap().unwrap()
 }
 
-/// Scrubs while others work; answers in how many slices.
+/// Scrubs while others work; returns the number of slices.
 async fn scrub(rt: &Runtime, worker: &mut Worker, engine: &Engine) -> usize {
     start_scrub(engine, Txg(0)).await.unwrap();
     let slices = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -85,8 +85,8 @@ async fn scrub(rt: &Runtime, worker: &mut Worker, engine: &Engine) -> usize {
     slices.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// No disk holds anything wrong, and all is there without as many of the other disks as the layout can do
-/// without.
+/// No disk holds wrong data, and all data is readable without as many of the other disks as the layout can
+/// spare.
 async fn check_first_disk(rt: &Runtime, layout: &Layout, disks: &Disks, world: &World) {
     let again = Disks::new(rt, layout.shape(), disks.images());
     check_sound(&open(rt, again.devices()).await.unwrap()).await.unwrap();
@@ -120,7 +120,7 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
     simulate(number("CENOTE_SEED").unwrap_or(7), |rt| async move {
         let (disks, mut worker) = begin(&rt, &layout).await;
         let engine = worker.engine().clone();
-        // It ends a slice at every chance, so that there is one to pause after.
+        // Slices end as early as possible, so that there is one to pause after.
         engine.background().settings().set("zfs_scrub_min_time_ms", 1).unwrap();
         start_scrub(&engine, Txg(0)).await.unwrap();
         let scanner = engine.clone();
@@ -148,8 +148,8 @@ fn a_scrub_goes_on_after_a_pause_and_ends_when_it_is_cancelled() {
     });
 }
 
-/// Between two looks at what a scrub has read, a snapshot is destroyed, and its file system after it: nothing
-/// is left that could be read instead.
+/// A snapshot that a scrub is reading is destroyed, and its file system after it: nothing is left to read
+/// instead.
 #[test]
 fn a_scrub_ends_though_what_it_reads_is_destroyed_with_its_file_system() {
     const ROUNDS: u64 = 16;
@@ -190,7 +190,7 @@ fn a_scrub_ends_though_what_it_reads_is_destroyed_with_its_file_system() {
     });
 }
 
-/// After a cut, the scrub goes on where it was; then the first disk has all that survived.
+/// After a cut, the scrub continues where it was; then the first disk has all surviving data.
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let left = cut.open_damaged().await?;
     let scan = left.engine().mos().await.unwrap().scan_status().await.unwrap();

@@ -1,4 +1,4 @@
-//! A dataset that several have open: they exclude each other, and settings reach them all.
+//! A dataset opened several times: the writers exclude each other, and settings reach them all.
 
 use bytes::Bytes;
 use cenote_dataset::Value;
@@ -87,7 +87,7 @@ fn settings_reach_whoever_has_a_file_system_open() {
         assert_eq!(again.options().xattr, XattrStore::Dir);
         inherit(&engine, &name, "recordsize", Instead::Inherited).await.unwrap();
         assert_eq!(make_file(&engine, &again, "inherited again").await.unwrap(), 4096);
-        // Elsewhere, other settings are above it.
+        // At its new place it inherits other settings.
         rename(&engine, &name, &format!("{POOL}/fs")).await.unwrap();
         assert_eq!(make_file(&engine, &fs, "moved").await.unwrap(), 128 << 10);
     });

@@ -1,7 +1,6 @@
-//! Distributed spares of a dRAID that stand in while others work: for a disk that is lost, or holds rubbish,
-//! brought there by a resilver or a sequential rebuild. Then as many other disks may go as before; the disk
-//! that comes back gets what it missed, and the spare is free again. The same holds if the power is cut on
-//! the way.
+//! Distributed spares of a dRAID stand in under load for a disk that is lost or holds rubbish, by a resilver
+//! or a sequential rebuild. Then as many other disks may go as before; a disk that comes back gets the txgs
+//! it missed, and the spare is free again. The same holds if the power is cut on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ const CUTS: usize = 12;
 /// Slices of scans, so that there are several.
 const SLICE_MS: u64 = 20;
 const BLOCK_BYTES: usize = 4096;
-/// Where disks are looked at for content: without the labels at their end.
+/// The part of a disk that is searched for content: without the labels at its end.
 const SEARCHED_BYTES: u64 = 63 << 20;
 const WAYS: [Resilver; 2] = [Resilver::Healing, Resilver::Sequential];
 
@@ -48,7 +47,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_layouts(test, &[layout(1, 5, 1), layout(1, 6, 2), layout(2, 7, 1)], RUNS, run);
 }
 
-/// The disks, those that hold most first: a dRAID puts little data on some of its disks only.
+/// The disks, fullest first: a dRAID puts little data on some of its disks.
 fn by_content(images: &[Image]) -> Vec<usize> {
     let held = |image: &Image| {
         let blocks = (VDEV_LABEL_START_SIZE..SEARCHED_BYTES).step_by(BLOCK_BYTES);
@@ -59,7 +58,7 @@ fn by_content(images: &[Image]) -> Vec<usize> {
     disks
 }
 
-/// So many disks may be missing.
+/// Number of disks that may be missing.
 fn parity(layout: &Layout) -> usize {
     layout.vdevs[0].1
 }
@@ -77,14 +76,14 @@ fn standing_in(engine: &Engine) -> Vec<Guid> {
     leaves.filter(|leaf| leaf.kind == DistributedSpare).map(|leaf| leaf.guid).collect()
 }
 
-/// A spare that is free steps in.
+/// Activates a free spare.
 async fn spare_for(engine: &Engine, disk: Guid, way: Resilver) {
     let (config, used) = (engine.pool().config(), standing_in(engine));
     let free = config.spares.iter().find(|spare| !used.contains(&spare.guid)).unwrap().guid;
     spare_in(engine, disk, free, None, way).await.unwrap();
 }
 
-/// What has begun comes to its end.
+/// Runs all unfinished events to their end.
 async fn bring_all(engine: &Engine) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     run_rebuild(engine, &|_| {}).await.map_err(text)?;
@@ -98,7 +97,7 @@ async fn bring_all(engine: &Engine) -> Result<(), String> {
     }
 }
 
-/// The disk is gone, or taken offline, and a spare steps in, while others work.
+/// The disk is gone, or taken offline, and a spare steps in, under load.
 async fn lose(rt: &Runtime, engine: &Engine, worker: &mut Worker, disk: Guid, way: Resilver) {
     let how = if rt.random_u64().is_multiple_of(2) { Away::Removed } else { Away::Offline };
     take_out(engine, disk, how).await.unwrap();
@@ -110,12 +109,11 @@ async fn lose(rt: &Runtime, engine: &Engine, worker: &mut Worker, disk: Guid, wa
     bringing.await.unwrap().unwrap();
 }
 
-/// The disk gets what it missed. One that was gone makes the spare available by itself, otherwise somebody
-/// detaches it.
+/// Resilvers the disk. One that was gone frees the spare by itself; otherwise it is detached.
 async fn come_back(disks: &Disks, engine: &Engine, number: usize) -> Result<(), String> {
     let disk = disks.disks[number].clone();
     let leaf = leaf_at(engine, disk.describe());
-    // It is found by its labels, which stay until those of the next txg replace them.
+    // The disk is found by its labels, which stay until those of the next txg replace them.
     let discovery = discover_devices(vec![disk as Arc<dyn Device>]).await;
     let found = discovery.pools.first().and_then(|pool| pool.devices.get(&leaf));
     let found = found.ok_or_else(|| format!("not found: {:?}", discovery.problems))?;
@@ -143,7 +141,7 @@ async fn release(engine: &Engine, disk: Guid) -> Result<(), String> {
     detach(engine, spare.children[1].guid).await.map_err(|error| error.to_string())
 }
 
-/// Everything is there without these disks, whatever more are missing that a dRAID can spare.
+/// All data is readable without these disks and any others that a dRAID can spare.
 async fn complete_without(
     rt: &Runtime,
     layout: &Layout,
@@ -170,7 +168,7 @@ fn a_spare_that_steps_in_under_work_has_everything_and_goes_when_the_disk_is_bac
         for way in WAYS {
             simulate(seed, |rt| async move {
                 let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
-                // What is wrong after a rebuild is to be seen, not mended.
+                // Errors left by a rebuild must be seen, not repaired.
                 engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
                 let mut gone = Vec::new();
                 worker.sync().await;
@@ -215,7 +213,7 @@ fn a_spare_stays_for_good_for_a_disk_that_holds_rubbish() {
             let engine = Engine::start(&open(&rt, disks.devices()).await.unwrap()).await.unwrap();
             let mut worker = Worker::begin(&rt, engine.clone(), &disks, world).await;
             let wrong = leaf_at(&engine, disks.disks[victim].describe());
-            // It stays in use: what it holds is verified as it is read.
+            // It stays in use: its data is verified as it is read.
             spare_for(&engine, wrong, Resilver::Healing).await;
             let runner = engine.clone();
             let bringing = rt.spawn(async move { bring_all(&runner).await });
@@ -247,7 +245,7 @@ fn a_scrub_repairs_a_draid_with_a_spare_standing_in() {
             worker.sync().await;
             let world = worker.world().clone();
             drop((worker, engine));
-            // Another disk holds rubbish, also where the spare lies on it.
+            // Another disk holds rubbish, also in its part of the spare.
             let mut images = disks.images();
             spoil(&mut images[victims[1]], layout, &rt);
             let disks = Disks::new(&rt, layout.shape(), images);
@@ -267,7 +265,7 @@ fn a_scrub_repairs_a_draid_with_a_spare_standing_in() {
     });
 }
 
-/// What survived is there; what had begun is brought to its end, and then the disk that was lost is back.
+/// All surviving data is present; unfinished events end, and then the lost disk is back.
 async fn survive(cut: Cut<'_>, (victim, is_missing): (usize, bool)) -> Result<(), String> {
     let text = |error: cenote_object::DatasetError| error.to_string();
     let missing: &[usize] = if is_missing { &[victim] } else { &[] };
@@ -289,7 +287,7 @@ async fn survive(cut: Cut<'_>, (victim, is_missing): (usize, bool)) -> Result<()
     let leaf = leaf_at(&pool.engine, disks.disks[victim].describe());
     let config = pool.engine.pool().config();
     let is_out = config.vdevs.iter().flat_map(VdevConfig::leaves).any(|one| one.guid == leaf && one.offline);
-    // One that was gone is found again when the pool is opened.
+    // A disk that was gone is found again when the pool is opened.
     match is_out {
         true => come_back(&disks, &pool.engine, victim).await,
         false => bring_all(&pool.engine).await,

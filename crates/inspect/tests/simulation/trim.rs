@@ -1,5 +1,5 @@
-//! Power cuts while disks give up what is freed (`autotrim=on`): whatever txg the pool is found at, nothing
-//! of it was given up.
+//! Power cuts while freed space is trimmed (`autotrim=on`): no block of the txg that the pool opens at was
+//! trimmed.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn switch_on(rt: &Runtime, engine: &Engine) {
 
 async fn survive(cut: Cut<'_>) -> Result<(), String> {
     let left = cut.open().await?;
-    // It goes on, and all is there still.
+    // Work continues, and all data is still present.
     switch_on(left.rt, left.engine()).await;
     left.rt.sleep(3 * PAUSE).await;
     left.end(&[], &[]).await

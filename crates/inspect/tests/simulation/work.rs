@@ -71,8 +71,8 @@ impl Worker {
         }
     }
 
-    /// Syncs, and goes on as a new worker: from here on the power may be cut. Answers the disks as they
-    /// are, too.
+    /// Syncs, and goes on as a new worker: from here on the power may be cut. Also returns the images of the
+    /// disks.
     pub async fn cut_from_here(mut self) -> (Worker, Vec<Image>) {
         self.sync().await;
         let (rt, engine, disks) = (self.rt.clone(), self.engine.clone(), self.disks.clone());
@@ -82,7 +82,7 @@ impl Worker {
         (Worker::begin(&rt, engine, &disks, world).await, before)
     }
 
-    /// A new pool, worked on for so many steps; `spares` more disks, the last ones, are not part of it.
+    /// A new pool after `steps` operations; the last `spares` disks are not part of it.
     pub async fn on_new_pool(
         rt: &Runtime,
         layout: &Layout,

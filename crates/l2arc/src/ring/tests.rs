@@ -1,4 +1,4 @@
-//! The ring against a plain map of who wrote which byte last.
+//! The ring against a plain map from each byte to its last writer.
 
 use cenote_format::blkptr::Dva;
 use cenote_format::units::{PhysicalBirth, VdevId};
@@ -18,7 +18,7 @@ fn entry(n: u64, psize_bytes: u64) -> LogEntry {
     LogEntry { dva, birth: PhysicalBirth(n), prop, at_bytes: 0, level: 0, pad: Pad }
 }
 
-/// Every block that the ring says is there was written last where it lies, and nothing lies beyond the end.
+/// Every block said to be there was the last one written there, and none lies beyond the end.
 #[test]
 fn what_is_there_was_not_written_over() {
     for seed in 0..20 {
@@ -53,13 +53,13 @@ fn what_is_there_was_not_written_over() {
                     (place.at_bytes >> 9) as usize..((place.at_bytes + place.psize_bytes) >> 9) as usize;
                 assert!(owners[range].iter().all(|owner| owner == who), "seed {seed}: {place:?}");
             }
-            // As after an import: hands and log go on where they were.
+            // As after an import: hands and log continue.
             let again = Ring::resume(ring.shape, &ring.header());
             if ring.newest[0].at_bytes != 0 {
                 let again = again.unwrap();
                 assert_eq!((again.is_first, again.newest), (ring.is_first, ring.newest));
                 assert!(again.is_first || again.hand <= again.evict);
-                // What the log names and was there before is there again, where it was.
+                // Logged blocks that were there before are there again, at their places.
                 for (_, place) in &places {
                     let round = again.round_of(place.at_bytes, place.psize_bytes);
                     let is_there = round.is_some_and(|round| again.is_there(Place { round, ..*place }));

@@ -1,24 +1,23 @@
-//! ARC as published: a list of blocks used once and a list of blocks used more often, each with a list of
-//! ghosts behind it. A hit in a ghost list says which of the two should have been larger; the target moves.
+//! ARC as published: a list of blocks used once and a list of blocks used more often, each followed by a list
+//! of ghosts. A hit in a ghost list shows which list should have been larger, and moves the target.
 //!
-//! Sizes are bytes here, where the paper counts pages of one size.
+//! Sizes are bytes here; the paper counts pages of one size.
 //!
 //! Source: Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003.
 
 use crate::lists::{Entry, Lists};
 use crate::policy::{Access, BlockId, Policy};
 
-/// Used once: resident, and ghosts; used more often: resident, and ghosts.
 const RECENT: usize = 0;
 const RECENT_GHOSTS: usize = 1;
 const FREQUENT: usize = 2;
 const FREQUENT_GHOSTS: usize = 3;
 
-/// ARC.
+/// The published ARC.
 #[derive(Debug)]
 pub struct ClassicArc {
     lists: Lists<4>,
-    /// The paper's p: what `RECENT` should hold.
+    /// The paper's p: target size of `RECENT`.
     target_bytes: u64,
     capacity_bytes: u64,
 }
@@ -46,8 +45,8 @@ impl ClassicArc {
         }
     }
 
-    /// Room for a block that is in no list: the recent half of the directory never exceeds the cache, the
-    /// whole of it never twice the cache.
+    /// Makes room for a new block: the recent half of the directory never exceeds the cache size, the whole
+    /// directory never twice that.
     fn make_room_for_new(&mut self, bytes: u64, evicted: &mut Vec<BlockId>) {
         let half = |lists: &Lists<4>| lists.bytes(RECENT) + lists.bytes(RECENT_GHOSTS);
         while half(&self.lists) + bytes > self.capacity_bytes && self.lists.pop(RECENT_GHOSTS).is_some() {}

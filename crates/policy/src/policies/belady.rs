@@ -1,4 +1,4 @@
-//! Belady's rule: the block whose next use is furthest in the future goes. No policy can miss less when
+//! Belady's rule: evict the block whose next use is furthest in the future. No policy misses less if all
 //! blocks have one size. It needs [`Access::next_use`], so it runs in replays only.
 
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
-//! LIRS: blocks are ranked by the distance between their last two uses, not by the last use alone. Nearly the
-//! whole cache holds blocks with short distances (LIR); a hundredth of it is a queue through which the others
-//! pass (HIR). A block that is used again while the stack still remembers it has a shorter distance than the
-//! last LIR block, and takes its place.
+//! LIRS: blocks are ranked by the distance between their last two uses, not by the last use alone. Blocks
+//! with short distances (LIR) fill nearly the whole cache; the others (HIR) pass through a queue, a hundredth
+//! of it. A block used again while the stack remembers it has a shorter distance than the last LIR block, and
+//! replaces it.
 //!
-//! The stack remembers evicted blocks, too; here at most twice what the cache holds.
+//! The stack remembers evicted blocks, too; here at most twice the content of the cache.
 //!
 //! Source: Jiang and Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy",
 //! SIGMETRICS 2002.
@@ -11,7 +11,7 @@
 use crate::lists::{Entry, Lists};
 use crate::policy::{Access, BlockId, Policy};
 
-/// The kinds of blocks on the stack, as marks.
+/// Marks of blocks on the stack.
 const LIR: u32 = 0;
 const HIR: u32 = 1;
 const GHOST: u32 = 2;
@@ -23,7 +23,7 @@ pub struct Lirs {
     stack: Lists<1>,
     /// Resident HIR blocks.
     queue: Lists<1>,
-    /// Evicted blocks that the stack remembers, by eviction.
+    /// Evicted blocks on the stack, by eviction.
     ghosts: Lists<1>,
     lir_bytes: u64,
     capacity_bytes: u64,
@@ -44,7 +44,7 @@ impl Lirs {
         self.capacity_bytes - self.queue_capacity_bytes()
     }
 
-    /// Removes what lies below the last LIR block: nothing can be learnt from it any more.
+    /// Removes blocks below the last LIR block, which no longer matter.
     fn prune(&mut self) {
         while let Some(slot) = self.stack.back(0) {
             let Entry { id, mark, .. } = *self.stack.entry(slot);
@@ -56,7 +56,7 @@ impl Lirs {
         }
     }
 
-    /// The last LIR blocks go to the queue until the rest fits.
+    /// Moves the last LIR blocks to the queue until the rest fits.
     fn demote(&mut self) {
         while self.lir_bytes > self.lir_capacity_bytes() {
             self.prune();
@@ -76,7 +76,7 @@ impl Lirs {
     fn make_room(&mut self, bytes: u64, evicted: &mut Vec<BlockId>) {
         while self.resident_bytes() > 0 && self.resident_bytes() + bytes > self.capacity_bytes {
             let Some(gone) = self.queue.pop(0) else {
-                // Blocks of many sizes: the queue may be empty while there is no room.
+                // With blocks of many sizes, the queue may be empty while there is no room.
                 let Some(last) = self.stack.pop(0) else { return };
                 self.lir_bytes -= u64::from(last.bytes);
                 evicted.push(last.id);

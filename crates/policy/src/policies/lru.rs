@@ -1,4 +1,4 @@
-//! Least recently used: the block that nobody has wanted for the longest time goes.
+//! Evicts the least recently used block.
 
 use crate::lists::{Entry, Lists};
 use crate::policy::{Access, BlockId, Policy};

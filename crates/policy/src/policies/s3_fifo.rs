@@ -1,5 +1,5 @@
-//! S3-FIFO: a small queue (a tenth of the cache) through which new blocks pass, a main queue for blocks that
-//! were used again meanwhile, and ghosts of those that were not.
+//! S3-FIFO: a small queue (a tenth of the cache) for new blocks, a main queue for those used again meanwhile,
+//! and ghosts of the others.
 //!
 //! Source: Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023.
 
@@ -9,9 +9,9 @@ use crate::policy::{Access, BlockId, Policy};
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 const GHOSTS: usize = 2;
-/// Uses in the small queue that lead to the main one.
+/// Uses in the small queue for promotion to the main queue.
 const USES_TO_STAY: u32 = 2;
-/// Counted at most.
+/// Most uses counted.
 const MOST_USES: u32 = 3;
 
 /// S3-FIFO.
@@ -19,7 +19,7 @@ const MOST_USES: u32 = 3;
 pub struct S3Fifo {
     lists: Lists<3>,
     capacity_bytes: u64,
-    /// Until something is evicted, blocks that the small queue can't take fill the main queue.
+    /// Until the first eviction, the main queue takes the overflow of the small one.
     is_filling: bool,
 }
 

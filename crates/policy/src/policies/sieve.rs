@@ -1,5 +1,5 @@
 //! SIEVE: one FIFO queue; a hand moves from its end to its front, spares blocks used since it last passed,
-//! and evicts the first other one. New blocks come in at the front, so old ones are sifted quickly.
+//! and evicts the first other one. New blocks enter at the front, so unused ones leave quickly.
 //!
 //! Source: Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024.
 
@@ -10,7 +10,7 @@ use crate::policy::{Access, BlockId, Policy};
 #[derive(Debug)]
 pub struct Sieve {
     lists: Lists<1>,
-    /// The next block to look at; `None`: the end of the queue.
+    /// The next block to examine; `None`: the end of the queue.
     hand: Option<Slot>,
     capacity_bytes: u64,
 }
@@ -52,7 +52,7 @@ impl Policy for Sieve {
             evicted.push(access.id);
             return;
         }
-        // Room is made first: the hand must not sift out the newcomer.
+        // Before the insertion: the hand must not evict the new block.
         self.shrink(self.capacity_bytes - u64::from(access.bytes), evicted);
         self.lists.push(0, Entry::from(access));
     }

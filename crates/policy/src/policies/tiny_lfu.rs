@@ -1,8 +1,8 @@
-//! W-TinyLFU: new blocks pass a small LRU window: a hundredth of the cache; where some blocks are much larger
-//! than others, at least room for a few of those, since a block of metadata that does not stay at all is read
-//! again for each thing in it. Whoever leaves the window must be more popular than the block that the main
-//! cache would evict. Popularity is estimated by a sketch of small counters, halved now and then, so that
-//! what was popular long ago does not stay for ever.
+//! W-TinyLFU: new blocks pass a small LRU window, a hundredth of the cache. If some blocks are much larger
+//! than others, the window has room for at least a few of those: a metadata block that leaves at once would
+//! be read again for each of its items. A block leaving the window must be more popular than the next victim
+//! of the main cache. Popularity is estimated by a sketch of small counters, halved now and then, so that old
+//! popularity fades.
 //!
 //! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) that were used
 //! again.
@@ -16,8 +16,8 @@ const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
-/// So many of the largest blocks have room in the window, if that is not more than a quarter of the cache and
-/// they are more than twice as large as the mean. The paper has blocks of one size.
+/// Room in the window for this many of the largest blocks, if that is at most a quarter of the cache and they
+/// are more than twice as large as the mean. The paper has blocks of one size.
 const WINDOW_BLOCKS: u64 = 8;
 
 /// W-TinyLFU.
@@ -27,12 +27,12 @@ pub struct WTinyLfu {
     sketch: Sketch,
     capacity_bytes: u64,
     mean_block_bytes: u64,
-    /// The largest block that came.
+    /// The largest block so far.
     largest_bytes: u64,
 }
 
 impl WTinyLfu {
-    /// An empty cache. The sketch has room for as many blocks of the mean size as the cache holds.
+    /// An empty cache. The sketch is sized for its number of blocks of the mean size.
     pub fn new(capacity_bytes: u64, mean_block_bytes: u64) -> WTinyLfu {
         let blocks = capacity_bytes / mean_block_bytes.max(1);
         let (lists, sketch) = (Lists::new(), Sketch::new(blocks));
@@ -54,7 +54,7 @@ impl WTinyLfu {
         self.main_bytes() / 5 * 4
     }
 
-    /// Blocks that the window has no room for compete with the last on probation.
+    /// Blocks that overflow the window compete with the last on probation.
     fn shrink(&mut self, evicted: &mut Vec<BlockId>) {
         while self.lists.bytes(WINDOW) > self.window_bytes() {
             let Some(candidate) = self.lists.back(WINDOW) else { break };
@@ -128,18 +128,18 @@ impl Policy for WTinyLfu {
     }
 }
 
-/// Estimates how often blocks were used: a count-min sketch with four rows of 4-bit counters.
+/// Estimates uses of blocks: a count-min sketch with four rows of 4-bit counters.
 #[derive(Debug)]
 struct Sketch {
     /// Sixteen counters a word; the rows share the words, each with other bits of the hash.
     words: Vec<u64>,
     mask: u64,
     additions: u64,
-    /// All counters are halved after so many additions.
+    /// Additions between halvings.
     sample: u64,
 }
 
-/// A 4-bit counter counts no further.
+/// Counters saturate here.
 const MOST_COUNTED: u64 = 15;
 
 impl Sketch {
@@ -149,7 +149,6 @@ impl Sketch {
         Sketch { words: vec![0; words as usize], mask: words - 1, additions: 0, sample: 10 * blocks.max(64) }
     }
 
-    /// The word and the shift of a block's counter in a row.
     fn place(&self, id: BlockId, row: u64) -> (usize, u64) {
         const SEEDS: [u64; 4] =
             [0xc3a5_c85c_97cb_3127, 0xb492_b66f_be98_f273, 0x9ae1_6a3b_2f90_404f, 0xcbf2_9ce4_8422_2325];
@@ -190,8 +189,8 @@ mod tests {
     use super::*;
     use crate::policy::Class;
 
-    /// A cache of 8 MiB has what was read often, all of it small. How many of ten large blocks, each used ten
-    /// times in a row, have to be read more than once?
+    /// A cache of 8 MiB holds small popular blocks. Of ten large blocks, each used ten times in a row, how
+    /// many are read more than once?
     #[test]
     fn a_large_block_stays_for_as_long_as_it_is_in_use() {
         let mut policy = WTinyLfu::new(8 << 20, 16 << 10);

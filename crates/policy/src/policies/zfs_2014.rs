@@ -1,14 +1,14 @@
-//! The ARC of ZFS on Linux 0.6.2 and 0.6.3, and each patch between them as a switch of its own: pull request
-//! 2110 of 2014, "Improve ARC hit rate with metadata heavy workloads".
+//! The ARC of ZFS on Linux 0.6.2 and 0.6.3, with a switch for each patch between them: pull request 2110 of
+//! 2014, "Improve ARC hit rate with metadata heavy workloads".
 //!
-//! Four lists (recent, frequent, and their ghosts), each of data and of metadata; one target `p` for what is
-//! recent; and a limit for metadata, whose excess makes room by itself.
+//! Four lists (recent, frequent, and their ghosts), each of data and of metadata; one target `p` for recent
+//! blocks; and a limit for metadata.
 //!
-//! - Adding a block to a full cache evicts as many bytes first, from the state that is above its target
-//!   (`arc_get_data_buf`): of the same class, or by [`Switches::metadata_first`] data before metadata.
+//! - Adding a block to a full cache first evicts as many bytes from the state above its target
+//!   (`arc_get_data_buf`): of the same class, or with [`Switches::metadata_first`] data before metadata.
 //! - A reclaim pass then brings the cache back to its size (`arc_adjust`) and metadata below its limit
 //!   (`arc_adjust_meta`).
-//! - Buffers in use are never evicted by the original; here none are in use.
+//! - The original never evicts buffers in use; here none are in use.
 //!
 //! Source: ZFS on Linux `arc.c`, tags `zfs-0.6.2` and `zfs-0.6.3`.
 
@@ -20,14 +20,14 @@ use super::zfs_states::{self as states, FREQUENT, RECENT, TO_GHOSTS};
 /// The dampener's limit for the ghost multiplier.
 const DAMPENED: u64 = 10;
 
-/// The patches, as they behave when applied or not.
+/// Behaviour with or without each patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switches {
     /// Before "Disable aggressive arc_p growth by default": new blocks raise `p` while the cache grows.
     pub aggressive_growth: bool,
     /// Before "Allow arc_p to drop to zero or grow to arc_c": `p` stays a sixteenth off both ends.
     pub bounded_p: bool,
-    /// Before "Disable arc_p adapt dampener by default": a ghost hit counts ten times at most.
+    /// Before "Disable arc_p adapt dampener by default": a ghost hit counts at most ten times.
     pub dampener: bool,
     /// Before "Remove arc_meta_used from arc_adjust calculation": all metadata counts as recent.
     pub metadata_counts_as_recent: bool,
@@ -40,7 +40,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// None of the patches.
+    /// No patches.
     pub const ZOL_0_6_2: Switches = Switches {
         aggressive_growth: true,
         bounded_p: true,
@@ -50,7 +50,7 @@ impl Switches {
         limited_metadata_ghosts: false,
         metadata_quarters: 1,
     };
-    /// All of them.
+    /// All patches.
     pub const ZOL_0_6_3: Switches = Switches {
         aggressive_growth: false,
         bounded_p: false,
@@ -62,8 +62,8 @@ impl Switches {
     };
 }
 
-/// The patches of report 001 ("performance work targeted for the ZFS on Linux implementation"), each by
-/// itself on top of 0.6.2.
+/// The patches of report 001 ("performance work targeted for the ZFS on Linux implementation"), each alone on
+/// 0.6.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)] // `Patch::about` says what they are
 pub enum Patch {
@@ -77,7 +77,7 @@ pub enum Patch {
 }
 
 impl Patch {
-    /// All of them, in the order of the report; then the six together.
+    /// All, in the order of the report; then the six together.
     pub const ALL: [Patch; 7] = [
         Patch::Growth,
         Patch::Bounds,
@@ -88,7 +88,7 @@ impl Patch {
         Patch::AllSix,
     ];
 
-    /// The name of the policy on the command line.
+    /// The policy's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Patch::Growth => "zol-0.6.2+growth",
@@ -101,7 +101,7 @@ impl Patch {
         }
     }
 
-    /// What it does.
+    /// A short description.
     pub fn about(self) -> &'static str {
         match self {
             Patch::Growth => "22be556: no aggressive growth of arc_p",
@@ -114,7 +114,7 @@ impl Patch {
         }
     }
 
-    /// ZFS on Linux 0.6.2 with it.
+    /// ZFS on Linux 0.6.2 with this patch.
     pub fn switches(self) -> Switches {
         let old = Switches::ZOL_0_6_2;
         match self {
@@ -123,7 +123,7 @@ impl Patch {
             Patch::Dampener => Switches { dampener: false, ..old },
             Patch::MetaUsed => Switches { metadata_counts_as_recent: false, ..old },
             Patch::MetaFirst => Switches { metadata_first: true, ..old },
-            // It changes what is shown, not what is evicted.
+            // It changes only statistics.
             Patch::Split => old,
             Patch::AllSix => {
                 let Switches { limited_metadata_ghosts, metadata_quarters, .. } = old;
@@ -165,7 +165,7 @@ impl Arc2014 {
         self.capacity_bytes / 4 * self.switches.metadata_quarters
     }
 
-    /// A ghost was hit (`arc_adapt`).
+    /// Adapts the target to a ghost hit (`arc_adapt`).
     fn adapt(&mut self, bytes: u64, was_recent: bool) {
         let (recent, frequent) = (self.ghosts_of(RECENT), self.ghosts_of(FREQUENT));
         let (own, other) = if was_recent { (recent, frequent) } else { (frequent, recent) };
@@ -182,7 +182,7 @@ impl Arc2014 {
         };
     }
 
-    /// Makes room for a block that is about to come (`arc_get_data_buf`). `frequent`: where it will go.
+    /// Makes room for a block (`arc_get_data_buf`). `frequent`: its future state.
     fn make_room(&mut self, class: Class, bytes: u64, frequent: bool, evicted: &mut Vec<BlockId>) {
         let is_over_limit = class == Class::Metadata && self.metadata_bytes() >= self.metadata_limit();
         if !is_over_limit && self.resident_bytes() + bytes <= self.capacity_bytes {
@@ -205,7 +205,7 @@ impl Arc2014 {
         }
     }
 
-    /// Makes ghosts of a list's oldest blocks, of so many bytes at least. Returns the bytes.
+    /// Demotes a list's oldest blocks, at least `bytes`, to ghosts. Returns the bytes.
     fn evict(&mut self, list: usize, bytes: u64, evicted: &mut Vec<BlockId>) -> u64 {
         let mut done = 0;
         while done < bytes {
@@ -218,7 +218,6 @@ impl Arc2014 {
         done
     }
 
-    /// Evicts from both classes of a state, data first.
     fn evict_both(&mut self, states: [usize; 2], bytes: u64, evicted: &mut Vec<BlockId>) {
         let done = self.evict(states[0], bytes, evicted);
         self.evict(states[1], bytes.saturating_sub(done), evicted);
@@ -250,7 +249,7 @@ impl Arc2014 {
         self.forget_both(FREQUENT, ghosts.saturating_sub(self.capacity_bytes));
     }
 
-    /// Drops the oldest ghosts of a list. Returns the bytes.
+    /// Drops a list's oldest ghosts. Returns the bytes.
     fn forget(&mut self, list: usize, bytes: u64) -> u64 {
         let mut done = 0;
         while done < bytes {
@@ -283,7 +282,7 @@ impl Policy for Arc2014 {
             self.lists.remove(slot);
         }
         let is_growing = self.resident_bytes() < self.capacity_bytes;
-        // Room for what returns from the ghosts of recent blocks is made among the recent ones, too.
+        // A block returning from the ghosts of recent blocks also takes room from recent ones.
         let was_frequent = ghost.is_some_and(|(_, list)| FREQUENT.contains(&(list - TO_GHOSTS)));
         self.make_room(class, bytes, was_frequent, evicted);
         let states = if ghost.is_some() { FREQUENT } else { RECENT };

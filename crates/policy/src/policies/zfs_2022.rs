@@ -1,13 +1,13 @@
 //! OpenZFS's ARC since version 2.2 (pull request 14359 of 2022): four resident states, recent and frequent by
-//! data and metadata, each with ghosts. Three fractions of the cache say what each should hold: metadata of
-//! the whole, recent data of the data, recent metadata of the metadata. Bytes hit in ghosts move them.
+//! data and metadata, each with ghosts. Three fractions set the targets: metadata of the whole, recent data
+//! of the data, recent metadata of the metadata. Bytes hit in ghosts move them.
 //!
 //! - A block becomes frequent with its second use, if that comes at least 62 ms after the first.
 //! - When the cache is too large, the states above their share shrink, in the order recent metadata, frequent
 //!   metadata, recent data; frequent data gives the rest.
-//! - Hits in ghosts of data lower the share of metadata by a fifth of what hits in ghosts of metadata raise
-//!   it (`zfs_arc_meta_balance` 500).
-//! - A state's ghosts hold at most half of what the other three states hold.
+//! - Hits in ghosts of data lower the share of metadata by a fifth of the amount by which hits in ghosts of
+//!   metadata raise it (`zfs_arc_meta_balance` 500).
+//! - A state's ghosts are at most half of the other three states.
 //!
 //! Source: OpenZFS `arc.c` (`arc_access`, `arc_evict`, `arc_evict_adj`).
 
@@ -24,10 +24,10 @@ const META_BALANCE: f64 = 500.0;
 pub struct Arc2022 {
     lists: Lists<8>,
     capacity_bytes: u64,
-    /// `arc_meta`, `arc_pd`, `arc_pm`, as parts of one.
+    /// `arc_meta`, `arc_pd`, `arc_pm`, as fractions of one.
     metadata_share: f64,
     recent_share: [f64; 2],
-    /// Bytes hit in each list of ghosts since the shares were adjusted, and the most each could hold then.
+    /// By ghost list: bytes hit since the last adjustment, and its largest size then.
     ghost_hits: [u64; 4],
     ghost_room: [u64; 4],
 }
@@ -60,7 +60,7 @@ impl Arc2022 {
         let rest = self.capacity_bytes.saturating_sub(metadata_bytes);
         self.evict(RECENT[data], (rest as f64 * self.recent_share[data]) as u64, evicted);
         self.evict(FREQUENT[data], 0, evicted);
-        // Only a cache of little but metadata comes here: its shares leave nothing to data.
+        // Reached only if the cache is nearly all metadata: its shares leave nothing to data.
         for state in [RECENT[data], RECENT[metadata], FREQUENT[metadata]] {
             self.evict(state, 0, evicted);
         }
@@ -73,7 +73,7 @@ impl Arc2022 {
         }
     }
 
-    /// Makes ghosts of a state's oldest blocks until it holds no more than `keep_bytes` or the cache fits.
+    /// Demotes a state's oldest blocks to ghosts until it is down to `keep_bytes` or the cache fits.
     fn evict(&mut self, state: usize, keep_bytes: u64, evicted: &mut Vec<BlockId>) {
         while self.resident_bytes() > self.capacity_bytes && self.lists.bytes(state) > keep_bytes {
             let Some(slot) = self.lists.back(state) else { return };
@@ -96,12 +96,12 @@ impl Arc2022 {
     }
 }
 
-/// Moves a share by ghost hits (`arc_evict_adj`): by their part of the ghosts, slower near nought and one.
+/// Moves a share by ghost hits (`arc_evict_adj`), relative to the ghosts; slower near 0 and 1.
 fn moved(share: f64, ghosts: f64, up: f64, down: f64, down_weight: f64) -> f64 {
     if ghosts < 32.0 || up + down == 0.0 {
         return share;
     }
-    // Ghosts that were hit again and again since the last time count for a sixteenth at most.
+    // Ghosts hit repeatedly since the last time count for at most a sixteenth.
     let limit = (ghosts / 16.0 / (up + down)).min(1.0);
     let damped = |to: f64, from: f64| if from >= 4.0 * to { 2.0 * to / from } else { 1.0 };
     let rest = 1.0 - share;

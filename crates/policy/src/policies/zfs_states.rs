@@ -1,5 +1,5 @@
-//! What OpenZFS's ARC of 2014 and of today have in common: recent and frequent blocks, by data and metadata,
-//! with ghosts behind each, and what a hit does.
+//! Common parts of OpenZFS's ARCs of 2014 and 2022: recent and frequent blocks, by data and metadata, each
+//! with ghosts, and the effect of a hit.
 //!
 //! Source: OpenZFS `arc.c` (`arc_access`).
 
@@ -11,8 +11,7 @@ pub(super) const RECENT: [usize; 2] = [0, 1];
 pub(super) const FREQUENT: [usize; 2] = [2, 3];
 pub(super) const TO_GHOSTS: usize = 4;
 
-/// A reader wants a block. If it is resident, a second use makes it frequent, unless it follows the first at
-/// once.
+/// Uses a block, if it is resident. A second use makes it frequent, unless it follows the first at once.
 pub(super) fn touch(lists: &mut Lists<8>, access: &Access) -> bool {
     let Some((slot, list)) = lists.find(access.id) else { return false };
     if list >= TO_GHOSTS {

@@ -1,10 +1,10 @@
-//! Whose requests they were: sums by dataset and class, of traces that say so (`cenote trace record`).
+//! Sums of requests by dataset and class, from traces that record them (`cenote trace record`).
 
 use std::collections::BTreeMap;
 
 use crate::policy::Class;
 
-/// Datasets that are told apart; requests of more are summed up as one.
+/// Most datasets kept apart; the rest share one sum.
 const MOST_DATASETS: usize = 100_000;
 
 /// Sums by dataset and class.
@@ -19,16 +19,16 @@ pub struct Parts {
 pub struct Sum {
     /// All.
     pub requests: u64,
-    /// Those that the cache did not have.
+    /// Requests that missed the cache.
     pub missed: u64,
-    /// Bytes of these.
+    /// Their bytes.
     pub missed_bytes: u64,
 }
 
 /// The sum of one dataset and class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The dataset's name, or its number if the trace has no name.
+    /// The dataset's name, or else its number.
     pub dataset: String,
     /// The class.
     pub class: Class,
@@ -37,7 +37,7 @@ pub struct Part {
 }
 
 impl Parts {
-    /// A request that the cache answered, or not.
+    /// Counts a hit or miss.
     pub(super) fn add(&mut self, dataset: u64, class: Class, was_hit: bool, bytes: u64) {
         let key = (dataset, class == Class::Metadata);
         let key =
@@ -57,7 +57,7 @@ impl Parts {
         }
     }
 
-    /// All of them, those with most missed bytes first.
+    /// All sums, by missed bytes, descending.
     pub fn list(&self) -> Vec<Part> {
         let name = |dataset: &u64| match self.names.get(dataset) {
             Some(name) => name.clone(),
@@ -75,7 +75,7 @@ impl Parts {
         parts
     }
 
-    /// What went to devices for metadata, and for everything: what a special vdev would take of it.
+    /// Misses for metadata (the share of a special vdev), and in all.
     pub fn special(&self) -> Option<[Sum; 2]> {
         let mut sums = [Sum::default(); 2];
         for ((_, is_metadata), sum) in &self.sums {

@@ -1,11 +1,11 @@
-//! Traces of lines.
+//! Text formats.
 
 use std::path::Path;
 
 use super::{Requests, TraceError};
 use crate::policy::Class;
 
-/// What a line means.
+/// The meaning of lines.
 enum Format {
     /// `first_block count 0 number`
     Arc,
@@ -16,7 +16,7 @@ enum Format {
     Blktrace,
 }
 
-/// Where a CSV file has what, by column.
+/// Columns of a CSV file.
 struct Columns {
     id: usize,
     /// The id is a byte offset on a disk.

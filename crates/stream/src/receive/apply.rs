@@ -1,11 +1,11 @@
 //! Records become changes of objects.
 //!
-//! Idea: records gather until they are worth a hold, then they are done together in one txg. All that a
-//! record says is checked against the object that it is about: its sizes are those of the sender, and the
-//! object may have others here. Two kinds of record are done alone, since they wait or take long: an object
-//! that needs slots of others, and a range of numbers that is freed.
+//! Idea: records gather until they are worth a hold, then all are applied in one txg. Each record is checked
+//! against its object: the record has the sender's sizes, and the object may have others here. Two kinds of
+//! record are applied alone, since they wait or take long: an object that needs slots of others, and a freed
+//! range of numbers.
 //!
-//! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and what it calls).
+//! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and its callees).
 
 use std::sync::Arc;
 
@@ -30,31 +30,31 @@ use cenote_tasks::Progress;
 use crate::reader::Item;
 use crate::receive::object;
 
-/// Payload that is done under one hold.
+/// Most payload applied under one hold.
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
-/// Records that are.
+/// Most records applied under one hold.
 const BATCH_RECORDS: usize = 1024;
-/// Memory and room for a record besides its payload.
+/// Memory and space for a record besides its payload.
 const RECORD_BYTES: u64 = 4096;
-/// Blocks end below this: offsets are signed, and no block is smaller than a sector.
+/// Block numbers are below this: offsets are signed, and no block is smaller than a sector.
 pub(super) const MAX_BLOCKS: u64 = 1 << 54;
-/// `DN_MAX_OBJECT`: numbers of objects end below this.
+/// `DN_MAX_OBJECT`: object numbers are below this.
 pub(super) const DN_MAX_OBJECT: u64 = 1 << 48;
 
-/// What has to be known of a stream to understand its records.
+/// The context of a stream's records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     /// Byte order of the sender.
     pub(super) endian: Endian,
-    /// Flags about spill blocks can be relied on (`DRR_FLAG_SPILL_BLOCK`).
+    /// Flags of spill blocks are reliable (`DRR_FLAG_SPILL_BLOCK`).
     pub(super) tells_of_spills: bool,
-    /// The stream is no increment.
+    /// A full stream, not an increment.
     pub(super) is_whole: bool,
     /// Blocks come encrypted.
     pub(super) is_raw: bool,
 }
 
-/// A head that is being filled.
+/// The head being filled.
 pub(super) struct Filling {
     engine: Engine,
     live: LiveObjset,
@@ -62,22 +62,22 @@ pub(super) struct Filling {
     to_guid: Guid,
     /// Of a raw stream.
     raw: Option<Arc<RawHead>>,
-    /// The objects whose dnodes it tells of.
+    /// The objects whose dnode encryption was announced.
     announced: std::ops::Range<u64>,
     /// Bytes before the stream.
     start_bytes: u64,
-    /// The first number that another object may have.
+    /// The lowest number of a further object.
     next_object: u64,
-    /// The last object that the stream has told of, and its last block.
+    /// The last object in the stream, and its last block.
     last_told: ObjectId,
     last_block: Option<(ObjectId, u64)>,
-    /// The stream tells of objects before all blocks of those before them have come.
+    /// The stream mentions objects before all blocks of the objects before them.
     tells_ahead: bool,
     batch: Vec<Item>,
     batch_bytes: u64,
-    /// The last block that is there.
+    /// The last applied block.
     progress: Option<Progress>,
-    /// The same once the batch is done.
+    /// The progress after this batch.
     next: Option<Progress>,
     max_object: ObjectId,
 }
@@ -111,12 +111,12 @@ impl Filling {
         }
     }
 
-    /// How far it has come; of this stream alone.
+    /// The progress of this stream alone.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.progress
     }
 
-    /// Takes a record, and does it now or with others.
+    /// Takes a record, and applies it now or with others.
     pub(super) async fn take(&mut self, item: Item) -> Result<()> {
         self.check(&item)?;
         match &item.record {
@@ -143,7 +143,7 @@ impl Filling {
         }
     }
 
-    /// Does all that was taken.
+    /// Applies all records taken.
     pub(super) async fn flush(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -161,13 +161,13 @@ impl Filling {
         Ok(())
     }
 
-    /// Frees all objects that the stream has not told of, of a whole stream that is received as a clone.
+    /// Frees all objects after the last one of a full stream that is received as a clone.
     pub(super) async fn free_beyond(&mut self) -> Result<()> {
         let first = ObjectId(self.max_object.0 + 1);
         self.free_range(first..ObjectId(DN_MAX_OBJECT)).await
     }
 
-    /// Every record belongs to the snapshot that BEGIN named, and objects and offsets ascend.
+    /// Checks that the record belongs to the snapshot of BEGIN, and that objects and offsets ascend.
     fn check(&mut self, item: &Item) -> Result<()> {
         let (object, offset, to_guid) = match &item.record {
             Record::Object(record) => (record.object, Some(0), record.to_guid),
@@ -197,7 +197,7 @@ impl Filling {
         }
         let Some(offset) = offset else { return Ok(()) };
         if matches!(item.record, Record::Object(_)) {
-            // Senders of old tell of some objects before they send the blocks of the first.
+            // Old senders mention some objects before the blocks of the first.
             if self.last_block.is_some() && !self.tells_ahead {
                 self.next = Some(self.progress_to(object, offset, item));
             }
@@ -212,7 +212,7 @@ impl Filling {
         Ok(())
     }
 
-    /// How the dnodes of the objects that follow are encrypted, a block of them.
+    /// Notes the encryption of the dnodes of the following objects, one block of dnodes.
     fn announce(&mut self, range: &ObjectRange) -> Result<()> {
         let is_block = range.slots == DNODES_PER_BLOCK && range.first.0.is_multiple_of(DNODES_PER_BLOCK);
         let is_swapped = range.flags.has(RecordFlags::RAW_BYTESWAP);
@@ -246,8 +246,8 @@ impl Filling {
         Ok(())
     }
 
-    /// Objects whose slots another one takes go first, and with a txg of their own: of one txg, it would not
-    /// be known whose the slots are.
+    /// Frees the objects whose slots another object takes, in an earlier txg: within one txg, the owner of
+    /// the slots would be ambiguous.
     async fn make_way(&mut self, record: &ObjectRecord) -> Result<()> {
         let end = ObjectId(record.object.0.saturating_add(u64::from(object::slots_of(record))));
         let range = ObjectId(record.object.0 + 1)..end;
@@ -275,7 +275,7 @@ impl Filling {
     }
 }
 
-/// Does what a record says.
+/// Applies a record.
 async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Result<()> {
     match record {
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
@@ -306,7 +306,7 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
     }
     let data = match record.compression_id {
         0 => in_native_order(edit, way, object, record.object_type, payload)?,
-        // A block that is wrong must be refused now: later, nobody could tell where it came from.
+        // A wrong block must be refused now: later, its source would be unknown.
         id => {
             let data = decompressed(edit, object, id, &payload, len)?;
             let head = edit.view().head(object).await?;
@@ -321,7 +321,7 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
     write_data(edit, object, record.offset, data).await
 }
 
-/// A block in the form in which it is stored.
+/// A block in its stored form.
 fn stored_block(
     edit: &Edit,
     object: ObjectId,
@@ -345,7 +345,7 @@ fn params(fields: CryptFields) -> Option<CryptParams> {
     Some(CryptParams { salt: fields.salt, iv: fields.iv, mac: fields.mac })
 }
 
-/// A block that stays encrypted.
+/// Writes a block that stays encrypted.
 async fn write_raw(edit: &Edit, record: &Write, payload: Bytes) -> Result<()> {
     let (object, len) = (record.object, record.logical_bytes);
     if record.flags.has(RecordFlags::RAW_BYTESWAP) || !record.offset.is_multiple_of(len) {
@@ -369,7 +369,7 @@ fn decompressed(edit: &Edit, object: ObjectId, id: u8, payload: &[u8], len: u64)
     data.map(Bytes::from).map_err(|error| wrong(edit, object, &error.to_string()))
 }
 
-/// A block of tables that came from a machine of the other byte order.
+/// A block of tables, converted from the other byte order.
 pub(super) fn in_native_order(
     edit: &Edit,
     way: Way,
@@ -383,7 +383,7 @@ pub(super) fn in_native_order(
     let mut block = BytesMut::from(&payload[..]);
     match object_type {
         _ if object_type.is_zap() => swap_block(&mut block),
-        // Bytes, or structures that tell their byte order themselves.
+        // Bytes, or structures that mark their own byte order.
         ObjectType::PLAIN_FILE_CONTENTS
         | ObjectType::ZVOL
         | ObjectType::PLAIN_OTHER
@@ -404,14 +404,13 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         return Err(wrong(edit, object, "an embedded block is not what one can be"));
     }
     let logical = u64::from(record.logical_bytes);
-    // OpenZFS up to 2.4 sends a spill block that is embedded as if it were data, and loses it on the other
-    // side.
+    // OpenZFS up to 2.4 sends an embedded spill block as data, and the receiver loses it.
     let is_spill = record.offset == SPILL_BLOCK.0.wrapping_mul(len) && logical == len;
     let has_end = record.offset.checked_add(len).is_some_and(|end| end <= 1 << 63);
     if logical == 0 || logical > SPA_MAXBLOCKSIZE || !(has_end || is_spill) {
         return Err(wrong(edit, object, "an embedded block has no such size or place"));
     }
-    // It must be right now: later, nobody could tell whose fault it was.
+    // A wrong block must be refused now: later, its source would be unknown.
     let data = match Compression::try_from(record.compression_id) {
         Ok(Compression::Off) if logical <= bytes.len() as u64 => {
             Bytes::copy_from_slice(&bytes[..logical as usize])
@@ -435,7 +434,7 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
     edit.share_blocks(object, BlockId(record.offset / block_bytes), &[bp]).await
 }
 
-/// Frees a range; of blocks that it holds in part, the part is zeros from then on.
+/// Frees a range, and zeros its parts of other blocks.
 async fn free(edit: &Edit, range: &Range) -> Result<()> {
     let object = range.object;
     let head = edit.view().head(object).await?;
@@ -464,7 +463,7 @@ async fn free(edit: &Edit, range: &Range) -> Result<()> {
     }
 }
 
-/// Makes a part of a block zeros, unless it is a hole.
+/// Zeros a part of a block, unless it is a hole.
 async fn zero(edit: &Edit, object: ObjectId, range: std::ops::Range<u64>) -> Result<()> {
     if range.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Why something was not received: OpenZFS's sentences.
+//! Errors of a receive, in OpenZFS's words.
 
 use cenote_object::DatasetError;
 
@@ -7,36 +7,36 @@ use crate::error::StreamError;
 /// A stream was not received.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// The stream is wrong.
+    /// The stream is invalid.
     #[error("{what}: {source}")]
     Stream {
-        /// What was tried: `cannot receive`, and what kind of stream.
+        /// The operation: `cannot receive`, and the kind of stream.
         what: &'static str,
-        /// What is wrong.
+        /// The defect.
         source: StreamError,
     },
-    /// The stream is right, but not for this pool or dataset.
+    /// The stream is valid, but not for this pool or dataset.
     #[error("{what}: {why}")]
     Refused {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The stream broke off, and what has come is kept.
+    /// The stream broke off, and the received part is kept.
     #[error(
         "{what}: checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n\
          A resuming stream can be generated on the sending system by running:\n    zfs send -t {token}"
     )]
     Saved {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What is wrong.
+        /// The defect.
         source: StreamError,
-        /// Tells the sender where to go on.
+        /// Tells the sender where to resume.
         token: String,
     },
-    /// Something of the name is there already.
+    /// The destination exists.
     #[error("cannot restore to {name}: destination already exists")]
     Exists {
         /// The snapshot, or the file system or volume.
@@ -45,9 +45,9 @@ pub enum ReceiveError {
     /// The pool can't be changed.
     #[error("{what}: {source}")]
     Pool {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: DatasetError,
     },
 }
@@ -55,7 +55,7 @@ pub enum ReceiveError {
 /// Result of receiving.
 pub type Result<T, E = ReceiveError> = std::result::Result<T, E>;
 
-/// What is tried when nothing more is known.
+/// The operation, if no more is known.
 pub(super) const RECEIVE: &str = "cannot receive";
 
 impl ReceiveError {
@@ -67,7 +67,7 @@ impl ReceiveError {
         ReceiveError::Refused { what, why: why.into() }
     }
 
-    /// What a task says.
+    /// An error of a task.
     pub(super) fn of_task(what: &'static str, error: DatasetError) -> ReceiveError {
         match error {
             DatasetError::Unsuitable { why, .. } => ReceiveError::refused(what, &*why),

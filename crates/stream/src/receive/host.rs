@@ -1,26 +1,27 @@
-//! Whoever holds the pool in which something is received: mounts that follow, and who is told.
+//! The host of a receive: remounts datasets, and shows messages.
 
 use std::time::Duration;
 
 use cenote_object::{DatasetError, Result};
 use futures::future::BoxFuture;
 
-/// A change of datasets that is yet to begin.
+/// A change of datasets that has not begun.
 pub type Work<'a> = BoxFuture<'a, Result<()>>;
 
-/// Surroundings of a receive.
+/// The host of a receive.
 pub trait Host: Sync {
-    /// Gives a line of `-v` out.
+    /// Shows a line of `-v`.
     fn line(&self, _text: String) {}
 
-    /// A stream was received: its bytes, and how long that took.
+    /// A stream was received: bytes and duration.
     fn received(&self, _bytes: u64, _took: Duration) {}
 
-    /// Tells of something that is not as it was asked for, and ends nothing.
+    /// Shows a warning; the receive continues.
     fn warn(&self, _text: String) {}
 
-    /// Has `work` give the file system or volume `target` the content of `filled`, which is below it. What is
-    /// mounted stays so, if it can; for a raw stream (`is_raw`), nobody may be able to read that content.
+    /// Lets `work` replace the content of `target`, a file system or volume, by that of `filled`, a dataset
+    /// below it. Mounts stay, if possible; after a raw stream (`is_raw`), the content may be unreadable to
+    /// all.
     fn replacing<'a>(
         &'a self,
         _target: &'a str,
@@ -31,19 +32,19 @@ pub trait Host: Sync {
         work
     }
 
-    /// Has `work` rename, destroy or promote a file system, volume or snapshot, which nobody uses meanwhile.
+    /// Lets `work` rename, destroy or promote a dataset or snapshot, which is not in use meanwhile.
     fn moving<'a>(&'a self, _name: &'a str, work: Work<'a>) -> Work<'a> {
         work
     }
 
-    /// Makes the file systems above a dataset that are missing.
+    /// Creates the missing ancestors of a dataset.
     fn make_parents<'a>(&'a self, name: &'a str) -> Work<'a> {
         let name = name.to_owned();
         Box::pin(async move { Err(DatasetError::unsuitable(&name, "its parent does not exist")) })
     }
 }
 
-/// A pool without mounts, of which nobody is told.
+/// A host without mounts and messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alone;
 

@@ -1,4 +1,4 @@
-//! What a received snapshot is called here.
+//! The names of received snapshots.
 //!
 //! ```text
 //!   sent tank/a/b@s      receive pool/x        pool/x@s       of a package of tank/a: pool/x/b@s
@@ -15,25 +15,25 @@ use crate::error::StreamError;
 use crate::receive::Order;
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
 
-/// How a name follows from the destination and from the name in the stream.
+/// The rule that forms a name from the destination and the stream's name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Placing {
-    /// The destination is the name of what was sent.
+    /// The destination replaces the sent name.
     #[default]
     Exact,
-    /// All but the pool of the sent name follows the destination (`-d`).
+    /// The sent name without its pool follows the destination (`-d`).
     WithoutPool,
-    /// The last part of what was sent, and what is below it, follows the destination (`-e`).
+    /// The last part of the sent name, and datasets below it, follow the destination (`-e`).
     LastPart,
 }
 
-/// A snapshot as its sender called it.
+/// A snapshot's name at the sender.
 pub(super) struct Sent {
     pub(super) dataset: String,
     pub(super) snapshot: String,
 }
 
-/// A snapshot as it is called here.
+/// A snapshot's name here.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) dataset: String,
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// Takes apart the name that a stream has.
+/// Splits a stream's name.
 pub(super) fn split(to_name: &[u8]) -> Result<Sent> {
     let bad = || ReceiveError::of_stream(StreamError::Name);
     let name = std::str::from_utf8(to_name).map_err(|_| bad())?;
@@ -57,7 +57,7 @@ pub(super) fn split(to_name: &[u8]) -> Result<Sent> {
     Ok(Sent { dataset: dataset.into(), snapshot: snapshot.into() })
 }
 
-/// Where a snapshot goes; `top` is the dataset that was sent with it.
+/// The name for a snapshot; `top` is the topmost dataset sent.
 pub(super) fn place(order: &Order, sent: &Sent, top: &str) -> Result<Place> {
     let destination = &order.destination;
     let (to, named) = match destination.split_once('@') {

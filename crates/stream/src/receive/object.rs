@@ -1,14 +1,14 @@
-//! OBJECT records: an object is there from now on, with these attributes.
+//! OBJECT records: from now on the object exists, with these attributes.
 //!
 //! ```text
-//!   free here              made
-//!   another one has it     freed and made: another type of dnode, other blocks
-//!   the same one           attributes change, blocks stay
+//!   number free here       made
+//!   another object has it  freed and made: another type of dnode, other blocks
+//!   the same object        attributes change, blocks stay
 //! ```
 //!
-//! Idea: whether it is the same object does not follow from its number. Where the size of its blocks differs,
-//! it is another one, unless it is a file of several blocks and of the same generation: then blocks were
-//! split when it was sent first, and stay as small.
+//! Idea: an equal number does not prove the same object. A different block size means another object, except
+//! for a file of several blocks with the same generation: then an earlier stream split its blocks, and they
+//! stay small.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_object`, `receive_handle_existing_object`).
 
@@ -27,13 +27,13 @@ use cenote_object::{DatasetError, Edit, NewObject, Result};
 
 use crate::receive::apply::{MAX_BLOCKS, Way};
 
-/// `DNODES_PER_BLOCK`: no dnode is larger than a block of them.
+/// `DNODES_PER_BLOCK`: a dnode fits into a block.
 const MAX_SLOTS: u8 = 32;
-/// `ZIO_CHECKSUM_FUNCTIONS`: numbers of checksums end below this.
+/// `ZIO_CHECKSUM_FUNCTIONS`: checksum numbers are below this.
 const ZIO_CHECKSUM_FUNCTIONS: u8 = 15;
 /// `SA_MAGIC`.
 const SA_MAGIC: u32 = 0x2f_505a;
-/// Where a file's generation is among its attributes, `SA_GEN_OFFSET`, and in old ones (`zp_gen`).
+/// Offset of a file's generation: `SA_GEN_OFFSET`, and in old attributes (`zp_gen`).
 const SA_GEN_OFFSET: usize = 16;
 const ZP_GEN_OFFSET: usize = 64;
 
@@ -42,7 +42,7 @@ pub(super) fn slots_of(record: &ObjectRecord) -> u8 {
     record.slots.max(1)
 }
 
-/// Whether it takes slots that may be those of other objects.
+/// Whether it takes slots that other objects may have.
 pub(super) fn needs_slots(record: &ObjectRecord) -> bool {
     record.slots > 1
 }
@@ -101,7 +101,7 @@ pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payloa
     edit.set_storage(object, record.checksum_id, record.compression_id).await
 }
 
-/// A number that is a slot of another object's dnode is not free.
+/// Refuses a number that is a slot of another object's dnode.
 async fn refuse_within(edit: &Edit, object: ObjectId) -> Result<()> {
     let (view, block) = (edit.view(), object.0 - object.0 % DNODES_PER_BLOCK);
     for before in (block..object.0).rev().map(ObjectId) {
@@ -176,7 +176,7 @@ fn check_raw(edit: &Edit, record: &ObjectRecord) -> Result<()> {
     }
 }
 
-/// Makes an object as it is where it was sent from, to the last bit: its dnode's MAC covers it.
+/// Makes an object bit for bit as at the sender: its dnode's MAC covers it.
 async fn receive_raw(edit: &Edit, record: &ObjectRecord, payload: Bytes) -> Result<()> {
     let object = record.object;
     let bonus_bytes = (record.bonus_bytes as usize).min(payload.len());
@@ -223,14 +223,14 @@ async fn receive_raw(edit: &Edit, record: &ObjectRecord, payload: Bytes) -> Resu
     edit.put_head(object, head, record.levels, false).await
 }
 
-/// The bonus, in this machine's byte order.
+/// The bonus, in native byte order.
 fn bonus_of(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Result<Bytes> {
     let bonus = payload.slice(..(record.bonus_bytes as usize).min(payload.len()));
     if way.endian == Endian::NATIVE || bonus.is_empty() {
         return Ok(bonus);
     }
     match record.bonus_type {
-        // Attributes tell their byte order themselves.
+        // Attributes mark their own byte order.
         ObjectType::SA => Ok(bonus),
         ObjectType::UINT64_OTHER | ObjectType::FUID_SIZE | ObjectType::PACKED_NVLIST_SIZE => {
             let mut swapped = BytesMut::from(&bonus[..]);
@@ -241,7 +241,7 @@ fn bonus_of(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Res
     }
 }
 
-/// Whether the object that has the number is not the one that the record is about.
+/// Whether another object than the record's has the number.
 fn is_another(edit: &Edit, way: Way, record: &ObjectRecord, before: &Dnode, bonus: &[u8]) -> Result<bool> {
     if before.slots != slots_of(record) || blkptr_count(record) < before.blkptr_count {
         return Ok(true);
@@ -270,7 +270,7 @@ fn is_another(edit: &Edit, way: Way, record: &ObjectRecord, before: &Dnode, bonu
     }
 }
 
-/// Pointers that a dnode would have (`deduce_nblkptr`).
+/// Number of block pointers of the dnode (`deduce_nblkptr`).
 fn blkptr_count(record: &ObjectRecord) -> u8 {
     if record.bonus_type == ObjectType::SA {
         return 1;
@@ -279,7 +279,7 @@ fn blkptr_count(record: &ObjectRecord) -> u8 {
     (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8
 }
 
-/// The generation of a file, of its attributes.
+/// A file's generation, from its attributes.
 fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
     let word = |at: usize| bonus.get(at..)?.first_chunk::<8>().copied();
     match bonus_type {

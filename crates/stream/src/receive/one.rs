@@ -1,4 +1,4 @@
-//! One stream: the head that it fills, its records, its end; what becomes of it if it breaks off.
+//! One stream: the head that it fills, its records, its end; and the clean-up if it breaks off.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_stream`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c`
 //! (`zfs_receive_one`).
@@ -29,23 +29,23 @@ use crate::receive::overrides::{Overrides, Target};
 use crate::receive::{Around, Order, Receipt};
 use crate::token;
 
-/// How far a receive comes before its state is noted.
+/// Bytes between two notes of the receive's state.
 const NOTE_AFTER_BYTES: u64 = 64 << 20;
 
-/// What a package tells of a stream.
+/// The package's data about a stream.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     /// The package has several file systems and volumes.
     pub(super) is_recursive: bool,
     /// It is not the topmost of them.
     pub(super) is_below: bool,
-    /// The snapshot of its parent that it hangs below.
+    /// The snapshot that identifies its parent.
     pub(super) parent_from: Guid,
     /// Its properties.
     pub(super) props: Option<Settings>,
 }
 
-/// Receives the stream whose BEGIN is `item`. Answers where it went; nothing, if it was there already.
+/// Receives the stream whose BEGIN is `item`. Returns its place; `None` if it existed already.
 #[boxed]
 pub(super) async fn receive_one(
     Around { engine, order, host }: Around<'_>,
@@ -60,7 +60,7 @@ pub(super) async fn receive_one(
         return Err(ReceiveError::of_stream(StreamError::WrongPlace));
     };
     let what = kind_of(&begin, order);
-    // As the module counts them: BEGIN was read by somebody else.
+    // The module counts without BEGIN, which its caller has read.
     let start_bytes = item.end_bytes - item.payload.len() as u64;
     let in_stream = |source| ReceiveError::Stream { what, source };
     check_features(begin.features).map_err(in_stream)?;
@@ -187,7 +187,7 @@ pub(super) async fn receive_one(
     Ok(Some(place))
 }
 
-/// Where a stream goes if the name that was worked out is none of a dataset: it may have been renamed here.
+/// The target of a stream if its dataset is missing under the computed name: it may have been renamed here.
 async fn settled(
     engine: &Engine,
     order: &Order,
@@ -225,7 +225,7 @@ async fn existing(engine: &Engine, name: &str) -> Result<Option<Dataset>> {
     }
 }
 
-/// Passes over a stream.
+/// Skips a stream.
 async fn skip(reader: &mut StreamReader) -> Result<()> {
     while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
         if matches!(item.record, Record::End(_)) {
@@ -235,7 +235,7 @@ async fn skip(reader: &mut StreamReader) -> Result<()> {
     Err(ReceiveError::of_stream(StreamError::Incomplete))
 }
 
-/// What a raw stream says of its keys.
+/// The keys in a raw stream.
 fn keys_of(list: &Nvlist, endian: Endian) -> Result<RawKeys, &'static str> {
     if endian != Endian::NATIVE {
         return Err("raw streams of machines of the other byte order can't be received");
@@ -243,7 +243,7 @@ fn keys_of(list: &Nvlist, endian: Endian) -> Result<RawKeys, &'static str> {
     RawKeys::of(list.get_nvlist("crypt_keydata").ok_or("stream has no encryption keys")?)
 }
 
-/// Why a receive was broken off.
+/// The cause of a break.
 enum Broken {
     Stream(StreamError),
     Pool(DatasetError),
@@ -312,13 +312,13 @@ async fn fill(
             noted = filling.progress().map_or(noted, |at| at.bytes);
         }
     };
-    // What has come is right: each record's sum was verified.
+    // Records received are valid: each sum was verified.
     let flushed = filling.flush().await;
     if ended.is_ok() && flushed.is_ok() && is_clone && begin.from_guid == Guid(0) {
         filling.free_beyond().await?;
     }
     if is_resumable.is_some() && (ended.is_err() || flushed.is_err()) {
-        // What ended it is told first; without this, it goes on from what was noted before.
+        // The first error takes precedence; without this note, a resume starts at the previous one.
         note(engine, receiving, &filling, before_bytes).await.ok();
     }
     ended.and(flushed.map_err(Broken::Pool))
@@ -339,7 +339,7 @@ async fn note(
     }
 }
 
-/// A receive broke off: what it made goes, unless it may be resumed.
+/// Removes a broken receive, unless it can be resumed.
 async fn give_up(
     engine: &Engine,
     what: &'static str,
@@ -356,11 +356,11 @@ async fn give_up(
             };
             return ReceiveError::Saved { what, source, token };
         }
-        // Nothing is wrong with what has come: there may be room for the rest later.
+        // The received part is valid: there may be room for the rest later.
         (Some(_), Broken::Pool(error)) if !error.is_damage() => return ReceiveError::of_task(what, error),
         (_, broken) => broken,
     };
-    // The first error is what has to be told; what is left behind is cleared away by the next receive.
+    // The first error takes precedence; the next receive removes the remains.
     let _ = abort_receive(engine, &receiving.target).await;
     match broken {
         Broken::Stream(source) => ReceiveError::Stream { what, source },
@@ -377,12 +377,12 @@ async fn saved_token(engine: &Engine, receiving: &Receiving) -> Option<String> {
     Some(token::encode(&state))
 }
 
-/// Whether a stream makes a dataset, or goes on with one that does.
+/// Whether a stream makes a dataset, rather than continuing one.
 fn is_new(begin: &Begin, order: &Order) -> bool {
     begin.from_guid == Guid(0) || begin.flags.has(BeginFlags::CLONE) || order.origin.is_some()
 }
 
-/// What is tried, by the kind of stream.
+/// The operation, by the kind of stream.
 fn kind_of(begin: &Begin, order: &Order) -> &'static str {
     match (begin.features.has(StreamFeatures::RESUMING), is_new(begin, order)) {
         (true, _) => "cannot receive resume stream",
@@ -391,7 +391,7 @@ fn kind_of(begin: &Begin, order: &Order) -> &'static str {
     }
 }
 
-/// The snapshot of a guid, looked for from a dataset upwards: near ones are meant first.
+/// The snapshot with this guid, nearest first: from a dataset upwards.
 async fn by_guid(engine: &Engine, guid: Guid, near: &str) -> Result<Option<String>> {
     let mos = engine.mos().await?;
     let mut above = near;

@@ -1,7 +1,7 @@
-//! Properties that a receive sets or leaves out, whatever the stream says: `-o` and `-x`.
+//! Properties that a receive sets or excludes, against the stream: `-o` and `-x`.
 //!
 //! ```text
-//!              new dataset                 one that is there
+//!              new dataset                 existing one
 //!   -o  top    set when it is made         set after the stream
 //!   -o  below  inherited from the top      inherited from the top
 //!   -x         inherited, though received; one that can't be inherited is not received
@@ -18,34 +18,34 @@ use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::host::Host;
 use crate::receive::{Order, Received};
 
-/// Properties that say how a dataset's own keys are made: `zfs_prop_encryption_key_param`, and the cipher.
+/// Properties of a dataset's own keys: `zfs_prop_encryption_key_param`, and the cipher.
 const OF_KEYS: [&str; 4] = ["encryption", "keyformat", "pbkdf2iters", "pbkdf2salt"];
 
-/// A dataset that a stream is for.
+/// The dataset of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     pub(super) is_volume: bool,
-    /// It is the topmost that is received.
+    /// The topmost dataset received.
     pub(super) is_top: bool,
-    /// The stream is whole, or a clone's.
+    /// The stream is full, or a clone's.
     pub(super) is_new: bool,
     pub(super) is_recursive: bool,
     pub(super) is_raw: bool,
 }
 
-/// What is done for one dataset.
+/// The changes for one dataset.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
-    /// Set, here or when the dataset is made.
+    /// Set, afterwards or when the dataset is made.
     pub(super) set: Settings,
-    /// Inherited whatever was received.
+    /// Inherited, though received.
     inherited: Vec<String>,
     /// Not received at all.
     left_out: Vec<String>,
 }
 
-/// Refuses properties that nobody sets.
+/// Refuses properties that can't be set.
 pub(super) fn check(order: &Order) -> Result<()> {
     let names = order.settings.iter().map(|(name, _)| name).chain(&order.excluded);
     for name in names.filter(|name| !OF_KEYS.contains(&name.as_str())) {
@@ -76,7 +76,7 @@ impl Overrides {
         let applies = |name: &str| Prop::zfs(name).is_none_or(|prop| prop.applies.overlaps(kind));
         for name in &order.excluded {
             if is_of_keys(what, target, name, false)? {
-                // Without a word about it, a dataset is encrypted as its parent is.
+                // By default, a dataset inherits its parent's encryption.
                 continue;
             }
             if !applies(name) {
@@ -113,13 +113,13 @@ impl Overrides {
         Ok(overrides)
     }
 
-    /// What is left of the properties that a stream brings.
+    /// The remaining properties of a stream.
     pub(super) fn received(&self, mut received: Settings) -> Settings {
         received.retain(|(name, _)| !self.left_out.contains(name));
         received
     }
 
-    /// A dataset whose properties came in the clear is not encrypted, if nobody says more.
+    /// A dataset whose properties were sent in the clear is not encrypted, unless the options say so.
     pub(super) fn decrypt(&mut self, order: &Order) {
         let is_meant = |name: &String| name == "encryption";
         let off = Prop::zfs("encryption").and_then(|prop| prop.index_number("off"));
@@ -129,7 +129,7 @@ impl Overrides {
         self.set.extend(off.map(|off| ("encryption".to_owned(), Value::Number(off))));
     }
 
-    /// Does what remains after the stream.
+    /// Applies the changes that follow the stream.
     pub(super) async fn follow(
         self,
         engine: &Engine,
@@ -156,7 +156,7 @@ impl Overrides {
     }
 }
 
-/// Whether a property is about keys; if so, whether it may be named.
+/// Whether a property is about keys; if so, whether it may be given.
 fn is_of_keys(what: &'static str, target: Target<'_>, name: &str, is_set: bool) -> Result<bool> {
     if !OF_KEYS.contains(&name) {
         return Ok(false);

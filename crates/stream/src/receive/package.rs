@@ -1,10 +1,10 @@
-//! A package: streams of several snapshots and datasets, with what is to be known of them.
+//! A package: streams of several snapshots and datasets, and a list that describes them.
 //!
 //! ```text
 //!   fromsnap, tosnap     names of the first and the last snapshot
 //!   not_recursive        one dataset (`-p`, `-I`)
 //!   fss                  by guid of each dataset:
-//!     name, parentfromsnap, origin    what it is called, what it is below, what it is a clone of
+//!     name, parentfromsnap, origin    its name, its parent's snapshot, its origin
 //!     props, snaps, snapprops, snapholds
 //! ```
 //!
@@ -29,31 +29,31 @@ use crate::receive::one::{Context, receive_one};
 use crate::receive::replicate::Replication;
 use crate::receive::{Around, Receipt};
 
-/// What a package begins with.
+/// The head of a package.
 #[derive(Debug)]
 pub(super) struct Package {
     datasets: Vec<SentDataset>,
 }
 
-/// A dataset as the package describes it.
+/// The package's description of a dataset.
 #[derive(Debug, Default)]
 pub(super) struct SentDataset {
     pub(super) name: String,
-    /// The snapshot of its parent that it hangs below.
+    /// The snapshot that identifies its parent.
     pub(super) parent_from: Guid,
     pub(super) origin: Guid,
-    /// Its keys are wrapped by a user's key of its own.
+    /// It has its own wrapping key.
     is_encryption_root: bool,
-    /// None: the sender did not tell of any.
+    /// `None`: not sent.
     props: Option<Settings>,
-    /// Snapshots by guid: their own names.
+    /// Snapshot names by guid.
     snapshots: BTreeMap<Guid, String>,
     pub(super) snapshot_props: BTreeMap<String, Settings>,
     holds: BTreeMap<String, Vec<String>>,
 }
 
 impl Package {
-    /// The dataset that has a snapshot, and what that is called.
+    /// The dataset and name of a snapshot.
     pub(super) fn owner(&self, snapshot: Guid) -> Option<(&SentDataset, &str)> {
         self.datasets.iter().find_map(|sent| Some((sent, sent.snapshots.get(&snapshot)?.as_str())))
     }
@@ -128,7 +128,7 @@ pub(super) async fn receive_package(
     first_error.map_or(Ok(()), Err)
 }
 
-/// Properties and holds of a snapshot that was received.
+/// Applies properties and holds of a received snapshot.
 async fn tell(
     engine: &Engine,
     sent: &SentDataset,
@@ -189,7 +189,7 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
     }
 }
 
-/// Properties by name: values, or lists that hold them (of old senders).
+/// Properties by name: values, or lists of them (of old senders).
 fn settings(list: &Nvlist) -> Settings {
     let value = |value: &NvValue| match value {
         NvValue::Uint64(number) => Some(Value::Number(*number)),
@@ -197,7 +197,7 @@ fn settings(list: &Nvlist) -> Settings {
         _ => None,
     };
     let setting = |(name, found): (&str, &NvValue)| {
-        // Of encryption roots, which follow from the streams themselves.
+        // Of encryption roots: the streams themselves carry it.
         if name == "keylocation" {
             return None;
         }

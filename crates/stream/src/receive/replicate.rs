@@ -1,10 +1,10 @@
-//! What a package of increments (`-R -i`) changes besides its streams: file systems and snapshots that the
+//! Changes of an incremental package (`-R -i`) besides its streams: file systems and snapshots that the
 //! sender has destroyed, renamed or promoted since.
 //!
-//! Idea: a snapshot is known by its guid wherever it is, so what is here is compared with the package's list,
-//! dataset by dataset. Names may be in each other's way, and a rename may need a parent that comes with the
-//! streams. So passes go on as long as one leaves something to do and does something; what can't have its
-//! name gets one for a while, `recv-PID-N`.
+//! Idea: a snapshot's guid identifies it everywhere, so local datasets are compared with the package's list
+//! one by one. Names may collide, and a rename may need a parent that only the streams create. So passes
+//! repeat as long as one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
+//! `recv-PID-N`.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`recv_incremental_replication`, `recv_rename`, `recv_destroy`,
 //! `created_before`).
@@ -25,20 +25,20 @@ use crate::receive::host::{Host, Work};
 use crate::receive::name::Placing;
 use crate::receive::package::Package;
 
-/// More than enough: each pass does something, and names come right in a few.
+/// More than enough: each pass makes progress, and a few settle all names.
 const PASSES_MAX: usize = 1 << 10;
 
-/// A file system or volume that is here.
+/// A local file system or volume.
 struct Local {
     name: String,
-    /// Guid and own name of each snapshot, oldest first.
+    /// Guid and name of each snapshot, oldest first.
     snapshots: Vec<(Guid, String)>,
-    /// The snapshot of its parent with the name of the package's first.
+    /// Its parent's snapshot with the name of the package's first.
     parent_from: Guid,
     origin: Guid,
 }
 
-/// Makes what is at and below `to` as the package says.
+/// Makes the datasets at and below `to` match the package.
 pub(super) struct Replication<'a> {
     pub(super) engine: &'a Engine,
     pub(super) host: &'a dyn Host,
@@ -49,10 +49,10 @@ pub(super) struct Replication<'a> {
     pub(super) to: &'a str,
 }
 
-/// What a pass has done.
+/// The result of a pass.
 #[derive(Default)]
 struct Pass {
-    /// Something is left to do.
+    /// Work remains.
     is_unfinished: bool,
     has_progressed: bool,
 }
@@ -65,7 +65,7 @@ impl Pass {
 }
 
 impl Replication<'_> {
-    /// Does it; answers whether all was done.
+    /// Runs the passes; returns whether no work remains.
     #[boxed]
     pub(super) async fn run(&self) -> Result<bool> {
         for _ in 0..PASSES_MAX {
@@ -107,7 +107,7 @@ impl Replication<'_> {
                 };
                 owner = Some(sent);
                 if let Some(props) = sent.snapshot_props.get(name) {
-                    // Those that can't be set are as they were.
+                    // Best effort: other properties stay.
                     receive_properties(self.engine, &full, props.clone()).await.ok();
                 }
                 if own != name {
@@ -136,7 +136,7 @@ impl Replication<'_> {
                 && local.parent_from != unknown
                 && sent.parent_from != local.parent_from;
             if is_elsewhere && deleted.contains(&local.parent_from) {
-                // It would be renamed below what has just gone.
+                // The rename would go below a dataset that is gone now.
                 return Ok(Pass { is_unfinished: true, has_progressed: true });
             }
             let is_named = self.order.placing == Placing::Exact && local.name == self.to;
@@ -157,7 +157,7 @@ impl Replication<'_> {
         Ok(pass)
     }
 
-    /// Whether the snapshot that a dataset should come from is later than the one that it comes from.
+    /// Whether a dataset's intended origin is later than its current one.
     async fn should_be_promoted(&self, locals: &[Local], origin: Guid, wanted: Guid) -> Result<bool> {
         if origin == Guid(0) {
             return Ok(false);
@@ -172,7 +172,7 @@ impl Replication<'_> {
         })
     }
 
-    /// Destroys a dataset or snapshot, or gives it a name that is in nobody's way.
+    /// Destroys a dataset or snapshot, or gives it a temporary name.
     async fn destroy(&self, name: &str, kept: usize) -> bool {
         self.host.line(format!("attempting destroy {name}"));
         let work: Work<'_> = Box::pin(async move {
@@ -185,7 +185,7 @@ impl Replication<'_> {
         if done.is_ok() {
             self.host.line("success".into());
         }
-        // Put off, it is still there.
+        // After a deferred destroy it still exists.
         let is_gone = match self.engine.mos().await {
             Ok(mos) => matches!(mos.dataset(name).await, Err(DatasetError::NoDataset { .. })),
             Err(_) => false,
@@ -196,7 +196,7 @@ impl Replication<'_> {
         }
     }
 
-    /// Gives a dataset or snapshot the name `to`, or one for a while. Answers whether it has the right one.
+    /// Renames a dataset or snapshot to `to`, or to a temporary name. Returns whether it has the right one.
     async fn rename(&self, name: &str, to: Option<&str>, kept: usize) -> bool {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         if let Some(to) = to {
@@ -250,7 +250,7 @@ impl Replication<'_> {
     }
 }
 
-/// When a snapshot was made that is here.
+/// The creation txg of a local snapshot.
 async fn born(mos: &Mos, locals: &[Local], guid: Guid) -> Result<Option<Txg>> {
     for local in locals {
         if let Some((_, own)) = local.snapshots.iter().find(|(other, _)| *other == guid) {

@@ -1,16 +1,16 @@
-//! Reads what a stream needs before the stream needs it.
+//! Reads a stream's blocks ahead.
 //!
-//! Idea: one task walks over the snapshot's metadata and cuts its parts into windows. As soon as a window is
-//! whole, a second task reads its blocks, all at once and in disk order. Whoever writes the stream takes the
-//! windows in turn.
+//! Idea: one task walks the snapshot's metadata and cuts its parts into windows. Once a window is full, a
+//! second task reads its blocks, all at once and in disk order. The stream's writer takes the windows in
+//! turn.
 //!
 //! ```text
 //!   walk --parts--> window --queue of WINDOWS_AHEAD--> writer
 //!                     '-- a task reads its blocks
 //! ```
 //!
-//! Memory: [`WINDOWS_AHEAD`] + 2 windows of [`WINDOW_BYTES`], or of one block if that is larger.
-//! Dropping an [`Ahead`] stops all of its tasks.
+//! Memory: [`WINDOWS_AHEAD`] + 2 windows of [`WINDOW_BYTES`], or of one block if that is larger. Dropping an
+//! [`Ahead`] stops all of its tasks.
 
 use bytes::Bytes;
 use cenote_object::Objset;
@@ -26,7 +26,7 @@ use super::walk::{Block, Part, Walk};
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Parts in a window.
 const WINDOW_PARTS: usize = 4_096;
-/// Windows that wait for the writer, or for their blocks.
+/// Windows waiting for the writer, or for their blocks.
 const WINDOWS_AHEAD: usize = 4;
 
 /// Parts of a snapshot, read ahead.
@@ -41,10 +41,10 @@ struct Started {
     blocks: Option<AbortOnDrop<Vec<Result<Bytes, PoolError>>>>,
 }
 
-/// Parts in order, and the data of those that have any.
+/// Parts in order, and their data.
 pub(super) struct Window {
     pub(super) parts: Vec<Part>,
-    /// One for each part that [`Manner::data_of`] names.
+    /// One for each part with a block ([`Manner::data_of`]).
     pub(super) blocks: Vec<Result<Bytes, PoolError>>,
 }
 
@@ -56,11 +56,11 @@ impl Ahead {
         Ahead { windows, _walk: objset.pool().runtime().spawn(task).abort_on_drop() }
     }
 
-    /// The next window; nothing after the last.
+    /// The next window; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Window>> {
         let Some(started) = self.windows.recv().await.transpose()? else { return Ok(None) };
         let blocks = match started.blocks {
-            // Only a runtime that shuts down takes the task away.
+            // Only the shutdown of the runtime cancels the task.
             Some(blocks) => blocks.await.map_err(|_| SendError::Stopped)?,
             None => Vec::new(),
         };
@@ -68,7 +68,7 @@ impl Ahead {
     }
 }
 
-/// Cuts a walk into windows, until nobody wants them.
+/// Cuts a walk into windows, until the receiver is gone.
 async fn cut(objset: Objset, mut walk: Walk, manner: Manner, sender: mpsc::Sender<Result<Started>>) {
     loop {
         let room = sender.reserve().await;

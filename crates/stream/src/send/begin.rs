@@ -1,4 +1,4 @@
-//! The beginning of a stream: which snapshot this is, and what its receiver must be able to do.
+//! The beginning of a stream: the identity of its snapshot, and the features that its receiver needs.
 //!
 //! Source: OpenZFS `dmu_send.c` (`setup_featureflags`, `create_begin_record`, `dmu_send_impl`).
 

@@ -1,4 +1,4 @@
-//! Why a stream can't be made.
+//! Errors of a send.
 
 use cenote_format::units::ObjectId;
 use cenote_object::DatasetError;
@@ -9,10 +9,10 @@ use crate::StreamError;
 /// A stream can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Something of the dataset can't be read.
+    /// The dataset can't be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// Metadata of the dataset can't be read.
+    /// The dataset's metadata can't be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// A block can't be read.
@@ -24,15 +24,15 @@ pub enum SendError {
         name: String,
         /// The object.
         object: ObjectId,
-        /// Where in the object.
+        /// Offset in the object.
         offset: u64,
-        /// Why not.
+        /// The cause.
         source: PoolError,
     },
-    /// Nobody takes the stream.
+    /// The output failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The program is about to end.
+    /// The program is ending.
     #[error("the send was stopped")]
     Stopped,
     /// The source of an increment does not precede the snapshot.
@@ -43,7 +43,7 @@ pub enum SendError {
         /// The source.
         from: String,
     },
-    /// The receiver lacks what a redaction left out.
+    /// The receiver lacks the redacted blocks.
     #[error("cannot send '{name}': '{from}' is a redaction bookmark; streams from these can't be made yet")]
     Redacted {
         /// The snapshot.
@@ -51,12 +51,12 @@ pub enum SendError {
         /// The bookmark.
         from: String,
     },
-    /// A snapshot that is to be sent or to be sent from is missing.
+    /// The snapshot, or its source, is missing.
     #[error("cannot send '{name}': snapshot {missing} does not exist")]
     Missing {
-        /// The snapshot that was asked for.
+        /// The requested snapshot.
         name: String,
-        /// The one that is missing.
+        /// The missing one.
         missing: String,
     },
     /// Blocks of large directories can't be split.
@@ -65,24 +65,24 @@ pub enum SendError {
         /// The snapshot.
         name: String,
     },
-    /// An encrypted dataset in a format that no receiver takes raw.
+    /// Keys in an old format, which no receiver takes raw.
     #[error("cannot send '{name}' raw: its keys are of an old format; send it without -w")]
     OldKeys {
         /// The snapshot.
         name: String,
     },
-    /// Properties of an encrypted dataset go only with its content as it is stored.
+    /// Properties of an encrypted dataset require a raw stream.
     #[error(
         "cannot send {name}: encrypted dataset {encrypted} may not be sent with properties without the raw \
          flag"
     )]
     NeedsRaw {
-        /// The snapshot that was asked for.
+        /// The requested snapshot.
         name: String,
         /// The dataset.
         encrypted: String,
     },
-    /// Metadata of a machine of the other byte order would have to be converted.
+    /// Metadata in the other byte order, which would need conversion.
     #[error("cannot send '{name}': object {object} was written by a machine of the other byte order")]
     ForeignByteOrder {
         /// The snapshot.
@@ -102,7 +102,7 @@ pub enum SendError {
          successfully; select a smaller number of snapshots to send"
     )]
     TooManyProperties {
-        /// The snapshot that was asked for.
+        /// The requested snapshot.
         name: String,
     },
 }

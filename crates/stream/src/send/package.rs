@@ -1,4 +1,4 @@
-//! Packages: many streams, and the list that they begin with.
+//! Packages: many streams, and their common head.
 
 mod gather;
 mod order;

@@ -1,8 +1,8 @@
-//! The streams that a request takes.
+//! The streams of a request.
 //!
-//! Idea: a request becomes a [`Plan`]: at most one head, which tells of properties and snapshots, and streams
-//! in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one.
-//! [`Ready`], they can be measured and sent; until then no data is read.
+//! Idea: a request becomes a [`Plan`]: at most one head, which describes properties and snapshots, and
+//! streams in order. A single stream has a head only with `-p`, `-h` or `-b`; `-R` and `-I` always have one.
+//! A plan that is [`Ready`] can be measured and sent; until then no data is read.
 //!
 //! ```text
 //!   request --gather--> file systems, snapshots, properties --order--> streams
@@ -23,21 +23,21 @@ use super::source::SendSource;
 use super::{Progress, Stream};
 use crate::StreamWriter;
 
-/// Streams to be made, in order.
+/// Streams to make, in order.
 #[derive(Debug)]
 pub struct Plan {
     head: Option<(Begin, Bytes)>,
     steps: Vec<Step>,
-    /// What a sender should hear.
+    /// Notices for the user.
     pub notices: Vec<Notice>,
     request: SendRequest,
 }
 
 impl Plan {
-    /// Looks up what a request takes.
+    /// Plans a request.
     ///
     /// # Errors
-    /// A snapshot that was asked for is missing; damage.
+    /// A requested snapshot is missing; damage.
     #[boxed]
     pub async fn of(request: SendRequest) -> Result<Plan> {
         let mut notices = Vec::new();
@@ -72,8 +72,8 @@ impl Plan {
         &self.steps
     }
 
-    /// Reads all that the streams say of their snapshots. What this answers needs the plan no more, nor the
-    /// state of the pool that it was made from.
+    /// Reads the metadata of all streams. The result does not need the plan any more, nor the state of the
+    /// pool that it was made from.
     ///
     /// # Errors
     /// A snapshot can't be read, or not be sent so.
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Streams that are ready to be made, in order.
+/// Streams ready to send, in order.
 #[derive(Debug)]
 pub struct Ready {
     head: Option<(Begin, Bytes)>,
@@ -101,7 +101,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The same for those who hold all snapshots: nothing else of the pool is kept for it.
+    /// For callers that hold all snapshots: keeps nothing else of the pool.
     #[must_use]
     pub fn not_keeping(self) -> Ready {
         Ready { streams: self.streams.into_iter().map(Stream::not_keeping).collect(), ..self }
@@ -139,7 +139,7 @@ impl Ready {
     }
 }
 
-/// The head of a package, whose list is empty if it tells of no file system.
+/// The head of a package; its list is empty if it describes no file system.
 fn head(request: &SendRequest, from: Option<&str>, family: &Family) -> Result<(Begin, Bytes)> {
     let name = request.dataset.name();
     let snapshot = request.dataset.snapshot_name().unwrap_or_default();

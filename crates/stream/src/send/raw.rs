@@ -14,7 +14,7 @@ const ZIO_CRYPT_KEY_CURRENT_VERSION: u64 = 1;
 /// `ZFS_KEYFORMAT_PASSPHRASE`.
 const ZFS_KEYFORMAT_PASSPHRASE: u64 = 3;
 
-/// What a receiver needs to open the dataset with its owner's key.
+/// The data with which a receiver opens the dataset, given its owner's key.
 pub(super) async fn crypt_keydata(source: &SendSource) -> Result<Nvlist> {
     let (dataset, mos) = (&source.dataset, source.dataset.mos());
     let objset = mos.objset();

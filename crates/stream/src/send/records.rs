@@ -1,9 +1,9 @@
 //! From parts of a snapshot to the records of its stream.
 //!
-//! Idea: most parts are one record each. Neighbouring holes, and neighbouring numbers of free objects, become
-//! one record: it is held back until something else comes. A block that is larger than the stream may have is
-//! cut into records of 128 KiB. Records depend on pointers and dnodes alone, so that what a stream will be
-//! like, and how long, is known without reading any data.
+//! Idea: most parts are one record each. Adjacent holes, and adjacent numbers of free objects, become one
+//! record, held back until another part comes. A block too large for the stream is cut into records of 128
+//! KiB. Records depend on pointers and dnodes alone, so the stream's form and length are known without
+//! reading any data.
 //!
 //! Source: OpenZFS `dmu_send.c` (`do_dump`, `dump_dnode`, `dump_free`, `dmu_dump_write`).
 
@@ -27,12 +27,12 @@ use super::walk::{Block, Part, Span};
 /// `DMU_OBJECT_END`: up to the end.
 const DMU_OBJECT_END: u64 = u64::MAX;
 
-/// How a stream tells of blocks.
+/// The form of blocks in a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
     pub(super) features: StreamFeatures,
     pub(super) to_guid: Guid,
-    /// The txg of the snapshot that the receiver has.
+    /// The txg of the receiver's snapshot.
     pub(super) born_after: Txg,
 }
 
@@ -45,7 +45,7 @@ impl Manner {
     pub(super) fn is_embedded(&self, block: &Block) -> bool {
         let compression = block.bp.compression_id();
         let legacy = compression < Compression::Lz4 as u8;
-        // An embedded spill block has no offset, so no receiver would take it.
+        // No receiver takes an embedded spill block, which has no offset.
         block.bp.kind() == BlkptrKind::Embedded
             && block.id != SPILL_BLOCK
             && block.bp.embedded_type() == 0
@@ -54,12 +54,12 @@ impl Manner {
             && (compression != Compression::Zstd as u8 || self.features.has(StreamFeatures::ZSTD))
     }
 
-    /// The block is cut, since the receiver takes none of its size.
+    /// The block must be cut: the receiver has a smaller limit.
     fn is_cut(&self, bp: &Blkptr) -> bool {
         bp.lsize().0 > SPA_OLD_MAXBLOCKSIZE && !self.features.has(StreamFeatures::LARGE_BLOCKS)
     }
 
-    /// The block whose data a part's records need.
+    /// The block with the data of a part's records.
     pub(super) fn data_of<'a>(&self, part: &'a Part) -> Option<&'a Block> {
         match part {
             Part::Block(block) if !self.is_embedded(block) => Some(block),
@@ -67,7 +67,7 @@ impl Manner {
         }
     }
 
-    /// How a block is to be read.
+    /// The form in which to read a block.
     pub(super) fn form(&self, block: &Block) -> Form {
         let bp = &block.bp;
         if self.is_raw() {
@@ -82,7 +82,7 @@ impl Manner {
         if is_compressed { Form::Compressed } else { Form::Clear }
     }
 
-    /// The object of a part that a receiver would take for one of this machine's byte order.
+    /// The object of a part in the other byte order, which the receiver would misread.
     pub(super) fn foreign_object(&self, part: &Part) -> Option<ObjectId> {
         let is_foreign = |endian: Endian| !self.is_raw() && endian != Endian::NATIVE;
         match part {
@@ -97,7 +97,7 @@ impl Manner {
     }
 }
 
-/// Content without words or structures: the same in any byte order.
+/// Content without words or structures: independent of byte order.
 fn is_bytes(object_type: ObjectType) -> bool {
     [ObjectType::PLAIN_FILE_CONTENTS, ObjectType::ZVOL, ObjectType::PLAIN_OTHER].contains(&object_type)
 }
@@ -108,7 +108,7 @@ const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 /// Makes records.
 pub(super) struct Records {
     manner: Manner,
-    /// Objects have numbers below this one.
+    /// Object numbers are below this.
     end_object: u64,
     /// A range that may still grow.
     pending: Option<Record>,
@@ -124,7 +124,7 @@ impl Records {
         Records { manner, end_object, pending: None }
     }
 
-    /// Appends the records of a part. Its `data` is missing where only the records are wanted.
+    /// Appends the records of a part. Without `data`, only their headers matter.
     pub(super) fn part(&mut self, part: &Part, data: Option<Bytes>, made: &mut Made) {
         match part {
             Part::Dnodes { first, slots, bp } if self.manner.is_raw() => {
@@ -154,7 +154,7 @@ impl Records {
         }
     }
 
-    /// Appends the record that was held back.
+    /// Appends the record held back.
     pub(super) fn settle(&mut self, made: &mut Made) {
         made.extend(self.pending.take().map(|record| (record, Bytes::new())));
     }
@@ -249,7 +249,7 @@ impl Records {
             record.indirect_block_shift = dnode.indirect_block_shift;
             record.levels = dnode.levels;
             record.blkptr_count = dnode.blkptr_count;
-            // All that may hold a bonus is encrypted, so what lies behind the bonus is needed, too.
+            // Raw: the whole bonus space is encrypted, so it is sent beyond the bonus.
             record.raw_bonus_bytes = if bonus_bytes == 0 { 0 } else { bonus.len() as u32 };
         }
         let record = Record::Object(record);
@@ -301,7 +301,7 @@ impl Records {
         if !self.manner.is_cut(bp) {
             let record = self.whole_block(block, offset);
             let payload = data.unwrap_or_default();
-            // What is not compressed may be stored in more bytes than it has.
+            // An uncompressed block may be stored in more bytes than its size.
             let len = payload.len().min(record.payload_bytes() as usize);
             return self.put(record, payload.slice(..len), made);
         }
@@ -316,7 +316,7 @@ impl Records {
         }
     }
 
-    /// A block as such: its checksum is not known.
+    /// A block without its checksum.
     fn plain_write(&self, block: &Block, offset: u64, bytes: u64) -> Write {
         Write {
             object: block.object,
@@ -344,7 +344,7 @@ impl Records {
             record.compression_id = bp.compression_id();
             record.compressed_bytes = bp.psize().0;
         }
-        // The checksum of a decrypted block is not that of what is sent.
+        // The checksum of a decrypted block does not match the data sent.
         if !bp.is_embedded() && (is_raw || !bp.uses_crypt()) {
             record.checksum_id = bp.checksum_id();
             record.key = DdtKey::of(bp);
@@ -356,8 +356,8 @@ impl Records {
     }
 }
 
-/// Offset and length of blocks, nothing if they lie beyond all offsets. As in OpenZFS, a length that goes up
-/// to the end of all offsets wraps around.
+/// Offset and length of blocks; `None` beyond the last offset. As in OpenZFS, a length up to the end of all
+/// offsets wraps around.
 fn bytes_of(span: &Span) -> Option<(u64, u64)> {
     let block_bytes = u64::from(span.block_bytes);
     let offset = span.first.checked_mul(block_bytes)?;
@@ -365,7 +365,7 @@ fn bytes_of(span: &Span) -> Option<(u64, u64)> {
     Some((offset, end.wrapping_sub(offset)))
 }
 
-/// All bytes of a dnode that a bonus may take.
+/// All bytes of a dnode available to a bonus.
 fn bonus_space(dnode: &Dnode) -> Bytes {
     let raw = dnode.raw();
     let start = DNODE_CORE_BYTES + usize::from(dnode.blkptr_count) * cenote_format::blkptr::BLKPTR_BYTES;
@@ -381,7 +381,7 @@ fn byte_order_of(bp: &Blkptr) -> RecordFlags {
     }
 }
 
-/// How a block is encrypted, as the machine saw it that wrote the block.
+/// A block's encryption parameters, in the byte order of its writer.
 fn crypt_of(bp: &Blkptr) -> CryptFields {
     let params = bp.crypt_params();
     let mut crypt = CryptFields { salt: params.salt, iv: params.iv, mac: params.mac };

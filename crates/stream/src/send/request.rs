@@ -1,75 +1,75 @@
-//! What `zfs send` is asked for.
+//! Requests of `zfs send`.
 
 use cenote_dataset::Dataset;
 
 use super::source::{Resume, SendFlags, Since};
 
-/// Which streams are wanted.
+/// The streams to send.
 #[derive(Debug, Clone)]
 pub enum Extent {
-    /// One stream, of a snapshot or of a file system or volume as it is on disk.
+    /// One stream, of a snapshot or of a dataset's current state on disk.
     One(Since),
-    /// `-I`: one of each snapshot after `from`, a snapshot of the same file system or volume, up to this one;
-    /// nothing: from the origin of a clone, or from nothing.
+    /// `-I`: one for each snapshot after `from`, a snapshot of the same dataset, up to this one. `None`: from
+    /// a clone's origin, or a full stream.
     All(Option<String>),
-    /// `-R`: the same of all file systems and volumes below.
+    /// `-R`: the same for all datasets below.
     Replica(Replica),
 }
 
 /// Options of a replication.
 #[derive(Debug, Default, Clone)]
 pub struct Replica {
-    /// The snapshot, without the name of its file system, that the receiver has of all that had it then.
+    /// The receiver's snapshot (short name), in all datasets that had it then.
     pub from: Option<String>,
-    /// `-I`: snapshots between are sent, too. Without `from` all are.
+    /// `-I`: with the snapshots between; all of them without `from`.
     pub between: bool,
-    /// `-s`: what has not got the snapshot is left out.
+    /// `-s`: skip datasets without the snapshot.
     pub skip_missing: bool,
-    /// `-X`: file systems and volumes that are left out, with all below.
+    /// `-X`: datasets to exclude, with all below.
     pub exclude: Vec<String>,
 }
 
-/// What `zfs send` is asked for.
+/// A request of `zfs send`.
 #[derive(Debug, Clone)]
 pub struct SendRequest {
-    /// The snapshot; for [`Extent::One`], maybe a file system or volume.
+    /// The snapshot; for [`Extent::One`], or a file system or volume.
     pub dataset: Dataset,
-    /// Which streams.
+    /// The streams.
     pub extent: Extent,
-    /// What the receiver takes.
+    /// The receiver's abilities.
     pub flags: SendFlags,
     /// `-p`: properties.
     pub props: bool,
-    /// `-b`: received properties rather than those in force.
+    /// `-b`: received properties instead of effective ones.
     pub backup: bool,
     /// `-h`: holds.
     pub holds: bool,
-    /// Where a single stream broke off (`-t`).
+    /// Position to resume a single stream (`-t`).
     pub resume: Resume,
-    /// What was received of a snapshot is sent (`-S`).
+    /// Send the received part of a snapshot (`-S`).
     pub saved: bool,
 }
 
-/// What a sender should hear, although its send goes on.
+/// A notice to the user; the send continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// A file system or volume is younger than the snapshot (told only if details are wanted).
+    /// A dataset is younger than the snapshot (only in detailed output).
     Younger {
         /// Its name.
         dataset: String,
         /// The snapshot.
         snapshot: String,
     },
-    /// A file system or volume has not got the snapshot, and is left out with all below.
+    /// A dataset lacks the snapshot, and is skipped with all below.
     Skipped {
         /// Its name.
         dataset: String,
         /// The snapshot.
         snapshot: String,
     },
-    /// A stream could not be made, because its source is missing. The send fails in the end.
+    /// A stream is missing, because its source is. The send fails in the end.
     NoSource {
-        /// The file system or volume.
+        /// The dataset.
         dataset: String,
         /// The snapshot.
         snapshot: String,
@@ -78,7 +78,7 @@ pub enum Notice {
     },
     /// The same, because its source is not earlier.
     NotEarlier {
-        /// The file system or volume.
+        /// The dataset.
         dataset: String,
         /// The snapshot.
         snapshot: String,
@@ -123,6 +123,6 @@ impl std::fmt::Display for Notice {
 pub struct Step {
     /// The snapshot.
     pub dataset: Dataset,
-    /// What the receiver has.
+    /// The receiver's state.
     pub since: Since,
 }

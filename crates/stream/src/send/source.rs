@@ -1,4 +1,4 @@
-//! What a stream is made of: a snapshot, and what the receiver has.
+//! The source of a stream: a snapshot, and the receiver's state.
 //!
 //! Source: OpenZFS `dmu_send.c` (`dmu_send`), `dsl_dataset.c` (`dsl_dataset_is_before`), `dsl_bookmark.c`
 //! (`dsl_bookmark_lookup`).
@@ -12,27 +12,27 @@ use cenote_object::Objset;
 use super::error::{Result, SendError};
 use super::walk::Start;
 
-/// Field of a redacted dataset: the guids of the snapshots that it was redacted with respect to.
+/// Field of a redacted dataset: the guids of its redaction snapshots.
 pub(super) const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
-/// Where an increment is received: `RECV_CLONE_NAME` below the file system or volume.
+/// Where an increment is received: `RECV_CLONE_NAME` below the dataset.
 const BESIDE: &str = "/%recv";
 
-/// What the receiver must be able to take, as options of `zfs send`.
+/// The receiver's abilities, as options of `zfs send`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SendFlags {
     /// `-L`: blocks may be larger than 128 KiB.
     pub large_blocks: bool,
-    /// `-e`: small blocks go as they are in their pointers.
+    /// `-e`: embedded blocks stay embedded.
     pub embedded: bool,
-    /// `-c`: blocks go compressed as they are stored.
+    /// `-c`: blocks stay compressed.
     pub compressed: bool,
-    /// `-w`: blocks go as they are stored, encrypted ones too. Implies the other three.
+    /// `-w`: blocks are sent as stored, even encrypted. Implies the other three.
     pub raw: bool,
 }
 
 impl SendFlags {
-    /// These and others.
+    /// The union of both.
     #[must_use]
     pub fn and(self, other: SendFlags) -> SendFlags {
         SendFlags {
@@ -44,24 +44,24 @@ impl SendFlags {
     }
 }
 
-/// What the receiver has already.
+/// The receiver's state.
 #[derive(Debug, Default, Clone)]
 pub enum Since {
-    /// Nothing: the stream is whole.
+    /// Empty: a full stream.
     #[default]
     Nothing,
     /// A snapshot.
     Snapshot(Dataset),
-    /// A snapshot that is only remembered here.
+    /// A snapshot of which only the bookmark is here.
     Bookmark(Bookmark),
 }
 
-/// Where a stream broke off.
+/// The position where a stream broke off.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
     /// The object.
     pub object: ObjectId,
-    /// Where in the object.
+    /// Offset in the object.
     pub offset: u64,
 }
 
@@ -78,19 +78,19 @@ pub struct SendSource {
     pub(super) saved: Option<Saved>,
 }
 
-/// The snapshot that the receiver has; all zeros if it has none.
+/// The receiver's snapshot; all zeros if there is none.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Ancestor {
     pub(super) guid: Guid,
     pub(super) txg: Txg,
     pub(super) ivset_guid: Guid,
-    /// It belongs to another file system or volume.
+    /// It belongs to another dataset.
     pub(super) is_clone: bool,
-    /// It is redacted with respect to these.
+    /// Its redaction snapshots.
     pub(super) redact_snaps: Option<Vec<u64>>,
 }
 
-/// A snapshot of which a part was received.
+/// A partly received snapshot.
 #[derive(Debug, Clone)]
 pub(super) struct Saved {
     pub(super) to_guid: Guid,
@@ -98,7 +98,7 @@ pub(super) struct Saved {
 }
 
 impl SendSource {
-    /// A stream of a snapshot, or of what a file system or volume holds on disk at this moment.
+    /// A stream of a snapshot, or of a dataset's current state on disk.
     ///
     /// # Errors
     /// `since` is not earlier; the key is missing and the stream is not raw; damage.
@@ -114,7 +114,7 @@ impl SendSource {
         Ok(SendSource { dataset, objset, is_encrypted, flags, ancestor, resume, start, saved: None })
     }
 
-    /// The same from where it broke off.
+    /// Continues at the position where it broke off.
     ///
     /// # Errors
     /// There is no such object.
@@ -128,10 +128,10 @@ impl SendSource {
         Ok(SendSource { start: Start { object: resume.object, block }, resume, ..self })
     }
 
-    /// The same of a dataset that holds a part of a snapshot, since its receive was interrupted.
+    /// For a dataset whose receive was interrupted: sends the received part.
     ///
     /// # Errors
-    /// No receive was.
+    /// No receive was interrupted.
     #[boxed]
     pub async fn saved(self) -> Result<SendSource> {
         let nothing = || SendError::NothingSaved { name: self.dataset.name().to_owned() };
@@ -142,7 +142,7 @@ impl SendSource {
         Ok(SendSource { saved: Some(Saved { to_guid, to_name }), ..self })
     }
 
-    /// The snapshot's name, or that of the file system or volume.
+    /// The snapshot's or dataset's name.
     pub fn name(&self) -> &str {
         self.dataset.name()
     }
@@ -150,7 +150,7 @@ impl SendSource {
 
 impl Ancestor {
     async fn find(to: &Dataset, since: &Since) -> Result<Ancestor> {
-        // What is received beside a file system is of that file system.
+        // A receive beside a dataset belongs to that dataset.
         let to_dir = to.dir().name();
         let to_dir = to_dir.strip_suffix(BESIDE).unwrap_or(to_dir);
         match since {
@@ -190,8 +190,7 @@ impl Ancestor {
     }
 }
 
-/// Whether a snapshot, of this directory and txg, lies on the way from a dataset back through its snapshots
-/// and origins.
+/// Whether a snapshot (directory and txg) is an ancestor of a dataset, through snapshots and origins.
 async fn is_before(to: &Dataset, dir: ObjectId, txg: Txg) -> Result<bool> {
     let mos = to.mos();
     let mut at = *to.phys();

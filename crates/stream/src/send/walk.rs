@@ -1,18 +1,17 @@
-//! What a snapshot holds, in the order of its stream.
+//! The parts of a snapshot, in the order of its stream.
 //!
-//! Idea: a stream tells of a snapshot as a walk over its tree meets it: a block of dnodes, then each dnode
-//! and all blocks below it, then the next block of dnodes. Only what is born after a txg is visited; holes
-//! that do not know their birth always are. The walk is a stack whose top comes next. It holds parts that
-//! are ready, and blocks that still have to be opened. When such a block comes to the top, all that lie near
-//! the top are read at once, in disk order.
+//! Idea: a stream follows a walk over the snapshot's tree: a block of dnodes, then each dnode and all blocks
+//! below it, then the next block of dnodes. Only blocks born after a txg are visited, and holes without a
+//! birth. The walk is a stack of finished parts and of blocks to open. When such a block comes to the top,
+//! all those near the top are read at once, in disk order.
 //!
 //! ```text
 //!   top  object 7 | data | data | indirect block | object 8 | indirect block | block of dnodes ...
 //!                                 '---------------------------'---------------'  read together
 //! ```
 //!
-//! Memory: [`BATCH_BYTES`] of opened blocks for each level of the two trees that lie above each other, and
-//! what the top ones of them hold; 12 bytes for each opened block, so that none is opened twice.
+//! Memory: [`BATCH_BYTES`] of opened blocks for each level of the two stacked trees, and the content of the
+//! top ones; 12 bytes for each opened block, so that none is opened twice.
 //!
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_visitbp`), `dmu_send.c` (`send_cb`), `zio.c`
 //! (`zbookmark_subtree_completed`).
@@ -30,19 +29,19 @@ use cenote_pool::{Form, PoolError, ReadContext};
 
 use super::error::{Result, SendError};
 
-/// Bytes of metadata that are read at once, as they are in memory.
+/// Metadata read at once, as decoded bytes.
 const BATCH_BYTES: u64 = 2 << 20;
-/// How far below the top blocks are looked for that are read with the first.
+/// Depth of the search for blocks to read with the first.
 const LOOK_ITEMS: usize = 8_192;
 
-/// Where a walk begins: the first block of an object that is visited, and what comes after it.
+/// The start of a walk: an object and its first block to visit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) object: ObjectId,
     pub(super) block: u64,
 }
 
-/// Blocks of an object, from the first to one before the end; an end of 0 is that of all numbers.
+/// Blocks `first..end` of an object; an end of 0: to the last number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) object: ObjectId,
@@ -68,17 +67,17 @@ pub(super) enum Part {
     Dnodes { first: ObjectId, slots: u64, bp: Blkptr },
     /// An object.
     Object { object: ObjectId, dnode: Dnode },
-    /// The number of an object that there is not.
+    /// An unused object number.
     Free(ObjectId),
     /// A hole.
     Hole(Span),
-    /// Blocks that were redacted.
+    /// Redacted blocks.
     Redacted(Span),
-    /// A block, with content.
+    /// A block with content.
     Block(Block),
 }
 
-/// The object that a block belongs to.
+/// The object of a block.
 #[derive(Debug, Clone, Copy)]
 struct Owner {
     object: ObjectId,
@@ -103,7 +102,7 @@ impl Owner {
         self.object == META_DNODE_OBJECT
     }
 
-    /// The blocks below one; nothing if there can't be any.
+    /// The range of blocks below one; `None` if out of range.
     fn span(&self, level: u8, block: u64) -> Option<Span> {
         let shift = u32::from(level) * u32::from(self.fanout_shift);
         let blocks = 1u64.checked_shl(shift)?;
@@ -116,7 +115,7 @@ impl Owner {
     }
 }
 
-/// A block to be opened.
+/// A block to open.
 struct Node {
     owner: Owner,
     level: u8,
@@ -135,17 +134,17 @@ pub(super) struct Walk {
     objset: Objset,
     born_after: Txg,
     start: Start,
-    /// Dnodes are wanted as they are stored: with encrypted bonuses.
+    /// Dnodes are needed as stored: with encrypted bonuses.
     is_raw: bool,
-    /// All blocks must have been encrypted.
+    /// All blocks must be encrypted.
     is_encrypted: bool,
-    /// What comes next is last.
+    /// The next item is last.
     stack: Vec<Item>,
     opened: OpenedBlocks,
 }
 
 impl Walk {
-    /// A walk over what was born after a txg. `is_encrypted`: the object set is.
+    /// A walk over blocks born after a txg. `is_encrypted`: the object set is.
     pub(super) fn new(
         objset: &Objset,
         born_after: Txg,
@@ -163,7 +162,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next part; nothing after the last.
+    /// The next part; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Part>> {
         loop {
             match self.stack.pop() {
@@ -219,7 +218,7 @@ impl Walk {
         ReadContext { form, ..context }
     }
 
-    /// The pointers of a dnode, and that to its spill block.
+    /// The pointers of a dnode, with that of its spill block.
     fn enter(&mut self, object: ObjectId, dnode: &Dnode, items: &mut Vec<Item>) -> Result<()> {
         let owner = Owner::of(object, dnode);
         let spill = dnode.spill().filter(|bp| !bp.is_hole());
@@ -230,7 +229,7 @@ impl Walk {
             let object_type = dnode.object_type;
             Item::Part(Part::Block(Block { object, object_type, id: SPILL_BLOCK, bp }))
         };
-        // One that did not change comes at once, for receivers of older versions that may have lost it.
+        // An unchanged spill block comes first, for older receivers that may have lost it.
         let (old, new): (Vec<_>, Vec<_>) =
             spill.into_iter().partition(|bp| bp.logical_birth() <= self.born_after);
         items.extend(old.into_iter().map(spill_block));
@@ -249,7 +248,7 @@ impl Walk {
         bp: Blkptr,
         items: &mut Vec<Item>,
     ) -> Result<()> {
-        // A hole without a birth may be as old as its object, or as new.
+        // A hole without a birth may be as old as its object, or new.
         let is_old = bp.logical_birth().0 != 0 && bp.logical_birth() <= self.born_after;
         if is_old || self.is_before_start(owner, level, block) {
             return Ok(());
@@ -283,7 +282,7 @@ impl Walk {
         Ok(())
     }
 
-    /// All that lies below a block was sent before.
+    /// Whether all blocks below were sent before.
     fn is_before_start(&self, owner: &Owner, level: u8, block: u64) -> bool {
         let end = leaves_before(block.saturating_add(1), level, owner.fanout_shift);
         match owner.object {
@@ -314,7 +313,7 @@ impl Walk {
                 Dnode::decode(raw, node.bp.endian()).map_err(|source| self.objset.format(object, source))?;
             slot += dnode.as_ref().map_or(1, |dnode| u64::from(dnode.slots));
             match dnode {
-                // The first slot is that of the object of dnodes, which has its dnode elsewhere.
+                // Slot 0 belongs to the object of dnodes, whose dnode is elsewhere.
                 _ if object == META_DNODE_OBJECT || object < self.start.object => {}
                 None => items.push(Item::Part(Part::Free(object))),
                 Some(dnode) => {
@@ -326,7 +325,7 @@ impl Walk {
         Ok(())
     }
 
-    /// In an encrypted object set a block in clear is not the owner's.
+    /// An unencrypted block in an encrypted object set is not the owner's.
     fn check_crypt(&self, owner: &Owner, bp: &Blkptr) -> Result<()> {
         match self.is_encrypted && !bp.uses_crypt() {
             true => Err(self.damaged(owner, "has a block that is not encrypted as its dataset is")),

@@ -1,4 +1,4 @@
-//! Lengths of streams, foretold from metadata, and what an increment reads.
+//! Estimated lengths of streams, from metadata, and the reads of an increment.
 
 use cenote_runtime::Runtime;
 use cenote_stream::StreamReader;
@@ -8,7 +8,7 @@ use cenote_testkit::golden;
 use crate::words::request;
 use crate::{estimate_of, open, stream_of};
 
-/// Manners in which every snapshot can be sent.
+/// Options for sending any snapshot.
 const MANNERS: [&str; 7] = ["", "-L", "-e", "-c", "-Lec", "-w", "-p"];
 
 #[test]

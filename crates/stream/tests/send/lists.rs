@@ -1,4 +1,4 @@
-//! Lists at the beginning of the module's streams, packed again as the same bytes.
+//! Lists in the module's streams: decoding and encoding yields the same bytes.
 
 use cenote_format::nvlist::Nvlist;
 use cenote_format::stream::{HeaderType, Record};

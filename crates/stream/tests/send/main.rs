@@ -1,4 +1,4 @@
-//! Streams made of golden pools: what they hold, how long they are, and that they are the module's.
+//! Streams of golden pools: their content and length, and equality with the module's.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use cenote_stream::send::{Plan, Progress, SendError};
 use cenote_testkit::Golden;
 use tokio::io::AsyncWrite;
 
-/// Keeps all that is written.
+/// Keeps all bytes written.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -68,7 +68,7 @@ async fn stream_of(plan: &Plan) -> Result<Vec<u8>, SendError> {
     Ok(bytes)
 }
 
-/// The bytes that a plan's streams should have.
+/// The estimated length of a plan's streams.
 async fn estimate_of(plan: &Plan) -> Result<u64, SendError> {
     let ready = plan.ready().await?;
     let mut bytes = ready.head_bytes();

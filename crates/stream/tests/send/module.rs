@@ -1,5 +1,5 @@
-//! Streams against those of the module, which `proof/streams/run` has made in `CENOTE_STREAMS`: for each pool
-//! a folder with its images beside, and `cases` (see `proof/streams/guest`).
+//! Compares streams with the module's, made by `proof/streams/run` in `CENOTE_STREAMS`: for each pool a
+//! folder with its images beside, and `cases` (see `proof/streams/guest`).
 
 use std::path::Path;
 

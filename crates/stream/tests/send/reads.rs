@@ -1,4 +1,4 @@
-//! What a send reads.
+//! The reads of a send.
 
 use cenote_dataset::Mos;
 use cenote_runtime::Runtime;
@@ -8,7 +8,7 @@ use cenote_testkit::golden;
 use crate::words::request;
 use crate::{estimate_of, open, stream_of};
 
-/// Bytes that devices were asked for by a plan's streams, by their estimate, and bytes of the streams.
+/// Bytes read from devices by a plan's streams and by their estimate, and bytes of the streams.
 async fn read_by(mos: &Mos, words: &str) -> (u64, u64, u64) {
     let plan = Plan::of(request(mos, words).await.unwrap()).await.unwrap();
     let before = mos.pool().moved()[0];

@@ -1,4 +1,4 @@
-//! The rest of a stream that broke off.
+//! The rest of a broken stream.
 
 use cenote_format::stream::Record;
 use cenote_format::units::ObjectId;
@@ -28,7 +28,7 @@ fn place(record: &Record) -> Option<(ObjectId, u64)> {
     }
 }
 
-/// What tells of content: the same wherever a stream begins.
+/// Records of content: independent of where a stream begins.
 fn content(items: &[Item]) -> Vec<(Record, bytes::Bytes)> {
     let is_content = |item: &&Item| {
         let is_block = place(&item.record).is_some();
@@ -54,7 +54,7 @@ fn the_rest_of_a_stream_is_all_that_follows() {
                 let stream = stream_of(&plan).await.unwrap();
                 assert_eq!(stream.len() as u64, estimate_of(&plan).await.unwrap());
                 let rest = content(&items(stream).await);
-                // Its object comes again, and then all from that block on.
+                // Its object is repeated, then all blocks from that one on.
                 assert!(matches!(&rest[0].0, Record::Object(first) if first.object == object), "{words}");
                 assert_eq!(rest[1..], content(&all[at..]), "{words} from {object} at {offset}");
             }

@@ -1,4 +1,4 @@
-//! The words of `zfs send` as a request.
+//! Parses the words of `zfs send`.
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_object::DatasetError;

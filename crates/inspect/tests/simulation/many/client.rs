@@ -1,5 +1,5 @@
-//! A client: it changes files of its own in a directory that it shares with others, one after the other, and
-//! notes every state that its files were in.
+//! A client: it changes its own files in a directory shared with others, one after the other, and notes every
+//! state of its files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub type Tree = BTreeMap<String, Arc<Vec<u8>>>;
 #[derive(Clone)]
 pub struct Record {
     pub head: Head,
-    /// In order, and when each was asked for. Some may never have been: what was dropped.
+    /// In order, with the moment of each request. Some may never have existed: their operations were dropped.
     pub states: Vec<(Moment, Tree)>,
-    /// The one that its files are in.
+    /// The state that its files are in.
     pub current: usize,
     /// When states were known to be durable.
     durable: Vec<(Moment, usize)>,
-    /// Commits: when asked for, when done.
+    /// Commits: when requested, when done.
     commits: Vec<(Moment, Option<Moment>)>,
 }
 
@@ -43,7 +43,7 @@ impl Record {
         Record { head, states, current: 0, durable: Vec::new(), commits: Vec::new() }
     }
 
-    /// The states that its files may be in, if the power was cut at this moment.
+    /// The possible states of its files after a power cut at this moment.
     fn possible(&self, at: Option<Moment>) -> std::ops::Range<usize> {
         let Some(at) = at else { return self.current..self.current + 1 };
         let known = self.durable.iter().take_while(|(done, _)| *done <= at);
@@ -51,7 +51,7 @@ impl Record {
         from..self.states.iter().take_while(|(asked, _)| *asked <= at).count().max(from + 1)
     }
 
-    /// Checks that the files are in a state that they may be in.
+    /// Checks that the files are in a possible state.
     pub async fn check(&self, fs: &Filesystem, number: usize, at: Option<Moment>) -> Result<(), String> {
         let found = read(fs, number).await?;
         let possible = self.possible(at);
@@ -80,8 +80,8 @@ impl Record {
     }
 }
 
-/// Whether a power cut may have left this file so, or not at all. What was not committed may be in the log in
-/// part: names come in order, but what was written comes later, and in pieces.
+/// Whether this file, or its absence, is possible after a power cut. Uncommitted changes may be in the log in
+/// part: names come in order, but content comes later, and in pieces.
 fn could_be(states: &[(Moment, Tree)], name: &str, found: Option<&Arc<Vec<u8>>>) -> bool {
     let mut was = states.iter().map(|(_, tree)| tree.get(name));
     if was.clone().any(|was| was == found) {
@@ -104,7 +104,7 @@ fn prefix(number: usize) -> String {
     format!("client{number}-")
 }
 
-/// A client's files, as they are.
+/// A client's current files.
 pub async fn read(fs: &Filesystem, number: usize) -> Result<Tree, String> {
     let mut tree = Tree::new();
     for entry in fs.list(fs.root()).await.map_err(|error| error.to_string())? {
@@ -152,7 +152,7 @@ impl Client {
         record.states[record.current].1.clone()
     }
 
-    /// Others change the directory meanwhile.
+    /// Reads its files, while others change the directory.
     async fn read(&self) -> Tree {
         let mut tree = Tree::new();
         for entry in self.fs.list(self.fs.root()).await.unwrap() {
@@ -217,7 +217,7 @@ impl Client {
         record.current = record.states.len() - 1;
     }
 
-    /// An operation, and the files after it.
+    /// A random operation, and the files after it.
     fn operation(&mut self, before: &Tree) -> (Tree, Operation) {
         let mut name = || format!("{}{}", prefix(self.number), self.rng.below(NAMES));
         let (name, to) = (name(), name());

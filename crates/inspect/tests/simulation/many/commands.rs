@@ -1,4 +1,4 @@
-//! Commands that are given while clients work: on their file systems, on others, and on the pool.
+//! Commands given while clients work: on their file systems, on others, and on the pool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,16 +24,17 @@ struct Taken {
     /// Known to be on disk.
     done: Option<Moment>,
     destroyed: Option<Moment>,
-    /// By client: the first state that it may hold, and one behind the last.
+    /// By client: the first state that it may hold, and one past the last.
     states: Vec<(usize, usize)>,
 }
 
-/// The snapshots that were asked for, by name.
+/// The snapshots requested, by name.
 #[derive(Clone, Default)]
 pub struct Snapshots(BTreeMap<String, Taken>);
 
 impl Snapshots {
-    /// Snapshots hold what their file systems held, and those that were taken are there.
+    /// Checks that snapshots hold the files of their file systems at the time, and that no finished one is
+    /// missing.
     pub async fn check(&self, clients: &[Record], mos: &Mos, at: Option<Moment>) -> Result<(), String> {
         let at = at.unwrap_or(Moment::MAX);
         let mut found: BTreeMap<&str, Vec<(Head, cenote_fs::Filesystem)>> = BTreeMap::new();

@@ -29,7 +29,7 @@ impl Devices {
         self.faulty.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
     }
 
-    /// Until the run is over; then it is there.
+    /// Takes the disk out and back until the run is over; then it is back.
     pub async fn come_and_go(self, stage: Arc<Stage>) {
         let mut rng = stage.rt.rng();
         let (engine, disk) = (&stage.engine, &self.faulty[self.victim]);
@@ -38,7 +38,7 @@ impl Devices {
             stage.rt.sleep(Duration::from_secs(1)).await;
             let how = rng.below(3);
             if how != 0 {
-                // While it lacks anything, nothing that it has must go: then this is refused, for example.
+                // Refused, for example, while the vdev lacks data and must not lose more.
                 let away = if rng.below(2) == 0 { Away::Offline } else { Away::Faulted };
                 drop(stage.ask(&mut rng, "to take a device out", take_out(engine, guid, away)).await);
             }

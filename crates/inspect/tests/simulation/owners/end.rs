@@ -14,17 +14,17 @@ use super::{Files, State};
 use crate::check::check_sound;
 use crate::pools::{Disks, Layout};
 
-/// What a history leaves.
+/// The outcome of a history.
 pub struct Left {
     pub images: Vec<Image>,
     pub state: State,
-    /// What the pool held when its checkpoint was taken.
+    /// The content of the pool when its checkpoint was taken.
     pub checkpoint: Option<State>,
-    /// What was done.
+    /// The operations.
     pub log: Vec<String>,
 }
 
-/// All that a history left is there, without some disks, and the pool is sound with all of them.
+/// All files are readable without some disks, and the pool is sound with all of them.
 pub async fn check(rt: &Runtime, layout: &Layout, left: &Left, gone: &[usize]) -> Result<(), String> {
     let disks = || Disks::new(rt, layout.shape(), left.images.clone());
     let all = open(rt, disks().devices(), false).await?;
@@ -45,7 +45,7 @@ async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>, checkpoint: bool) -> 
     import(rt, found, &options).await.map_err(|error| error.to_string())
 }
 
-/// The pool holds that, and nothing else.
+/// Checks that the pool holds exactly this state.
 async fn compare(mos: &Mos, state: &State) -> Result<(), String> {
     let heads = mos.all_datasets().await.map_err(|error| error.to_string())?;
     let mut snapshots = 0;

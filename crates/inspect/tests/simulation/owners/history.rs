@@ -1,4 +1,4 @@
-//! A pool, its model, and what is done to both, one thing after the other.
+//! A pool, its model, and one operation after the other on both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use super::{Event, Files, State};
 use crate::journal::JournaledDisk;
 use crate::pools::{Disks, Layout, POOL, change, create, fill, now, opened};
 
-/// What is done before the disks change, and the most between two slices of that, and how many of these.
+/// Operations before the disks change; most operations between two slices of the change; most slices.
 const STEPS_BEFORE: usize = 40;
 const STEPS_A_SLICE: u64 = 14;
 const SLICES: usize = 24;
 
 const RECORD: usize = 4096;
-/// Different records: few, so that many are alike.
+/// Different records: few, so that many are equal.
 const RECORDS: u64 = 24;
 const MOST_RECORDS: u64 = 10;
 const NAMES: u64 = 10;
@@ -185,7 +185,7 @@ impl History {
         self.unlink(&head, &name).await;
     }
 
-    /// Clones a file of a file system or snapshot to a new one; then its source may go.
+    /// Clones a file of a file system or snapshot to a new one; then its source may be removed.
     async fn clone_file(&mut self) {
         let (to, new) = (self.any_head(), format!("f{}", self.rng.below(NAMES)));
         let source = match self.rng.below(4) {
@@ -242,7 +242,7 @@ impl History {
             }
         };
         if number(from).is_none() {
-            // One hand on a file system, whether it is source or target or both.
+            // A file system is opened once, even if it is both source and target.
             let other = self.opened(from).await;
             let is_same = other.live().dataset_id() == fs.live().dataset_id();
             let origin = if is_same { &fs } else { &other };
@@ -400,7 +400,7 @@ impl History {
         }
     }
 
-    /// The disks get a little further; answers whether that is over.
+    /// Runs the change of the disks one slice further; returns whether it is over.
     async fn slice(&mut self) -> bool {
         let (engine, stopped) = (self.engine.clone(), self.engine.clone());
         let set = move |name: &str, value| engine.background().settings().set(name, value).unwrap();
@@ -462,7 +462,7 @@ impl History {
     }
 }
 
-/// A disk that takes as long for an operation as a slice of a scan lasts: so each gets a step further.
+/// A disk on which an operation takes as long as a slice of a scan, so that each slice makes one step.
 fn slow(rt: &Runtime, disk: &Arc<JournaledDisk>) -> Arc<dyn Device> {
     let latency = Latency { fixed: Duration::from_millis(1), ..Latency::default() };
     Arc::new(Delayed::new(disk.clone() as Arc<dyn Device>, latency, rt))

@@ -1,7 +1,7 @@
 //! A random history of one file system: all operations, commits in between.
 //!
-//! Rules come and go with them: flags, inherited projects, quotas, properties. So many operations are
-//! refused, which is no concern of this test; many others are accepted only because a rule has just gone.
+//! Rules come and go with them: flags, inherited projects, quotas, properties. Many operations are refused,
+//! which this test ignores; many others are accepted only because a rule has just been removed.
 
 use bytes::Bytes;
 use cenote_dataset::Value;
@@ -18,7 +18,7 @@ use super::shot::Shot;
 use crate::journal::{Journal, Moment};
 use crate::pools::{Disks, Layout, POOL, create};
 
-/// What an acknowledgement covers, besides all names.
+/// The scope of an acknowledgement, besides all names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Covers {
     All,
@@ -164,7 +164,7 @@ impl Worker {
         self.history.shots.last().unwrap().files[dir].place.names.get(name).copied()
     }
 
-    /// Some operation in the open txg; often one that a rule has forbidden until just now.
+    /// A random operation in the open txg; often one that a rule forbade until just now.
     async fn operate(&mut self) {
         let hold = self.engine.hold().await.unwrap();
         let fs = self.fs.clone();
@@ -234,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Takes back what keeps a file and its directory, as `chattr -R =` does.
+    /// Removes the flags that protect a file and its directory, as `chattr -R =` does.
     async fn loosen(&mut self, change: Change<'_>, objects: &[ObjectId]) -> Result<()> {
         for object in objects {
             let project = (self.rng.below(2) == 0).then(|| self.rng.below(3) as u32);
@@ -298,7 +298,7 @@ impl Worker {
                 self.fs.clone_range(change, source_fs, (source, 0), (file, 0), 1 << 20).await.map(|_| ())
             }
             choice => {
-                // Whole blocks go to places of their own.
+                // Whole blocks get blocks of their own.
                 let (start, len) = if choice == 4 { (0, 128 << 10) } else { (start, len) };
                 let mut data = vec![0; len as usize];
                 self.rng.fill(&mut data);

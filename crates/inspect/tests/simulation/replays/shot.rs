@@ -1,4 +1,4 @@
-//! What a file system shows at one moment, but for times.
+//! The visible state of a file system at one moment, except times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Shot {
-    /// Of all files; what equals the shot before shares memory with it.
+    /// A shot of all files; files that equal `before` share memory with it.
     pub async fn of(fs: &Filesystem, before: Option<&Shot>) -> Result<Shot> {
         let mut files = BTreeMap::new();
         let mut left = vec![fs.root()];
@@ -78,7 +78,7 @@ impl Shot {
         Ok(Shot { files })
     }
 
-    /// Why names are not those of another shot; `None` if they are.
+    /// The difference to the names of another shot; `None` if they are equal.
     pub fn names_differ(&self, other: &Shot) -> Option<String> {
         let (ours, theirs) = (self.files.keys(), other.files.keys());
         if ours.clone().ne(theirs.clone()) {
@@ -120,7 +120,7 @@ async fn see(fs: &Filesystem, id: ObjectId) -> Result<Seen> {
     let state = State {
         mode: attr.mode,
         owner: (attr.uid, attr.gid),
-        // Says that something changed, which a replay does too.
+        // Set by any change, and by a replay.
         flags: attr.flags & !pflags::AV_MODIFIED,
         project: attr.project,
         rdev: attr.rdev,

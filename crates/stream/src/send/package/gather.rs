@@ -1,4 +1,4 @@
-//! What a package tells of file systems and volumes: snapshots, properties, holds, origins.
+//! A package's description of file systems and volumes: snapshots, properties, holds, origins.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`send_iterate_fs`, `send_iterate_snap`).
 
@@ -23,9 +23,9 @@ pub(in super::super) struct Family {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) dataset: Dataset,
-    /// The snapshot of its parent that it hangs below, for who receives it.
+    /// The snapshot that identifies its parent to a receiver.
     pub(super) parent_from: Guid,
-    /// The snapshot that it was cloned from.
+    /// The snapshot it was cloned from.
     pub(super) origin: Option<Guid>,
     /// Its snapshots, oldest first.
     pub(super) snapshots: Vec<(String, Guid)>,
@@ -46,7 +46,7 @@ impl Family {
         list
     }
 
-    /// The member that has a snapshot, and the snapshot's name.
+    /// The member with this snapshot, and the snapshot's name.
     pub(super) fn owner(&self, snapshot: Guid) -> Option<(usize, &str)> {
         self.members.iter().enumerate().find_map(|(at, member)| {
             let (name, _) = member.snapshots.iter().find(|(_, guid)| *guid == snapshot)?;
@@ -55,18 +55,18 @@ impl Family {
     }
 }
 
-/// What is wanted of each member.
+/// The scope of each member.
 struct Wanted<'a> {
     request: &'a SendRequest,
     from: Option<&'a str>,
     to: &'a str,
     is_recursive: bool,
-    /// All snapshots between two are of interest.
+    /// All snapshots between the two are included.
     all_between: bool,
     skip_missing: bool,
 }
 
-/// What a directory passes on to those below.
+/// State passed down from a directory.
 #[derive(Clone, Copy, Default)]
 struct Above {
     from_guid: Guid,
@@ -74,10 +74,10 @@ struct Above {
     to_txg: Option<Txg>,
 }
 
-/// Looks up what a package tells.
+/// Gathers a package's description.
 ///
 /// # Errors
-/// Something has not got the snapshot that should; properties of something encrypted would go in clear.
+/// A dataset lacks the snapshot; properties of an encrypted dataset would be sent in the clear.
 #[boxed]
 pub(in super::super) async fn gather(request: &SendRequest, notices: &mut Vec<Notice>) -> Result<Family> {
     let (from, all_between, replica) = match &request.extent {
@@ -103,7 +103,7 @@ pub(in super::super) async fn gather(request: &SendRequest, notices: &mut Vec<No
     Ok(family)
 }
 
-/// What lies directly below, in the order of the table's hashes, as the module lists it.
+/// Children in the order of the table's hashes, as the module lists them.
 async fn children(dir: &Dir) -> Result<Vec<Dataset>> {
     let mut children = dir.children().await?;
     if let table @ 1.. = dir.phys().child_dirs_zap.0 {
@@ -117,7 +117,7 @@ async fn children(dir: &Dir) -> Result<Vec<Dataset>> {
     Ok(heads)
 }
 
-/// One file system or volume, and what it passes on; nothing if it is left out with all below.
+/// One file system or volume, and the state for its children; `None` if it is left out with all below.
 async fn member(
     wanted: &Wanted<'_>,
     dataset: &Dataset,
@@ -187,20 +187,20 @@ async fn member(
     Ok(Some((member, Above { from_guid, to_txg: to_txg.or(above.to_txg) })))
 }
 
-/// Txgs of the first and the last snapshot of interest.
+/// Txgs of the first and the last snapshot included.
 #[derive(Clone, Copy)]
 struct Limits {
     from_txg: Option<Txg>,
     to_txg: Option<Txg>,
 }
 
-/// Snapshots that a package tells of.
+/// Snapshots in a package's description.
 struct Told<'a> {
     /// By name and guid.
     known: Vec<(String, Guid)>,
-    /// Those whose properties are told, too.
+    /// Snapshots with properties.
     detailed: Vec<&'a Dataset>,
-    /// What file systems below hang below.
+    /// The snapshot that identifies the parent of datasets below.
     parent_from: Guid,
 }
 

@@ -1,8 +1,8 @@
-//! Which streams a package has, in order.
+//! The streams of a package, in order.
 //!
-//! Idea: of each file system and volume, one stream of each snapshot that is wanted, every one the difference
-//! to the one before it; the first is whole, or the difference to what the receiver has, or to the origin. A
-//! clone comes after what it was cloned from, a child after its parent.
+//! Idea: each file system and volume has one stream for each wanted snapshot, an increment from the one
+//! before. The first is full, or an increment from the receiver's snapshot or the origin. A clone comes after
+//! its origin, a child after its parent.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`dump_filesystems`, `dump_filesystem`, `dump_snapshot`).
 
@@ -20,13 +20,13 @@ use super::Family;
 /// The order of streams.
 pub(in super::super) struct Order;
 
-/// Which snapshots of a file system or volume are sent.
+/// The snapshots to send of a file system or volume.
 struct Wanted<'a> {
     from: Option<&'a str>,
     to: &'a str,
     /// All snapshots between, too.
     between: bool,
-    /// Of those between, these at least: clones hang on them.
+    /// At least these of those between: they have clones.
     origins: &'a HashSet<Guid>,
     exclude: &'a [String],
 }
@@ -93,7 +93,7 @@ impl Order {
                 return Ok(steps);
             }
             if !has_sent {
-                // Only a pool that contradicts itself has clones of one another.
+                // Only a corrupt pool has clones of each other.
                 return Err(missing(request));
             }
         }
@@ -142,7 +142,7 @@ async fn streams(
     Ok(())
 }
 
-/// A name in `exclude`, or one below or a snapshot of it.
+/// Whether `exclude` contains the name or a name above it.
 fn is_excluded(name: &str, exclude: &[String]) -> bool {
     let is_below = |rest: &str| rest.is_empty() || rest.starts_with(['/', '@']);
     exclude.iter().any(|excluded| name.strip_prefix(excluded.as_str()).is_some_and(is_below))

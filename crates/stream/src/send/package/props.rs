@@ -1,7 +1,7 @@
-//! Properties that a package tells: those that were set on a dataset itself.
+//! Properties in a package: those set on a dataset itself.
 //!
-//! Idea: the receiver compares lists, so only their content matters; their order is that of the table of
-//! properties, by hash, as the module has it.
+//! Idea: the receiver compares lists, so only their content matters; they are ordered by hash, as in the
+//! table of properties and in the module's streams.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`send_iterate_prop`), `dsl_prop.c` (`dsl_prop_get_all_impl`).
 
@@ -12,14 +12,14 @@ use cenote_object::{Cursor, Zap, ZapEntry, ZapValue};
 
 use super::super::error::Result;
 
-/// `ZPROP_IUV_SUFFIX`: a value that older versions don't know.
+/// `ZPROP_IUV_SUFFIX`: a value unknown to older versions.
 const ZPROP_IUV_SUFFIX: &str = "$iuv";
 /// `ZPROP_HAS_RECVD`: the dataset has received properties.
 const ZPROP_HAS_RECVD: &str = "$hasrecvd";
-/// Limits, which snapshots have not.
+/// Limits that snapshots don't have.
 const SPACE_LIMITS: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
-/// The properties that were set or received here; with `received_only`, those that were received.
+/// The properties set or received here; with `received_only`, the received ones.
 pub(super) async fn properties(dataset: &Dataset, received_only: bool) -> Result<Nvlist> {
     let mut list = Nvlist::new();
     let table = match dataset.is_snapshot() {
@@ -81,7 +81,7 @@ fn add(dataset: &Dataset, table: &Table, received_only: bool, list: &mut Nvlist)
     }
 }
 
-/// Whether a package tells of such a property at all.
+/// Whether packages contain such a property.
 fn is_sent(dataset: &Dataset, name: &str) -> bool {
     if name.contains(':') {
         return true;
@@ -99,7 +99,7 @@ fn number_or_text(value: &ZapValue) -> NvValue {
     }
 }
 
-/// Limits that directories keep, as they are in force.
+/// Adds the limits kept in the directory.
 fn add_limits(dataset: &Dataset, list: &mut Nvlist) {
     let phys = dataset.dir().phys();
     for (name, bytes) in [("quota", phys.quota_bytes), ("reservation", phys.reserved_bytes)] {
