@@ -67,8 +67,8 @@ fn main() -> ExitCode {
         Some(Err(error)) => return report(&error),
         None => {}
     }
-    let session = match Session::new(cli.common, command) {
-        Ok(session) => session.through(daemon),
+    let session = match Session::new(cli.common, command, daemon) {
+        Ok(session) => session,
         Err(error) => return report(&error),
     };
     let runtime = session.runtime().clone();

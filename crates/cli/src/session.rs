@@ -63,8 +63,12 @@ pub fn at_least_bytes(option: &str, typed: &str) -> Result<u64, CliError> {
 }
 
 impl Session {
-    /// Checks the common options and starts the runtime.
-    pub fn new(common: Common, command: String) -> Result<Session, CliError> {
+    /// Checks the common options and starts the runtime. If a daemon runs the verb, one thread is enough.
+    pub fn new(
+        common: Common,
+        command: String,
+        daemon: Option<Arc<dyn Daemon>>,
+    ) -> Result<Session, CliError> {
         let cache_bytes = match &common.cache {
             None => CACHE_BYTES,
             Some(typed) => at_least_bytes("--cache", typed)?,
@@ -79,15 +83,13 @@ impl Session {
         }
         let caller = caller();
         let options = options(&common, &caller, disks, cache, command, true)?;
-        let threads = common.threads.map(|threads| usize::from(threads.max(1)));
+        let threads = match &daemon {
+            Some(_) => Some(1),
+            None => common.threads.map(|threads| usize::from(threads.max(1))),
+        };
         let runtime = Runtime::try_real(threads)
             .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
-        Ok(Session { control: Control::new(&runtime, caller, options), common })
-    }
-
-    /// The same, with a daemon that runs its verbs.
-    pub fn through(self, daemon: Option<Arc<dyn Daemon>>) -> Session {
-        Session { control: self.control.through(daemon), ..self }
+        Ok(Session { control: Control::new(&runtime, caller, options).through(daemon), common })
     }
 
     /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool
