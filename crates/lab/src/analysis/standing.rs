@@ -1,7 +1,7 @@
-//! Who leads in a figure: the best target, and those that the repeats cannot separate from it.
+//! Ranking of targets in a figure: the best, and all others that the repeats cannot separate from it.
 //!
-//! A difference that may be chance makes no winner: there is one only if the data support that
-//! every other target is worse.
+//! A difference that may be chance makes no winner: a target wins only if the data show that every other one
+//! is worse.
 
 use super::{Comparison, Verdict};
 use crate::load::result::FigureSummary;
@@ -17,8 +17,7 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// Ranks these figures, all of one test and name; None if there are fewer than two, or neither
-    /// direction is better.
+    /// Ranks figures of one test and name; None if there are fewer than two, or neither direction is better.
     pub fn of(
         figures: impl IntoIterator<Item = &'a FigureSummary>,
         comparisons: &'a [Comparison],

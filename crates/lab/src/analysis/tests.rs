@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! What a careful engineer would conclude from the field reports' numbers, and from runs made for
-//! one question each.
+//! Conclusions of a careful engineer from the field reports' numbers, and from runs made for one question
+//! each.
 
 mod between;
 mod made;

@@ -1,5 +1,4 @@
-//! Distributions: histograms on a logarithmic axis, and percentiles with one more nine at each
-//! step.
+//! Distributions: histograms on a logarithmic axis, and percentiles with one more nine at each step.
 
 use super::axis::Axis;
 use super::frame::Frame;
@@ -7,10 +6,10 @@ use super::svg::{Svg, colour};
 use crate::load::measurement::Latency;
 use crate::unit::{Unit, digits};
 
-/// A distribution, as counts of values in ranges.
+/// Counts of values in ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -23,7 +22,6 @@ const BINS_PER_DECADE: f64 = 12.0;
 const HEIGHT: f64 = 150.0;
 
 impl Spread {
-    /// The distribution of latencies.
     pub fn of_latency(name: impl Into<String>, latency: &Latency) -> Spread {
         let buckets = latency.buckets().map(|(low, high, count)| (low as f64, high as f64, count)).collect();
         Spread { name: name.into(), unit: Unit::Nanoseconds, buckets }
@@ -33,8 +31,7 @@ impl Spread {
         self.buckets.iter().map(|b| b.2).fold(0, u64::saturating_add)
     }
 
-    /// (bin, percent of all) for each non-empty bin, ascending. A bucket counts at the middle of
-    /// its range.
+    /// (bin, percent of all) for each non-empty bin, ascending. A bucket counts at the middle of its range.
     fn bins(&self) -> Vec<(i64, f64)> {
         let total = self.total() as f64;
         let mut bins: Vec<(i64, f64)> = Vec::new();

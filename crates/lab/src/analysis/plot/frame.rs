@@ -4,7 +4,6 @@ use super::axis::Axis;
 use super::svg::{Anchor, MARGIN, Svg, WIDTH};
 use super::text::{self, SIZE};
 
-/// Distance between an axis and its labels.
 const GAP: f64 = 6.0;
 
 /// Two axes and their position.
@@ -19,8 +18,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that starts at `top` and is `height` high, with `left` units for the labels at its
-    /// left.
+    /// A frame `height` high from `top`, with `left` units for the labels at its left.
     pub fn new(x: Axis, y: Axis, top: f64, height: f64, left: f64) -> Frame {
         // Half of the last label on the horizontal axis sticks out at the right.
         let last = x.ticks.last().map_or(0.0, |tick| text::width(&word(&x, x.ticks.len() - 1, tick), SIZE));
@@ -33,17 +31,17 @@ impl Frame {
         MARGIN + GAP + y.ticks.iter().map(|tick| text::width(&tick.1, SIZE)).fold(0.0, f64::max)
     }
 
-    /// Position of a value on the horizontal axis.
+    /// Maps to a horizontal coordinate.
     pub fn x(&self, value: f64) -> f64 {
         self.left + self.x.part(value) * (self.right - self.left)
     }
 
-    /// Position of a value on the vertical axis.
+    /// Maps to a vertical coordinate.
     pub fn y(&self, value: f64) -> f64 {
         self.bottom - self.y.part(value) * (self.bottom - self.top)
     }
 
-    /// Position of a pair of values.
+    /// Maps a pair.
     pub fn at(&self, point: (f64, f64)) -> (f64, f64) {
         (self.x(point.0), self.y(point.1))
     }
@@ -58,8 +56,7 @@ impl Frame {
         (self.top, self.bottom)
     }
 
-    /// Draws grid and labels; those of the horizontal axis only if requested. Moves `svg.y` below
-    /// it.
+    /// Draws grid and labels, those of the horizontal axis only if `words_below`. Moves `svg.y` below them.
     pub fn draw(&self, svg: &mut Svg, words_below: bool) {
         for (i, (value, words)) in self.y.ticks.iter().enumerate() {
             let y = self.y(*value);

@@ -1,5 +1,5 @@
-//! Text widths. Nothing lays out the text of an SVG, so widths are estimated, too wide rather than
-//! too narrow.
+//! Text widths. No engine lays out the text of an SVG, so widths are estimated, too wide rather than too
+//! narrow.
 
 /// Font size of ordinary text.
 pub const SIZE: f64 = 11.0;

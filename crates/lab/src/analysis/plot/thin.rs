@@ -3,8 +3,8 @@
 /// Columns that a line is divided into: more than the eye can separate.
 const COLUMNS: usize = 240;
 
-/// A few points are kept as they are; of many, the lowest and highest of each of [`COLUMNS`] equal
-/// columns remain, in order.
+/// Keeps the lowest and highest point of each of [`COLUMNS`] equal columns, in order; short lines are kept
+/// whole.
 ///
 /// Peaks stay: the overall highest and lowest values are kept. `x` must not decrease.
 pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {

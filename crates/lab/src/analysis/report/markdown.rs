@@ -4,12 +4,11 @@ use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape;
 use crate::analysis::plot::SvgPlace;
 
-/// A document as Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Markdown {
-    /// The text.
+    /// Markdown source.
     pub text: String,
-    /// The linked files: (relative path, content).
+    /// Linked files: (relative path, content).
     pub plots: Vec<(String, String)>,
 }
 

@@ -11,18 +11,18 @@ use crate::unit::Better;
 /// A file beside the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its path from the report.
+    /// Path relative to the report.
     pub path: String,
-    /// Its content.
+    /// Description of the content.
     pub about: String,
 }
 
-/// The input of a report.
+/// Input of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Material<'a> {
-    /// The figures, over all repeats.
+    /// Figures over all repeats.
     pub summary: &'a Summary,
-    /// The plan.
+    /// Plan of the study.
     pub plan: &'a Plan,
     /// The machine's description.
     pub machine: &'a Value,
@@ -37,7 +37,7 @@ pub struct Material<'a> {
 }
 
 impl<'a> Material<'a> {
-    /// A figure of a test on a target.
+    /// Figure of a test on a target.
     pub fn figure(&self, test: &str, target: &str, figure: &str) -> Option<&'a FigureSummary> {
         self.summary.figures.iter().find(|f| f.test == test && f.target == target && f.figure == figure)
     }
@@ -95,8 +95,8 @@ impl<'a> Material<'a> {
         Standing::of(figures, &self.analysis.comparisons)
     }
 
-    /// The targets to highlight in a figure: the best and all that the repeats cannot separate from
-    /// it; none if that would be all of them.
+    /// Targets to highlight in a figure: the best and all that the repeats cannot separate from it; none if
+    /// that would be all of them.
     pub fn leaders(&self, test: &str, figure: &str) -> Vec<&'a str> {
         let Some(standing) = self.standing(test, figure) else { return Vec::new() };
         let leaders = standing.leaders();
@@ -112,8 +112,7 @@ impl<'a> Material<'a> {
         self.runs.iter().filter(is).collect()
     }
 
-    /// The repeat with the median first headline, or next to it: the one shown where one must
-    /// represent all.
+    /// The repeat with the median first headline, or next to it: the one shown where one must represent all.
     pub fn typical(&self, test: &str, target: &str) -> Option<&'a Run> {
         let mut runs = self.repeats(test, target);
         let headline = self.headlines(test).into_iter().next().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The summary: the answer, the cautions about it, the supporting numbers, and the extent of the
-//! study.
+//! The summary: the answer, its cautions, the supporting numbers, and the extent of the study.
 
 use super::material::Material;
 use super::words;
@@ -43,7 +42,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.paragraph(asked(material));
 }
 
-/// The extent of the study.
 fn asked(material: &Material<'_>) -> Text {
     let summary = material.summary;
     let targets = material.targets();
@@ -105,7 +103,7 @@ fn limited(material: &Material<'_>) -> Text {
     text.plain(".")
 }
 
-/// How many operations in flight a sweep of depths found to be enough.
+/// The number of operations in flight that a sweep of depths found to be enough.
 fn borne(material: &Material<'_>, document: &mut Document) {
     let measurements = material.runs.iter().map(|run| &run.measurement);
     let item = |sweep: &crate::advice::facts::Workers| {
@@ -169,7 +167,7 @@ fn ranking(material: &Material<'_>) -> Text {
     }
 }
 
-/// Why repeats such as these can decide nothing, if so.
+/// Why this number of repeats can decide nothing, if so.
 fn too_few(material: &Material<'_>) -> Option<String> {
     let mut headline =
         material.analysis.comparisons.iter().filter(|c| c.kind == FigureKind::Headline).peekable();
@@ -188,7 +186,7 @@ fn too_few(material: &Material<'_>) -> Option<String> {
     })
 }
 
-/// How many comparisons were made, and the correction for their number.
+/// The number of comparisons, and the correction for it.
 fn compared(material: &Material<'_>) -> Text {
     let count = |kind: FigureKind| material.analysis.comparisons.iter().filter(|c| c.kind == kind).count();
     match (count(FigureKind::Headline), count(FigureKind::P99)) {
@@ -241,7 +239,7 @@ fn worth_saying<'a>(material: &Material<'a>) -> Vec<&'a Finding> {
     chosen
 }
 
-/// What a reader must know before using any figure.
+/// Warnings to read before using any figure.
 fn cautions(material: &Material<'_>) -> Vec<Text> {
     let summary = material.summary;
     let first = FIRST.iter().flat_map(|id| material.findings(id));

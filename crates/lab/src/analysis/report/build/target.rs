@@ -75,7 +75,6 @@ fn results(material: &Material<'_>, target: &str) -> Table {
     Table { caption: Text::new(), columns, rows }
 }
 
-/// Bytes transferred by a typical run.
 fn moved(material: &Material<'_>, test: &str, target: &str, operation: &str) -> Text {
     let streams = material
         .typical(test, target)

@@ -33,7 +33,6 @@ pub fn list(items: &[Text]) -> Text {
     all
 }
 
-/// Names as a list of code.
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Text {
     list(&names.into_iter().map(|name| Text::new().code(name)).collect::<Vec<_>>())
 }
@@ -51,8 +50,7 @@ pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<S
     (low != high).then(|| format!("{low}–{high}"))
 }
 
-/// The median in a table, with its interval, and a flag if repeats differ much; strong if
-/// requested.
+/// The median in a table, with its interval, and a flag if repeats differ much.
 pub fn cell(figure: Option<&FigureSummary>, strong: bool) -> Text {
     let Some(figure) = figure else { return Text::new().dim("–") };
     let median = figure.unit.show(figure.spread.median);
