@@ -1,15 +1,15 @@
-//! Many comparisons at once: of twenty chance differences, one looks supported at 5 %. Holm's
-//! correction prevents that.
+//! Many comparisons at once: of twenty chance differences, one looks supported at 5 %. Holm's correction
+//! prevents that.
 //!
-//! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being
-//! at least as large as the previous one. The probability that any of them is wrongly called
-//! supported is then 5 % overall, whatever the dependence between the comparisons.
+//! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being at least as
+//! large as the previous one. The probability that any of them is wrongly called supported is then 5 %
+//! overall, whatever the dependence between the comparisons.
 //!
 //! Source: Holm 1979, A simple sequentially rejective multiple test procedure.
 
 use super::effect::{SIGNIFICANT, least_p};
 
-/// Nobody does more repeats.
+/// Practical limit on repeats.
 const MOST_REPEATS: usize = 30;
 
 /// The p values corrected for their number, in the same order.

@@ -76,6 +76,7 @@ impl Alerts {
         Alerts { by_key: alerts.into_iter().map(key).collect() }
     }
 
+    /// Active alerts.
     pub fn active(&self) -> impl Iterator<Item = &Alert> {
         self.by_key.values()
     }

@@ -22,6 +22,7 @@ const BINS_PER_DECADE: f64 = 12.0;
 const HEIGHT: f64 = 150.0;
 
 impl Spread {
+    /// Distribution of latencies.
     pub fn of_latency(name: impl Into<String>, latency: &Latency) -> Spread {
         let buckets = latency.buckets().map(|(low, high, count)| (low as f64, high as f64, count)).collect();
         Spread { name: name.into(), unit: Unit::Nanoseconds, buckets }

@@ -4,6 +4,7 @@ use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape;
 use crate::analysis::plot::SvgPlace;
 
+/// Rendered document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Markdown {
     /// Markdown source.

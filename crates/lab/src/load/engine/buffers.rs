@@ -5,7 +5,6 @@
 /// The strictest alignment that direct I/O needs on any device: a page.
 const ALIGNMENT: usize = 4096;
 
-/// A fixed number of slots.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Longer than the slots, for alignment. It never grows, so slots do not move.
@@ -16,7 +15,6 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// `slots` of at least `bytes` each.
     pub fn new(slots: usize, bytes: usize) -> Buffers {
         let slot_bytes = bytes.next_multiple_of(ALIGNMENT);
         let memory = vec![0; slots * slot_bytes + ALIGNMENT];
@@ -30,7 +28,6 @@ impl Buffers {
         &mut self.memory[self.lead + index * self.slot_bytes..][..bytes]
     }
 
-    /// All slots as one slice.
     pub fn all(&mut self) -> &mut [u8] {
         &mut self.memory[self.lead..][..self.slots * self.slot_bytes]
     }

@@ -6,8 +6,8 @@
 //!                                                      value: KiB/s, operations/s, mean ns
 //!                                                      direction: 0 read, 1 write
 //! ```
-//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore
-//! spread over the seconds it overlaps: the seconds of a job start together and can be summed.
+//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore spread
+//! over the seconds it overlaps: the seconds of a job start together and can be summed.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,6 @@ const SPAN_MS: u64 = 1000;
 /// A remainder this short is not a second of its own: spans are slightly longer than requested.
 const SLIVER_MS: u64 = 50;
 
-/// One line of a log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Line {
     end_ms: u64,
@@ -41,8 +40,7 @@ struct Span {
     mean_ns: f64,
 }
 
-/// The seconds of each worker; `workers` gives the job of each. The measurement began at
-/// `began_unix_ms`.
+/// The seconds of each worker; `workers` gives the job of each. The measurement began at `began_unix_ms`.
 pub(super) fn read_all(logs: &Path, workers: &[(usize, u32)], began_unix_ms: u64) -> Result<Vec<Seconds>> {
     let mut spans = Vec::new();
     for number in 1..=workers.len() {

@@ -32,29 +32,28 @@ const FEATURES: [&str; 20] = [
     "sha3",
 ];
 
-/// The processors of a machine.
+/// Processors of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Their model name.
+    /// Model name.
     pub model: String,
     /// Number of chips.
     pub sockets: usize,
     /// Number of cores.
     pub cores: usize,
-    /// Number of threads: logical processors.
+    /// Number of logical processors.
     pub threads: usize,
-    /// The highest clock rate in hertz, if known.
+    /// Highest clock rate in hertz, if known.
     pub max_hz: Option<u64>,
-    /// The frequency governor: `performance`, `powersave`, `schedutil`.
+    /// Frequency governor: `performance`, `powersave`, `schedutil`.
     pub governor: Option<String>,
     /// Number of memory nodes (NUMA).
     pub nodes: usize,
-    /// Available instructions from the list of those useful to storage code.
+    /// Available instructions that are useful to storage code.
     pub features: Vec<String>,
 }
 
 impl Cpu {
-    /// Parses `/proc/cpuinfo`.
     pub(super) fn read(root: &Root) -> Cpu {
         let text = root.read("proc/cpuinfo").unwrap_or_default();
         let values = |key: &'static str| {

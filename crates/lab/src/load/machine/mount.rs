@@ -21,13 +21,13 @@ use super::Root;
 pub struct Mount {
     /// `ext4`, `zfs`, `btrfs`...
     pub kind: String,
-    /// What is mounted: a device, a dataset, a server's folder.
+    /// Mounted object: a device, a dataset, a server's folder.
     pub source: String,
-    /// The mount point.
+    /// Mount point.
     pub point: PathBuf,
     /// Options of the mount, then those of the file system.
     pub options: Vec<String>,
-    /// Its device numbers; (0, n) without a device of its own.
+    /// Device numbers; (0, n) without a device of its own.
     pub device: (u32, u32),
 }
 

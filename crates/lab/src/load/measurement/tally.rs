@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For a measurement that began then: seconds count from there.
+    /// Counts seconds from `began`.
     pub fn new(began: Instant) -> Tally {
         Tally { began, recorder: Recorder::new(0) }
     }

@@ -11,7 +11,6 @@ pub(super) enum Direction {
     Mixed,
 }
 
-/// An unfinished job.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub job: Job,
