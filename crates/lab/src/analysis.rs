@@ -65,7 +65,7 @@ use crate::load::measurement::{Latency, Stream};
 use crate::load::result::{FigureSummary, Figures, Run};
 use crate::load::suite::Plan;
 
-/// The findings of a result.
+/// Findings of a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// All figures over their repeats.
@@ -74,13 +74,13 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// Streams with more than one kind of latency.
     pub modes: Vec<LatencyModes>,
-    /// The limit of each test on each target, in its median repeat.
+    /// Limit of each test on each target, in its median repeat.
     pub limits: Vec<Limits>,
     /// Projections of these to other links and disks.
     pub projections: Vec<Projected>,
     /// Whether the machine did other work meanwhile.
     pub quiet: Quiet,
-    /// The findings in words, in reading order.
+    /// Findings in words, in reading order.
     pub findings: Vec<Finding>,
 }
 

@@ -12,9 +12,9 @@ pub enum LabError {
     /// The system refused an operation.
     #[error("{what}: {source}")]
     Io {
-        /// The action and its object.
+        /// Action and its object.
         what: String,
-        /// The system's error.
+        /// System's error.
         source: io::Error,
     },
     /// A job file that cannot be parsed.
@@ -24,7 +24,7 @@ pub enum LabError {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// The mistake, and how to fix it.
+        /// Mistake, and how to fix it.
         what: String,
     },
     /// Refused as unsafe or impossible; the text gives the reason and an alternative.
@@ -48,7 +48,7 @@ pub enum LabError {
     Program {
         /// Name of the program.
         program: String,
-        /// Its output, or the output expected.
+        /// Output, or the output expected.
         what: String,
     },
     /// A result folder that cannot be read.

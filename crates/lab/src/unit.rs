@@ -40,7 +40,7 @@ pub enum Better {
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 impl Unit {
-    /// The value with its unit, scaled, with three significant digits: `1.84 GiB/s`, `12.7 k/s`, `566 ms`.
+    /// Value with its unit, scaled, with three significant digits: `1.84 GiB/s`, `12.7 k/s`, `566 ms`.
     pub fn show(self, value: f64) -> String {
         let (divisor, name) = self.scale(value);
         let space = if name.is_empty() || name == "%" { "" } else { " " };

@@ -60,7 +60,7 @@ pub struct Health {
 }
 
 impl Facts {
-    /// The disks under a leaf vdev: several if it lies on an array.
+    /// Disks under a leaf vdev: several if it lies on an array.
     pub fn disks(&self, leaf: &Vdev) -> Vec<&Disk> {
         let names = leaf.path.as_ref().and_then(|path| self.under.get(path));
         names

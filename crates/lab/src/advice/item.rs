@@ -77,7 +77,7 @@ pub enum EvidenceValue {
     },
     /// A state or a name.
     Word {
-        /// The word itself.
+        /// State or name.
         value: String,
     },
 }
@@ -105,7 +105,7 @@ pub struct Advice {
     pub severity: Severity,
     /// Pool, vdev, dataset or cache: `tank`, `tank/mirror-0/sda`, `tank/db`, `arc`.
     pub subject: String,
-    /// The problem in one sentence.
+    /// Problem in one sentence.
     pub summary: String,
     /// Facts behind it.
     pub evidence: Vec<Evidence>,
@@ -153,7 +153,7 @@ impl Evidence {
         Evidence { what: what.into(), value: EvidenceValue::Word { value: value.into() } }
     }
 
-    /// The value with its unit, for people.
+    /// Value with its unit, for people.
     pub fn shown(&self) -> String {
         match &self.value {
             // Whole counts below 1000 have no decimals.

@@ -25,7 +25,7 @@ pub struct Unknown {
     pub rule: &'static str,
     /// Subject checked.
     pub subject: String,
-    /// The missing fact, and how to obtain it.
+    /// Missing fact, and how to obtain it.
     pub why: String,
 }
 

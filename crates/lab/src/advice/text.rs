@@ -23,7 +23,7 @@ pub const WIDTH: usize = 120;
 /// Columns before the text of a piece of advice.
 const INDENT: usize = 12;
 
-/// The review as text; the last line counts verdicts.
+/// Review as text; the last line counts verdicts.
 pub fn text(review: &Review, layout: Layout) -> String {
     let mut out = String::new();
     for advice in &review.advice {

@@ -25,7 +25,7 @@ use super::{Advice, Evidence, Facts, Fine, Remedy, Review, Risk, Severity, revie
 use crate::load::control::Control;
 use crate::{LabError, Result};
 
-/// The user's settings.
+/// User's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Time between rounds.

@@ -54,7 +54,7 @@ pub struct Comparison {
     pub b_from_a: String,
     /// A relative to B: `89% faster`.
     pub a_from_b: String,
-    /// The whole comparison in a sentence.
+    /// Comparison in a sentence.
     pub sentence: String,
 }
 
@@ -113,7 +113,7 @@ pub fn compare(a: &Side, b: &Side) -> Vec<Comparison> {
     comparisons
 }
 
-/// The figures common to both sides, in a's order, to be judged with all others shown beside them.
+/// Figures common to both sides, in a's order, to be judged with all others shown beside them.
 pub fn pairs(a: &Side, b: &Side) -> Vec<Comparison> {
     let pair = |x: &FigureSummary| {
         let y = b.figures.iter().find(|y| y.test == x.test && y.figure == x.figure && y.unit == x.unit)?;

@@ -28,9 +28,9 @@ pub struct FillPoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Found {
-    /// The step with the largest fall.
+    /// Step with the largest fall.
     Step,
-    /// The knee of two lines.
+    /// Knee of two lines.
     Segments,
 }
 

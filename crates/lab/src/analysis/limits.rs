@@ -44,7 +44,7 @@ pub enum Resource {
     Concurrency,
     /// Time until data are durable.
     SyncLatency,
-    /// The program that submits the operations.
+    /// Program that submits the operations.
     Submitter,
     /// A deliberate limit: a rate or think time.
     Throttle,
@@ -109,7 +109,7 @@ impl Limits {
         self.parts.iter().filter(|part| part.role == Role::Limit).collect()
     }
 
-    /// The limit, if there is exactly one.
+    /// Limit, if there is exactly one.
     pub fn limit(&self) -> Option<&Part> {
         match self.limited_by().as_slice() {
             [only] => Some(only),
@@ -117,7 +117,7 @@ impl Limits {
         }
     }
 
-    /// The conclusion in one statement.
+    /// Conclusion in one statement.
     pub fn verdict(&self) -> String {
         let limits = self.limited_by();
         match limits.as_slice() {
@@ -139,7 +139,7 @@ impl Limits {
         }
     }
 
-    /// The conclusion and its arguments as findings.
+    /// Conclusion and its arguments as findings.
     pub fn findings(&self) -> Vec<Finding> {
         let place = |finding: Finding| finding.of_test(&self.test).of_target(&self.target);
         let arguments = |role: Role| -> Vec<&str> {

@@ -118,7 +118,7 @@ pub struct Projection {
     pub least_gain: f64,
     /// Next limit, at best.
     pub next_limit: Resource,
-    /// The projection in a sentence.
+    /// Projection in a sentence.
     pub sentence: String,
 }
 
@@ -219,7 +219,6 @@ impl Demands {
         if full <= free { (full, resource) } else { (free, Resource::Concurrency) }
     }
 
-    /// Minimum operations per second with another device.
     fn at_least(&self, device: &Device) -> f64 {
         let (demand, alone) = self.at(device, device.bandwidth.0, device.iops.0, device.latency_ns.1);
         let (full, _) = self.replaced(device, demand).capacity();

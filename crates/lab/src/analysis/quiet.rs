@@ -60,11 +60,11 @@ pub struct Quiet {
     pub unknown: usize,
     /// Processor share of other processes in disturbed runs: minimum, median, maximum.
     pub others: Option<(f64, f64, f64)>,
-    /// The largest share taken by the host.
+    /// Largest share taken by the host.
     pub stolen: f64,
     /// Median share of the time in which some task waited for a processor, in disturbed runs.
     pub pressure: Option<f64>,
-    /// The largest share of a disk's bytes caused by others.
+    /// Largest share of a disk's bytes caused by others.
     pub disk: f64,
 }
 
@@ -90,7 +90,7 @@ impl Quiet {
         }
     }
 
-    /// The finding; None without runs.
+    /// Finding; None without runs.
     pub fn finding(&self) -> Option<Finding> {
         if self.runs == 0 {
             return None;

@@ -149,7 +149,6 @@ impl Tested<'_> {
         Some(finding.of_target(self.target))
     }
 
-    /// Evacuations against resilvers.
     fn exchanged(&self) -> Option<Finding> {
         const WAYS: [(&str, &str); 3] = [
             ("lost.resilver", "a resilver after the disk was lost"),

@@ -73,7 +73,6 @@ pub fn compare_results(sources: &[Source]) -> Result<(Vec<Comparison>, Vec<Findi
 }
 
 impl Source {
-    /// Tests with figures, each once.
     fn tests(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.figures.iter().map(|figure| figure.test.as_str()).collect();
         names.dedup();

@@ -7,7 +7,7 @@ use super::{Comparison, Verdict};
 use crate::load::result::FigureSummary;
 use crate::unit::Better;
 
-/// The targets of one figure of one test.
+/// Targets of one figure of one test.
 #[derive(Debug)]
 pub struct Standing<'a> {
     /// From best to worst median.
@@ -42,7 +42,7 @@ impl<'a> Standing<'a> {
         Some(Standing { order, differences })
     }
 
-    /// The best, and all that the repeats cannot separate from it.
+    /// Best, and all that the repeats cannot separate from it.
     pub fn leaders(&self) -> Vec<&'a FigureSummary> {
         let others = self.order[1..].iter().zip(&self.differences);
         let alike = others.filter(|(_, c)| c.is_none_or(|c| c.verdict != Verdict::Supported));
@@ -56,7 +56,7 @@ impl<'a> Standing<'a> {
         worse.map(|(figure, _)| *figure).collect()
     }
 
-    /// The winner, if there is one.
+    /// Winner, if there is one.
     pub fn winner(&self) -> Option<&'a FigureSummary> {
         match self.leaders().as_slice() {
             [only] => Some(only),

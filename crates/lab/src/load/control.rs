@@ -25,7 +25,7 @@ pub struct Control {
 /// Visible state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The current activity.
+    /// Current activity.
     pub doing: String,
     /// Operations since the start of the run.
     pub operations: u64,

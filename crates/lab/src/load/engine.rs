@@ -137,7 +137,6 @@ fn make_ready<'a>(
     Ok(workers)
 }
 
-/// Notes for the reader, each once.
 #[derive(Debug, Default)]
 struct Notes(Vec<String>);
 

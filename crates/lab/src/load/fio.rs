@@ -74,7 +74,7 @@ fn workers(jobs: &Jobs) -> Vec<(usize, u32)> {
     jobs.0.iter().enumerate().flat_map(of_job).collect()
 }
 
-/// The job file, with files at the place, and workers separate.
+/// Job file, with files at the place, and workers separate.
 fn job_file(jobs: &Jobs, place: &WorkFiles) -> Result<String> {
     let mut jobs = jobs.clone();
     for job in &mut jobs.0 {

@@ -165,7 +165,7 @@ impl BlockSizes {
         BlockSizes(vec![(bytes, 1)])
     }
 
-    /// The largest size.
+    /// Largest size.
     pub fn largest(&self) -> u32 {
         self.0.iter().map(|size| size.0).max().unwrap_or(0)
     }

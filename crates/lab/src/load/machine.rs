@@ -218,7 +218,7 @@ impl TargetPlace {
     }
 }
 
-/// The devices under a device node or file, top to bottom: `md0`, `sda`, `sdb`; the disk is last.
+/// Devices under a device node or file, top to bottom: `md0`, `sda`, `sdb`; the disk is last.
 pub fn disks_under(root: &Root, path: &Path) -> Vec<String> {
     block::under(root, &mount::all(root).unwrap_or_default(), path)
 }

@@ -68,7 +68,7 @@ fn options(plan: &Plan) -> Result<()> {
     }
 }
 
-/// The smallest usable data set for a piece of work.
+/// Smallest usable data set for a piece of work.
 fn least_bytes(work: &Work) -> Option<u64> {
     match work {
         Work::Io(jobs) => {
@@ -84,7 +84,6 @@ fn least_bytes(work: &Work) -> Option<u64> {
     }
 }
 
-/// Checks for required programs.
 fn able(work: &Work, real: bool, module: &impl Fn() -> Result<()>) -> Result<()> {
     let needs = |program: &str| match program::find(&[program]) {
         Some(_) => Ok(()),
@@ -126,7 +125,6 @@ fn needs_folder(work: &Work) -> bool {
     }
 }
 
-/// Free and required space on one file system.
 #[derive(Debug, Default)]
 struct Room {
     needed: u64,
@@ -171,7 +169,7 @@ fn all_files(plan: &Plan) -> u64 {
     files.values().copied().fold(0, u64::saturating_add)
 }
 
-/// The last byte that any test uses of one shared file or device.
+/// Last byte that any test uses of one shared file or device.
 fn end(plan: &Plan) -> u64 {
     plan.tests.iter().flat_map(|test| test.work.needs()).map(|needed| needed.bytes).max().unwrap_or(0)
 }

@@ -81,7 +81,7 @@ pub fn version(program: &Path) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The command as typed in a shell.
+/// Command as typed in a shell.
 pub fn shown(command: &Command) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%@".contains(c);
     let quoted = |word: &OsStr| {

@@ -177,7 +177,6 @@ impl Recovery {
         self.engine == Engine::Cenote && self.devices.is_empty()
     }
 
-    /// Number of disks that may fail.
     fn redundancy(&self) -> usize {
         let parity = |kind: &str| {
             let digits = self.layout.strip_prefix(kind)?;

@@ -50,7 +50,7 @@ use crate::{LabError, Result};
 /// Version of the result format. It changes when old readers would misread a result.
 pub const SCHEMA: &str = "cenote-lab/1";
 
-/// The plan and its targets: `plan.json`.
+/// Plan and its targets: `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Head {
     schema: String,
@@ -102,7 +102,7 @@ impl ResultFolder {
         self.path.file_name().map_or_else(|| "result".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// The plan that was run.
+    /// Plan that was run.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }

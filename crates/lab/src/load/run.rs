@@ -54,7 +54,6 @@ pub enum Event<'a> {
     Failed(&'a Failure),
 }
 
-/// One test on one target, once.
 #[derive(Debug, Clone, Copy)]
 struct Step<'a> {
     number: usize,

@@ -41,14 +41,14 @@ pub struct Missing {
     pub why: String,
 }
 
-/// The growth of a source's own histogram during the measurement: `zpool iostat -w` and `-r`.
+/// Growth of a source's own histogram during the measurement: `zpool iostat -w` and `-r`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledHistogram {
     /// Source: `iostat_latency`, `iostat_size`.
     pub source: String,
     /// Pool or vdev.
     pub subject: String,
-    /// The column: `total_wait.read`, `asyncq_wait.write`.
+    /// Column: `total_wait.read`, `asyncq_wait.write`.
     pub name: String,
     /// Unit of the bounds.
     pub unit: Unit,
@@ -68,7 +68,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The series of that name, if sampled.
+    /// Series of that name, if sampled.
     pub fn find(&self, source: &str, subject: &str, name: &str) -> Option<&Series> {
         self.series.iter().find(|s| s.source == source && s.subject == subject && s.name == name)
     }
@@ -83,9 +83,9 @@ impl Series {
         }
     }
 
-    /// The growth per second between neighbouring points of a counter, or the points of a gauge. A reading
-    /// much sooner than usual after the previous one (at the end of a run) is left out: a rate over so short
-    /// a time is chance.
+    /// Growth per second between neighbouring points of a counter, or the points of a gauge. A reading much
+    /// sooner than usual after the previous one (at the end of a run) is left out: a rate over so short a
+    /// time is chance.
     pub fn rates(&self) -> Vec<(u64, f64)> {
         if self.kind == Kind::Gauge {
             return self.points.clone();

@@ -23,7 +23,7 @@ use crate::load::tree::TreeWork;
 use crate::load::walk::Scan;
 use crate::unit::times;
 
-/// The user's choices for a run.
+/// User's choices for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Everything in under four minutes: smaller, shorter, fewer; the report says so.
@@ -41,7 +41,7 @@ pub struct Options {
     /// Holder of the pools in recovery tests.
     #[serde(default)]
     pub engine: Engine,
-    /// The machine's memory, which scales data sets.
+    /// Machine's memory, which scales data sets.
     pub memory_bytes: u64,
     /// Command line, for the report.
     pub command: String,
@@ -83,7 +83,7 @@ pub struct Plan {
     pub title: String,
     /// Question and approach: a paragraph for the report's method.
     pub method: String,
-    /// The user's choices.
+    /// User's choices.
     pub options: Options,
     /// Repeats of each test on each target.
     pub repeats: u32,
@@ -91,7 +91,7 @@ pub struct Plan {
     pub tests: Vec<Test>,
 }
 
-/// The plan of a job file: one test.
+/// Plan of a job file: one test.
 pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
     Plan {
         suite: "job".into(),

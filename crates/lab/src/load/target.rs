@@ -19,7 +19,7 @@ use crate::{LabError, Result};
 /// Prefix of the names of the lab's folders.
 pub const SCRATCH_PREFIX: &str = "cenote-lab-";
 
-/// The kind of target.
+/// Kind of target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {

@@ -64,7 +64,6 @@ pub struct Operation {
     pub number: u64,
 }
 
-/// Sizes and alignment of one kind of operation.
 #[derive(Debug)]
 struct Lane {
     sizes: Sizes,
@@ -72,7 +71,7 @@ struct Lane {
     order: usize,
 }
 
-/// The sequence of operations of one worker.
+/// Sequence of operations of one worker.
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
@@ -93,7 +92,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The operations of worker number `worker` of `job` in `region` (bytes of the file or device).
+    /// Operations of worker number `worker` of `job` in `region` (bytes of the file or device).
     ///
     /// Number the workers of all jobs that run together from 0 without repeats: workers with equal number and
     /// seed do the same. `end_fsync` is left to the executor, which alone knows when time is up.

@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::middle::quantile_of_sorted;
 
-/// The desired confidence.
 const CONFIDENCE: f64 = 0.95;
-/// Number of resamples.
 const RESAMPLES: usize = 4000;
 const SEED: u64 = 0x00ce_4073;
 
@@ -26,7 +24,7 @@ pub struct Interval {
     pub confidence: f64,
 }
 
-/// The interval of `statistic` over independent samples.
+/// Interval of `statistic` over independent samples.
 pub fn bootstrap(samples: &[&[f64]], statistic: impl Fn(&[Vec<f64>]) -> f64) -> Interval {
     let mut random = Random(SEED);
     let mut drawn: Vec<Vec<f64>> = samples.iter().map(|sample| sample.to_vec()).collect();

@@ -72,7 +72,6 @@ pub fn least_p(n: usize, m: usize) -> f64 {
     (2.0 / choices(n + m, n)).min(1.0)
 }
 
-/// The number of ways to choose `k` of `n`.
 fn choices(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }

@@ -28,8 +28,8 @@ pub struct Mode {
     pub share: f64,
 }
 
-/// The modes of a histogram of (lowest, highest value, count) in ascending order: one if there is no valley,
-/// none without operations.
+/// Modes of a histogram of (lowest, highest value, count) in ascending order: one if there is no valley, none
+/// without operations.
 pub fn modes(buckets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Mode> {
     let buckets: Vec<(f64, f64)> = buckets
         .into_iter()

@@ -13,7 +13,7 @@ pub struct Workers {
     pub target: String,
     /// Kind of work: `random, 100% reads, 4.00 KiB`.
     pub work: String,
-    /// The work, without the parameters that a sweep changes.
+    /// Work, without the parameters that a sweep changes.
     pub job: Job,
     /// Measurements, unordered; several at one depth are repeats.
     pub points: Vec<WorkersPoint>,

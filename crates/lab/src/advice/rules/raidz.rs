@@ -48,13 +48,13 @@ impl Raidz {
         sectors.next_multiple_of(self.parity + 1) << self.ashift
     }
 
-    /// The excess over the nominal share of parity, in percent of the allocation.
+    /// Excess over the nominal share of parity, in percent of the allocation.
     fn loss_percent(self, bytes: u64) -> f64 {
         let promised = bytes as f64 * self.width as f64 / (self.width - self.parity) as f64;
         (1.0 - promised / self.allocated(bytes) as f64).max(0.0) * 100.0
     }
 
-    /// The smallest block that loses less than a tenth.
+    /// Smallest block that loses less than a tenth.
     fn good_block(self) -> u64 {
         (12..=20).map(|shift| 1 << shift).find(|bytes| self.loss_percent(*bytes) < 10.0).unwrap_or(1 << 20)
     }

@@ -10,7 +10,7 @@ use crate::advice::item::{Evidence, Gauge, Remedy, Risk, Severity};
 pub struct Rule {
     /// Id, stable across versions.
     pub id: &'static str,
-    /// The problem it detects, in one sentence.
+    /// Problem it detects, in one sentence.
     pub about: &'static str,
     /// Why the problem matters.
     pub reason: &'static str,
@@ -20,7 +20,6 @@ pub struct Rule {
     pub(crate) check: fn(&Facts) -> Vec<Finding>,
 }
 
-/// A rule's finding about one subject.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) subject: String,
@@ -31,7 +30,7 @@ pub(crate) struct Finding {
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Fine,
-    /// The reason.
+    /// Reason.
     Unknown(String),
     Bad(Problem),
 }

@@ -70,7 +70,7 @@ fn measured(workers: &Workers) -> Finding {
     Finding::bad(subject, problem)
 }
 
-/// The queue of a busy pool. None if a sweep measured the pool, which is better.
+/// Queue of a busy pool. None if a sweep measured the pool, which is better.
 fn queued(facts: &Facts, pool: &Pool) -> Option<Finding> {
     if facts.workers.iter().any(|workers| workers.target == pool.name) {
         return None;

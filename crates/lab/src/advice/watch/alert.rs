@@ -20,7 +20,7 @@ pub struct Alert {
     pub subject: String,
     /// Worst severity so far.
     pub severity: Severity,
-    /// The rule's summary at that severity.
+    /// Rule's summary at that severity.
     pub summary: String,
     /// Start: seconds since 1970, UTC.
     pub raised_unix_s: u64,
@@ -70,7 +70,6 @@ enum Now {
 }
 
 impl Alerts {
-    /// Restores saved alerts.
     pub(super) fn kept(alerts: Vec<Alert>) -> Alerts {
         let key = |alert: Alert| ((alert.rule.clone(), alert.subject.clone()), alert);
         Alerts { by_key: alerts.into_iter().map(key).collect() }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Event;
 use crate::Result;
 
-/// The first pause after a failure, and the longest, in seconds.
+/// First pause after a failure, and the longest, in seconds.
 const PAUSE_S: (u64, u64) = (10, 600);
 /// Maximum of waiting events; the oldest are dropped first.
 const MOST: usize = 1000;

@@ -19,7 +19,6 @@ enum Spacing {
     Nines,
 }
 
-/// One axis of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     spacing: Spacing,
@@ -102,7 +101,6 @@ impl Axis {
         Axis { spacing: Spacing::Log, low, high, ticks, unit: String::new() }
     }
 
-    /// Limits the number of ticks.
     #[must_use]
     pub fn sparse(mut self, most: usize) -> Axis {
         let every = self.ticks.len().div_ceil(most.max(1)).max(1);
@@ -165,7 +163,7 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+/// Smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     if !(least.is_finite() && least > 0.0) {
         return 1.0;
@@ -175,7 +173,6 @@ fn nice_step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// Decimals needed to distinguish multiples of the step.
 fn decimals(step: f64) -> usize {
     (0..9).find(|&d| ((step * 10f64.powi(d)).fract() + 1e-6).fract() < 2e-6).unwrap_or(9) as usize
 }

@@ -57,13 +57,13 @@ impl Spread {
         self.buckets.first().map(|first| (first.0, 0.0)).into_iter().chain(sums).collect()
     }
 
-    /// The value that `percent` of all do not exceed.
+    /// Value that `percent` of all do not exceed.
     fn percentile(&self, percent: f64) -> Option<f64> {
         self.cumulative().iter().find(|p| p.1 >= percent).map(|p| p.0)
     }
 }
 
-/// The non-empty distributions with their colours, and their common axis.
+/// Non-empty distributions with their colours, and their common axis.
 fn axis(spreads: &[Spread]) -> Option<Axis> {
     let buckets = || spreads.iter().flat_map(|s| &s.buckets).filter(|b| b.2 > 0);
     let low = buckets().map(|b| b.0).fold(f64::MAX, f64::min).max(1.0);

@@ -6,7 +6,6 @@ use super::text::{self, SIZE};
 
 const GAP: f64 = 6.0;
 
-/// Two axes and their position.
 #[derive(Debug)]
 pub struct Frame {
     x: Axis,
@@ -26,32 +25,26 @@ impl Frame {
         Frame { x, y, left, right, top: top + 5.0, bottom: top + 5.0 + height }
     }
 
-    /// Width of the labels at the left.
     pub fn room(y: &Axis) -> f64 {
         MARGIN + GAP + y.ticks.iter().map(|tick| text::width(&tick.1, SIZE)).fold(0.0, f64::max)
     }
 
-    /// Maps to a horizontal coordinate.
     pub fn x(&self, value: f64) -> f64 {
         self.left + self.x.part(value) * (self.right - self.left)
     }
 
-    /// Maps to a vertical coordinate.
     pub fn y(&self, value: f64) -> f64 {
         self.bottom - self.y.part(value) * (self.bottom - self.top)
     }
 
-    /// Maps a pair.
     pub fn at(&self, point: (f64, f64)) -> (f64, f64) {
         (self.x(point.0), self.y(point.1))
     }
 
-    /// Left and right edges.
     pub fn sides(&self) -> (f64, f64) {
         (self.left, self.right)
     }
 
-    /// Top and bottom edges.
     pub fn ends(&self) -> (f64, f64) {
         (self.top, self.bottom)
     }
@@ -74,7 +67,7 @@ impl Frame {
     }
 }
 
-/// The label of a horizontal tick; the last one includes the unit.
+/// Label of a horizontal tick; the last one includes the unit.
 fn word(axis: &Axis, index: usize, tick: &(f64, String)) -> String {
     match axis.unit.as_str() {
         "" => tick.1.clone(),

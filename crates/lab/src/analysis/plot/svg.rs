@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::text::{self, SIZE, TITLE_SIZE};
 use crate::analysis::report::escape;
 
-/// The style sheet of all plots, with colours for light and dark mode.
+/// Style sheet of all plots, with colours for light and dark mode.
 pub const STYLE: &str = include_str!("style.css");
 
 /// Plot width in SVG units, roughly pixels.
@@ -21,7 +21,6 @@ pub enum SvgPlace {
     Page,
 }
 
-/// Margin at the left and right.
 pub const MARGIN: f64 = 10.0;
 /// Number of colours; further lines are dashed.
 const COLOURS: usize = 6;
@@ -52,7 +51,6 @@ pub fn colour(index: usize) -> String {
 }
 
 impl Svg {
-    /// An empty plot with its title.
     pub fn new(title: &str) -> Svg {
         let mut svg = Svg { body: String::new(), y: 30.0 };
         let title = text::fit(title, TITLE_SIZE, WIDTH - 2.0 * MARGIN);
@@ -60,7 +58,7 @@ impl Svg {
         svg
     }
 
-    /// The complete element; `self.y` is its height.
+    /// Complete element; `self.y` is its height.
     pub fn finish(self, title: &str, description: &str, place: SvgPlace) -> String {
         let height = number(self.y);
         let (label, about) = (escape::xml(title), escape::xml(description));
@@ -78,7 +76,6 @@ impl Svg {
         )
     }
 
-    /// A straight line.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.put(format_args!(
@@ -161,7 +158,6 @@ impl Svg {
         self.y += LINE + 2.0;
     }
 
-    /// Replaces a plot without data.
     pub fn nothing(&mut self) {
         self.text(MARGIN, self.y + 14.0, Anchor::Start, "", "no data");
         self.y += 26.0;

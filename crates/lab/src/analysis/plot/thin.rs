@@ -17,7 +17,7 @@ pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunk_by(|a, b| column(a.0) == column(b.0)).flat_map(ends).collect()
 }
 
-/// The lowest and the highest point of a column, in order of `x`.
+/// Lowest and the highest point of a column, in order of `x`.
 fn ends(column: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let low = column.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
     let high = column.iter().enumerate().max_by(|a, b| a.1.1.total_cmp(&b.1.1));

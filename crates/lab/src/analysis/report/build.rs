@@ -26,7 +26,7 @@ pub use material::{File, Material};
 
 use super::document::{Document, Text};
 
-/// The full report.
+/// Full report.
 pub fn build(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };
@@ -42,7 +42,7 @@ pub fn build(material: &Material<'_>) -> Document {
     document
 }
 
-/// The answer, the figures, the findings and the cautions, for a terminal.
+/// Answer, the figures, the findings and the cautions, for a terminal.
 pub fn essentials(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };

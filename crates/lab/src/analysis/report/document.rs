@@ -37,7 +37,7 @@ pub enum Block {
     Note(Note, Text),
 }
 
-/// The importance of a note.
+/// Importance of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// Good to know.
@@ -75,7 +75,7 @@ pub enum Align {
     Right,
 }
 
-/// The content of a cell.
+/// Content of a cell.
 pub type Cell = Text;
 
 /// A plot with its caption.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-/// The text with invisible characters made visible: `a\u{1b}[31m`.
+/// Text with invisible characters made visible: `a\u{1b}[31m`.
 pub fn visible(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in words.chars() {
@@ -97,7 +97,6 @@ pub fn markdown_cell(cell: &str) -> String {
     out
 }
 
-/// The longest run of a character.
 pub fn longest_run(words: &str, letter: char) -> usize {
     words.split(|c| c != letter).map(str::len).max().unwrap_or(0)
 }

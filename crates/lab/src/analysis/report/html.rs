@@ -43,7 +43,6 @@ fn anchor(index: usize, text: &Text) -> String {
     format!("s{index}-{}", slug(&text.words()))
 }
 
-/// Sections and their parts, as a list of links.
 fn contents(document: &Document) -> String {
     let headings = document.blocks.iter().enumerate().filter_map(|(i, block)| match block {
         Block::Heading(level, text) if *level <= 2 => Some((i, *level, text)),

@@ -43,7 +43,6 @@ pub fn markdown(document: &Document) -> Markdown {
     out
 }
 
-/// The prefix of a note.
 pub fn label(note: Note) -> &'static str {
     match note {
         Note::Info => "Note",

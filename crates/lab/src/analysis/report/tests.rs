@@ -1,4 +1,4 @@
-//! Whatever the names are, reports stay valid in each format, fetch nothing, and show the names unchanged.
+//! Reports with awkward names stay valid in each format, fetch nothing, and show the names unchanged.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use proptest::prelude::*;
@@ -80,8 +80,7 @@ fn hostile_names_stay_text() {
     }
 }
 
-/// The cells of all tables in the Markdown, as a reader sees them; panics on constructs that reports do not
-/// use.
+/// Cells of all tables in the Markdown, as a reader sees them; panics on constructs that reports do not use.
 fn cells(markdown: &str) -> Vec<String> {
     let (mut cells, mut within) = (Vec::new(), None);
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {

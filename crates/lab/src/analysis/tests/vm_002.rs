@@ -4,7 +4,7 @@ use super::*;
 
 const LINK: f64 = 312.5e6;
 
-/// The report's numbers: a link taken for 250 MB/s, disks 20 to 45 % busy, processors 18 to 30 %, 3 to 10 %
+/// Report's numbers: a link taken for 250 MB/s, disks 20 to 45 % busy, processors 18 to 30 %, 3 to 10 %
 /// iowait.
 fn observed(test: &str, iops: f64, bandwidth: f64, latency_ns: f64, depth: f64) -> Observed {
     let disk = |name: &str| DiskLoad {

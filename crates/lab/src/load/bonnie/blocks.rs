@@ -41,7 +41,6 @@ impl Blocks<'_> {
         OpenOptions::new().read(true).write(true).open(&self.path).map_err(self.failed())
     }
 
-    /// Creates and writes the file.
     pub fn write(&self, begun: Instant) -> Result<Tally> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&self.path).map_err(self.failed())?;

@@ -22,7 +22,6 @@ const SEEKS: usize = 7;
 const FILES: usize = 21;
 const LATENCIES: usize = 38;
 
-/// Unit of a phase's rate.
 #[derive(Clone, Copy, PartialEq)]
 enum Moves {
     Blocks,

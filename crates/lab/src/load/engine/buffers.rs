@@ -2,7 +2,7 @@
 //!
 //! Reads and writes have separate slots: data just read must not be written next.
 
-/// The strictest alignment that direct I/O needs on any device: a page.
+/// Strictest alignment that direct I/O needs on any device: a page.
 const ALIGNMENT: usize = 4096;
 
 #[derive(Debug)]
@@ -22,7 +22,6 @@ impl Buffers {
         Buffers { memory, lead, slots, slot_bytes }
     }
 
-    /// The first `bytes` of a slot.
     pub fn slot(&mut self, index: usize, bytes: usize) -> &mut [u8] {
         assert!(bytes <= self.slot_bytes, "{bytes} bytes requested from a slot of {}", self.slot_bytes);
         &mut self.memory[self.lead + index * self.slot_bytes..][..bytes]
@@ -32,7 +31,6 @@ impl Buffers {
         &mut self.memory[self.lead..][..self.slots * self.slot_bytes]
     }
 
-    /// Each slot in full.
     pub fn each(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let bytes = self.slot_bytes.max(1);
         self.all().chunks_mut(bytes)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The start, shared by all workers of a run.
+/// Start, shared by all workers of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock(Instant);
 

@@ -105,12 +105,10 @@ impl Source {
         &mut self.filler
     }
 
-    /// Reads and writes issued.
     pub fn issued(&self) -> u64 {
         self.issued
     }
 
-    /// Reason not to issue this operation now.
     #[inline]
     fn hindrance(&mut self, operation: &Operation, now_ns: u64) -> Option<Next> {
         if let Some(pace) = &mut self.pace {

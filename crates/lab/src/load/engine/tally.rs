@@ -27,7 +27,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts from `begins_ns` on.
     pub fn new(begins_ns: u64) -> Tally {
         Tally {
             read: Recorder::new(begins_ns),

@@ -1,4 +1,4 @@
-//! The engine does what jobs say: the right number of operations, bytes, offsets, and order.
+//! The engine follows the job: number of operations, bytes, offsets, and order.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;

@@ -38,7 +38,6 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// Error of an operation, with advice.
 pub(super) fn failed(path: &Path, operation: &Operation, direct: bool, error: io::Error) -> LabError {
     let what = match operation.kind {
         Kind::Read => format!("read of {} bytes at byte {}", operation.bytes, operation.offset),

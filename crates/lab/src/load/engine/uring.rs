@@ -37,7 +37,7 @@ use crate::load::workload::{Kind, Operation};
 
 /// Longest wait for time alone; bounds the reaction to a stop.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
-/// The kernel's limit on the size of a registered buffer.
+/// Kernel's limit on the size of a registered buffer.
 const REGISTERED_MOST_BYTES: usize = 1 << 30;
 
 pub(super) struct Ring {
@@ -166,7 +166,6 @@ impl Ring {
         self.slots.len() - self.free.len()
     }
 
-    /// Fills in operations that may start now.
     fn fill(&mut self, source: &mut Source, now_ns: u64) -> Pause {
         while let Some(&slot) = self.free.last() {
             let operation = match source.next(now_ns) {
@@ -257,7 +256,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits until nothing is in flight.
     fn drain(&mut self) -> io::Result<()> {
         while self.in_flight() > 0 {
             self.wait()?;

@@ -17,7 +17,7 @@ use super::report::failed;
 use crate::Result;
 use crate::load::measurement::Second;
 
-/// The value of `log_avg_msec`.
+/// Value of `log_avg_msec`.
 const SPAN_MS: u64 = 1000;
 
 /// A remainder this short is not a second of its own: spans are slightly longer than requested.
@@ -30,7 +30,6 @@ struct Line {
     is_write: bool,
 }
 
-/// One direction during one span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Span {
     start_ms: u64,
@@ -40,7 +39,7 @@ struct Span {
     mean_ns: f64,
 }
 
-/// The seconds of each worker; `workers` gives the job of each. The measurement began at `began_unix_ms`.
+/// Seconds of each worker; `workers` gives the job of each. The measurement began at `began_unix_ms`.
 pub(super) fn read_all(logs: &Path, workers: &[(usize, u32)], began_unix_ms: u64) -> Result<Vec<Seconds>> {
     let mut spans = Vec::new();
     for number in 1..=workers.len() {
@@ -87,7 +86,7 @@ fn read(path: &Path) -> Result<Vec<Line>> {
     text.lines().map(parsed).collect()
 }
 
-/// The spans of a direction: its lines have the same order in all three logs.
+/// Spans of a direction: its lines have the same order in all three logs.
 fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -> Vec<Span> {
     let of =
         |lines: &[Line]| lines.iter().filter(|line| line.is_write == is_write).copied().collect::<Vec<_>>();
@@ -106,7 +105,6 @@ fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -
     lines.map(span).collect()
 }
 
-/// Seconds from `start_ms` on.
 fn spread(spans: &[Span], start_ms: u64) -> Vec<Second> {
     let mut sums: Vec<[f64; 4]> = Vec::new();
     for span in spans {

@@ -94,7 +94,7 @@ impl Report {
         CpuTime { user_ns: ns(|worker| worker.usr_cpu), system_ns: ns(|worker| worker.sys_cpu) }
     }
 
-    /// The workers in job order; an error if one failed.
+    /// Workers in job order; an error if one failed.
     pub fn into_workers(self) -> Result<Vec<Worker>> {
         match self.jobs.iter().find(|worker| worker.error != 0) {
             Some(worker) => {
@@ -107,7 +107,7 @@ impl Report {
 }
 
 impl Worker {
-    /// The streams, in the engine's form: reads and writes if the job does any (fio includes its verification
+    /// Streams, in the engine's form: reads and writes if the job does any (fio includes its verification
     /// reads), syncs if any happened.
     pub fn into_streams(self, job: &Job, seconds: Seconds) -> Vec<Stream> {
         let percent = job.pattern.read_percent;

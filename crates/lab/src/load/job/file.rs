@@ -68,7 +68,6 @@ impl Jobs {
     }
 }
 
-/// A problem and its line.
 struct Wrong {
     line: usize,
     what: String,

@@ -18,7 +18,7 @@ pub fn all(root: &Root) -> Vec<String> {
     names
 }
 
-/// The devices under a device node or file, top to bottom.
+/// Devices under a device node or file, top to bottom.
 pub fn under(root: &Root, mounts: &[Mount], path: &Path) -> Vec<String> {
     let mut found = Vec::new();
     add_path(root, mounts, path, &mut found, DEEPEST);
@@ -31,7 +31,7 @@ pub fn under_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Vec<String> 
     found
 }
 
-/// The dataset of a zvol's device node, by its link under `/dev/zvol`.
+/// Dataset of a zvol's device node, by its link under `/dev/zvol`.
 pub fn volume(root: &Root, path: &Path) -> Option<String> {
     let device = root.resolve(path.strip_prefix("/").unwrap_or(path))?;
     let mut folders = vec![PathBuf::from("dev/zvol")];

@@ -87,14 +87,13 @@ pub(super) fn memory(root: &Root, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The distribution and its version.
 pub(super) fn os(root: &Root) -> Option<String> {
     let text = root.read("etc/os-release").or_else(|_| root.read("usr/lib/os-release")).ok()?;
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(name.trim_matches('"').to_owned())
 }
 
-/// The machine's host, as far as it is visible from inside.
+/// Machine's host, as far as it is visible from inside.
 pub(super) fn virtualisation(root: &Root) -> Option<String> {
     if let Some(container) = root.word("run/systemd/container") {
         return Some(format!("container ({container})"));

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// Unit of `/sys/block/*/size`, whatever the disk's own sector size.
+/// Unit of `/sys/block/*/size`, independent of the disk's sector size.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes before the content of a vital product data page.
 const VPD_HEAD_BYTES: usize = 4;
-/// The rotation rate of a non-rotating medium.
+/// Rotation rate of a non-rotating medium.
 const SOLID_STATE: u64 = 1;
 
 /// Connection of a disk.
@@ -115,7 +115,7 @@ impl Disk {
     }
 }
 
-/// The medium rotation rate from page 0xB1: rotations per minute, or [`SOLID_STATE`]; None if not reported.
+/// Medium rotation rate from page 0xB1: rotations per minute, or [`SOLID_STATE`]; None if not reported.
 fn rotation_rate(root: &Root, folder: &str) -> Option<u64> {
     let page = std::fs::read(root.path(format!("{folder}/device/vpd_pgb1"))).ok()?;
     let rate = u64::from(u16::from_be_bytes([*page.get(VPD_HEAD_BYTES)?, *page.get(VPD_HEAD_BYTES + 1)?]));

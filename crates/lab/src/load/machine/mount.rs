@@ -36,7 +36,7 @@ pub(super) fn all(root: &Root) -> io::Result<Vec<Mount>> {
     Ok(root.read("proc/self/mountinfo")?.lines().filter_map(parse).collect())
 }
 
-/// The mount of a path: the last of those with the longest mount point above the path.
+/// Mount of a path: the last of those with the longest mount point above the path.
 pub(super) fn of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     // Among equals `max_by_key` takes the last, which hides the others.
     let under = mounts.iter().filter(|mount| path.starts_with(&mount.point));

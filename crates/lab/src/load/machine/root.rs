@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder that holds `proc` and `sys`. Paths passed to it have no leading slash.
+/// Folder that holds `proc` and `sys`. Paths passed to it have no leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -56,7 +56,7 @@ impl Root {
         names
     }
 
-    /// The final target of a symbolic link.
+    /// Final target of a symbolic link.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         fs::canonicalize(self.path(path)).ok()
     }

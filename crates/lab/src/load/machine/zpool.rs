@@ -33,9 +33,9 @@ pub use vdev::{Class, Latencies, Vdev, VdevKind};
 use crate::load::program;
 use crate::{LabError, Result};
 
-/// The first OpenZFS version with JSON output.
+/// First OpenZFS version with JSON output.
 const JSON_SINCE: (u32, u32) = (2, 3);
-/// The first version with vdev properties.
+/// First version with vdev properties.
 const VDEV_PROPERTIES_SINCE: (u32, u32) = (2, 2);
 
 /// An engine beside the kernel's that holds pools open, with commands that print the same as OpenZFS's:
@@ -56,7 +56,7 @@ pub trait Engine: Debug + Send + Sync {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// The programs of this machine.
+    /// Programs of this machine.
     Programs,
     /// Another engine than the kernel's.
     Engine(Arc<dyn Engine>),
@@ -64,7 +64,7 @@ enum Source {
     Recorded(PathBuf),
 }
 
-/// The programs `zpool` and `zfs`.
+/// Programs `zpool` and `zfs`.
 #[derive(Debug, Clone)]
 pub struct Zpool {
     source: Source,
@@ -98,7 +98,7 @@ enum Question {
 }
 
 impl Question {
-    /// The program, its arguments before and after the pool's name, and the recording's file with the answer.
+    /// Program, its arguments before and after the pool's name, and the recording's file with the answer.
     fn words(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
         match self {
             Question::Version => ("zpool", &["version"], &[], "version.txt"),
@@ -308,7 +308,7 @@ impl Zpool {
     }
 }
 
-/// The program, in the C locale so that its output can be parsed.
+/// Program, in the C locale so that its output can be parsed.
 ///
 /// # Errors
 /// Not installed.

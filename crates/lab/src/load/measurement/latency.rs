@@ -64,7 +64,7 @@ impl Latency {
         self.histogram.max()
     }
 
-    /// The latency that `percent` of all operations do not exceed, in nanoseconds.
+    /// Latency that `percent` of all operations do not exceed, in nanoseconds.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent)
     }

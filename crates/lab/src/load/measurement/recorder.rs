@@ -21,7 +21,7 @@ const SHORT_REST_NS: u64 = SECOND_NS / 20;
 #[derive(Debug, Clone)]
 pub struct Recorder {
     begins_ns: u64,
-    /// The stream so far; its last second is the current one.
+    /// Stream so far; its last second is the current one.
     stream: Stream,
     present_ends_ns: u64,
 }
@@ -76,7 +76,7 @@ impl Recorder {
         self.present_ends_ns = self.present_ends_ns.max(other.present_ends_ns);
     }
 
-    /// The stream of everything recorded, ending at `ended_ns`.
+    /// Stream of everything recorded, ending at `ended_ns`.
     pub fn into_stream(self, operation: impl Into<String>, ended_ns: u64) -> Stream {
         let runtime_ns = ended_ns.saturating_sub(self.begins_ns);
         let mut stream = Stream { operation: operation.into(), runtime_ns, ..self.stream };

@@ -20,7 +20,6 @@ const LABEL_END_BYTES: u64 = 512 << 10;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Number of zeroed ranges: a single range of a half-full disk might hold hardly any data.
 const ZERO_RANGES: u64 = 8;
-/// Bytes overwritten per scattered region.
 const SCATTER_BYTES: u64 = 512;
 
 pub fn size(disk: &Path) -> Result<u64> {
@@ -65,7 +64,6 @@ pub fn scatter(disk: &Path, count: u32) -> Result<u64> {
     Ok(injured_bytes)
 }
 
-/// Zeroes the whole disk, including its labels.
 pub fn wipe(disk: &Path, control: &Control) -> Result<()> {
     let (file, ..) = open(disk)?;
     zero(&file, disk, 0..size(disk)?, Some(control))

@@ -34,7 +34,6 @@ const ALONE: Duration = Duration::from_secs(3);
 const FIRST_LOOKS: Duration = Duration::from_millis(50);
 const LOOKS_PART: u32 = 20;
 
-/// A way to exchange a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Taken offline, then replaced and resilvered.
@@ -149,7 +148,6 @@ impl Exchanges<'_> {
     }
 }
 
-/// Observations of a disk over some time.
 #[derive(Debug, Default)]
 struct Watched {
     was_out: bool,

@@ -38,7 +38,6 @@ pub enum Holder {
     Cenote(Daemon),
 }
 
-/// A running `cenote serve`.
 #[derive(Debug)]
 pub struct Daemon {
     program: PathBuf,
@@ -82,7 +81,7 @@ impl Holder {
         Ok(command)
     }
 
-    /// The command that makes devices fail on request.
+    /// Command that makes devices fail on request.
     ///
     /// # Errors
     /// The module holds the pools.

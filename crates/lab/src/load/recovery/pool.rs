@@ -15,7 +15,6 @@ use crate::load::control::Control;
 use crate::load::program;
 use crate::{LabError, Result};
 
-/// Prefix of the names of test pools.
 pub const PREFIX: &str = "cenote-lab-";
 
 #[derive(Debug)]
@@ -54,7 +53,7 @@ impl<'a> TestPool<'a> {
         let records = format!("recordsize={record_bytes}");
         command.args(["-O", &records, "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
-        // From here on, drop destroys it, whatever fails.
+        // From here on, drop destroys the pool after any failure.
         let mut pool = TestPool { holder, name, guid: String::new(), destroyed: false };
         pool.guid = pool.guid_now()?;
         Ok(pool)
@@ -80,7 +79,6 @@ impl<'a> TestPool<'a> {
         finish(self.holder.zpool(words)?)
     }
 
-    /// Writes dirty data to disk.
     pub fn sync(&self) -> Result<()> {
         finish(self.guarded(&["sync", &self.name])?).map(drop)
     }
@@ -223,7 +221,7 @@ impl Look {
     }
 }
 
-/// The `scan:` line of `zpool status` after a scrub or resilver.
+/// `scan:` line of `zpool status` after a scrub or resilver.
 #[derive(Debug, PartialEq, Eq)]
 struct Scan {
     repaired_bytes: u64,

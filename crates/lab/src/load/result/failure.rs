@@ -22,7 +22,7 @@ pub struct Failure {
     pub error: String,
 }
 
-/// The failures of the result at `path`.
+/// Failures of the result at `path`.
 pub fn read(path: &Path) -> Result<Vec<Failure>> {
     let path = path.join(FILE);
     if path.exists() { file::read_json(&path) } else { Ok(Vec::new()) }

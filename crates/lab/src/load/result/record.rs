@@ -159,7 +159,6 @@ impl Recorder {
     }
 }
 
-/// Removes the unfinished parts of an interrupted run.
 fn remove_partial(runs: &Path) -> Result<()> {
     let entries = fs::read_dir(runs).map_err(LabError::io(runs.display().to_string()))?;
     for entry in entries.flatten() {

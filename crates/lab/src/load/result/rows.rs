@@ -17,7 +17,6 @@ use super::table::{Cell, Columns, Of, Table};
 use crate::load::measurement::{Latency, Measurement, Second, Stream};
 use crate::load::samples::{SampledHistogram, Samples, Series};
 
-/// Columns of `series.parquet`.
 pub const SERIES: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -31,7 +30,6 @@ pub const SERIES: Columns = &[
     ("value", Of::Real),
 ];
 
-/// Columns of `seconds.parquet`.
 pub const SECONDS: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -45,7 +43,6 @@ pub const SECONDS: Columns = &[
     ("latency_max_ns", Of::Count),
 ];
 
-/// Columns of `histograms.parquet`.
 pub const HISTOGRAMS: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -142,7 +139,7 @@ pub fn histograms(run: &Run) -> Table {
     table
 }
 
-/// The series in these rows; None if they are inconsistent.
+/// Series in these rows; None if they are inconsistent.
 pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     let [source, subject, name, kind, unit] =
         ["source", "subject", "name", "kind", "unit"].map(|column| table.texts(column));
@@ -222,7 +219,6 @@ pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Sampl
     Some(())
 }
 
-/// A value's JSON name.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

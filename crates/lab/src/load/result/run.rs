@@ -50,7 +50,6 @@ pub struct Entry {
     document: Document,
 }
 
-/// All runs in `folder`, in order.
 pub fn list(folder: &Path) -> Result<Vec<Entry>> {
     let unreadable = || format!("cannot list {}", folder.display());
     let mut paths = Vec::new();
@@ -151,7 +150,7 @@ fn folder_name(number: usize, m: &Measurement) -> String {
     format!("{number:04}-{}-{}-{}", plain(&m.test), plain(&m.target), m.repeat)
 }
 
-/// The measurement as stored in JSON. Figures that are not finite cannot be stored there; a note names them
+/// Measurement as stored in JSON. Figures that are not finite cannot be stored there; a note names them
 /// instead.
 fn without_rows(measurement: &Measurement) -> Measurement {
     let mut kept = measurement.clone();

@@ -70,7 +70,7 @@ pub struct Summary {
     pub tests: Vec<TestSummary>,
     /// Tools that did the work.
     pub tools: Vec<Tool>,
-    /// The machine, without details that only its own file holds.
+    /// Machine, without details that only its own file holds.
     pub machine: Value,
     /// Sources sampled in at least one run.
     pub sampled: Vec<String>,

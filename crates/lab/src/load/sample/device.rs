@@ -8,7 +8,7 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Sector size in `/proc/diskstats`, whatever the disk's own.
+/// Sector size in `/proc/diskstats`, independent of the disk's own.
 const SECTOR_BYTES: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 /// A megabit per second, in bytes per second.

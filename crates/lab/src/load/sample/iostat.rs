@@ -56,7 +56,7 @@ fn columns() -> impl Iterator<Item = (String, Unit)> {
     plain.chain(waits).chain(queues.map(|name| (name, Unit::Count)))
 }
 
-/// The latest line of `zpool iostat` for each pool and vdev.
+/// Latest line of `zpool iostat` for each pool and vdev.
 #[derive(Debug, Default)]
 pub struct Lines {
     pools: Vec<String>,

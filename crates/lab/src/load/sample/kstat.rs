@@ -15,9 +15,7 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Location of the kstats.
 pub const FOLDER: &str = "proc/spl/kstat/zfs";
-/// Kstats of the module as a whole.
 const OF_MODULE: [&str; 11] = [
     "arcstats",
     "abdstats",
@@ -127,7 +125,6 @@ fn unit(name: &str) -> Unit {
     if bytes { Unit::Bytes } else { Unit::Count }
 }
 
-/// Sums over a pool's txgs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Groups {
     last: u64,
@@ -138,8 +135,8 @@ struct Groups {
     times_ns: [u64; 4],
 }
 
-/// The kstats of pools: of their datasets (source `objset`, with the dataset as subject), their txgs (`txgs`)
-/// and their I/O (`iostats`).
+/// Kstats of pools: of their datasets (source `objset`, with the dataset as subject), their txgs (`txgs`) and
+/// their I/O (`iostats`).
 #[derive(Debug, Default)]
 pub struct Pools {
     groups: HashMap<String, Groups>,

@@ -16,7 +16,7 @@ use crate::unit::Unit;
 
 /// `PF_KTHREAD` in the flags of a process.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// The kernel thread that starts all others: if it is invisible (in a container), all are.
+/// Kernel thread that starts all others: if it is invisible (in a container), all are.
 const FIRST_KERNEL_THREAD: u64 = 2;
 
 /// Content of `/proc/PID/stat`, in clock ticks.

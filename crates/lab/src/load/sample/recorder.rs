@@ -26,14 +26,14 @@ struct Column {
     name: String,
     kind: Kind,
     unit: Unit,
-    /// The tick of the first value.
+    /// Tick of the first value.
     from: usize,
     values: Values,
 }
 
 #[derive(Debug)]
 enum Values {
-    /// The same value at each of this many ticks.
+    /// Same value at each of this many ticks.
     Same(f64, usize),
     /// One value per tick.
     Each(Vec<f64>),
@@ -69,7 +69,6 @@ impl Recorder {
         self.kept
     }
 
-    /// Records a value at the current tick.
     pub fn note(&mut self, head: Head<'_>, name: &str, unit: Unit, value: f64) {
         let Some(tick) = self.ticks.len().checked_sub(1).filter(|_| self.kept) else { return };
         let key = (head.source.to_owned(), head.subject.to_owned());
@@ -178,7 +177,7 @@ impl Column {
         self.from = from.div_ceil(2);
     }
 
-    /// Its points; only the first and last if the value never changed.
+    /// Points; only the first and last if the value never changed.
     fn points(&self, ticks: &[u64]) -> Vec<(u64, f64)> {
         let at = |tick: usize| ticks.get(self.from + tick).copied();
         match &self.values {

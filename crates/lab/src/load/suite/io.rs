@@ -48,7 +48,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The user's choice, or else the suite's. A quick run divides its time among all tests on all targets; a
+    /// User's choice, or else the suite's. A quick run divides its time among all tests on all targets; a
     /// full run has enough repeats to support a difference among that many comparisons.
     pub fn choose(options: &Options, targets: usize, tests: &[(&str, &str, Shape)], own: Defaults) -> Sizes {
         let pairs = targets * targets.saturating_sub(1) / 2;
@@ -86,7 +86,7 @@ impl Sizes {
         )
     }
 
-    /// The plan of a suite: its question, and tests with these names and shapes.
+    /// Plan of a suite: its question, and tests with these names and shapes.
     pub fn plan(&self, options: &Options, about: About, tests: &[(&str, &str, Shape)]) -> Plan {
         let test = |(name, about, shape): &(&str, &str, Shape)| Test {
             name: (*name).into(),
@@ -103,7 +103,7 @@ impl Sizes {
         }
     }
 
-    /// The work of a shape. All tests of a suite share the same files: the workers' regions of the data set.
+    /// Work of a shape. All tests of a suite share the same files: the workers' regions of the data set.
     fn work(&self, shape: &Shape) -> Work {
         let block = u64::from(shape.block_bytes);
         let part = self.size_bytes / u64::from(shape.workers) / block * block;
@@ -127,7 +127,7 @@ impl Sizes {
     }
 }
 
-/// The parameters in which plain I/O tests differ.
+/// Parameters in which plain I/O tests differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     random: bool,

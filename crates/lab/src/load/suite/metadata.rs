@@ -88,7 +88,6 @@ fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test 
 mod tests {
     use super::*;
 
-    /// Total seconds of all steps of all repeats.
     fn seconds(plan: &Plan) -> u64 {
         let steps = plan.tests.iter().flat_map(|test| match &test.work {
             Work::Tree(tree) => tree.steps.clone(),

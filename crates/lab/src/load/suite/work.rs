@@ -52,7 +52,7 @@ impl Work {
         (!needs.is_empty()).then(|| needs.iter().map(|needed| needed.bytes).sum())
     }
 
-    /// Its duration in nanoseconds, if fixed, without the time to create its files.
+    /// Duration in nanoseconds, if fixed, without the time to create its files.
     pub fn measured_ns(&self) -> Option<u64> {
         match self {
             Work::Io(Jobs(jobs)) => {
@@ -76,7 +76,6 @@ impl Work {
     }
 }
 
-/// The files of a job in a folder.
 fn files(job: &Job) -> Vec<Needed> {
     let bytes = job.offset_bytes.saturating_add(job.size_bytes);
     let named = |name: String| Needed { name, bytes };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::load::measurement::Figure;
 use crate::unit::Unit;
 
-/// Sector size of the kernel's counters, whatever the disk's own.
+/// Sector size of the kernel's counters, independent of the disk's own.
 const SECTOR_BYTES: u64 = 512;
 
 /// Counters at one time.

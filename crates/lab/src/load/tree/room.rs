@@ -8,7 +8,7 @@ use crate::{LabError, Result};
 /// Minimum size of a folder or of a file's tail on most file systems, in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The remaining space. An estimate from sizes: compression, padding and metadata are unknown.
+/// Remaining space. An estimate from sizes: compression, padding and metadata are unknown.
 #[derive(Debug)]
 pub struct Room {
     bytes: AtomicI64,

@@ -63,7 +63,7 @@ pub struct Done {
 struct Hands {
     tally: Tally,
     inodes: u64,
-    /// The folder used last, with its path.
+    /// Folder used last, with its path.
     folder: Option<u64>,
     path: PathBuf,
     name: String,

@@ -65,7 +65,7 @@ pub struct Walked {
     pub borders: u64,
     /// Entries that vanished or could not be read.
     pub errors: u64,
-    /// The first of these errors.
+    /// First of these errors.
     pub first_error: Option<String>,
 }
 

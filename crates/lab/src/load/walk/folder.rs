@@ -16,7 +16,7 @@ pub const OPEN_FOLDERS: usize = 256;
 /// Paths are resolved in pieces shorter than this, in bytes: the kernel accepts 4096 (`PATH_MAX`).
 const LONGEST_PATH: usize = 4000;
 
-/// The type of an entry.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// A folder.
@@ -54,7 +54,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The root itself; its path may contain symbolic links.
+    /// Root itself; its path may contain symbolic links.
     pub fn root(path: &Path) -> io::Result<Folder> {
         let open = || openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let (fd, again) = (open()?, open()?);
@@ -90,7 +90,7 @@ impl Folder {
         device(stat) == self.root.device
     }
 
-    /// The root and path by which to open a sub-folder later; None if this folder can be kept open for it.
+    /// Root and path by which to open a sub-folder later; None if this folder can be kept open for it.
     pub fn far(&self, name: &CStr) -> Option<(Arc<Root>, Vec<u8>)> {
         let is_crowded = self.root.open.load(Relaxed) > OPEN_FOLDERS;
         is_crowded.then(|| (Arc::clone(&self.root), self.path_of(name.to_bytes())))

@@ -11,18 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::folder::{Folder, Root};
 
-/// A unit of work.
 pub enum Pending {
     /// A folder by its name in its parent, which is kept open for it.
     Below(Arc<Folder>, CString),
     /// A folder by its path from the root, because too many were open when it was found.
     Far(Arc<Root>, Vec<u8>),
-    /// The rest of an open folder's listing.
+    /// Rest of an open folder's listing.
     Rest(Arc<Folder>),
 }
 
 impl Pending {
-    /// A sub-folder to list later.
     pub fn below(folder: &Arc<Folder>, name: &CStr) -> Pending {
         match folder.far(name) {
             Some((root, path)) => Pending::Far(root, path),

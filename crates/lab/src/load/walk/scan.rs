@@ -26,7 +26,7 @@ use crate::{LabError, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanTool {
-    /// The parallel walk of [`walk`].
+    /// Parallel walk of [`walk`].
     Walk {
         /// Threads.
         threads: u32,
@@ -44,8 +44,8 @@ pub struct PoolScan {
     pub target: PathBuf,
     /// Program to run.
     pub program: PathBuf,
-    /// Its arguments: it must print type, size and path of each entry, separated by tabs, with a terminating
-    /// NUL byte.
+    /// Arguments: it must print type, size and path of each entry, separated by tabs, with a terminating NUL
+    /// byte.
     pub arguments: Vec<String>,
 }
 
@@ -66,8 +66,7 @@ pub struct Scan {
     pub tool: ScanTool,
     /// State of the caches.
     pub cache: Cache,
-    /// The tree to scan, created in the scratch folder unless it exists; None scans the target's existing
-    /// files.
+    /// Tree to scan, created in the scratch folder unless it exists; None scans the target's existing files.
     pub tree: Option<Shape>,
 }
 
@@ -168,7 +167,7 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
     path.ok().zip(folder.ok()).is_some_and(|(path, folder)| path.starts_with(folder))
 }
 
-/// The outcome of a scan that cannot be done here.
+/// Outcome of a scan that cannot be done here.
 fn left_out(tool: &ScanTool, why: String) -> Outcome {
     let name = match tool {
         ScanTool::Walk { .. } | ScanTool::Pool(_) => "cenote",

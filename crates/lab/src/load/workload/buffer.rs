@@ -150,7 +150,6 @@ impl Filler {
         self.serials - 1
     }
 
-    /// The data for (origin, serial), including their compressible part.
     fn fill(&self, buffer: &mut [u8], origin: u64, serial: u64) {
         if self.random_bytes == PIECE_BYTES {
             return self.keystream.write(buffer, origin, serial);

@@ -68,7 +68,6 @@ impl Order {
         (offset, bytes)
     }
 
-    /// An offset with at least `smallest` bytes left.
     #[inline]
     fn offset(&mut self, random: &mut Random, smallest: u32) -> u64 {
         let block = match &mut self.course {

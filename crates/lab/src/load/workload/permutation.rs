@@ -11,7 +11,6 @@ use super::random::Random;
 
 const ROUNDS: usize = 4;
 
-/// A permutation of the numbers below n.
 #[derive(Debug, Clone)]
 pub(crate) struct Permutation {
     n: u64,
@@ -36,7 +35,7 @@ impl Permutation {
         }
     }
 
-    /// The image of `at`, which must be below n.
+    /// Image of `at`, which must be below n.
     #[inline]
     pub fn get(&self, at: u64) -> u64 {
         let mut value = at;

@@ -3,7 +3,6 @@
 //! The generators of the `rand` crate may change between versions, but here a seed must always mean the same
 //! values. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 
-/// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -13,7 +12,6 @@ impl Random {
         Random(scramble(seed ^ scramble(stream.wrapping_add(1))))
     }
 
-    /// 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -52,7 +52,6 @@ fn failures(material: &Material<'_>, document: &mut Document) {
     });
 }
 
-/// Only the table.
 pub fn write_figures(material: &Material<'_>, document: &mut Document) {
     if !material.summary.figures.is_empty() {
         document.section("Figures");

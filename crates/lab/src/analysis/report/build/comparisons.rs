@@ -23,7 +23,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// All other comparisons are in the evidence.
 fn is_shown(material: &Material<'_>, comparison: &Comparison) -> bool {
     comparison.figure.ends_with(".p99")
         || material.headlines(&comparison.test).contains(&comparison.figure.as_str())

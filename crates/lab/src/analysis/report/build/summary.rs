@@ -84,7 +84,7 @@ fn figures_of(material: &Material<'_>, target: &str) -> Text {
     }
 }
 
-/// The limit of each test of a single target, if that is the suite's question.
+/// Limit of each test of a single target, if that is the suite's question.
 fn limited(material: &Material<'_>) -> Text {
     if material.plan.suite != "vm" {
         return Text::new();
@@ -103,7 +103,7 @@ fn limited(material: &Material<'_>) -> Text {
     text.plain(".")
 }
 
-/// The number of operations in flight that a sweep of depths found to be enough.
+/// Number of operations in flight that a sweep of depths found to be enough.
 fn borne(material: &Material<'_>, document: &mut Document) {
     let measurements = material.runs.iter().map(|run| &run.measurement);
     let item = |sweep: &crate::advice::facts::Workers| {
@@ -128,7 +128,7 @@ fn borne(material: &Material<'_>, document: &mut Document) {
     document.list(items);
 }
 
-/// The winners, and in how many figures each is best.
+/// Winners, and in how many figures each is best.
 fn ranking(material: &Material<'_>) -> Text {
     let headlines = material.all_headlines();
     let standings: Vec<Standing<'_>> =
@@ -186,7 +186,7 @@ fn too_few(material: &Material<'_>) -> Option<String> {
     })
 }
 
-/// The number of comparisons, and the correction for it.
+/// Number of comparisons, and the correction for it.
 fn compared(material: &Material<'_>) -> Text {
     let count = |kind: FigureKind| material.analysis.comparisons.iter().filter(|c| c.kind == kind).count();
     match (count(FigureKind::Headline), count(FigureKind::P99)) {
@@ -205,7 +205,7 @@ fn made(many: usize, of: &str) -> String {
     format!("{}{of} {were} made", words::count(many, "comparison"))
 }
 
-/// The largest difference between best and worst of any headline, in the words of the comparison.
+/// Largest difference between best and worst of any headline, in the words of the comparison.
 fn widest_gap(material: &Material<'_>) -> Text {
     let far = |c: &&Comparison| c.difference.ratio.is_some_and(|r| r > 0.0);
     let headlines = material.all_headlines();
@@ -239,7 +239,6 @@ fn worth_saying<'a>(material: &Material<'a>) -> Vec<&'a Finding> {
     chosen
 }
 
-/// Warnings to read before using any figure.
 fn cautions(material: &Material<'_>) -> Vec<Text> {
     let summary = material.summary;
     let first = FIRST.iter().flat_map(|id| material.findings(id));

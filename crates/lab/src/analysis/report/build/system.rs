@@ -21,7 +21,7 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.table(disks(&machine));
 }
 
-/// The machine, if its description can be parsed.
+/// Machine, if its description can be parsed.
 pub fn machine(material: &Material<'_>) -> Option<Machine> {
     serde_json::from_value(material.machine.clone()).ok()
 }
@@ -136,7 +136,6 @@ pub fn layout(pool: &Pool) -> String {
     classes.into_iter().filter_map(of_class).collect::<Vec<_>>().join("; ")
 }
 
-/// The datasets that hold targets.
 fn datasets(machine: &Machine) -> Table {
     let measured = |d: &&Dataset| machine.places.iter().any(|place| place.dataset.as_ref() == Some(&d.name));
     let row = |d: &Dataset| {

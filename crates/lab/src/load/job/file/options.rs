@@ -19,7 +19,7 @@ enum Setter {
 
 use Setter::{Flag, Value};
 
-/// Its names and its setter.
+/// Names and its setter.
 type Option_ = (&'static [&'static str], Setter);
 
 #[rustfmt::skip]
@@ -97,7 +97,7 @@ pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<
     }
 }
 
-/// The most similar name, if any is similar.
+/// Most similar name, if any is similar.
 fn nearest(name: &str) -> Option<&'static str> {
     let taken = OPTIONS.iter().flat_map(|option| option.0);
     let ignored = IGNORED.iter().flat_map(|ignored| ignored.0);

@@ -16,7 +16,7 @@ const MAX_RANGE_SIZES: u64 = 65_536;
 /// fio's limit.
 const MAX_SPLIT_SIZES: usize = 64;
 
-/// The meaning of `k` (`kb_base`).
+/// Meaning of `k` (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
     /// 1024 for `k`.

@@ -159,7 +159,7 @@ fn time(job: &Job, ns: u64) -> Result<String> {
     }
 }
 
-/// The three ways a job file can express sizes.
+/// Three ways a job file can express sizes.
 enum Form {
     One(u32),
     Range(u32, u32),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::status::{number, text};
 use super::{Class, Dataset, Properties, Vdev};
 
-/// The last scrub or resilver.
+/// Last scrub or resilver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// `SCRUB` or `RESILVER`.
@@ -38,7 +38,7 @@ pub struct Pool {
     pub action: Option<String>,
     /// Files and objects with unrepairable errors.
     pub data_errors: u64,
-    /// The last scrub or resilver since the pool was created, if any.
+    /// Last scrub or resilver since the pool was created, if any.
     pub scan: Option<Scan>,
     /// Bytes of all vdevs except logs and caches (raw: with parity).
     pub size_bytes: Option<u64>,
@@ -56,7 +56,7 @@ pub struct Pool {
     pub datasets: Vec<Dataset>,
 }
 
-/// Recorded properties.
+/// Recorded pool properties.
 pub const PROPERTIES: [&str; 9] = [
     "ashift",
     "autotrim",

@@ -26,7 +26,6 @@ pub fn number(value: &Value, key: &str) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A string in a JSON object.
 pub fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
 }

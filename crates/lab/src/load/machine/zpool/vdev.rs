@@ -115,8 +115,7 @@ impl Vdev {
         }
     }
 
-    /// The vdevs in a JSON object: sorted by name, and by number if they have one (JSON objects are
-    /// unordered).
+    /// Vdevs in a JSON object: sorted by name, and by number if they have one (JSON objects are unordered).
     pub(super) fn list_from_status(children: &Value, class: Class) -> Vec<Vdev> {
         let all = children.as_object().into_iter().flatten();
         let mut vdevs: Vec<Vdev> = all.map(|(name, value)| Vdev::from_status(name, value, class)).collect();
@@ -189,7 +188,7 @@ fn numbered(name: &str) -> (&str, u64) {
     (name, number.parse().unwrap_or(0))
 }
 
-/// The kind from the type, with the parity from the name (`raidz2-0`, `draid1:4d:6c:1s-0`).
+/// Kind from the type, with the parity from the name (`raidz2-0`, `draid1:4d:6c:1s-0`).
 fn kind(vdev_type: &str, name: &str) -> VdevKind {
     let parity = |after: &str| {
         let digit = name.strip_prefix(after).and_then(|rest| rest.chars().next());

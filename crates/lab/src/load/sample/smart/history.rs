@@ -33,7 +33,7 @@ pub struct Day {
     pub smart: Smart,
 }
 
-/// The trend of a value.
+/// Trend of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
     /// Name, as in [`Smart::values`].
@@ -125,7 +125,7 @@ impl History {
     }
 }
 
-/// The trends of values over these days, which are in order.
+/// Trends of values over these days, which are in order.
 pub fn trends(days: &[Day]) -> Vec<Trend> {
     let Some(last) = days.last() else { return Vec::new() };
     let window: Vec<&Day> = days.iter().filter(|day| day.day + WINDOW_DAYS >= last.day).collect();

@@ -89,7 +89,7 @@ impl Listed {
     }
 }
 
-/// The number before the first `end`.
+/// Number before the first `end`.
 fn number(line: &[u8], end: u8) -> Option<u64> {
     let digits = line.split(|&byte| byte == end).next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -56,7 +56,7 @@ pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result
     Ok(number)
 }
 
-/// The first wrong byte of the random part of `found`, in words.
+/// First wrong byte of the random part of `found`, in words.
 pub(super) fn difference(found: &[u8], expected: &[u8; SECTOR_BYTES]) -> Option<(usize, String)> {
     if found.get(HEADER_BYTES..) == Some(&expected[HEADER_BYTES..]) {
         return None;
