@@ -76,9 +76,9 @@ fn choices(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// Two-sided p: the share of all divisions of the values into sides of these sizes whose rank sum is at least
-/// as far from the expected one as the actual sum. Ties get their mean rank. Exact, by counting sums (all
-/// ranks are doubled to be integers).
+/// Two-sided p: the share of all ways to divide the values into sides of these sizes in which the rank sum is
+/// at least as far from its expectation as the actual one. Ties get their mean rank. Exact, by counting sums
+/// (all ranks are doubled to be integers).
 pub fn permutation(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let all: usize = ranks.iter().sum();

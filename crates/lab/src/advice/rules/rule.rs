@@ -57,7 +57,7 @@ impl Finding {
         Finding { subject: subject.into(), gauge: None, verdict: Verdict::Bad(problem) }
     }
 
-    /// Bad or fine, as the gauge says.
+    /// Verdict by the gauge: bad or fine.
     pub(super) fn measured(
         subject: impl Into<String>,
         gauge: Gauge,

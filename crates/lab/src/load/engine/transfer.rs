@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::LabError;
 use crate::load::workload::{Kind, Operation};
 
-/// Completes an operation after its first `done` bytes.
+/// Completes an operation with `done` bytes already done.
 #[inline]
 pub(super) fn complete(
     file: &File,

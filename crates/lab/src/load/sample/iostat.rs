@@ -117,7 +117,7 @@ impl Follower {
         Ok(Follower { child, lines, reader })
     }
 
-    /// Records its output since the last call, and its end if it has ended.
+    /// Records its output since the last call; once it has ended, records the reason.
     pub fn note(&mut self, recorder: &mut Recorder) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).note(recorder);
         if let Ok(Some(_)) = self.child.try_wait() {

@@ -128,7 +128,7 @@ fn borne(material: &Material<'_>, document: &mut Document) {
     document.list(items);
 }
 
-/// Winners, and in how many figures each is best.
+/// Winners, and the number of figures in which each is best.
 fn ranking(material: &Material<'_>) -> Text {
     let headlines = material.all_headlines();
     let standings: Vec<Standing<'_>> =
