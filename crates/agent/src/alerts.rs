@@ -1,7 +1,8 @@
-//! Who is told what, and when: once it has lasted, again after a while, and when it is over.
+//! Turns findings into alerts: sent once a finding has lasted, repeated after a while, and sent again at its
+//! end.
 //!
-//! Idea: a state that flickers is told once. What is found must last [`AlertRules::after`] before it is told,
-//! and be gone as long before its end is; what is urgent is told at once.
+//! Idea: a flickering state gives a single alert. A finding must last [`AlertRules::after`] before its alert
+//! is sent, and be gone as long before its end is reported; urgent findings wait for neither.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,25 +13,25 @@ use serde::Serialize;
 use crate::findings::{Finding, Findings};
 use crate::rules::AlertRules;
 
-/// What is told.
+/// Message about a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alert {
-    /// In a line.
+    /// One line.
     pub subject: String,
-    /// What is known, and what to do.
+    /// Details and advice.
     pub text: String,
-    /// The pool.
+    /// Pool concerned, if any.
     pub pool: Option<String>,
-    /// It is over.
+    /// The problem has ended.
     pub is_over: bool,
-    /// When it began: seconds since 1970.
+    /// Start, in seconds since 1970.
     pub since_s: u64,
 }
 
-/// Tells somebody; answers why that failed.
+/// Sends an alert; an error gives the reason.
 pub type Tell = Box<dyn Fn(&Alert) -> Result<(), String> + Send + Sync>;
 
-/// What is wrong, since when, and whether it was told.
+/// Known findings by key, with their start and last alert.
 #[derive(Debug, Default)]
 pub struct Alerts(BTreeMap<String, Known>);
 
@@ -43,7 +44,7 @@ struct Known {
 }
 
 impl Alerts {
-    /// Takes what is found now; answers what is to be told.
+    /// Takes the present findings; returns the alerts to send.
     pub fn look(&mut self, found: Findings, rules: &AlertRules, now_s: u64) -> Vec<Alert> {
         let (after, again) = (rules.after.as_secs(), rules.again.as_secs());
         let mut told = Vec::new();
@@ -69,7 +70,7 @@ impl Alerts {
             if is_over && known.told_s.is_some() {
                 told.push(known.alert(true));
             }
-            // What was never told is forgotten as soon as it is gone.
+            // A finding without an alert is forgotten as soon as it is gone.
             !is_over && (known.told_s.is_some() || known.gone_since_s.is_none())
         });
         told
@@ -84,7 +85,7 @@ impl Known {
     }
 }
 
-/// Tells by a program: its arguments have the subject, its standard input the text.
+/// Runs a program for each alert: its arguments get the subject, its standard input the text.
 pub fn by_command(command: &[String]) -> Option<Tell> {
     let (program, arguments) = command.split_first()?;
     let (program, arguments) = (program.clone(), arguments.to_vec());
@@ -98,7 +99,7 @@ pub fn by_command(command: &[String]) -> Option<Tell> {
             .spawn()
             .map_err(failed)?;
         let text = format!("{}\n\n{}", alert.subject, alert.text);
-        // It may not read it.
+        // The program may not read its input.
         child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()).ok());
         match child.wait().map_err(failed)? {
             status if status.success() => Ok(()),
@@ -128,10 +129,10 @@ mod tests {
             told.into_iter().map(|alert| alert.subject).collect::<Vec<_>>()
         };
         assert!(look(&["a"], 0).is_empty() && look(&["a", "b"], 59).is_empty());
-        // `b` came and went.
+        // `b` was gone before it had lasted.
         assert_eq!(look(&["a"], 60), ["a"]);
         assert!(look(&["a"], 120).is_empty());
-        // A flicker is no end.
+        // A short absence does not end an alert.
         assert!(look(&[], 130).is_empty() && look(&["a"], 150).is_empty() && look(&["a"], 3600).is_empty());
         assert_eq!(look(&["a"], 60 + 86_400), ["a"]);
         assert!(look(&[], 90_000).is_empty());

@@ -1,4 +1,4 @@
-//! What is wrong with pools now, as `zpool status` and `zpool list` have it.
+//! Problems of pools, as `zpool status` and `zpool list` report them.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use serde_json::Value;
 
 use crate::view::vdevs;
 
-/// What is wrong, by a key that stays the same as long as it is the same thing.
+/// Findings by a key that is stable for the same problem.
 pub type Findings = BTreeMap<String, Finding>;
 
-/// The key of a pool that takes no changes.
+/// Key of a suspended pool.
 const SUSPENDED: &str = "suspended";
-/// The end of the key of a pool that is full.
+/// Key suffix of a full pool.
 const CAPACITY: &str = ": capacity";
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The pool; none for a disk of several.
+    /// Pool concerned; None for a disk's SMART data.
     pub pool: Option<String>,
-    /// In a line.
+    /// One line.
     pub subject: String,
-    /// What is known, and what to do.
+    /// Details and advice.
     pub text: String,
-    /// It is told at once, and so is its end.
+    /// Start and end are reported at once.
     pub is_urgent: bool,
 }
 
-/// How full pools are, in percent, by name.
+/// Percent used, by pool.
 pub type Capacities = BTreeMap<String, u64>;
 
-/// Reads the document of `zpool status -j --json-int`, and how full pools are.
+/// Finds problems in `zpool status -j --json-int` and in the pools' capacities.
 pub fn of_pools(status: &Value, used_percent: &Capacities, capacity_percent: u64) -> Findings {
     let mut findings = Findings::new();
     for (name, pool) in status["pools"].as_object().into_iter().flatten() {
         let text = |member: &str| pool[member].as_str().unwrap_or_default();
         let mut add = |key: String, subject: String, text: String| {
-            // Programs wait, or fail.
+            // Programs using a suspended pool hang or fail.
             let (pool, is_urgent) = (Some(name.clone()), key == SUSPENDED);
             findings.insert(format!("{name}: {key}"), Finding { pool, subject, text, is_urgent });
         };
@@ -76,8 +76,7 @@ pub fn of_pools(status: &Value, used_percent: &Capacities, capacity_percent: u64
     findings
 }
 
-/// Not everything could be shown: what was wrong with a pool that is not shown now is so still, as far as
-/// anybody knows.
+/// If part of the pools can't be shown, keeps the earlier findings of pools that are missing now.
 pub fn keep_unseen(
     found: &mut Findings,
     before: &Findings,

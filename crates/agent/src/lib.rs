@@ -1,17 +1,16 @@
-//! Looks after open pools by rules that an administrator wrote: scrubs and trims when they are due, SMART
-//! data read and recorded, alerts when something goes wrong or is well again.
+//! Looks after open pools by an administrator's rules: starts scrubs and trims when due, records SMART data,
+//! and sends alerts when a problem begins or ends.
 //!
 //! ```text
-//!   rules (TOML) ──> schedule: what is due ──> commands: zpool scrub, zpool trim
+//!   rules (TOML) ──> schedule: due work ──> commands: zpool scrub, zpool trim
 //!   zpool status, zpool list, smartctl ──> findings ──> alerts: once they last, again, when they end
 //! ```
 //!
-//! Idea: the agent is an administrator who never sleeps. It sees what commands print and runs commands, so
-//! that whatever it does can be done, and understood, by hand; `zpool history` has it all. What steps in at
-//! once when a disk fails (hot spares, `autoreplace`, `autoexpand`) is not here: the engine's own tasks do
-//! that.
+//! Idea: the agent works like an administrator. It reads the output of commands and runs commands, so that
+//! each step can be repeated and understood by hand; `zpool history` lists them. Immediate reactions to a
+//! failed disk (hot spares, `autoreplace`, `autoexpand`) are tasks of the engine, not of the agent.
 //!
-//! Read in this order: [`rules`], [`watch`] (what happens when), [`schedule`], [`findings`], [`smart`],
+//! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
 //! [`record`], [`alerts`].
 
 mod alerts;

@@ -1,10 +1,10 @@
-//! The daily record of what disks count: a Parquet file a day, a row for each attribute.
+//! Daily record of disks' SMART attributes: a Parquet file a day, a row for each attribute.
 //!
 //! ```text
 //!   FOLDER/2026-11-25.parquet: unix_s, device, model, serial, passed, id, name, normalized, raw
 //! ```
 //!
-//! What a disk does not say is null. A file that was begun again on the same day replaces the one before.
+//! Values that a disk does not report are null. A second record of the same day replaces the first.
 
 use std::fs::File;
 use std::path::Path;
@@ -27,10 +27,10 @@ const COLUMNS: Columns = &[
     ("raw", Of::Count),
 ];
 
-/// Writes the file of a day.
+/// Writes the day's file.
 ///
 /// # Errors
-/// The folder can't be made, or the file not written.
+/// The folder or the file can't be written.
 pub fn write(folder: &Path, now_s: u64, disks: &[Disk]) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join(format!("{}.parquet", date(now_s)?));

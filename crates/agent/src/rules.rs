@@ -1,10 +1,10 @@
 //! The rules, as an administrator writes them.
 //!
 //! ```toml
-//! look = "10 s"              # how often pools are looked at
+//! look = "10 s"              # interval between looks at the pools
 //!
-//! [[scrub]]                  # every pool that no rule names has none
-//! pools = ["tank"]           # left out: all
+//! [[scrub]]                  # pools without a rule are not scrubbed
+//! pools = ["tank"]           # default: all
 //! every = "30 days"
 //! hours = "1-6"              # begin only then, in UTC
 //!
@@ -14,7 +14,7 @@
 //! [alerts]
 //! command = ["mail", "-s", "{subject}", "root"]    # the text is its standard input
 //! webhook = "https://example.org/hook"             # the alert is posted as JSON
-//! after = "1 min"            # what is well again before that is not told
+//! after = "1 min"            # shorter problems give no alert
 //! again = "1 day"
 //! capacity = 90              # percent
 //!
@@ -33,19 +33,19 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// How often pools are looked at.
+    /// Interval between looks at the pools.
     #[serde(default = "ten_seconds", deserialize_with = "span")]
     pub look: Duration,
-    /// When pools are scrubbed.
+    /// Scrub schedules.
     #[serde(default)]
     pub scrub: Vec<Scheduled>,
-    /// When free space is trimmed.
+    /// Trim schedules.
     #[serde(default)]
     pub trim: Vec<Scheduled>,
-    /// What is told to whom.
+    /// Alert settings.
     #[serde(default)]
     pub alerts: AlertRules,
-    /// How disks' own data is read.
+    /// SMART settings; None leaves disks unasked.
     pub smart: Option<SmartRules>,
 }
 
@@ -53,36 +53,36 @@ fn ten_seconds() -> Duration {
     Duration::from_secs(10)
 }
 
-/// Something that is done again and again.
+/// Schedule of a periodic task.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduled {
-    /// For these pools; none: for all.
+    /// Pools concerned; empty means all.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// How long after the last one ended.
+    /// Interval since the last end.
     #[serde(deserialize_with = "span")]
     pub every: Duration,
-    /// Begin only in these hours of the day, in UTC.
+    /// Hours of the day, in UTC, in which it may begin.
     #[serde(default, deserialize_with = "hours")]
     pub hours: Option<Range<u64>>,
 }
 
-/// What is told to whom.
+/// Alert settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlertRules {
-    /// A program and its arguments, in which `{subject}` is replaced.
+    /// Program and arguments, with `{subject}` as a placeholder.
     pub command: Vec<String>,
-    /// Where alerts are posted.
+    /// URL that alerts are posted to.
     pub webhook: Option<String>,
-    /// How long something must last before it is told, and be gone before that is.
+    /// Time that a problem must last before its alert, and be gone before its end is reported.
     #[serde(deserialize_with = "span")]
     pub after: Duration,
-    /// When it is told again.
+    /// Interval of repeated alerts.
     #[serde(deserialize_with = "span")]
     pub again: Duration,
-    /// Percent of a pool that may be used.
+    /// Percent used from which a pool is reported.
     pub capacity: u64,
 }
 
@@ -98,13 +98,13 @@ impl Default for AlertRules {
     }
 }
 
-/// How disks' own data is read.
+/// SMART settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SmartRules {
-    /// The program that reads it.
+    /// Program that reads SMART data.
     pub smartctl: PathBuf,
-    /// How often.
+    /// Interval.
     #[serde(deserialize_with = "span")]
     pub every: Duration,
     /// Folder for a file a day with all attributes.
@@ -118,10 +118,10 @@ impl Default for SmartRules {
 }
 
 impl Rules {
-    /// Reads rules.
+    /// Parses rules.
     ///
     /// # Errors
-    /// They are not TOML, or not rules; the text says where.
+    /// Not TOML, or invalid rules; the text gives the place.
     pub fn parse(text: &str) -> Result<Rules, String> {
         let rules: Rules = toml::from_str(text).map_err(|error| error.to_string())?;
         if rules.alerts.capacity == 0 || rules.alerts.capacity > 100 {
@@ -132,12 +132,12 @@ impl Rules {
 }
 
 impl Scheduled {
-    /// Whether it is for a pool.
+    /// Whether it applies to a pool.
     pub fn is_for(&self, pool: &str) -> bool {
         self.pools.is_empty() || self.pools.iter().any(|name| name == pool)
     }
 
-    /// Whether it is due, if the last one ended then. All in seconds since 1970.
+    /// Whether it is due. Times are in seconds since 1970.
     pub fn is_due(&self, last_s: u64, now_s: u64) -> bool {
         let hour = now_s / 3600 % 24;
         let is_hour = self.hours.as_ref().is_none_or(|hours| match hours.start < hours.end {
@@ -167,7 +167,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     })
 }
 
-/// `1-6`; `22-4` goes over midnight.
+/// `1-6`; `22-4` spans midnight.
 fn hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {
     let text = String::deserialize(from)?;
     let hour = |text: &str| text.trim().parse::<u64>().ok().filter(|hour| *hour <= 24);

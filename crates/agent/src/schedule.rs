@@ -1,8 +1,7 @@
-//! What is due: scrubs and trims.
+//! Due scrubs and trims.
 //!
-//! When a pool was last scrubbed is known to the pool (`scan_stats`), so neither a restart nor a scrub by
-//! hand is forgotten. When it was trimmed is known while the agent runs; the first trim is due a whole
-//! interval after the start.
+//! The pool itself records its last scrub (`scan_stats`), so that restarts and manual scrubs count. Only the
+//! agent knows the last trim, while it runs; the first trim is due a whole interval after the start.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::rules::Rules;
 
-/// When pools were trimmed.
+/// Time of each pool's last trim.
 #[derive(Debug)]
 pub struct Trims {
     started_s: u64,
@@ -18,23 +17,23 @@ pub struct Trims {
 }
 
 impl Trims {
-    /// None was.
+    /// No trims so far.
     pub fn new(now_s: u64) -> Trims {
         Trims { started_s: now_s, last_s: BTreeMap::new() }
     }
 }
 
-/// Work on a pool.
+/// Periodic task of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Everything is verified.
+    /// Verify all data.
     Scrub,
-    /// Devices are told what is free.
+    /// Discard free space.
     Trim,
 }
 
 impl Work {
-    /// The verb of `zpool` that orders it.
+    /// Verb of `zpool` that starts it.
     pub fn verb(self) -> &'static str {
         match self {
             Work::Scrub => "scrub",
@@ -43,16 +42,16 @@ impl Work {
     }
 }
 
-/// Work that is due.
+/// Task that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// Which.
+    /// Scrub or trim.
     pub work: Work,
-    /// Whatever is in its name, it is one word.
+    /// Name, which may contain spaces.
     pub pool: String,
 }
 
-/// What is due; `status` is the document of `zpool status -j --json-int`.
+/// Tasks that are due; `status` is the document of `zpool status -j --json-int`.
 pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<Due> {
     let mut all = Vec::new();
     for (name, pool) in status["pools"].as_object().into_iter().flatten() {

@@ -1,8 +1,8 @@
-//! What disks say of themselves: `smartctl --json --all`, for ATA, NVMe and SCSI.
+//! SMART data of disks: `smartctl --json --all`, for ATA, NVMe and SCSI.
 //!
-//! Idea: what foretells failure is a finding as soon as it is not nought: reallocated, pending and
-//! uncorrectable sectors, as Backblaze watches them and report 003 with them; and a wear of 100 %. The lab
-//! reads the same ([`Smart`]); here every attribute is kept besides, for the record.
+//! Idea: predictors of failure are findings as soon as they are not zero: reallocated, pending and
+//! uncorrectable sectors, as in Backblaze's statistics and report 003; also a wear of 100 %. The lab reads
+//! the same values ([`Smart`]); the agent also keeps every attribute for the record.
 //!
 //! Source: smartmontools' JSON output.
 
@@ -14,38 +14,38 @@ use serde_json::Value;
 
 use crate::findings::{Finding, Findings};
 
-/// What a disk says.
+/// SMART data of a disk.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk {
-    /// Where it is.
+    /// Device path.
     pub device: String,
-    /// What disks of all kinds say.
+    /// Values common to all kinds of disks.
     pub smart: Smart,
-    /// All that it counts.
+    /// All attributes.
     pub attributes: Vec<Attribute>,
 }
 
-/// Something that a disk counts.
+/// A SMART attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
-    /// Its number; NVMe's fields have none.
+    /// Number; None for NVMe's fields.
     pub id: Option<u64>,
-    /// Its name.
+    /// Attribute name.
     pub name: String,
-    /// As the vendor scales it: falls to a threshold.
+    /// Vendor's scale: falls towards a threshold.
     pub normalized: Option<u64>,
-    /// As it is counted.
+    /// Raw value.
     pub raw: u64,
 }
 
-/// Asks a disk. `None`: it has nothing to say, or the program can't be run.
+/// Asks a disk; None without usable data, or if the program can't be run.
 pub fn ask(smartctl: &Path, device: &str) -> Option<Disk> {
     let mut program = Command::new(smartctl);
     let output = program.args(["--json", "--all", device]).stdin(Stdio::null()).output().ok()?;
     read(device, &String::from_utf8_lossy(&output.stdout))
 }
 
-/// Reads what `smartctl --json` says of a disk. `None`: nothing of use.
+/// Parses the output of `smartctl --json`; None without usable data.
 pub fn read(device: &str, said: &str) -> Option<Disk> {
     let smart = Smart::parse(said).ok()?;
     let document: Value = serde_json::from_str(said).ok()?;
@@ -66,7 +66,7 @@ pub fn read(device: &str, said: &str) -> Option<Disk> {
 }
 
 impl Disk {
-    /// What of it foretells failure.
+    /// Signs of failure.
     pub fn findings(&self) -> Findings {
         let mut evidence = Vec::new();
         if self.smart.passed == Some(false) {

@@ -1,7 +1,7 @@
-//! What the agent does when.
+//! The main loop of the agent.
 //!
-//! Locking: none; one task does everything in turn. Programs (mail, `smartctl`) run on threads for calls that
-//! block, a minute each at most in the agent's patience: one that hangs is waited for no longer.
+//! Locking: none; one task runs all steps in turn. Programs (mail, `smartctl`) run on threads for blocking
+//! calls; the agent waits at most a minute for each, then goes on without it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,11 +23,10 @@ use crate::schedule::{self, Due, Trims, Work};
 use crate::view::{run, vdevs};
 use crate::{record, smart};
 
-/// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks after pools as the rules say, until it is dropped. `tell`: further ways of telling; `say`: the
-/// daemon's own messages; `roused` returns when something urgent has begun or ended since it did so last.
+/// Looks after pools by the rules until it is dropped. `tell` adds ways to send alerts; `say` prints to the
+/// daemon's log; `roused` returns when an urgent problem has begun or ended since its last return.
 pub async fn keep_watch(
     runtime: Runtime,
     commands: Arc<dyn Serving>,
@@ -47,7 +46,7 @@ pub async fn keep_watch(
         for Due { work, pool } in schedule::due(&status.value, &rules, &mut trims, now_s()) {
             match order(&commands, work, &pool).await {
                 None => say(&format!("began as the rules say: zpool {} '{pool}'", work.verb())),
-                // A pool whose disks can't trim says so each time: once an interval is enough.
+                // This includes pools with disks that can't trim: their message repeats once an interval.
                 Some(why) => say(&why),
             }
         }
@@ -66,7 +65,6 @@ pub async fn keep_watch(
     }
 }
 
-/// How full pools are.
 fn capacities(listed: Pools) -> findings::Capacities {
     let capacity = |pool: &Listed| {
         let capacity = pool.properties.iter().find(|property| property.name == "capacity")?;
@@ -75,7 +73,7 @@ fn capacities(listed: Pools) -> findings::Capacities {
     listed.pools.iter().filter_map(capacity).collect()
 }
 
-/// Orders work for a pool; answers why that failed.
+/// Starts a task; returns the reason on failure.
 async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<String> {
     let (pool, command) = (pool.to_owned(), format!("zpool {} {pool}", work.verb()));
     match work {
@@ -91,7 +89,6 @@ async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<St
     }
 }
 
-/// Tells everybody.
 async fn send(runtime: &Runtime, tell: &Arc<Vec<Tell>>, alert: Alert, say: fn(&str)) {
     let tell = tell.clone();
     let told = blocking(runtime, move || {
@@ -104,7 +101,7 @@ async fn send(runtime: &Runtime, tell: &Arc<Vec<Tell>>, alert: Alert, say: fn(&s
     }
 }
 
-/// Runs a call that blocks; `None`: it takes too long.
+/// Runs a blocking call; None if it takes too long.
 async fn blocking<T: Send + 'static>(
     runtime: &Runtime,
     call: impl FnOnce() -> T + Send + 'static,
@@ -114,7 +111,7 @@ async fn blocking<T: Send + 'static>(
     runtime.timeout(PATIENCE, wait).await.ok()?.ok()
 }
 
-/// What disks said last.
+/// Findings of the last SMART readings.
 #[derive(Default)]
 struct Disks {
     asked_s: Option<u64>,
@@ -122,7 +119,7 @@ struct Disks {
 }
 
 impl Disks {
-    /// Asks the disks of all pools, when it is time.
+    /// Asks the disks of all pools, if due.
     async fn look(&mut self, runtime: &Runtime, rules: &Rules, status: &Value, now_s: u64, say: fn(&str)) {
         let Some(rule) = &rules.smart else { return };
         let devices = devices(status);
@@ -152,7 +149,6 @@ impl Disks {
     }
 }
 
-/// The devices of all pools.
 fn devices(status: &Value) -> BTreeSet<String> {
     let pools = status["pools"].as_object().into_iter().flat_map(|pools| pools.values());
     let leaves = pools.flat_map(vdevs).filter(|vdev| vdev["vdevs"].is_null());

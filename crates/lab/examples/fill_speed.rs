@@ -1,9 +1,8 @@
-//! Measures how fast write data are generated, beside common alternatives:
-//! `cargo run --release -p cenote-lab --example fill_speed [MIB]`.
+//! Measures how fast write data are generated, beside common alternatives: `cargo run --release -p cenote-lab
+//! --example fill_speed [MIB]`.
 //!
-//! One thread fills a 1 MiB buffer repeatedly. For comparison, `/dev/urandom` and `openssl rand`
-//! are read into the same buffer. The figure shown is the fastest 8 MiB piece: what an otherwise
-//! idle core achieves.
+//! One thread fills a 1 MiB buffer repeatedly. For comparison, `/dev/urandom` and `openssl rand` are read
+//! into the same buffer. The figure is the fastest 8 MiB piece: the speed of an otherwise idle core.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

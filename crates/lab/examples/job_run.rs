@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The outcome: its figures by name, and the processor time for a million operations, in seconds.
+/// Figures by name, and the processor time for a million operations, in seconds.
 fn shown(outcome: &Outcome) -> Value {
     let operations: u64 = outcome.streams.iter().map(|stream| stream.operations).sum();
     let mut figures: serde_json::Map<_, _> =

@@ -1,8 +1,7 @@
-//! Measures the cost of choosing the next operation:
-//! `cargo run --release -p cenote-lab --example operation_speed [MILLIONS]`.
+//! Measures the cost of choosing the next operation: `cargo run --release -p cenote-lab --example
+//! operation_speed [MILLIONS]`.
 //!
-//! The figure shown is the fastest piece of 50,000 operations: what an otherwise idle core
-//! achieves.
+//! The figure is the fastest piece of 50,000 operations: the speed of an otherwise idle core.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

@@ -1,5 +1,4 @@
-//! Measures the cost of recording one operation (histogram, second, totals), in nanoseconds. The
-//! limit is 50.
+//! Measures the cost of recording one operation (histogram, second, totals), in nanoseconds. The limit is 50.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

@@ -23,14 +23,12 @@ use cenote_lab::unit::Unit;
 const SECONDS: u64 = 30;
 const REPEATS: u32 = 5;
 
-/// The layout of a pool's disks.
 enum Layout {
     Stripe,
     Mirrors,
     Raidz1,
 }
 
-/// A pool and its speed in each test.
 struct Pool {
     name: &'static str,
     layout: Layout,

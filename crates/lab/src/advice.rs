@@ -6,13 +6,13 @@
 //! a result folder ───────────┘                             └─> watch: alerts, metrics, webhook
 //! ```
 //!
-//! A [rule](rules::RULES) looks at [`Facts`] and returns one of three verdicts for each subject: it
-//! is fine ([`Fine`]), something should be done ([`Advice`]), or a missing fact prevents a verdict
-//! ([`Unknown`]). `Unknown` matters as much as the others: missing data do not mean health, and an
-//! alert must not end because a program failed to run.
+//! A [rule](rules::RULES) looks at [`Facts`] and returns one of three verdicts for each subject: it is fine
+//! ([`Fine`]), it needs action ([`Advice`]), or a missing fact prevents a verdict ([`Unknown`]). `Unknown`
+//! matters as much as the others: missing data do not mean health, and an alert must not end because a
+//! program failed to run.
 //!
-//! Rules hold for OpenZFS 2.3. Each gives its reason and its source; where common wisdom is wrong,
-//! the reason says so.
+//! Rules hold for OpenZFS 2.3. Each gives its reason and its source; where common wisdom is wrong, the reason
+//! says so.
 
 pub mod facts;
 mod item;
@@ -25,7 +25,7 @@ pub use facts::Facts;
 pub use item::{Advice, Evidence, EvidenceValue, Gauge, Remedy, Risk, Severity};
 pub use review::{Fine, Review, Unknown};
 
-/// Holds the facts against all rules.
+/// Applies all rules to the facts.
 pub fn review(facts: &Facts) -> Review {
     Review::of(facts, rules::RULES)
 }

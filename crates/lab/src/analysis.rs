@@ -65,7 +65,7 @@ use crate::load::measurement::{Latency, Stream};
 use crate::load::result::{FigureSummary, Figures, Run};
 use crate::load::suite::Plan;
 
-/// The findings of a result.
+/// Findings of a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// All figures over their repeats.
@@ -74,13 +74,13 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// Streams with more than one kind of latency.
     pub modes: Vec<LatencyModes>,
-    /// The limit of each test on each target, in its median repeat.
+    /// Limit of each test on each target, in its median repeat.
     pub limits: Vec<Limits>,
     /// Projections of these to other links and disks.
     pub projections: Vec<Projected>,
     /// Whether the machine did other work meanwhile.
     pub quiet: Quiet,
-    /// The findings in words, in reading order.
+    /// Findings in words, in reading order.
     pub findings: Vec<Finding>,
 }
 
@@ -105,7 +105,7 @@ pub fn analyse_runs<R: Borrow<Run>>(
 /// Test and target.
 type TestOnTarget = (String, String);
 
-/// What is kept of the runs analysed so far.
+/// Analysis of the runs so far.
 #[derive(Debug, Default)]
 struct Gathered {
     figures: Figures,
@@ -175,13 +175,12 @@ fn is_of(stream: &Stream, operation: &str) -> bool {
     stream.operation.rsplit('/').next() == Some(operation)
 }
 
-/// Whether a figure is a headline: for each stream, operations or bytes per second, whichever suits
-/// the operation size; and every figure that does not belong to a stream.
+/// Whether a figure is a headline: for each stream, operations or bytes per second, whichever suits the
+/// operation size; and every figure that does not belong to a stream.
 pub fn is_headline(all: &[FigureSummary], figure: &FigureSummary) -> bool {
     /// Streams with operations of at least this size are known by their bytes.
     const LARGE_BYTES: f64 = 65536.0;
-    /// Figures of streams, as name suffixes; where one is a suffix of another, the longer comes
-    /// first.
+    /// Figures of streams, as name suffixes; where one is a suffix of another, the longer comes first.
     const OF_STREAMS: [&str; 9] =
         [".iops", ".bandwidth", ".mean", ".p99.5", ".p99.9", ".p50", ".p95", ".p99", ".max"];
     let split = OF_STREAMS.iter().find_map(|end| Some((figure.figure.strip_suffix(end)?, &end[1..])));

@@ -1,4 +1,4 @@
-//! Errors of the lab: what they concern, and what to do next.
+//! Errors of the lab: their object, and the next step for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,66 +6,66 @@ use std::path::PathBuf;
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Why something in the lab failed.
+/// Failure in the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The system refused an operation.
     #[error("{what}: {source}")]
     Io {
-        /// The action and its object.
+        /// Action and its object.
         what: String,
-        /// The system's error.
+        /// System's error.
         source: io::Error,
     },
     /// A job file that cannot be parsed.
     #[error("{file}:{line}: {what}")]
     JobFile {
-        /// The file.
+        /// Path of the job file.
         file: String,
-        /// The line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What is wrong with it, and how to fix it.
+        /// Mistake, and how to fix it.
         what: String,
     },
-    /// Refused, for safety or because it cannot work; the text says why and what to do instead.
+    /// Refused as unsafe or impossible; the text gives the reason and an alternative.
     #[error("{0}")]
     Refused(String),
-    /// Called incorrectly; the text says how to do it.
+    /// Called incorrectly; the text explains the correct use.
     #[error("{0}")]
     Misused(String),
-    /// Data read back differ from what was written.
+    /// Data read back differ from the data written.
     #[error("{path}: data differ at byte {offset}: {what}")]
     Verify {
-        /// The file or device.
+        /// File or device.
         path: PathBuf,
-        /// Where, in bytes.
+        /// Position in bytes.
         offset: u64,
-        /// What was found there.
+        /// Description of the data found.
         what: String,
     },
     /// A program failed, or its output cannot be parsed.
     #[error("{program}: {what}")]
     Program {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// What it printed, or what was expected of it.
+        /// Output, or the output expected.
         what: String,
     },
     /// A result folder that cannot be read.
     #[error("{path}: {what}")]
     Result {
-        /// The folder or a file in it.
+        /// Folder, or a file in it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         what: String,
     },
-    /// The work was asked to stop.
+    /// The user stopped the work.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl LabError {
-    /// A system error about `what`.
+    /// A system error; `what` names the action and its object.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |source| LabError::Io { what, source }

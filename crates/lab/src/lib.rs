@@ -2,13 +2,12 @@
 //!
 //! ```text
 //! load        suites, jobs, workloads, trees ──> measurement, samples ──> result folder
-//! advice      facts about pools, from results or from pools in use ──> what should be done
+//! advice      facts about pools, from results or from pools in use ──> advice
 //! analysis    results ──> findings ──> report with plots and advice: Markdown, HTML, terminal
 //! ```
 //!
-//! Three rooms, each of which knows only those above it. Below all of them lie [`unit`] and statistics for
-//! few repeats, which also say how often a load has to be run. This crate has no command line and prints
-//! nothing.
+//! Each of the three modules knows only those above it. They share [`unit`] and the statistics for few
+//! repeats, which also set the number of repeats. This crate has no command line and prints nothing.
 
 pub mod advice;
 pub mod analysis;

@@ -1,4 +1,4 @@
-//! Load: what is asked of storage, how that is done and measured, and the evidence that is kept.
+//! Load: describes work on storage, performs and measures it, and keeps the evidence.
 //!
 //! ```text
 //! suite ──> plan ──> preflight ──> run ──┬─> engine (jobs), tree, walk, recovery, real fio / bonnie++
@@ -6,10 +6,9 @@
 //!                                        └─> result folder: Measurement, Samples
 //! ```
 //!
-//! A [`Job`](job::Job) says what to do, a [`Measurement`](measurement::Measurement) holds the result, and
-//! [`Samples`](samples::Samples) hold what the machine did meanwhile. The same three serve simulated
-//! hardware: only the work and the sampler touch the real world. Nothing here knows what is concluded from a
-//! result.
+//! A [`Job`](job::Job) describes the work, a [`Measurement`](measurement::Measurement) holds its result, and
+//! [`Samples`](samples::Samples) hold the machine's activity meanwhile. The same three serve simulated
+//! hardware: only the work and the sampler touch the real world. This module knows nothing of the analysis.
 
 mod bonnie;
 pub mod control;

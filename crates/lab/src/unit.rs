@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of a value. Values are stored in base units (bytes, nanoseconds, counts); only
-/// formatting scales them.
+/// Unit of a value. Values are stored in base units (bytes, nanoseconds, counts); only formatting scales
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -15,7 +15,7 @@ pub enum Unit {
     PerSecond,
     /// Nanoseconds.
     Nanoseconds,
-    /// A number of things.
+    /// Number of things.
     Count,
     /// Percent.
     Percent,
@@ -25,30 +25,29 @@ pub enum Unit {
     Number,
 }
 
-/// Which direction is better.
+/// Better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Higher is better: throughput.
+    /// Throughput.
     Higher,
-    /// Lower is better: latency, duration.
+    /// Latency, duration.
     Lower,
-    /// Neither.
+    /// No preference.
     Neither,
 }
 
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 impl Unit {
-    /// The value with its unit, scaled, with three significant digits: `1.84 GiB/s`, `12.7 k/s`, `566 ms`.
+    /// Value with its unit, scaled, with three significant digits: `1.84 GiB/s`, `12.7 k/s`, `566 ms`.
     pub fn show(self, value: f64) -> String {
         let (divisor, name) = self.scale(value);
         let space = if name.is_empty() || name == "%" { "" } else { " " };
         format!("{}{space}{name}", digits(value / divisor))
     }
 
-    /// The divisor and the scaled unit's name for values of about this size: for an axis or a
-    /// column.
+    /// Divisor and scaled unit for values of about this size: for an axis or a column.
     pub fn scale(self, about: f64) -> (f64, String) {
         let about = about.abs();
         let scaled = |factor: f64, names: &[&str], after: &str| {
@@ -75,8 +74,7 @@ impl Unit {
     }
 }
 
-/// Three significant digits, but never fewer than the integer part has: `0.54`, `5.34`, `88.8`,
-/// `1837`.
+/// Three significant digits, but never fewer than the integer part has: `0.54`, `5.34`, `88.8`, `1837`.
 pub fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if !v.is_finite() => return "-".into(),

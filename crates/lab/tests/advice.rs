@@ -1,9 +1,8 @@
-//! The rules, run on recorded output of OpenZFS 2.3: each is raised where it should be, and nowhere
-//! else.
+//! The rules, run on recorded output of OpenZFS 2.3: each is raised where it should be, and nowhere else.
 //!
-//! The pools were in virtual machines, each made with its own faults: see
-//! tests/recorded/zfs/README.md and `guest` there. Faults that these machines could not have (an
-//! old scrub, a failing disk) are added to their output.
+//! The pools were in virtual machines, each made with its own faults: see tests/recorded/zfs/README.md and
+//! `guest` there. Faults that these machines could not have (an old scrub, a failing disk) are added to their
+//! output.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeSet;
@@ -21,7 +20,6 @@ fn recorded(pool: &str) -> Facts {
     Facts::recorded(&folder).unwrap()
 }
 
-/// Rules and subjects of the advice.
 fn advised(review: &Review) -> BTreeSet<(&'static str, &str)> {
     review.advice.iter().map(|advice| (advice.rule, advice.subject.as_str())).collect()
 }
@@ -99,8 +97,8 @@ fn an_8k_volume_on_a_wide_raidz2_takes_the_computed_space() {
     assert_eq!((one.subject.as_str(), one.severity), ("wide/vol", Severity::Warning));
     assert!((value(one) - 55.6).abs() < 0.1, "2 of 6 sectors, nominally 6 of 8: {}", value(one));
     assert!(is_fine(&review, "raidz-width-padding", "wide/fs"));
-    // OpenZFS computes `used` as if all blocks were 128 KiB (45 sectors for 32): its figure for the
-    // volume must follow from the same arithmetic.
+    // OpenZFS computes `used` as if all blocks were 128 KiB (45 sectors for 32): its figure for the volume
+    // must follow from the same arithmetic.
     let volume = facts.pools[0].datasets.iter().find(|dataset| dataset.name == "wide/vol").unwrap();
     let said = volume.used_by_itself_bytes as f64 / volume.logical_used_bytes as f64;
     assert!((said - 6.0 / 2.0 * 32.0 / 45.0).abs() < 0.01, "{said}");

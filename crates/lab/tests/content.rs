@@ -91,7 +91,6 @@ fn all_sizes_are_filled_to_the_end() {
     }
 }
 
-/// Blocks of 4 KiB, verified.
 fn verified() -> Job {
     Job { verify: true, ..Job::default() }
 }

@@ -149,7 +149,6 @@ fn names_that_a_job_file_cannot_express_are_refused() {
     assert_eq!(Jobs::parse(&global.to_fio().unwrap(), "a.fio").unwrap(), global);
 }
 
-/// The real fio, if it is installed.
 fn fio() -> Option<()> {
     let found = Command::new("fio").arg("--version").output().is_ok();
     if !found {

@@ -153,8 +153,7 @@ fn zipf_has_the_theoretical_head() {
         let job = Job { distribution: Distribution::Zipf(theta), ..random(100) };
         let counts = popularity(&blocks(&job, n, 400_000));
         for head in [1, 10, 1000] {
-            // Below some hundred hits, the most visited blocks are not always the most probable
-            // ones.
+            // Below some hundred hits, the most visited blocks are not always the most probable ones.
             let expected = 400_000.0 * sum(head) / sum(n);
             if expected / head as f64 > 100.0 {
                 let found: usize = counts.iter().take(head as usize).map(|count| count.0).sum();
@@ -193,8 +192,7 @@ fn normal_lies_around_the_middle() {
     close(within_two as f64 / 1e5, 0.9545, 0.005);
 }
 
-/// A seed means the same operations on any machine and in any version: comparisons of results
-/// depend on it.
+/// A seed means the same operations on any machine and in any version: comparisons of results depend on it.
 #[test]
 fn a_seed_keeps_its_meaning() {
     let of = |distribution| Job { distribution, seed: 42, ..random(100) };

@@ -1,9 +1,8 @@
-//! Which cache policy serves metadata, by the tests of the ARC patches of 2014.
+//! Compares cache policies for metadata, by the tests of the ARC patches of 2014.
 //!
-//! Idea: Cenote's own engine works on a pool of its own in the simulator, on a modelled disk, with a cache
-//! far smaller than the metadata; once with each policy, from the same seed. So a run takes no disk, and
-//! what differs between two policies is the policy's doing. Reads of the disk decide; what the cache held
-//! says why.
+//! Idea: Cenote's own engine runs each test in the simulator, on a modelled disk, with a cache far smaller
+//! than the metadata; once with each policy, from the same seed. So a run needs no disk, and all differences
+//! between two policies are their own. Disk reads decide; the cache's content explains them.
 //!
 //! Source: pull request 2110 of ZFS on Linux, "Improve ARC hit rate with metadata heavy workloads".
 
@@ -25,28 +24,28 @@ use run::Loaded;
 pub use run::{Held, Panel, Run};
 pub use test::{Leaf, Scale, Test};
 
-/// What is compared.
+/// Scale, tests and policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// How much is made, and how large the cache is.
+    /// Number of inodes, and cache size.
     pub scale: Scale,
-    /// The tests.
+    /// Tests to run.
     pub tests: Vec<Test>,
-    /// The policies; the others are compared with the first.
+    /// Policies; the first is the baseline.
     pub policies: Vec<PolicyName>,
 }
 
-/// What the tests showed.
+/// Results of all runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer {
-    /// As it was asked for.
+    /// As requested.
     #[serde(flatten)]
     pub scale: Scale,
-    /// By test, then in the order of the policies.
+    /// By test, then by policy.
     pub runs: Vec<Run>,
 }
 
-/// What is compared unless asked otherwise: the policy before the patches comes first.
+/// Default policies: the one before the patches comes first.
 pub fn policies() -> Vec<PolicyName> {
     let patched = Patch::ALL.map(PolicyName::Patched);
     let others = [

@@ -1,9 +1,9 @@
-//! How a load is run and measured: on a pool of its own, in a simulator of its own.
+//! Runs and measures loads, each on a pool and in a simulator of its own.
 //!
-//! Idea: all runs of a study begin with the same seed, so what differs between two runs is what the study
-//! changed. A pool is made on memory, which takes no time; then it is opened on modelled devices ([`Bench`])
-//! and its clients work in virtual time while a [`Meter`] counts what the disk and the cache do. A run takes
-//! no disk of the machine, and a thread from beginning to end.
+//! Idea: all runs of a study begin with the same seed, so differences between two runs come from the study's
+//! parameters alone. A pool is created on memory devices, which take no time, then opened on modelled devices
+//! ([`Bench`]). Clients work in virtual time while a [`Meter`] counts operations of the disk and the cache. A
+//! run uses no disk of the machine, and one thread throughout.
 
 mod clients;
 mod files;
@@ -25,54 +25,48 @@ pub(crate) use spinning::Spinning;
 
 use crate::error::Result;
 
-/// How often it is told how far a run is.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How far a study is.
+/// Progress of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress<'a> {
-    /// A run goes on.
+    /// A run is under way.
     Running {
-        /// Its number, from 1.
+        /// Number of the run, from 1.
         run: usize,
-        /// How many there are.
+        /// Number of all runs.
         runs: usize,
-        /// What runs.
+        /// Name of the load.
         load: &'a str,
-        /// How much of the study is done, from 0 to 1, if that can be told.
+        /// Completed share of the study, from 0 to 1, if known.
         part: Option<f64>,
     },
-    /// A run is over.
+    /// A run has ended.
     Ended {
-        /// What ran.
+        /// Name of the load.
         load: &'a str,
-        /// What came of it, in short.
+        /// Short result.
         result: &'a str,
     },
 }
 
-/// A load that a study runs.
 pub(crate) trait Load: Clone + Send + 'static {
-    /// What comes of it.
     type Run: Send + 'static;
 
-    /// The seed of its simulator.
     const SEED: u64;
 
-    /// What it is called.
     fn name(&self) -> String;
 
-    /// How many steps it takes; 0: it does not count them.
+    /// Total steps; 0 if they are not counted.
     fn steps(&self) -> u64;
 
-    /// Runs it.
     fn run(self, rt: Runtime, steps: Steps) -> impl Future<Output = Result<Self::Run>>;
 
-    /// What came of it, in short.
+    /// Short result.
     fn result(run: &Self::Run) -> String;
 }
 
-/// How many steps a run has made so far.
+/// Steps of a run so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps(Arc<AtomicU64>);
 
@@ -86,7 +80,6 @@ impl Steps {
     }
 }
 
-/// Runs one load after the other.
 pub(crate) async fn run_each<L: Load>(
     rt: &Runtime,
     loads: &[L],
@@ -121,7 +114,7 @@ pub(crate) async fn run_each<L: Load>(
 }
 
 fn simulate<L: Load>(load: L, steps: Steps) -> Result<L::Run> {
-    // A step of the simulator is a task that is polled once.
+    // One simulator step is one poll of a task; loads need arbitrarily many.
     let config = SimConfig { step_limit: u64::MAX, ..SimConfig::seed(L::SEED) };
     Runtime::simulate(config, |rt| load.run(rt, steps)).0
 }

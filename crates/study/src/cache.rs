@@ -1,9 +1,9 @@
-//! What a cache device (L2ARC) and a log device (SLOG) bring to a pool on a slow disk.
+//! Effect of a cache device (L2ARC) and a log device (SLOG) on a pool on a slow disk.
 //!
-//! Idea: Cenote's own engine on a pool of its own in the simulator: one disk with a moving head, flash for
-//! the cache device and for the log. Clients as those of report 002 read blocks of a volume's size at random
-//! from working sets that are smaller and larger than memory and than the cache device, and make durable
-//! writes. What differs between two runs is the device in question.
+//! Idea: Cenote's own engine runs in the simulator on one disk with a moving head, with flash for the cache
+//! device and the log. Clients like those of report 002 read blocks at random from working sets below and
+//! above the size of memory and of the cache device, and make durable writes. Two runs of a load differ only
+//! in the device.
 
 mod case;
 mod report;
@@ -22,23 +22,23 @@ use run::Loaded;
 pub use case::{Case, Second};
 pub use run::Run;
 
-/// What is to be run.
+/// Cases to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The cases; of each load, that without the device comes first.
+    /// Cases; for each load, the one without the device comes first.
     pub cases: Vec<Case>,
-    /// Reads of a case, ten for each durable write.
+    /// Reads per case, ten for each durable write.
     pub operations: u64,
 }
 
-/// What the runs showed.
+/// Results of all runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer {
     /// Memory for cached blocks.
     pub memory_bytes: u64,
-    /// The cache device.
+    /// Size of the cache device.
     pub cache_device_bytes: u64,
-    /// In the order of the cases.
+    /// In case order.
     pub runs: Vec<Run>,
 }
 

@@ -1,6 +1,6 @@
-//! What the caches of pools in use do, and what another size would bring.
+//! Caches of open pools: their activity, and estimates for other sizes.
 //!
-//! Hit ratios of other sizes come from a sample of the look-ups (`cenote_policy::live`) and have its error.
+//! Hit ratios of other sizes are estimated from a sample of the look-ups (`cenote_policy::live`).
 
 mod outlook;
 
@@ -9,25 +9,25 @@ use cenote_engine::{Engine, L2Stats};
 
 pub use outlook::{Advice, Outlook, Sized, hit_ratio};
 
-/// The cache of a pool, or of all: what was counted since it was opened, or since an earlier sample.
+/// Cache counters of one pool, or of all, since its open or since an earlier sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// Its cache.
+    /// Cache counters.
     pub stats: CacheStats,
-    /// Its cache devices.
+    /// Cache device counters.
     pub second: L2Stats,
 }
 
 impl Sample {
-    /// Looks at a pool's cache.
+    /// Samples a pool's cache.
     pub fn take(pool: &str, engine: &Engine) -> Sample {
         let (stats, second) = (engine.cache().stats(), engine.cache_devices().stats());
         Sample { pool: pool.to_owned(), stats, second }
     }
 
-    /// All together, under this name.
+    /// Sums samples under a name.
     pub fn sum(name: &str, all: &[Sample]) -> Sample {
         let mut stats = CacheStats::default();
         all.iter().for_each(|sample| stats.add(&sample.stats));
@@ -35,7 +35,7 @@ impl Sample {
         Sample { pool: name.to_owned(), stats, second }
     }
 
-    /// What was counted since one of these; of a pool that is not among them, everything.
+    /// Counts since the earlier sample of the same pool, if there is one.
     #[must_use]
     pub fn since(&self, before: &[Sample]) -> Sample {
         let old = before.iter().find(|old| old.pool == self.pool);

@@ -1,4 +1,4 @@
-//! Why a study ends without an answer.
+//! Errors that end a study.
 
 use cenote_fs::FsError;
 use cenote_object::DatasetError;
@@ -6,16 +6,16 @@ use cenote_policy::trace::TraceError;
 use cenote_pool::{BadSetting, PoolError};
 use cenote_runtime::JoinError;
 
-/// What a study gives.
+/// Result of this crate.
 pub type Result<T> = std::result::Result<T, StudyError>;
 
-/// Why it ends.
+/// Reason why a study ended.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// A trace can't be read.
+    /// Unreadable trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A trace says nothing about a cache.
+    /// The trace has no requests.
     #[error("the trace has no requests")]
     Empty,
     /// A recording can't be written.
@@ -30,13 +30,13 @@ pub enum StudyError {
     /// From its files.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// A client of a modelled pool ended before its load.
+    /// A client task ended early.
     #[error(transparent)]
     Client(#[from] JoinError),
-    /// A cache device does not take a setting.
+    /// A cache device rejected a setting.
     #[error(transparent)]
     Setting(#[from] BadSetting),
-    /// A modelled pool lacks what the study has put into it.
+    /// A modelled pool lacks data that the study wrote.
     #[error("{0}")]
     Bench(&'static str),
 }

@@ -1,4 +1,4 @@
-//! Studies, as values: a request, how far it is meanwhile, an answer.
+//! Studies, as values: a request, progress, an answer.
 //!
 //! ```text
 //!   arc, cache   loads --> bench: a pool on modelled devices, virtual time --> answer --> report
@@ -6,10 +6,9 @@
 //!   caches       pools in use --> answer
 //! ```
 //!
-//! Idea: a [`Study`] takes all that it needs with its request, tells a callback how far it is, and gives an
-//! [`Answer`], which is figures (serde) and a [`Report`] on them. Options, layout and files of the user are
-//! above this crate. `bench` knows how any load is run and measured; a study adds the loads, and what their
-//! figures mean.
+//! Idea: a [`Study`] is a complete request, reports progress to a callback, and gives an [`Answer`]: figures
+//! (serde) and a [`Report`] on them. Command-line options, layout and the user's files belong to the caller.
+//! `bench` runs and measures any load; a study defines its loads and interprets their figures.
 //!
 //! Read in this order: [`Progress`], then [`cache`] as an example of a study, then `bench`.
 
@@ -28,16 +27,16 @@ pub use report::{Attachment, Part, Report, Table};
 use cenote_runtime::Runtime;
 use serde::Serialize;
 
-/// What is asked for.
+/// Request of a study.
 pub trait Study {
-    /// What comes of it.
+    /// Figures and report.
     type Answer: Answer;
 
-    /// Runs it. Loads run in simulators with threads of their own; if this is dropped, the one that runs goes
-    /// on to its end, unseen.
+    /// Runs the study. Loads run in simulators with threads of their own; if the future is dropped, the
+    /// current one runs on to its end.
     ///
     /// # Errors
-    /// The engine fails on a modelled pool, which it does not.
+    /// The engine fails on a modelled pool, which it should not.
     fn run(
         self,
         rt: &Runtime,
@@ -45,12 +44,12 @@ pub trait Study {
     ) -> impl Future<Output = Result<Self::Answer>>;
 }
 
-/// What came of a study: its figures, as JSON, and how they are written down.
+/// Figures as JSON, and a report on them.
 pub trait Answer: Serialize {
-    /// For people.
+    /// Report for people.
     fn report(&self) -> Report;
 
-    /// Tables that go with the report, as files.
+    /// Tables beside the report, as files.
     fn attachments(&self) -> Vec<Attachment> {
         Vec::new()
     }

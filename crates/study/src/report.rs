@@ -1,48 +1,46 @@
-//! How a study is written down: words and tables, in the order in which they are read.
+//! Report of a study: text and tables in reading order.
 //!
-//! Idea: words are Markdown; tables stay rows of cells, so that whoever shows the report lays out their
-//! columns as in all its other tables.
+//! Idea: text is Markdown. Tables stay rows of cells, so that the caller lays out their columns like those of
+//! all its other tables.
 
-/// A report.
+/// Parts in reading order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report(pub Vec<Part>);
 
-/// A part of it.
+/// Part of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Markdown, its ends of lines included.
+    /// Markdown with line breaks.
     Text(String),
-    /// Columns.
+    /// Rows and columns.
     Table(Table),
 }
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// What is above the columns.
+    /// Column headings.
     pub heads: Vec<&'static str>,
-    /// How many columns, from the left, are words; the others are numbers.
+    /// Number of text columns, from the left; all others are numeric.
     pub words: usize,
-    /// As many cells each as there are heads.
+    /// Rows with one cell per heading.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A file that goes with a report.
+/// A file beside a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name, beside the report.
+    /// File name.
     pub name: String,
-    /// Its content: a header, and columns separated by tabs.
+    /// Header line and tab-separated columns.
     pub text: String,
 }
 
 impl Report {
-    /// Adds words.
     pub(crate) fn text(&mut self, text: String) {
         self.0.push(Part::Text(text));
     }
 
-    /// Adds a table.
     pub(crate) fn table<const N: usize>(
         &mut self,
         words: usize,

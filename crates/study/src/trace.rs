@@ -1,4 +1,4 @@
-//! What a cache would have done with a recorded load, and how a load is recorded.
+//! Replays a recorded load against cache policies, and records loads.
 
 mod record;
 
@@ -16,85 +16,85 @@ use crate::error::{Result, StudyError};
 
 pub use record::{Recorded, Recording};
 
-/// What a trace contains.
+/// Request for a summary of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Show {
-    /// The trace.
+    /// Trace file.
     pub file: PathBuf,
 }
 
-/// The hit ratio of each policy with a cache of each size.
+/// Request for hit ratios of policies by cache size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
-    /// The trace.
+    /// Trace file.
     pub file: PathBuf,
-    /// The policies.
+    /// Policies to replay.
     pub policies: Vec<PolicyName>,
-    /// The sizes.
+    /// Cache sizes.
     pub sizes: Vec<CacheSize>,
-    /// A cache device behind the cache.
+    /// Cache device behind the cache.
     pub second: Option<SecondSize>,
 }
 
-/// The hit ratio over cache sizes: what more memory would bring.
+/// Request for a curve of hit ratio over cache size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draw {
-    /// The trace.
+    /// Trace file.
     pub file: PathBuf,
-    /// The policy.
+    /// Policy to replay.
     pub policy: PolicyName,
-    /// Part of the blocks that is looked at, chosen by a hash; 1 is exact.
+    /// Sampled share of the blocks, chosen by a hash; 1 is exact.
     pub rate: f64,
-    /// Number of sizes, two for each doubling, up to the trace's footprint.
+    /// Number of sizes, two per doubling, up to the trace's footprint.
     pub points: u16,
 }
 
-/// The size of a cache.
+/// Size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CacheSize {
-    /// Bytes.
+    /// Absolute size.
     Bytes(u64),
     /// Percent of the trace's footprint.
     Percent(f64),
 }
 
-/// A cache device behind the cache.
+/// Cache device behind the cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SecondSize {
-    /// Its size.
+    /// Device size.
     pub size: CacheSize,
-    /// What it takes in a second (`l2arc_write_max`).
+    /// Bytes taken per second (`l2arc_write_max`).
     pub per_second: CacheSize,
 }
 
-/// What a trace contains.
+/// Summary of a trace.
 #[derive(Debug, Clone, Serialize)]
 pub struct Shown {
     /// Requests, without writes.
     pub requests: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Different blocks.
+    /// Distinct blocks.
     pub blocks: u64,
     /// Bytes of all requests.
     pub bytes: u64,
-    /// Bytes of all different blocks.
+    /// Bytes of all distinct blocks.
     pub footprint_bytes: u64,
     /// From the first request to the last.
     pub duration_ns: u64,
-    /// Requests for each block, on average.
+    /// Mean requests per block.
     pub requests_per_block: f64,
-    /// Operations of devices meanwhile: reads.
+    /// Device reads meanwhile.
     pub device_reads: u64,
-    /// Their bytes.
+    /// Bytes of device reads.
     pub device_read_bytes: u64,
-    /// Writes.
+    /// Device writes meanwhile.
     pub device_writes: u64,
-    /// Their bytes.
+    /// Bytes of device writes.
     pub device_write_bytes: u64,
-    /// Whose requests they were, those with most missed bytes first.
+    /// By dataset and class; most missed bytes first.
     pub parts: Vec<ShownPart>,
-    /// What went to devices for metadata, and for everything: what a special vdev would take of it.
+    /// Device traffic of metadata, and of everything: the share that a special vdev would take.
     #[serde(skip)]
     pub special: Option<[Sum; 2]>,
 }
@@ -102,55 +102,55 @@ pub struct Shown {
 /// Requests of a dataset and class.
 #[derive(Debug, Clone, Serialize)]
 pub struct ShownPart {
-    /// The dataset.
+    /// Dataset name.
     pub dataset: String,
-    /// The class of blocks.
+    /// Class of blocks.
     pub class: &'static str,
     /// All requests.
     pub requests: u64,
-    /// Those that the cache did not have.
+    /// Requests that missed the cache.
     pub missed: u64,
-    /// Bytes of these.
+    /// Their bytes.
     pub missed_bytes: u64,
 }
 
-/// A policy with a cache of some size.
+/// Result of a policy at one cache size.
 #[derive(Debug, Clone, Serialize)]
 pub struct Replayed {
-    /// The policy.
+    /// Policy name.
     pub policy: &'static str,
-    /// The size.
+    /// Cache size.
     pub cache_bytes: u64,
     /// All requests.
     pub requests: u64,
-    /// Those that the cache had.
+    /// Requests that hit the cache.
     pub hits: u64,
-    /// Their part.
+    /// Hits as a share of requests.
     pub hit_ratio: f64,
-    /// Their part by bytes.
+    /// Hit bytes as a share of bytes.
     pub byte_hit_ratio: f64,
-    /// Of the cache and the cache device together.
+    /// Hits of cache and cache device together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_ratio_with_l2: Option<f64>,
 }
 
-/// A curve.
+/// Hit ratio by cache size.
 #[derive(Debug, Clone, Serialize)]
 pub struct Drawn {
-    /// The policy.
+    /// Policy name.
     pub policy: &'static str,
-    /// Part of the blocks that was looked at.
+    /// Sampled share of the blocks.
     pub rate: f64,
-    /// The smallest size first.
+    /// In ascending size order.
     pub points: Vec<Point>,
 }
 
-/// A point of a curve.
+/// Point of a curve.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Point {
-    /// The size of the cache.
+    /// Cache size.
     pub cache_bytes: u64,
-    /// The part of requests that it has.
+    /// Hits as a share of requests.
     pub hit_ratio: f64,
 }
 
@@ -178,7 +178,7 @@ impl Show {
     /// Summarises the trace.
     ///
     /// # Errors
-    /// It can't be read, or has no requests.
+    /// Unreadable, or no requests.
     pub async fn run(self, rt: &Runtime) -> Result<Shown> {
         let (trace, Summary { requests, writes, blocks, bytes, footprint_bytes, duration_ns }) =
             read(rt, self.file).await?;
@@ -211,7 +211,7 @@ impl Replay {
     /// Replays the trace: by policy, then by size.
     ///
     /// # Errors
-    /// It can't be read, or has no requests.
+    /// Unreadable, or no requests.
     pub async fn run(self, rt: &Runtime) -> Result<Vec<Replayed>> {
         let (trace, summary) = read(rt, self.file).await?;
         let bytes = |size: CacheSize| size.bytes(summary.footprint_bytes);
@@ -239,14 +239,14 @@ impl Replay {
 }
 
 impl Draw {
-    /// Draws the curve.
+    /// Computes the curve.
     ///
     /// # Errors
-    /// The trace can't be read, or has no requests.
+    /// Unreadable, or no requests.
     pub async fn run(self, rt: &Runtime) -> Result<Drawn> {
         let Draw { file, policy, rate, points } = self;
         let (trace, summary) = read(rt, file).await?;
-        // Two sizes for each doubling: most changes where caches are small.
+        // Two sizes per doubling: most changes where caches are small.
         let size = |halves: u16| summary.footprint_bytes as f64 / 2_f64.powf(f64::from(halves) / 2.0);
         let sizes: Vec<u64> = (0..points).rev().map(|halves| (size(halves) as u64).max(1)).collect();
         let Curve { points } = rt.blocking(move || curve(&trace, policy, &sizes, rate)).await;

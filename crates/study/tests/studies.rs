@@ -1,4 +1,4 @@
-//! Studies as values: what they tell meanwhile, and what they answer.
+//! Studies as values: their progress and their answers.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_policy::PolicyName;
@@ -6,7 +6,7 @@ use cenote_runtime::Runtime;
 use cenote_study::trace::{CacheSize, Draw, Replay, Show};
 use cenote_study::{Answer, Part, Progress, Study, StudyError, arc, cache};
 
-/// The answer, and what had ended by then.
+/// The answer, and the loads that ended before it.
 fn run<S: Study>(study: S) -> (S::Answer, Vec<String>) {
     let rt = Runtime::real(Some(1));
     let mut ended = Vec::new();
@@ -19,7 +19,6 @@ fn run<S: Study>(study: S) -> (S::Answer, Vec<String>) {
     (answer, ended)
 }
 
-/// The tables of a report.
 fn tables(answer: &impl Answer) -> Vec<Vec<Vec<String>>> {
     let table = |part: Part| match part {
         Part::Table(table) => {
@@ -75,7 +74,7 @@ fn a_trace_is_shown_replayed_and_drawn() {
     let replay = Replay { file: file.clone(), policies, sizes, second: None };
     let replayed = rt.block_on(replay.run(&rt)).unwrap();
     let hits: Vec<u64> = replayed.iter().map(|cell| cell.hits).collect();
-    // In turn, LRU always lets go of the block that comes next.
+    // In this cyclic order, LRU always evicts the next block.
     assert_eq!((hits[0], hits[1], hits[3]), (0, 90, 90));
     assert!(hits[2] > 30, "{hits:?}");
     let draw = |file| Draw { file, policy: PolicyName::Lru, rate: 1.0, points: 3 }.run(&rt);

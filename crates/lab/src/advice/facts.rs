@@ -1,11 +1,11 @@
-//! Known facts about a machine and its pools, as plain values, and what could not be determined.
+//! Known facts about a machine and its pools, as plain values, with a list of the facts that are missing.
 //!
-//! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]),
-//! from Cenote's daemon on it ([`Facts::gather_from`]), from recorded output ([`Facts::recorded`]) or from
-//! a result ([`Facts::of_result`]). Nothing here judges; the rules do.
+//! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]), from
+//! Cenote's daemon on it ([`Facts::gather_from`]), from recorded output ([`Facts::recorded`]) or from a
+//! result ([`Facts::of_result`]). Facts are not judged here; the rules do that.
 //!
-//! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between
-//! two sets of facts.
+//! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between two sets
+//! of facts.
 
 mod gather;
 mod result;
@@ -21,46 +21,46 @@ use crate::load::machine::zpool::{Class, Counters, Pool, Vdev};
 use crate::load::sample::smart::{Smart, Trend};
 use crate::load::samples::Missing;
 
-/// Known facts about a machine and its pools.
+/// Facts about a machine and its pools.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// When they were gathered: seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub unix_s: Option<u64>,
     /// Period that the counters cover, in seconds: since boot, or since earlier facts.
     pub counted_s: Option<f64>,
-    /// The machine's memory, in bytes.
+    /// Physical memory.
     pub memory_bytes: Option<u64>,
-    /// The pools, by name.
+    /// Pools by name.
     pub pools: Vec<Pool>,
-    /// They are Cenote's daemon's, not the kernel's: some remedies differ.
+    /// The pools are open in Cenote's daemon, not the kernel: some remedies differ.
     pub is_of_daemon: bool,
-    /// The ARC's counters (`arcstats`).
+    /// ARC counters (`arcstats`).
     pub arc: Option<Counters>,
-    /// The machine's disks.
+    /// Disks of the machine.
     pub disks: Vec<Disk>,
-    /// The disks under the leaves of pools, by the leaves' paths.
+    /// Disks under the leaves of pools, by leaf path.
     pub under: BTreeMap<String, Vec<String>>,
     /// SMART state of the disks.
     pub health: Vec<Health>,
     /// Measurements with different numbers of workers.
     pub workers: Vec<Workers>,
-    /// Facts that could not be determined, and why.
+    /// Facts that could not be determined, with the reason.
     pub missing: Vec<Missing>,
 }
 
 /// SMART state of one disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Health {
-    /// The disk's name in `/dev`.
+    /// Disk name in `/dev`.
     pub disk: String,
-    /// Its current values.
+    /// Current values.
     pub now: Smart,
-    /// Trends of its values, where earlier records exist.
+    /// Trends, where earlier records exist.
     pub trends: Vec<Trend>,
 }
 
 impl Facts {
-    /// The disks under a leaf vdev: several if it lies on an array.
+    /// Disks under a leaf vdev: several if it lies on an array.
     pub fn disks(&self, leaf: &Vdev) -> Vec<&Disk> {
         let names = leaf.path.as_ref().and_then(|path| self.under.get(path));
         names
@@ -70,12 +70,12 @@ impl Facts {
             .collect()
     }
 
-    /// Whether a pool's data lie on spinning disks: true if any disk spins, false if none does,
-    /// None if unknown.
+    /// Whether a pool's data lie on spinning disks: true if any disk spins, false if none does, None if
+    /// unknown.
     pub fn rotational(&self, pool: &Pool) -> Option<bool> {
         let leaves = pool.class(Class::Normal).flat_map(Vdev::leaves);
-        // A loop device reports itself as non-rotational whatever its backing file lies on, so ask
-        // the last disk under it.
+        // A loop device reports itself as non-rotational whatever disk its backing file lies on, so ask the
+        // last disk under it.
         let known: Vec<Option<bool>> = leaves.map(|leaf| self.disks(leaf).last()?.rotational).collect();
         if known.contains(&Some(true)) {
             Some(true)
@@ -84,15 +84,15 @@ impl Facts {
         }
     }
 
-    /// The command that copies a snapshot of a pool to another pool, where there is one: Cenote has no
-    /// `zfs send` yet.
+    /// Command that copies a snapshot of a pool to another pool; None for Cenote, which has no `zfs send`
+    /// yet.
     pub fn send_command(&self, pool: &Pool, snapshot: &str) -> Option<String> {
         let line = || format!("zfs send -R {}@{snapshot} | zfs receive -d NEWPOOL", pool.name);
         (!self.is_of_daemon).then(line)
     }
 
-    /// These facts with counters reduced to their growth since `earlier`. Counters that restarted
-    /// in between (a pool imported again) count from 0.
+    /// These facts with counters reduced to their growth since `earlier`. Counters that restarted in between
+    /// (a pool imported again) count from 0.
     pub fn since(&self, earlier: &Facts) -> Facts {
         let mut facts = self.clone();
         facts.counted_s = self.counted_s.zip(earlier.counted_s).map(|(now, then)| (now - then).max(0.0));

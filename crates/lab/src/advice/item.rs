@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::unit::Unit;
 
-/// How urgent it is.
+/// Urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Something could be better; there is no hurry.
+    /// Something could be better; no hurry.
     Notice,
     /// Costs speed or space now, or will endanger data soon.
     Warning,
@@ -16,7 +16,7 @@ pub enum Severity {
     Critical,
 }
 
-/// How risky a remedy is.
+/// Risk of a remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
@@ -30,27 +30,27 @@ pub enum Risk {
     High,
 }
 
-/// What to do.
+/// Commands that solve a problem, and their risk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// Command lines, in order; the reader replaces the words in capitals.
+    /// Command lines in order; the reader replaces the words in capitals.
     pub commands: Vec<String>,
-    /// Their risk.
+    /// Risk of the commands.
     pub risk: Risk,
-    /// What to watch out for.
+    /// Warning for the reader.
     pub caution: String,
 }
 
-/// A fact that a piece of advice rests on.
+/// Fact that a piece of advice rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
-    /// Its name: `capacity`, `log writes to the SLOG`.
+    /// Name: `capacity`, `log writes to the SLOG`.
     pub what: String,
-    /// Its value.
+    /// Number or word.
     pub value: EvidenceValue,
 }
 
-/// Programs get the value, people what is shown.
+/// Programs get the raw value; people see the formatted one.
 impl Serialize for Evidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -64,7 +64,7 @@ impl Serialize for Evidence {
     }
 }
 
-/// The value of a piece of evidence.
+/// Value of a piece of evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum EvidenceValue {
@@ -72,56 +72,55 @@ pub enum EvidenceValue {
     Number {
         /// In the base unit.
         value: f64,
-        /// Its unit.
+        /// Unit of the number.
         unit: Unit,
     },
-    /// A word: a state, a name.
+    /// A state or a name.
     Word {
-        /// That word.
+        /// State or name.
         value: String,
     },
 }
 
-/// A number that a rule watches, with two levels: from `raise` on it is bad; it is good again only from
-/// `clear` on. Between them nothing changes, so that a value that wavers about a level gives one alert and
-/// not many.
+/// A number that a rule watches, with two levels: bad from `raise` on, and good again only from `clear` on.
+/// In between the state stays the same, so that a value wavering about a level gives a single alert.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gauge {
-    /// The value now, in the base unit.
+    /// Current value, in the base unit.
     pub value: f64,
-    /// Its unit.
+    /// Unit of all levels.
     pub unit: Unit,
-    /// The level at which it is bad. Bad is high if this is above `clear`, low if it is below.
+    /// Level at which the value is bad. High values are bad if this is above `clear`, low ones otherwise.
     pub raise: f64,
-    /// The level at which it is good again.
+    /// Level at which the value is good again.
     pub clear: f64,
 }
 
 /// One piece of advice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
-    /// The rule's id: `fill-80`.
+    /// Rule id: `fill-80`.
     pub rule: &'static str,
-    /// How urgent.
+    /// Urgency.
     pub severity: Severity,
-    /// What it is about: `tank`, `tank/mirror-0/sda`, `tank/db`, `arc`.
+    /// Pool, vdev, dataset or cache: `tank`, `tank/mirror-0/sda`, `tank/db`, `arc`.
     pub subject: String,
-    /// What is wrong, in one sentence.
+    /// Problem in one sentence.
     pub summary: String,
-    /// What that rests on.
+    /// Facts behind it.
     pub evidence: Vec<Evidence>,
-    /// Why that matters.
+    /// Why the problem matters.
     pub reason: &'static str,
-    /// Where that is written, or who measured it.
+    /// Documentation or measurements that support it.
     pub sources: &'static [&'static str],
-    /// What to do.
+    /// Solution.
     pub remedy: Remedy,
-    /// The number that is watched, where there is one.
+    /// Number that the rule watches.
     pub gauge: Option<Gauge>,
 }
 
 impl Severity {
-    /// Its name.
+    /// Lower-case name.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Notice => "notice",
@@ -132,7 +131,7 @@ impl Severity {
 }
 
 impl Risk {
-    /// Its name.
+    /// Lower-case name.
     pub fn name(self) -> &'static str {
         match self {
             Risk::None => "none",
@@ -144,20 +143,20 @@ impl Risk {
 }
 
 impl Evidence {
-    /// A number.
+    /// Evidence with a number.
     pub fn number(what: impl Into<String>, value: f64, unit: Unit) -> Evidence {
         Evidence { what: what.into(), value: EvidenceValue::Number { value, unit } }
     }
 
-    /// A word.
+    /// Evidence with a word.
     pub fn word(what: impl Into<String>, value: impl Into<String>) -> Evidence {
         Evidence { what: what.into(), value: EvidenceValue::Word { value: value.into() } }
     }
 
-    /// The value with its unit, as people write it.
+    /// Value with its unit, for people.
     pub fn shown(&self) -> String {
         match &self.value {
-            // Few things are counted whole: not `3.00`.
+            // Whole counts below 1000 have no decimals.
             EvidenceValue::Number { value, unit: Unit::Count } if value.fract() == 0.0 && *value < 1000.0 => {
                 format!("{value:.0}")
             }
@@ -168,12 +167,12 @@ impl Evidence {
 }
 
 impl Gauge {
-    /// Whether the value is at or past the level at which it is bad.
+    /// Whether the value is at or past `raise`.
     pub fn bad(&self) -> bool {
         if self.raise >= self.clear { self.value >= self.raise } else { self.value <= self.raise }
     }
 
-    /// Whether the value is at or past the level at which it is good again.
+    /// Whether the value is at or past `clear`.
     pub fn good(&self) -> bool {
         if self.raise >= self.clear { self.value <= self.clear } else { self.value >= self.clear }
     }

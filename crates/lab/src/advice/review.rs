@@ -10,29 +10,29 @@ use crate::load::samples::Missing;
 /// A rule that found nothing wrong with a subject.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fine {
-    /// The rule's id.
+    /// Rule id.
     pub rule: &'static str,
-    /// The subject it checked.
+    /// Subject checked.
     pub subject: String,
-    /// The number it watches, if any.
+    /// Number that the rule watches.
     pub gauge: Option<Gauge>,
 }
 
 /// A rule that could not reach a verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unknown {
-    /// The rule's id.
+    /// Rule id.
     pub rule: &'static str,
-    /// The subject it checked.
+    /// Subject checked.
     pub subject: String,
-    /// Which fact is missing, and what would help.
+    /// Missing fact, and how to obtain it.
     pub why: String,
 }
 
 /// All verdicts on a set of facts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Review {
-    /// Advice, most urgent first.
+    /// Most urgent first.
     pub advice: Vec<Advice>,
     /// Rules without a verdict.
     pub unknown: Vec<Unknown>,

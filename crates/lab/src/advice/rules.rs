@@ -1,5 +1,4 @@
-//! The rules: what each looks for, why it matters, and its source. Each kind of rule has a module
-//! of its own.
+//! The rules, each with its reason and source. Each kind of rule has a module of its own.
 
 mod cache;
 mod datasets;

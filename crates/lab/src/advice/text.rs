@@ -9,21 +9,21 @@ use super::rules::RULES;
 /// Layout of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// With colours: for terminals only.
+    /// Colours, for terminals only.
     pub colour: bool,
-    /// With reasons and sources, and with the subjects that are fine.
+    /// Adds reasons and sources, and the subjects that are fine.
     pub verbose: bool,
-    /// Maximum number of columns.
+    /// Maximum columns.
     pub width: usize,
 }
 
-/// A readable number of columns, used where none is given.
+/// Default width in columns.
 pub const WIDTH: usize = 120;
 
 /// Columns before the text of a piece of advice.
 const INDENT: usize = 12;
 
-/// The review as text; the last line counts verdicts.
+/// Review as text; the last line counts verdicts.
 pub fn text(review: &Review, layout: Layout) -> String {
     let mut out = String::new();
     for advice in &review.advice {
@@ -94,7 +94,6 @@ fn one(out: &mut String, advice: &Advice, layout: Layout) {
     line(out, "  risk", &format!("{}. {}", advice.remedy.risk.name(), advice.remedy.caution), layout);
 }
 
-/// A word in the first column, with text beside it.
 fn line(out: &mut String, first: &str, text: &str, layout: Layout) {
     for (number, part) in wrapped(text, layout.width).into_iter().enumerate() {
         let first = if number == 0 { first } else { "" };
@@ -111,7 +110,6 @@ fn painted(word: &str, severity: Severity, layout: Layout) -> String {
     if layout.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// The text, wrapped to fit beside the first column.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.saturating_sub(INDENT).max(30);
     let mut lines: Vec<String> = Vec::new();

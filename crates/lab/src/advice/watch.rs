@@ -1,5 +1,4 @@
-//! Watching: gathers facts at every interval, raises each alert once, ends it once, and reports
-//! both.
+//! Watching: gathers facts at every interval, raises each alert once, ends it once, and reports both.
 //!
 //! ```text
 //! every interval: gather ─> review ─> Alerts ─> events ─┬─> Outbox ─> webhook, retried until delivered
@@ -7,9 +6,9 @@
 //!                                       └─> metrics (text for Prometheus)
 //! ```
 //!
-//! [`Alerts`] and undelivered events are saved to a file after each round, so that a restart
-//! neither forgets nor repeats any. Facts, posting and the clock come from a [`World`]: tests bring
-//! their own clock, and this crate needs no HTTP.
+//! [`Alerts`] and undelivered events are saved to a file after each round, so that a restart neither forgets
+//! nor repeats any. Facts, posting and the clock come from a [`World`]: tests bring their own clock, and this
+//! crate needs no HTTP.
 
 mod alert;
 mod metrics;
@@ -26,31 +25,31 @@ use super::{Advice, Evidence, Facts, Fine, Remedy, Review, Risk, Severity, revie
 use crate::load::control::Control;
 use crate::{LabError, Result};
 
-/// The user's settings.
+/// User's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Time between rounds.
     pub interval: Duration,
-    /// How long a subject must be fine before its alert ends.
+    /// Time a subject must be fine before its alert ends.
     pub clear_after: Duration,
-    /// File that keeps alerts across restarts.
+    /// Keeps alerts across restarts.
     pub state: Option<PathBuf>,
-    /// Whether events are posted to a webhook.
+    /// Events are posted to a webhook.
     pub webhook: bool,
 }
 
-/// What watching needs from outside.
+/// Outside world of the watch.
 pub trait World {
     /// Gathers the current facts.
     ///
     /// # Errors
-    /// No facts could be gathered: that raises an alert of its own.
+    /// No facts: that raises an alert of its own.
     fn facts(&mut self) -> Result<Facts>;
 
     /// Posts one event as JSON.
     ///
     /// # Errors
-    /// It was not accepted: the outbox retries later.
+    /// Not accepted: the outbox retries later.
     fn post(&mut self, event: &Event) -> Result<()>;
 
     /// Seconds since 1970, UTC.
@@ -59,11 +58,10 @@ pub trait World {
     /// Waits, unless asked to stop.
     fn wait(&mut self, time: Duration, control: &Control);
 
-    /// Reports what happened in a round.
+    /// Reports the events of a round.
     fn happened(&mut self, events: &[Event], metrics: String);
 }
 
-/// The state of watching after the rounds so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rounds {
     all: u64,
@@ -116,7 +114,6 @@ pub fn watch(settings: &Settings, world: &mut dyn World, control: &Control) -> R
     Ok(())
 }
 
-/// The id of the alert that no facts can be gathered.
 const BLIND: &str = "no-facts";
 const MACHINE: &str = "machine";
 

@@ -1,5 +1,4 @@
-//! Findings across targets: which is fastest, which falls behind, tests that hide differences, and
-//! speed against fill.
+//! Findings across targets: rankings, tests that hide differences, and speed against fill.
 
 use super::compare::{judge, pairs, words};
 use super::fill::{FillPoint, NoCliff, cliff};
@@ -15,7 +14,7 @@ const APART: f64 = 5.0;
 /// ... and by less than this in another: the second test does not distinguish them.
 const TOGETHER: f64 = 1.1;
 
-/// Compares all targets of a result in both directions, and reports what stands out.
+/// Compares all targets of a result in both directions.
 pub fn compare_targets(figures: &[FigureSummary]) -> (Vec<Comparison>, Vec<Finding>) {
     let mut sides: Vec<Side> = Vec::new();
     for figure in figures {
@@ -37,7 +36,6 @@ pub fn compare_targets(figures: &[FigureSummary]) -> (Vec<Comparison>, Vec<Findi
     (comparisons, findings)
 }
 
-/// Whether a value is worse than another.
 pub fn is_worse(than: f64, value: f64, better: Better) -> bool {
     if better == Better::Lower { value > than } else { value < than }
 }
@@ -101,7 +99,7 @@ fn ranking(figures: &[&&FigureSummary], comparisons: &[Comparison]) -> Option<Fi
     Some(order.iter().fold(finding, |finding, f| finding.with(f.target.clone(), f.spread.median, f.unit)))
 }
 
-/// Tests in which two targets look alike although another test finds them far apart.
+/// Tests in which two targets look alike although another test shows them far apart.
 fn masked(headline: &[&FigureSummary], comparisons: &[Comparison]) -> Vec<Finding> {
     let is_headline = |c: &&Comparison| {
         headline

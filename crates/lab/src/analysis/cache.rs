@@ -6,7 +6,7 @@ use crate::load::job::Jobs;
 use crate::load::samples::Samples;
 use crate::load::suite::Work;
 
-/// The cache that counted.
+/// A cache with hit counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
@@ -21,11 +21,11 @@ pub enum Cache {
 /// Hits of one cache during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRate {
-    /// The cache.
+    /// Counted cache.
     pub cache: Cache,
     /// Hits divided by lookups, from 0 to 1.
     pub rate: f64,
-    /// Lookups.
+    /// Number of lookups.
     pub lookups: f64,
 }
 
@@ -37,8 +37,8 @@ pub fn is_buffered(work: Option<&Work>) -> bool {
     matches!(work, Some(Work::Io(Jobs(jobs))) if jobs.iter().all(|job| !job.direct))
 }
 
-/// The known hit rates of a run with `reads` read operations. The page cache's rate is known only
-/// if reads went through it (`buffered`) and the ARC was idle.
+/// Hit rates of a run with `reads` read operations. The page cache's rate is known only if reads went through
+/// it (`buffered`) and the ARC was idle.
 pub fn hit_rates(samples: &Samples, reads: u64, buffered: bool) -> Vec<HitRate> {
     let arc = |name: &str| samples.find("arcstats", "", name).map_or(0.0, |s| s.growth().max(0.0));
     let of = |cache, hits: f64, misses: f64| {
@@ -65,7 +65,7 @@ pub fn hit_rates(samples: &Samples, reads: u64, buffered: bool) -> Vec<HitRate> 
 }
 
 impl Cache {
-    /// Its name in a sentence.
+    /// Name within a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Cache::Arc => "ARC",

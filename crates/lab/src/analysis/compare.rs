@@ -1,9 +1,8 @@
-//! Compares two sides, figure by figure: targets of one result, or results with each other.
+//! Compares two sides figure by figure: targets of one result, or results with each other.
 //!
-//! Comparisons of one kind that are shown together are judged together ([`judge`]). The more there
-//! are, the more often chance alone looks like a difference, so p values are corrected for their
-//! number. Two kinds are judged: headlines and 99th percentiles. All other figures are for
-//! information.
+//! Comparisons of one kind that are shown together are judged together ([`judge`]): p values are corrected
+//! for their number, because chance alone looks like a difference more often among many. Headlines and 99th
+//! percentiles are judged; all other figures are for information.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,53 +12,53 @@ use crate::load::result::FigureSummary;
 use crate::stats::{Difference, Spread, Support, holm};
 use crate::unit::{Better, Unit};
 
-/// One side of a comparison: the figures of one target, under the name used in the comparison.
+/// One target's figures, under the name used in the comparison.
 #[derive(Debug, Clone)]
 pub struct Side {
     /// `tank`, or `tank (before)`.
     pub name: String,
-    /// All figures of one target.
+    /// All figures of the target.
     pub figures: Vec<FigureSummary>,
 }
 
 /// One figure of one test, on two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The figure.
+    /// Name of the figure.
     pub figure: String,
     /// Unit of the values.
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
-    /// Name of the first side.
+    /// First side.
     pub a: String,
     /// Its values.
     pub a_spread: Spread,
-    /// Name of the second side.
+    /// Second side.
     pub b: String,
     /// Its values.
     pub b_spread: Spread,
-    /// The difference of b from a.
+    /// Difference of b from a.
     pub difference: Difference,
-    /// The kind of figure, which decides whether it is judged.
+    /// Decides whether the comparison is judged.
     pub kind: FigureKind,
-    /// The p value corrected for the comparisons judged together; None if it was not judged.
+    /// P value corrected for the comparisons judged together; None if not judged.
     pub p_corrected: Option<f64>,
-    /// How many comparisons were judged together, including this one.
+    /// Number of comparisons judged together, this one included.
     pub judged: usize,
-    /// What the data support.
+    /// Conclusion that the data support.
     pub verdict: Verdict,
     /// B relative to A: `47% slower`, `28x slower`, `2.2x higher`, `about equal`.
     pub b_from_a: String,
     /// A relative to B: `89% faster`.
     pub a_from_b: String,
-    /// All of that in a sentence, with what the data support.
+    /// Comparison in a sentence.
     pub sentence: String,
 }
 
-/// The kind of figure compared.
+/// Kind of figure compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureKind {
@@ -82,13 +81,13 @@ impl FigureKind {
     }
 }
 
-/// What the data say about a difference.
+/// Conclusion that the data support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The repeats support it.
     Supported,
-    /// The repeats do not support it: it may be chance.
+    /// The difference may be chance.
     Unsupported,
     /// Too few repeats for a test, but far larger than usual variation.
     LargeButFew,
@@ -114,8 +113,7 @@ pub fn compare(a: &Side, b: &Side) -> Vec<Comparison> {
     comparisons
 }
 
-/// The figures common to both sides, in a's order, still to be judged with all others shown beside
-/// them.
+/// Figures common to both sides, in a's order, to be judged with all others shown beside them.
 pub fn pairs(a: &Side, b: &Side) -> Vec<Comparison> {
     let pair = |x: &FigureSummary| {
         let y = b.figures.iter().find(|y| y.test == x.test && y.figure == x.figure && y.unit == x.unit)?;
@@ -124,8 +122,7 @@ pub fn pairs(a: &Side, b: &Side) -> Vec<Comparison> {
     a.figures.iter().filter_map(pair).collect()
 }
 
-/// Decides what the data support for each, given how many there are of its kind. Call it again
-/// after leaving some out.
+/// Sets the verdicts, given the number of comparisons of each kind. Call it again after leaving some out.
 pub fn judge(comparisons: &mut [Comparison]) {
     for kind in [FigureKind::Headline, FigureKind::P99] {
         let of_kind = |c: &&mut Comparison| c.kind == kind;
@@ -217,7 +214,7 @@ impl Comparison {
         }
     }
 
-    /// What the repeats say about it; completes `The repeats ...`.
+    /// Completes `The repeats ...`.
     pub fn support(&self) -> String {
         let p = self.p_corrected.unwrap_or(1.0);
         match self.verdict {
@@ -231,7 +228,7 @@ impl Comparison {
         }
     }
 
-    /// The larger median divided by the smaller; None if one is 0.
+    /// Larger median divided by the smaller; None if one is 0.
     pub fn factor(&self) -> Option<f64> {
         let ratio = self.difference.ratio.filter(|ratio| *ratio > 0.0)?;
         Some(ratio.max(1.0 / ratio))
@@ -243,7 +240,6 @@ fn among_so_many(judged: usize) -> String {
     if judged > 1 { format!(" in {judged} comparisons") } else { String::new() }
 }
 
-/// Wording for a negligible difference.
 const ALIKE: &str = "about equal";
 
 /// `to` relative to `from`: `47% slower`, `28x slower`, `2.2x higher`, `about equal`.

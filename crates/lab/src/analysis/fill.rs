@@ -1,16 +1,15 @@
 //! Speed against fill level: whether there is a cliff, and where.
 //!
-//! Points are (fill, speed) of one figure, from targets or results that differ only in fill. Speeds
-//! are compared as logarithms, because a cliff is a fall by a factor. The method depends on the
-//! number of points:
-//! - three to five fill levels: the cliff is the step with the largest fall, if that fall is at
-//!   least by half and far larger than all other steps together. Its position is known only to that
-//!   step.
-//! - six or more: segmented regression, two straight lines that meet. The knee is where the squared
-//!   errors are least, if they are much less than those of one line. Its interval is where the
-//!   errors are not significantly larger (F-like, 95 %).
+//! Points are (fill, speed) of one figure, from targets or results that differ only in fill. Speeds are
+//! compared as logarithms, because a cliff is a fall by a factor. The method depends on the number of fill
+//! levels:
+//! - three to five: the cliff is the step with the largest fall, if speed falls at least by half there and
+//!   far more than over all other steps together. Its position is known only to that step.
+//! - six or more: segmented regression with two straight lines that meet. The knee minimises the squared
+//!   error, which must be much less than that of one line. Its interval holds the knees whose errors are not
+//!   significantly larger (F-like, 95 %).
 //!
-//! Where the points cannot support a statement, the function refuses with the reason.
+//! Where the points cannot support a statement, [`cliff`] refuses with the reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,46 +18,46 @@ use crate::stats::median;
 /// One measured speed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillPoint {
-    /// How full, in percent.
+    /// Percent full.
     pub fill_percent: f64,
-    /// The figure; higher is better.
+    /// Speed; higher is better.
     pub speed: f64,
 }
 
-/// How a cliff was found.
+/// Method that found a cliff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Found {
-    /// As the step with the largest fall.
+    /// Step with the largest fall.
     Step,
-    /// As the knee of two lines.
+    /// Knee of two lines.
     Segments,
 }
 
-/// A cliff: a fill level beyond which speed collapses.
+/// Fill level beyond which speed collapses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// It lies above this fill, in percent.
+    /// Lower bound, in percent.
     pub low_percent: f64,
-    /// It lies below this fill, in percent.
+    /// Upper bound, in percent.
     pub high_percent: f64,
-    /// The best estimate; None where only the step is known.
+    /// Best estimate; None where only the step is known.
     pub knee_percent: Option<f64>,
-    /// Speed before it divided by speed at the fullest point.
+    /// Speed before the cliff divided by speed at the fullest point.
     pub factor: f64,
-    /// The range of speeds over all points before it, as a factor.
+    /// Range of speeds over all points before the cliff, as a factor.
     pub before_factor: f64,
-    /// How it was found.
+    /// Method that found it.
     pub found: Found,
 }
 
-/// Why no cliff was found.
+/// Reason for finding no cliff.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoCliff {
     /// The points cannot show one; the text says why.
     CantTell(String),
-    /// They could show one, and there is none.
+    /// The points could show a cliff, and there is none.
     None,
 }
 
@@ -74,7 +73,7 @@ const BETTER: f64 = 0.5;
 /// Looks for a cliff.
 ///
 /// # Errors
-/// There is none, or the points cannot show one.
+/// No cliff, or the points cannot show one.
 pub fn cliff(points: &[FillPoint]) -> Result<Cliff, NoCliff> {
     let levels = levels(points);
     let (Some(first), Some(last)) = (levels.first(), levels.last()) else {
@@ -134,7 +133,6 @@ fn range(levels: &[(f64, f64)]) -> f64 {
     values().fold(f64::MIN, f64::max) - values().fold(f64::MAX, f64::min)
 }
 
-/// Two lines that meet at the best of many knees.
 fn knee(levels: &[(f64, f64)]) -> Result<Cliff, NoCliff> {
     let (first, last) = (levels[0].0, levels[levels.len() - 1].0);
     let line = fit(levels, f64::INFINITY).squares;

@@ -1,11 +1,10 @@
-//! Findings: what the analysis concludes, as values that reports put into words and advice builds
-//! on.
+//! Findings: conclusions of the analysis, as values that reports put into words and advice builds on.
 
 use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
-/// How much a finding matters.
+/// Importance of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -17,36 +16,36 @@ pub enum Severity {
     Warning,
 }
 
-/// A number that a finding rests on.
+/// Number that a finding rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Its name.
+    /// Name of the number.
     pub name: String,
-    /// Its value.
+    /// Value in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// Unit of `value`.
     pub unit: Unit,
 }
 
 /// One conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of finding: `repeats.unstable`, `latency.bimodal`, `limit.network`, `fill.cliff`...
+    /// Kind of finding: `repeats.unstable`, `latency.bimodal`, `limit.network`, `fill.cliff`...
     pub id: String,
-    /// How much it matters.
+    /// Importance.
     pub severity: Severity,
-    /// Its test; None if it concerns all.
+    /// Test concerned; None for all.
     pub test: Option<String>,
-    /// Its target; None if it concerns all.
+    /// Target concerned; None for all.
     pub target: Option<String>,
-    /// The finding and its argument, in full sentences.
+    /// Finding and argument, in full sentences.
     pub sentence: String,
-    /// The numbers of the argument.
+    /// Numbers of the argument.
     pub evidence: Vec<Evidence>,
 }
 
 impl Finding {
-    /// A finding that concerns everything.
+    /// Finding about all tests and targets.
     pub fn new(id: &str, severity: Severity, sentence: impl Into<String>) -> Finding {
         Finding {
             id: id.into(),
@@ -70,7 +69,7 @@ impl Finding {
         self
     }
 
-    /// Adds a number.
+    /// Adds evidence.
     pub fn with(mut self, name: impl Into<String>, value: f64, unit: Unit) -> Finding {
         self.evidence.push(Evidence { name: name.into(), value, unit });
         self

@@ -1,9 +1,8 @@
 //! Several kinds of latency in one test: found as modes of the histogram, explained by the caches.
 //!
-//! If the share of fast reads matches the share that a cache counted as hits, the fast reads are
-//! most likely those hits. Median and mean then describe no operation that ever happened, and a
-//! data set that fits the cache less well will be slower than the figures say. Without a counter
-//! there is no cause: nothing uncounted is explained.
+//! If the share of fast reads matches the hit share of a cache, the fast reads are most likely those hits.
+//! Median and mean then describe no operation that ever happened, and a data set that fits the cache less
+//! well will be slower than the figures say. Modes that no cache counter matches get no cause.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,22 +20,22 @@ const SAME_SHARE: f64 = 0.1;
 /// Fewer operations have no shape.
 const LEAST_OPERATIONS: u64 = 200;
 
-/// The modes of one stream's latencies, where there are several.
+/// Modes of one stream's latencies, at least two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyModes {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The operation.
+    /// Name of the operation.
     pub operation: String,
     /// From fastest to slowest.
     pub modes: Vec<Mode>,
     /// Share of the summed latency spent outside the fastest mode.
     pub slow_time_share: f64,
-    /// Hit rates of the caches during the run.
+    /// Hit rates during the run.
     pub hit_rates: Vec<HitRate>,
-    /// The cache whose hits match the fast operations.
+    /// Cache whose hits match the fast operations.
     pub explained_by: Option<Cache>,
 }
 
@@ -65,8 +64,8 @@ impl LatencyModes {
             if low as f64 <= fast_until { sums.0 += time } else { sums.1 += time }
         }
         let is_read = !is_change(operation);
-        // Nor may they differ by more than half of the smaller kind: 2 % fast reads are not the
-        // hits of a cache that hit 9 %, or none.
+        // Nor may they differ by more than half of the smaller kind: 2 % fast reads are not the hits of a
+        // cache that hit 9 %, or none.
         let near = SAME_SHARE.min(fast / 2.0).min((1.0 - fast) / 2.0);
         let same = |h: &&HitRate| is_read && (h.rate - fast).abs() <= near;
         Some(LatencyModes {
@@ -80,7 +79,7 @@ impl LatencyModes {
         })
     }
 
-    /// The finding in words.
+    /// Puts it into words.
     pub fn finding(&self) -> Finding {
         let kinds: Vec<String> = self
             .modes
@@ -139,8 +138,8 @@ impl LatencyModes {
     }
 }
 
-/// Whether an operation changes stored data, such as `write` or `sequential-create`. Reads, lookups
-/// and nine out of ten of bonnie's seeks do not.
+/// Whether an operation changes stored data, such as `write` or `sequential-create`. Reads, lookups and nine
+/// out of ten of bonnie's seeks do not.
 fn is_change(operation: &str) -> bool {
     let last = operation.rsplit(['/', '-']).next();
     matches!(

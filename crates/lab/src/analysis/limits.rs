@@ -1,4 +1,4 @@
-//! What limited a run, argued from utilisation and Little's law.
+//! The limit of a run, argued from utilisation and Little's law.
 //!
 //! ```text
 //! one resource saturated ───────────────> it is the limit; the queue in front of it is a consequence
@@ -7,9 +7,9 @@
 //! none, fewer in flight than allowed ───> the submitter: its own processor, a rate, time in fsync
 //! ```
 //!
-//! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the one
-//! conclusion they allow. A resource that was not sampled is named and never counts as free.
-//! Processor time used by other processes is never the work's own limit.
+//! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the one conclusion they
+//! allow. A resource that was not sampled is named and never counts as free. Processor time used by other
+//! processes is never the work's own limit.
 
 mod parts;
 
@@ -28,7 +28,7 @@ pub const IN_THE_PATH: f64 = 0.3;
 /// From this share of reads on, a cache decides the figure.
 const CACHED: f64 = 0.9;
 
-/// A resource that may limit a run.
+/// Resource that may limit a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -44,23 +44,23 @@ pub enum Resource {
     Concurrency,
     /// Time until data are durable.
     SyncLatency,
-    /// The program that submits the operations.
+    /// Program that submits the operations.
     Submitter,
     /// A deliberate limit: a rate or think time.
     Throttle,
 }
 
-/// A resource's role in a run.
+/// Role of a resource in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It was the limit.
+    /// The limit.
     Limit,
-    /// It may have been, at times.
+    /// Perhaps the limit, at times.
     Possible,
-    /// It had spare capacity.
+    /// Had spare capacity.
     Free,
-    /// It was not sampled.
+    /// Not sampled.
     Unknown,
 }
 
@@ -69,22 +69,22 @@ pub enum Role {
 pub struct Part {
     /// The resource.
     pub resource: Resource,
-    /// Its role.
+    /// Role in the run.
     pub role: Role,
     /// Utilisation from 0 to 1, where known.
     pub used: Option<f64>,
-    /// The argument, with its numbers.
+    /// Argument with its numbers.
     pub argument: String,
 }
 
-/// What limited one test on one target.
+/// Limits of one test on one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The observations it is concluded from.
+    /// Observations behind the conclusion.
     pub observed: Observed,
     /// All resources, limits first.
     pub parts: Vec<Part>,
@@ -104,12 +104,12 @@ impl Limits {
         Limits { test: o.test.clone(), target: o.target.clone(), cached, parts, observed }
     }
 
-    /// The limits: none if unknown, several if they were saturated at once.
+    /// The limits: none if unknown, several if saturated at once.
     pub fn limited_by(&self) -> Vec<&Part> {
         self.parts.iter().filter(|part| part.role == Role::Limit).collect()
     }
 
-    /// The limit, if there is exactly one.
+    /// Limit, if there is exactly one.
     pub fn limit(&self) -> Option<&Part> {
         match self.limited_by().as_slice() {
             [only] => Some(only),
@@ -117,7 +117,7 @@ impl Limits {
         }
     }
 
-    /// The conclusion in one statement.
+    /// Conclusion in one statement.
     pub fn verdict(&self) -> String {
         let limits = self.limited_by();
         match limits.as_slice() {
@@ -139,7 +139,7 @@ impl Limits {
         }
     }
 
-    /// The conclusion and its arguments as findings.
+    /// Conclusion and its arguments as findings.
     pub fn findings(&self) -> Vec<Finding> {
         let place = |finding: Finding| finding.of_test(&self.test).of_target(&self.target);
         let arguments = |role: Role| -> Vec<&str> {
@@ -191,7 +191,7 @@ impl Limits {
 }
 
 impl Resource {
-    /// Its name in a sentence.
+    /// Name within a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Resource::Network => "network",

@@ -1,8 +1,8 @@
-//! What a run did, and how busy the machine was, in terms of queueing laws.
+//! Observations of one run in terms of queueing laws: its throughput and how busy the machine was.
 //!
-//! Utilisation is the share of time in which a resource had work. A processor core, a link and a
-//! rotating disk are saturated at 1. A solid-state disk is not: it serves many operations in
-//! parallel, and `io_time` only shows that it had at least one.
+//! Utilisation is the share of time in which a resource had work. A processor core, a link and a rotating
+//! disk are saturated at 1. A solid-state disk is not: it serves many operations in parallel, and `io_time`
+//! only shows that it had at least one.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::load::suite::Work;
 /// A block device during a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiskLoad {
-    /// Its name.
+    /// Device name.
     pub name: String,
     /// Share of the time with an operation in flight, from 0 to 1.
     pub busy: f64,
@@ -28,7 +28,7 @@ pub struct DiskLoad {
     pub bandwidth: f64,
     /// Bytes read per second.
     pub read_bandwidth: f64,
-    /// The share of these bytes that this program did not cause; None if unknown.
+    /// Share of these bytes that other programs caused; None if unknown.
     pub others: Option<f64>,
     /// Whether it rotates; None if unknown.
     pub rotates: Option<bool>,
@@ -37,20 +37,20 @@ pub struct DiskLoad {
 /// A network interface during a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkLoad {
-    /// Its name.
+    /// Interface name.
     pub name: String,
     /// Bytes per second in the busier direction.
     pub bandwidth: f64,
-    /// Its capacity in each direction, in bytes per second.
+    /// Capacity in each direction, in bytes per second.
     pub speed: f64,
 }
 
 /// One run as a closed system: operations in flight, operations per second, latency.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
     /// Operations per second, all streams.
     pub iops: f64,
@@ -58,21 +58,21 @@ pub struct Observed {
     pub bandwidth: f64,
     /// Bytes read per second.
     pub read_bandwidth: f64,
-    /// Mean latency of an operation, in nanoseconds; None if not measured.
+    /// Mean latency in nanoseconds; None if not measured.
     pub latency_ns: Option<f64>,
     /// Operations allowed in flight; None if unknown.
     pub depth: Option<f64>,
     /// The workload waits deliberately (rate, think time), so its speed shows no limit.
     pub throttled: bool,
-    /// Share of the workers' time in `fsync` or `fdatasync`; None if they called neither.
+    /// Share of the workers' time in `fsync` or `fdatasync`; None without such calls.
     pub sync_share: Option<f64>,
     /// Each write is durable before it returns.
     pub sync_writes: bool,
-    /// Disks that were active.
+    /// Active disks.
     pub disks: Vec<DiskLoad>,
     /// Links that carried traffic.
     pub links: Vec<LinkLoad>,
-    /// Who used the processors; None if not sampled.
+    /// Use of the processors; None if not sampled.
     pub cpu: Option<Processors>,
     /// Utilisation of the busiest processor, averaged over the run.
     pub busiest_cpu: Option<f64>,
@@ -93,8 +93,7 @@ impl Observed {
             Some(Work::Io(Jobs(jobs))) => jobs.as_slice(),
             _ => &[],
         };
-        // Jobs that wait for others are not in flight together: no single depth holds for the whole
-        // run.
+        // Jobs that wait for others are not in flight together: no single depth holds for the whole run.
         let together = !jobs.is_empty() && !jobs.iter().skip(1).any(|job| job.stonewall);
         let depth = together.then(|| jobs.iter().map(depth).sum());
         let syncs: f64 = m
@@ -104,8 +103,8 @@ impl Observed {
             .filter(|s| is_of(s, "sync") && s.runtime_ns > 0)
             .map(|s| s.latency.mean_ns() * s.latency.count() as f64 / s.runtime_ns as f64)
             .sum();
-        // Past the page cache, a disk moves exactly what was requested: no parity, no cache,
-        // nothing deferred.
+        // Past the page cache, a disk moves exactly the requested bytes: no parity, no cache, nothing
+        // deferred.
         let past_caches = together && jobs.iter().all(|job| job.direct) && !setting.is_pool(&m.target);
         let own = past_caches.then(|| own_bandwidth(samples)).flatten();
         let workers: f64 = jobs.iter().map(|job| f64::from(job.workers)).sum();
@@ -155,8 +154,7 @@ fn own_bandwidth(samples: &Samples) -> Option<f64> {
     Some((of("read_bytes")? + of("write_bytes")?) * 1e9)
 }
 
-/// The share of a disk's bytes caused by others. Amounts as small as a file system's own metadata
-/// are ignored.
+/// Share of a disk's bytes caused by others. Amounts as small as a file system's own metadata are ignored.
 fn others(bandwidth: f64, own: f64) -> f64 {
     const RECORDS: f64 = 0.25;
     const LEAST: f64 = 1048576.0;

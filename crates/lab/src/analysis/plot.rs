@@ -1,9 +1,9 @@
-//! Plots as SVG. The lab draws them itself because a report must be one page that fetches nothing
-//! and reads well in light and dark mode.
+//! Plots as SVG. The lab draws them itself because a report must be one page that fetches nothing and reads
+//! well in light and dark mode.
 //!
-//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`svg::WIDTH`] units wide:
-//! two fit side by side on a page, and one on a phone with legible text. Each is drawn in the same
-//! order: grid, marks, words.
+//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`svg::WIDTH`] units wide: two
+//! fit side by side on a page, and one on a phone with legible text. Each is drawn in the same order: grid,
+//! marks, words.
 //!
 //! ```text
 //! title
@@ -14,10 +14,10 @@
 //!     0    10   20 s
 //! ```
 //!
-//! Invariants: all outside text is escaped by [`svg::Svg`], which alone writes XML. Coordinates are
-//! finite and lie within the plot. A line has at most a few hundred points ([`thin`]). Colours are
-//! custom properties of one style sheet ([`STYLE`]), which each file includes and a page includes
-//! once. No element has an `id`, because many plots share a page.
+//! Invariants: [`svg::Svg`] alone writes XML, and escapes all outside text. Coordinates are finite and lie
+//! within the plot. A line has at most a few hundred points ([`thin`]). Colours are custom properties of one
+//! style sheet ([`STYLE`]), which each file includes and a page includes once. No element has an `id`,
+//! because many plots share a page.
 
 mod axis;
 mod bars;
@@ -39,24 +39,23 @@ pub use svg::{STYLE, SvgPlace};
 
 use svg::Svg;
 
-/// The data of a plot and its title.
+/// Data of a plot and its title.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     /// Describes the plot without the unit: "Random reads over time".
     pub title: String,
-    /// Its kind, with the data.
+    /// Kind of plot, with the data.
     pub shape: Shape,
 }
 
-/// The kinds of plots.
+/// Kinds of plots.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     /// Values over time: one panel, or several that share the time axis.
     OverTime(Vec<Panel>),
     /// Frequency of latencies (or sizes) on a logarithmic axis.
     Histogram(Vec<Spread>),
-    /// Share of operations that took no longer: percentiles, with one more nine at each step
-    /// upwards.
+    /// Share of operations that took no longer: percentiles, with one more nine at each step upwards.
     Percentiles(Vec<Spread>),
     /// Values side by side, with their intervals.
     Bars(Bars),
@@ -65,7 +64,7 @@ pub enum Shape {
 }
 
 impl Plot {
-    /// The plot as an SVG element.
+    /// Renders an SVG element.
     pub fn svg(&self, place: SvgPlace) -> String {
         let mut svg = Svg::new(&self.title);
         match &self.shape {
@@ -78,7 +77,7 @@ impl Plot {
         svg.finish(&self.title, &self.description(), place)
     }
 
-    /// The plot in words, for readers who cannot see it.
+    /// Text for readers who can't see the plot.
     pub fn description(&self) -> String {
         match &self.shape {
             Shape::OverTime(panels) => over_time::describe(panels),

@@ -1,8 +1,8 @@
-//! Who used the processors during a run: this program, the kernel, other processes, or the host of
-//! a virtual machine.
+//! Processor use during a run, by owner: this program, the kernel, other processes, or the host of a virtual
+//! machine.
 //!
-//! Only the work's own use may be called its limit. Other use slows a run without saying anything
-//! about the storage, so it is kept apart; a run with much of it did not have a quiet machine.
+//! Only the work's own use may be called its limit. Other use slows a run without saying anything about the
+//! storage, so it is kept apart; a run with much of it did not have a quiet machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,24 +19,24 @@ const CROWDED: f64 = 0.25;
 /// Shares of all processors' time during a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processors {
-    /// Busy, for anyone; includes time taken by the host.
+    /// Total use, including time taken by the host.
     pub busy: f64,
-    /// Used by this program and its children; None if unknown.
+    /// This program and its children; None if unknown.
     pub own: Option<f64>,
-    /// Used by kernel threads and interrupts, which serve everyone.
+    /// Kernel threads and interrupts, which serve everyone.
     pub kernel: f64,
     /// Taken by the host of a virtual machine (steal).
     pub stolen: f64,
-    /// Share of the time in which some task waited for a processor (PSI), this program's included;
-    /// None if not sampled.
+    /// Share of the time in which some task waited for a processor (PSI), this program's included; None if
+    /// not sampled.
     pub pressure: Option<f64>,
-    /// How many processors this program kept busy; None if unknown.
+    /// Processors that this program kept busy; None if unknown.
     pub own_cores: Option<f64>,
 }
 
 impl Processors {
-    /// Observes a run of `elapsed_ns`; None if the processors were not sampled. `worker` is the
-    /// work's own measurement, for results whose samples lack this program's time.
+    /// Observes a run of `elapsed_ns`; None if the processors were not sampled. `worker` is the work's own
+    /// measurement, for results whose samples lack this program's time.
     pub fn of(samples: &Samples, worker: Option<CpuTime>, elapsed_ns: u64) -> Option<Processors> {
         let whole = time(samples, "");
         let part = |name: &str| share(samples.find("cpu", "", name), whole);
@@ -62,12 +62,12 @@ impl Processors {
         })
     }
 
-    /// Used by this program and by the kernel, which may have worked for it.
+    /// Use by this program and by the kernel, which may have worked for it.
     pub fn ours(&self) -> Option<f64> {
         Some((self.own? + self.kernel).min(self.busy))
     }
 
-    /// Used by other processes.
+    /// Use by other processes.
     pub fn others(&self) -> Option<f64> {
         Some((self.busy - self.stolen - self.ours()?).max(0.0))
     }
@@ -80,7 +80,7 @@ impl Processors {
         Some(self.others()? <= OTHERS)
     }
 
-    /// Whether so much else ran that the work may have been waiting for a processor.
+    /// Whether other use was heavy enough that the work may have waited for a processor.
     pub fn is_crowded(&self) -> bool {
         self.others().unwrap_or(0.0) + self.stolen > CROWDED
     }
@@ -88,7 +88,7 @@ impl Processors {
 
 const TIMES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
-/// Total time of one processor, or of all (empty name), in nanoseconds.
+/// Total nanoseconds of one processor, or of all (empty name).
 pub fn time(samples: &Samples, cpu: &str) -> f64 {
     TIMES.iter().filter_map(|name| samples.find("cpu", cpu, name)).map(Series::growth).sum()
 }
@@ -98,7 +98,7 @@ pub fn share(part: Option<&Series>, whole: f64) -> Option<f64> {
     (whole > 0.0).then_some(part?.growth() / whole)
 }
 
-/// The share of a processor's time in which it was not idle.
+/// Share of a processor's time in which it was not idle.
 pub fn busy(samples: &Samples, cpu: &str) -> Option<f64> {
     let whole = time(samples, cpu);
     let idle = share(samples.find("cpu", cpu, "idle"), whole)?;

@@ -1,24 +1,22 @@
-//! Scaling projection: the likely result with another link or other disks, as a range with its
-//! assumptions.
+//! Scaling projection: the likely result with another link or other disks, as a range with its assumptions.
 //!
-//! The run is modelled as a closed system: N operations in flight, X per second, each taking R = N
-//! / X (Little). By the utilisation law, a resource's demand is D = U / X: its working time for one
-//! operation. One device is replaced. The time R - r that operations spend elsewhere stays, and so
-//! do all other demands. Then, whatever the distributions,
+//! The run is modelled as a closed system: N operations in flight, X per second, each taking R = N / X
+//! (Little). By the utilisation law, a resource's demand is D = U / X: its working time for one operation.
+//! One device is replaced. The time R - r that operations spend elsewhere stays, and so do all other demands.
+//! Then, whatever the distributions,
 //! ```text
 //!   N / (R - r + l + (N - 1) D')  <=  X'  <=  min(1 / max D', N / (R - r + l))
 //! ```
-//! with the new device's demand D' and its latency l for one operation. The upper bound assumes a
-//! saturated bottleneck or no queueing at all; the lower one assumes that all operations always
-//! wait for each other. The time r spent at the old device is known if its queue was sampled
-//! (disks); otherwise (links) it lies between D and the estimate of mean value analysis. The speed
-//! of a kind of link or disk is itself a range. So the results are ranges, often wide: one
-//! measurement allows no more.
+//! with the new device's demand D' and its latency l for one operation. The upper bound assumes a saturated
+//! bottleneck or no queueing at all; the lower one assumes that all operations always wait for each other.
+//! The time r spent at the old device is known if its queue was sampled (disks); otherwise (links) it lies
+//! between D and the estimate of mean value analysis. The speed of a kind of link or disk is itself a range.
+//! So the results are ranges, often wide: one measurement allows no more.
 //!
-//! The utilisation law holds for what serves one operation at a time: links, processors, disks that
-//! rotate. Of any other disk, busy time says only that it was never idle: its demand limits nothing,
-//! and what it could do at most is not known. The upper bound leaves it out then, and the lower one
-//! does not take a new disk for a faster one.
+//! The utilisation law holds for devices that serve one operation at a time: links, processors, rotating
+//! disks. Busy time of any other disk only shows that it was never idle: its maximum is unknown and its
+//! demand limits nothing. The upper bound then leaves the disk out, and the lower one does not assume that a
+//! new disk is faster.
 //!
 //! Source: Denning and Buzen 1978; Lazowska et al., Quantitative System Performance, chapter 5.
 
@@ -28,19 +26,19 @@ use super::limits::{FULL, IN_THE_PATH, Resource};
 use super::observed::Observed;
 use crate::unit::{Unit, digits};
 
-/// From and to.
+/// Minimum and maximum.
 type Range = (f64, f64);
 
-/// A kind of link or disk to project to.
+/// Kind of link or disk to project to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
-    /// Its name.
+    /// Name in reports.
     pub name: &'static str,
     /// Link or disk.
     pub resource: Resource,
     /// Bytes per second.
     pub bandwidth: Range,
-    /// Operations per second, many in flight.
+    /// Operations per second with many in flight.
     pub iops: Range,
     /// Nanoseconds for a single operation.
     pub latency_ns: Range,
@@ -62,8 +60,7 @@ const fn disk(name: &'static str, bandwidth: Range, iops: Range, latency_ns: Ran
     Device { name, resource: Resource::Disk, bandwidth, iops, latency_ns }
 }
 
-/// Links and disks that people ask about. Disk ranges span the data sheets and reviews of many
-/// models, not just the best.
+/// Common links and disks. Disk ranges span the data sheets and reviews of many models, not just the best.
 pub const DEVICES: [Device; 8] = [
     link("1 GbE", 125e6),
     link("2.5 GbE", 312.5e6),
@@ -75,7 +72,7 @@ pub const DEVICES: [Device; 8] = [
     disk("NVMe SSD", (2e9, 7e9), (150e3, 1e6), (15e3, 120e3)),
 ];
 
-/// What one operation demands, in nanoseconds, and how many are in flight.
+/// Demands of one operation in nanoseconds, and the number in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Demands {
     /// Operations in flight.
@@ -86,16 +83,16 @@ pub struct Demands {
     pub latency_ns: f64,
     /// Link time for one operation.
     pub link_ns: f64,
-    /// Time of the busiest disk for one operation, if it served one at a time.
+    /// Time of the busiest disk for one operation, if it serves one at a time.
     pub disk_ns: f64,
-    /// It did: it rotates. Otherwise the disk's most is not known.
+    /// The disk rotates and serves one operation at a time. Otherwise its maximum is unknown.
     #[serde(default)]
     pub disk_is_serial: bool,
-    /// Disk operations per operation, on the busiest disk.
+    /// Operations of the busiest disk per operation.
     pub disk_operations: f64,
     /// Bytes per disk operation.
     pub disk_bytes: f64,
-    /// Processor time for one operation, with all processors taken as one.
+    /// Processor time for one operation, all processors taken as one.
     pub cpu_ns: f64,
     /// Time of an operation not spent at the link, minimum and maximum.
     pub beside_link_ns: Range,
@@ -103,46 +100,46 @@ pub struct Demands {
     pub beside_disk_ns: Range,
 }
 
-/// The projected result.
+/// Projected result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Projection {
-    /// The new device: `10 GbE`.
+    /// New device: `10 GbE`.
     pub with: String,
-    /// The resource it replaces.
+    /// Resource that it replaces.
     pub instead_of: Resource,
     /// Operations per second, minimum and maximum.
     pub iops: Range,
     /// Bytes per second, minimum and maximum.
     pub bandwidth: Range,
-    /// The maximum divided by the measurement.
+    /// Maximum divided by the measurement.
     pub gain: f64,
-    /// The minimum divided by the measurement: from 1 on the device is no slower.
+    /// Minimum divided by the measurement: from 1 on the device is no slower.
     #[serde(default)]
     pub least_gain: f64,
-    /// The next limit, at best.
+    /// Next limit, at best.
     pub next_limit: Resource,
-    /// The projection in a sentence.
+    /// Projection in a sentence.
     pub sentence: String,
 }
 
 /// A measured run, projected to other devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Projected {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The demands concluded from the run.
+    /// Demands derived from the run.
     pub demands: Demands,
     /// One for each requested kind of device that the run allows.
     pub projections: Vec<Projection>,
-    /// The assumptions behind all of them.
+    /// Assumptions behind all projections.
     pub assumptions: Vec<String>,
 }
 
 impl Demands {
-    /// The demands of a run; None if its latency was not measured, it moved no bytes, it paused
-    /// deliberately, or other work used much of the processors.
+    /// Demands of a run; None if its latency was not measured, it moved no bytes, it paused deliberately, or
+    /// other work used much of the processors.
     pub fn of(o: &Observed) -> Option<Demands> {
         let (latency_ns, in_flight) = (o.latency_ns?, o.in_flight()?);
         if o.throttled
@@ -156,7 +153,7 @@ impl Demands {
         let each_ns = |per_second: f64| per_second / o.iops * 1e9;
         let beside = |ns: f64| (latency_ns - ns).max(0.0);
         let in_flight = in_flight.max(1.0);
-        // Links that carried something other than the data had no part.
+        // Links that carried other traffic had no part.
         let links = o.links.iter().filter(|l| l.bandwidth >= IN_THE_PATH * o.bandwidth);
         let link = links.map(|l| l.bandwidth / l.speed).reduce(f64::max).unwrap_or(0.0);
         let disk = o.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
@@ -180,7 +177,7 @@ impl Demands {
         })
     }
 
-    /// The operations per second that were measured.
+    /// Measured operations per second.
     pub fn measured(&self) -> f64 {
         self.in_flight / self.latency_ns * 1e9
     }
@@ -195,7 +192,7 @@ impl Demands {
         (if demand > 0.0 { 1e9 / demand } else { f64::INFINITY }, most)
     }
 
-    /// Another device's demand for one operation, and the latency of a single one there.
+    /// Another device's demand for one operation, and the latency of a single one on it.
     fn at(&self, device: &Device, bandwidth: f64, iops: f64, latency_ns: f64) -> (f64, f64) {
         if device.resource == Resource::Network {
             let moving = self.bytes / bandwidth * 1e9;
@@ -209,7 +206,7 @@ impl Demands {
     fn replaced(&self, device: &Device, demand_ns: f64) -> Demands {
         match device.resource {
             Resource::Network => Demands { link_ns: demand_ns, ..*self },
-            // What a new disk does at most is given.
+            // A new disk's maximum is given.
             _ => Demands { disk_ns: demand_ns, disk_is_serial: true, ..*self },
         }
     }
@@ -222,7 +219,6 @@ impl Demands {
         if full <= free { (full, resource) } else { (free, Resource::Concurrency) }
     }
 
-    /// Minimum operations per second with another device.
     fn at_least(&self, device: &Device) -> f64 {
         let (demand, alone) = self.at(device, device.bandwidth.0, device.iops.0, device.latency_ns.1);
         let (full, _) = self.replaced(device, demand).capacity();
@@ -244,14 +240,14 @@ impl Demands {
     }
 }
 
-/// Operations queued at a resource whose utilisation alone is known: all of them if it is
-/// saturated, otherwise by approximate mean value analysis (Schweitzer).
+/// Operations queued at a resource of known utilisation: all of them if it is saturated, otherwise by
+/// approximate mean value analysis (Schweitzer).
 fn queue(used: f64, in_flight: f64) -> f64 {
     if used >= FULL { in_flight } else { used / (1.0 - used * (in_flight - 1.0) / in_flight) }
 }
 
-/// Projects a run to these devices; None if the run does not allow it ([`Demands::of`]), or none of
-/// the devices had a part in it. Kinds of devices without a part in the run are left out.
+/// Projects a run to those of these devices that had a part in it; None if there are none, or if the run does
+/// not allow it ([`Demands::of`]).
 pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     let demands = Demands::of(observed)?;
     let had_part = |device: &&Device| match device.resource {

@@ -1,8 +1,8 @@
-//! Whether the machine was quiet: the activity of other processes, other users of the disks and the
-//! host of a virtual machine during the runs.
+//! Whether the machine was quiet: the activity of other processes, other users of the disks and the host of a
+//! virtual machine during the runs.
 //!
-//! Figures measured beside other work include its effects. How much it slowed a run is unknown, so
-//! nothing is corrected; the report states it first, before any figure.
+//! Figures measured beside other work include its effects. Their size is unknown, so nothing is corrected;
+//! the report states the disturbance before any figure.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ const DISK_OTHERS: f64 = 0.10;
 /// Other activity during one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Noise {
-    /// Share of the processors used by other processes; None if unknown.
+    /// Processor share of other processes; None if unknown.
     pub others: Option<f64>,
-    /// Share of the processors taken by the host.
+    /// Processor share taken by the host.
     pub stolen: f64,
     /// Share of the time in which some task waited for a processor.
     pub pressure: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Reads it from the observations.
+    /// Derives the noise from a run.
     pub fn of(observed: &Observed) -> Noise {
         let cpu = observed.cpu;
         let busiest = observed.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
@@ -56,15 +56,15 @@ pub struct Quiet {
     pub runs: usize,
     /// Runs during which the machine was known not to be quiet.
     pub disturbed: usize,
-    /// Runs for which it is unknown.
+    /// Runs without enough samples.
     pub unknown: usize,
-    /// Share of the processors used by other processes in disturbed runs: minimum, median, maximum.
+    /// Processor share of other processes in disturbed runs: minimum, median, maximum.
     pub others: Option<(f64, f64, f64)>,
-    /// The largest share taken by the host.
+    /// Largest share taken by the host.
     pub stolen: f64,
     /// Median share of the time in which some task waited for a processor, in disturbed runs.
     pub pressure: Option<f64>,
-    /// The largest share of a disk's bytes caused by others.
+    /// Largest share of a disk's bytes caused by others.
     pub disk: f64,
 }
 
@@ -90,7 +90,7 @@ impl Quiet {
         }
     }
 
-    /// The finding; None if there were no runs.
+    /// Finding; None without runs.
     pub fn finding(&self) -> Option<Finding> {
         if self.runs == 0 {
             return None;

@@ -1,8 +1,8 @@
-//! Recovery: what a study of damaged pools answers, in report 003's order.
+//! Answers of a study of damaged pools, in report 003's order.
 //!
-//! The layouts beside each other, fill levels, widths, sizes of records; a resilver against a copy of the
-//! whole disk; and whether a disk had better be evacuated before it fails. All of it states medians, and
-//! claims no more: comparisons with intervals are elsewhere.
+//! It compares layouts, fill levels, widths and record sizes; a resilver with a copy of the whole disk; and
+//! evacuation of a disk with a resilver after it fails. All findings state medians and claim no more:
+//! comparisons with intervals are elsewhere.
 
 use super::{Finding, Severity};
 use crate::load::recovery::{Recovery, UNREADABLE_PERCENT};
@@ -12,7 +12,7 @@ use crate::unit::{Unit, digits};
 
 const RESILVER: &str = "wiped.resilver.time";
 
-/// The findings of the suite `recovery`; none of others.
+/// Findings of the suite `recovery`; none for other suites.
 pub fn recovery(plan: &Plan, figures: &[FigureSummary]) -> Vec<Finding> {
     let mut targets: Vec<&str> = figures.iter().map(|figure| figure.target.as_str()).collect();
     targets.sort_unstable();
@@ -31,7 +31,6 @@ pub fn recovery(plan: &Plan, figures: &[FigureSummary]) -> Vec<Finding> {
     findings
 }
 
-/// A test that was run on a target.
 struct Tested<'a> {
     name: &'a str,
     target: &'a str,
@@ -39,10 +38,10 @@ struct Tested<'a> {
     figures: &'a [FigureSummary],
 }
 
-/// Tests whose pools differ in one thing: what that is, how each has it, and who belongs together.
+/// One way in which tests' pools differ: its name, each pool's value, and the key of pools alike in all else.
 type Differing = (&'static str, fn(&Recovery) -> String, fn(&Recovery) -> String);
 
-/// How long resilvers took in pools that differ in one thing only.
+/// Resilver times of pools that differ in one way only.
 fn beside(tests: &[Tested<'_>], target: &str) -> Vec<Finding> {
     fn kind(shape: &Recovery) -> String {
         shape.layout.split(':').next().unwrap_or_default().to_owned()
@@ -68,7 +67,7 @@ fn beside(tests: &[Tested<'_>], target: &str) -> Vec<Finding> {
     for (what, value, group) in by {
         let mut groups: Vec<(String, Vec<&Tested<'_>>)> = Vec::new();
         for test in tests {
-            // Wider vdevs are compared with their own kind.
+            // Layouts are compared at their narrowest width only.
             if what == "layout" && test.is_wide(tests) {
                 continue;
             }
@@ -119,7 +118,7 @@ impl Tested<'_> {
         self.figure(name).filter(|ns| *ns > 0.0)
     }
 
-    /// Whether another test has the same, but for fewer disks.
+    /// Whether a test with fewer disks is otherwise the same.
     fn is_wide(&self, tests: &[Tested<'_>]) -> bool {
         let shape = self.shape;
         tests.iter().any(|other| {
@@ -130,7 +129,7 @@ impl Tested<'_> {
         })
     }
 
-    /// A resilver, which copies what is in use, against a copy of the whole disk.
+    /// A resilver, which copies only allocated data, against a copy of the whole disk.
     fn copied(&self) -> Option<Finding> {
         let (resilver, copy) = (self.time(RESILVER)?, self.time("copy.time")?);
         let brought = self
@@ -150,7 +149,6 @@ impl Tested<'_> {
         Some(finding.of_target(self.target))
     }
 
-    /// Evacuations against resilvers.
     fn exchanged(&self) -> Option<Finding> {
         const WAYS: [(&str, &str); 3] = [
             ("lost.resilver", "a resilver after the disk was lost"),

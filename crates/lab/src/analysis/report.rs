@@ -6,9 +6,8 @@
 //!                                           └──> text        for a terminal
 //! ```
 //!
-//! A [`Document`] is a list of [`Block`]s, independent of any format. Its text is plain ([`Text`]);
-//! each renderer escapes all of it, because names of pools, files, disks and hosts may contain
-//! anything.
+//! A [`Document`] is a list of [`Block`]s, independent of any format. Its text is plain ([`Text`]); each
+//! renderer escapes all of it, because names of pools, files, disks and hosts may contain anything.
 
 mod build;
 mod document;
@@ -39,7 +38,7 @@ pub const MARKDOWN: &str = "report.md";
 /// Name of the HTML report.
 pub const HTML: &str = "report.html";
 
-/// A result, read once and analysed: the input of documents.
+/// An analysed result: the input of documents.
 #[derive(Debug)]
 pub struct Study<'a> {
     folder: &'a ResultFolder,
@@ -50,7 +49,7 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Reads a result and analyses it, with all its runs in memory.
+    /// Reads and analyses a result, with all its runs in memory.
     ///
     /// # Errors
     /// A run cannot be read, or the machine's description has another version.
@@ -66,7 +65,7 @@ impl<'a> Study<'a> {
         })
     }
 
-    /// Makes a document about it: [`build`] or [`essentials`].
+    /// Makes a document: [`build`] or [`essentials`].
     pub fn document(&self, shape: fn(&Material<'_>) -> Document) -> Document {
         shape(&Material {
             summary: &self.summary,
@@ -80,11 +79,11 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Writes the report into `folder`, as Markdown with plots and as an HTML page. It replaces an
-/// earlier report, since everything is derived from the files beside it.
+/// Writes the report into `folder`, as Markdown with plots and as an HTML page. It replaces an earlier
+/// report, since everything is derived from the files beside it.
 ///
 /// # Errors
-/// Something cannot be written.
+/// A file cannot be written.
 pub fn write(document: &Document, folder: &Path) -> Result<()> {
     let put = |path: &Path, content: &str| {
         fs::write(path, content).map_err(LabError::io(format!("cannot write {}", path.display())))

@@ -1,7 +1,7 @@
 //! Compares results with each other: before and after, here and there.
 //!
-//! Different work does not compare storage: tests of the same name that did different work are
-//! listed with the differences, and results without a common test are not compared at all.
+//! Different work does not compare storage: tests of the same name that did different work are listed with
+//! the differences, and results without a common test are not compared at all.
 
 use super::across::{compare_targets, fill_against_speed, is_worse};
 use super::compare::judge;
@@ -14,23 +14,22 @@ use crate::{LabError, Result};
 /// A result to compare.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its name in the comparison.
+    /// Name in the comparison.
     pub name: String,
-    /// Its figures.
+    /// Figures of the result.
     pub figures: Vec<FigureSummary>,
-    /// Known facts about its targets.
+    /// Facts about its targets.
     pub setting: Setting,
-    /// Its plan.
+    /// Plan of the result.
     pub plan: Plan,
 }
 
-/// Compares results with each other. Targets of the same name in several results are compared as
-/// `tank (before)` and `tank (after)`. If no name repeats, all targets are compared with each
-/// other, and those of a single result under their own names. Speed against fill covers all of
-/// them.
+/// Compares results with each other. Targets of the same name in several results are compared as `tank
+/// (before)` and `tank (after)`. If no name repeats, all targets are compared with each other, and those of a
+/// single result under their own names. Speed against fill covers all of them.
 ///
 /// # Errors
-/// There is nothing to compare; the text says what each result has.
+/// Nothing to compare; the text lists each result's content.
 pub fn compare_results(sources: &[Source]) -> Result<(Vec<Comparison>, Vec<Finding>)> {
     if let [only] = sources {
         let (comparisons, mut findings) = compare_targets(&only.figures);
@@ -74,7 +73,6 @@ pub fn compare_results(sources: &[Source]) -> Result<(Vec<Comparison>, Vec<Findi
 }
 
 impl Source {
-    /// The tests that gave figures, each once.
     fn tests(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.figures.iter().map(|figure| figure.test.as_str()).collect();
         names.dedup();
@@ -161,7 +159,6 @@ fn options(one: &Source, other: &Source) -> Vec<String> {
     words
 }
 
-/// The differences between two tests' work, in words.
 fn how(one: &Work, other: &Work) -> String {
     let mut words = Vec::new();
     let mut differ = |what: &str, one: Option<String>, other: Option<String>| {
@@ -187,7 +184,6 @@ fn bytes(bytes: u64) -> String {
     Unit::Bytes.show(bytes as f64)
 }
 
-/// How a target changed between two results.
 fn changed(c: &Comparison) -> Finding {
     let got_worse = is_worse(c.a_spread.median, c.b_spread.median, c.better);
     let is_sure = c.verdict == Verdict::Supported;

@@ -1,5 +1,4 @@
-//! The facts that analysis needs from the machine's description: how full each target is, its kind
-//! of disks, and which disks rotate.
+//! Facts from the machine's description: each target's fill and kind of disks, and which disks rotate.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +7,15 @@ use serde_json::Value;
 /// Known facts about a target.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetFacts {
-    /// How full its pool or file system was, in percent.
+    /// Fill of its pool or file system, in percent.
     pub fill_percent: Option<f64>,
-    /// The kind of disks below it: speed against fill is compared only among equals.
+    /// Kind of disks: speed against fill is compared only among equals.
     pub medium: Option<String>,
-    /// Their layout: `mirror`, `raidz1`.
+    /// Layout of the disks: `mirror`, `raidz1`.
     pub layout: Option<String>,
-    /// Names of all devices below it; empty if unknown.
+    /// All devices below it; empty if unknown.
     pub devices: Vec<String>,
-    /// The device numbers of its file system; None for a device.
+    /// Device numbers of its file system; None for a device.
     pub file_system: Option<(u64, u64)>,
 }
 
@@ -67,7 +66,6 @@ fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// A disk in the description.
 #[derive(Debug)]
 struct Disk<'a> {
     name: &'a str,

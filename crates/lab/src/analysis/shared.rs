@@ -19,7 +19,7 @@ pub fn shared_devices(setting: &Setting) -> Vec<Finding> {
     findings
 }
 
-/// What two targets share: `file system (vda)`, `device (sda)`, `devices (sda, sdb)`.
+/// Shared part of two targets: `file system (vda)`, `device (sda)`, `devices (sda, sdb)`.
 fn common(a: &TargetFacts, b: &TargetFacts) -> Option<String> {
     let devices: Vec<&str> =
         a.devices.iter().filter(|device| b.devices.contains(device)).map(String::as_str).collect();

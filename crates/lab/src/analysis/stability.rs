@@ -11,7 +11,6 @@ const DRIFT: f64 = 0.25;
 /// A run with fewer seconds has no thirds to compare.
 const LEAST_SECONDS: usize = 9;
 
-/// Findings about repeats.
 pub fn repeats(figures: &[FigureSummary]) -> Vec<Finding> {
     let headline: Vec<&FigureSummary> = figures.iter().filter(|f| is_headline(figures, f)).collect();
     let few = headline.iter().filter(|f| f.spread.n < 3).count();

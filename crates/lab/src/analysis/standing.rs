@@ -1,13 +1,13 @@
-//! Who leads in a figure: the best target, and those that the repeats cannot separate from it.
+//! Ranking of targets in a figure: the best, and all others that the repeats cannot separate from it.
 //!
-//! A difference that may be chance makes no winner: there is one only if the data support that
-//! every other target is worse.
+//! A difference that may be chance makes no winner: a target wins only if the data show that every other one
+//! is worse.
 
 use super::{Comparison, Verdict};
 use crate::load::result::FigureSummary;
 use crate::unit::Better;
 
-/// The targets of one figure of one test.
+/// Targets of one figure of one test.
 #[derive(Debug)]
 pub struct Standing<'a> {
     /// From best to worst median.
@@ -17,8 +17,7 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// Ranks these figures, all of one test and name; None if there are fewer than two, or neither
-    /// direction is better.
+    /// Ranks figures of one test and name; None if there are fewer than two, or neither direction is better.
     pub fn of(
         figures: impl IntoIterator<Item = &'a FigureSummary>,
         comparisons: &'a [Comparison],
@@ -43,7 +42,7 @@ impl<'a> Standing<'a> {
         Some(Standing { order, differences })
     }
 
-    /// The best, and all that the repeats cannot separate from it.
+    /// Best, and all that the repeats cannot separate from it.
     pub fn leaders(&self) -> Vec<&'a FigureSummary> {
         let others = self.order[1..].iter().zip(&self.differences);
         let alike = others.filter(|(_, c)| c.is_none_or(|c| c.verdict != Verdict::Supported));
@@ -57,7 +56,7 @@ impl<'a> Standing<'a> {
         worse.map(|(figure, _)| *figure).collect()
     }
 
-    /// The winner, if there is one.
+    /// Winner, if there is one.
     pub fn winner(&self) -> Option<&'a FigureSummary> {
         match self.leaders().as_slice() {
             [only] => Some(only),

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
-//! What a careful engineer would conclude from the field reports' numbers, and from runs made for
-//! one question each.
+//! Conclusions of a careful engineer from the field reports' numbers, and from runs made for one question
+//! each.
 
 mod between;
 mod made;
@@ -14,7 +14,6 @@ use crate::load::measurement::{Measurement, Outcome, Stream, Tool};
 use crate::load::samples::{Kind, Samples, Series};
 use crate::load::suite::{Options, Plan, Test, Work};
 
-/// A plan with one test for each job.
 fn plan(jobs: Vec<Job>) -> Plan {
     let test =
         |job: Job| Test { name: job.name.clone(), about: String::new(), work: Work::Io(Jobs(vec![job])) };

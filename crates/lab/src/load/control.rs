@@ -1,9 +1,8 @@
 //! Stop requests to a run, and its progress.
 //!
-//! One [`Control`] accompanies everything that takes time. Workers check [`Control::stopped`]
-//! between operations and add their work with [`Control::count`]; a progress display may call
-//! [`Control::seen`] as often as it likes. The atomics are relaxed: workers pay a few nanoseconds,
-//! and batch updates.
+//! One [`Control`] accompanies all work that takes time. Workers check [`Control::stopped`] between
+//! operations and add their work with [`Control::count`]; a progress display may call [`Control::seen`] as
+//! often as it likes. The atomics are relaxed: workers pay a few nanoseconds, and batch updates.
 
 pub(crate) mod crew;
 
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::{LabError, Result};
 
-/// Shared by workers, observers and whoever interrupts the run.
+/// Shared by workers, observers and the interrupt handler.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -23,10 +22,10 @@ pub struct Control {
     doing: Mutex<String>,
 }
 
-/// The visible state of a run.
+/// Visible state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The current activity.
+    /// Current activity.
     pub doing: String,
     /// Operations since the start of the run.
     pub operations: u64,
@@ -37,7 +36,7 @@ pub struct Seen {
 }
 
 impl Control {
-    /// Asks everyone to stop soon.
+    /// Asks all workers to stop soon.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -47,10 +46,10 @@ impl Control {
         self.stop.load(Relaxed)
     }
 
-    /// [`LabError::Interrupted`] if it is time to stop.
+    /// Fails if the run should stop.
     ///
     /// # Errors
-    /// Only that one.
+    /// [`LabError::Interrupted`].
     pub fn check(&self) -> Result<()> {
         if self.stopped() { Err(LabError::Interrupted) } else { Ok(()) }
     }
@@ -73,7 +72,7 @@ impl Control {
             .store((part.saturating_mul(1000)).checked_div(whole).unwrap_or(0).min(1000), Relaxed);
     }
 
-    /// The visible state.
+    /// Visible state.
     pub fn seen(&self) -> Seen {
         Seen {
             doing: self.doing.lock().unwrap_or_else(|e| e.into_inner()).clone(),

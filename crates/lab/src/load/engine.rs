@@ -9,18 +9,15 @@
 //!          ──> Lines: workers that report together ──> Outcome
 //! ```
 //!
-//! Terms and their meanings are fio's. Latency is fio's completion latency: from handing an
-//! operation to the kernel until its completion is seen. A worker's runtime lasts from the end of
-//! its ramp to the completion of its last operation, `end_fsync` included. For names of streams see
-//! [`lines`].
+//! Terms and their meanings are fio's. Latency is fio's completion latency: from handing an operation to the
+//! kernel until its completion is seen. A worker's runtime lasts from the end of its ramp to the completion
+//! of its last operation, `end_fsync` included. For names of streams see [`lines`].
 //!
-//! Deliberate differences from fio: operations that are ready at the same time go to the kernel in
-//! one system call; a delayed worker does not catch up in a burst; a file with holes is laid out;
-//! written data are verified in offset order, and not counted as reads; and any failed operation
-//! ends the run with its error.
+//! Deliberate differences from fio: operations that are ready at the same time go to the kernel in one system
+//! call; a delayed worker does not catch up in a burst; a file with holes is laid out; written data are
+//! verified in offset order, and not counted as reads; and any failed operation ends the run with its error.
 //!
-//! Memory: `workers x iodepth x bs` for buffers (twice that in a mix), and 1 MiB per worker for
-//! histograms.
+//! Memory: `workers x iodepth x bs` for buffers (twice that in a mix), and 1 MiB per worker for histograms.
 
 mod buffers;
 mod clock;
@@ -63,7 +60,7 @@ pub fn run(jobs: &Jobs, place: &WorkFiles, control: &Control) -> Result<Outcome>
     run_with(jobs, place, control, true)
 }
 
-/// The same; uses io_uring only if `rings` is set.
+/// As [`run`], with io_uring only if `rings` is set.
 fn run_with(jobs: &Jobs, place: &WorkFiles, control: &Control, rings: bool) -> Result<Outcome> {
     let clock = Clock::start();
     let halt = Halt::new(control);
@@ -112,7 +109,6 @@ fn groups(jobs: &Jobs) -> Vec<Vec<(usize, &Job)>> {
     groups
 }
 
-/// The workers of a group, with their files laid out and open.
 fn make_ready<'a>(
     group: &[(usize, &'a Job)],
     place: &WorkFiles,
@@ -141,7 +137,6 @@ fn make_ready<'a>(
     Ok(workers)
 }
 
-/// Notes for the reader, each once.
 #[derive(Debug, Default)]
 struct Notes(Vec<String>);
 

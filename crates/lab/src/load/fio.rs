@@ -1,17 +1,16 @@
-//! Runs the same jobs on the real fio and converts its output to the same [`Outcome`], so that
-//! later stages see no difference.
+//! Runs the same jobs on the real fio and converts its output to the same [`Outcome`], so that later stages
+//! see no difference.
 //!
 //! ```text
 //! Jobs ──> job file (to_fio) ──> fio ──┬─> JSON: totals, latency histograms ──┐
 //!                                      └─> logs: averages second by second ───┴─> worker streams ──> Lines
 //! ```
 //!
-//! fio is never given `group_reporting`, which would sum all jobs that run together. Workers are
-//! summed here, as for the engine.
+//! fio is never given `group_reporting`, which would sum all jobs that run together. Workers are summed here,
+//! as for the engine.
 //!
-//! Two things are coarser than with the engine: latencies are in fio's buckets (up to 1.6 % wide),
-//! and the longest latency of each second is unknown; the mean is shown instead, and a note says
-//! so.
+//! Two figures are coarser than the engine's: latencies are in fio's buckets (up to 1.6 % wide), and the
+//! longest latency of each second is unknown; the mean is shown instead, with a note.
 
 mod log;
 mod report;
@@ -75,7 +74,7 @@ fn workers(jobs: &Jobs) -> Vec<(usize, u32)> {
     jobs.0.iter().enumerate().flat_map(of_job).collect()
 }
 
-/// The job file, with files at the place, and workers separate.
+/// Job file, with files at the place, and workers separate.
 fn job_file(jobs: &Jobs, place: &WorkFiles) -> Result<String> {
     let mut jobs = jobs.clone();
     for job in &mut jobs.0 {
@@ -101,8 +100,8 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(':', "\\:")
 }
 
-/// Adds logs, and threads for workers, because processes would survive if fio is killed. These
-/// options are global.
+/// Adds logs, and threads for workers, because processes would survive if fio is killed. These options are
+/// global.
 fn for_us(text: &str, logs: &Path) -> String {
     let logs = escaped(logs);
     let options = ["thread", "log_avg_msec=1000", "log_unix_epoch=1"];
@@ -110,7 +109,6 @@ fn for_us(text: &str, logs: &Path) -> String {
     format!("[global]\n{}\n{}\n\n{text}", options.join("\n"), logs.join("\n"))
 }
 
-/// The command that repeats the run by hand.
 fn by_hand(text: &str) -> String {
     format!("fio --output-format=json+ - <<'END'\n{}\nEND", text.trim_end())
 }

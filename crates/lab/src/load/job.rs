@@ -1,7 +1,6 @@
-//! A workload description: what one job does, as plain values.
+//! Workload descriptions: jobs as plain values.
 //!
-//! Source: fio's job files. This is the subset that storage people use, with fio's names and the
-//! meanings of its HOWTO.
+//! Source: fio's job files. This is a commonly used subset, with fio's names and the meanings of its HOWTO.
 
 mod file;
 
@@ -22,8 +21,8 @@ pub struct Pattern {
     pub read_percent: u8,
 }
 
-/// Sizes of operations (`bs`, `bsrange`, `bssplit`) as (bytes, weight) pairs; a range has each
-/// multiple of its step once.
+/// Sizes of operations (`bs`, `bsrange`, `bssplit`) as (bytes, weight) pairs; a range has each multiple of
+/// its step once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSizes(pub Vec<(u32, u32)>);
 
@@ -41,7 +40,7 @@ pub enum Distribution {
     Normal(f64),
 }
 
-/// How operations are submitted (`ioengine`).
+/// Submission of operations (`ioengine`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -51,7 +50,7 @@ pub enum Method {
     Threads,
 }
 
-/// How each write is made durable (`sync`).
+/// Durability of each write (`sync`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMode {
@@ -64,18 +63,17 @@ pub enum SyncMode {
     Dsync,
 }
 
-/// The content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+/// Content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Buffers are filled once with random data; each write changes a few bytes in every 512, so
-    /// that no two are equal.
+    /// Buffers are filled once with random data; each write changes a few bytes in every 512, so that no two
+    /// are equal.
     #[default]
     Stamped,
     /// Buffers are filled once with random data and written repeatedly (`scramble_buffers=0`).
     Reused,
-    /// Each write has new data (`refill_buffers`; also if compression, copies or verification
-    /// require it).
+    /// New data for each write (`refill_buffers`; also if compression, copies or verification require it).
     Fresh,
     /// Zeros (`zero_buffers`).
     Zeros,
@@ -93,13 +91,13 @@ pub struct ReadWrite<T> {
 /// One job: `numjobs` identical workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name, from the section header.
+    /// Section header.
     pub name: String,
     /// Kind and order of operations (`rw`, `rwmixread`, `rwmixwrite`).
     pub pattern: Pattern,
     /// Sizes of operations (`bs`, `bsrange`, `bssplit`).
     pub block_sizes: ReadWrite<BlockSizes>,
-    /// File or device, if the job names one (`filename`).
+    /// File or device named by the job (`filename`).
     pub filename: Option<PathBuf>,
     /// Bytes of each worker's file or region of the device (`size`).
     pub size_bytes: u64,
@@ -109,15 +107,15 @@ pub struct Job {
     pub offset_bytes: u64,
     /// Operations in flight (`iodepth`).
     pub queue_depth: u32,
-    /// Workers (`numjobs`).
+    /// Number of workers (`numjobs`).
     pub workers: u32,
-    /// How operations are submitted (`ioengine`).
+    /// Submission of operations (`ioengine`).
     pub method: Method,
     /// Bypass the page cache (`direct`).
     pub direct: bool,
     /// Drop the file's cached pages before the start (`invalidate`).
     pub invalidate: bool,
-    /// How each write is made durable (`sync`).
+    /// Durability of each write (`sync`).
     pub sync: SyncMode,
     /// `fsync` after this many writes; 0 means never (`fsync`).
     pub fsync_every: u32,
@@ -147,7 +145,7 @@ pub struct Job {
     pub no_random_map: bool,
     /// Seed of everything random (`randseed`).
     pub seed: u64,
-    /// The content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
+    /// Content of writes (`refill_buffers`, `scramble_buffers`, `zero_buffers`).
     pub content: Content,
     /// Compressible share of each buffer, in percent (`buffer_compress_percentage`).
     pub compress_percent: u8,
@@ -167,7 +165,7 @@ impl BlockSizes {
         BlockSizes(vec![(bytes, 1)])
     }
 
-    /// The largest size.
+    /// Largest size.
     pub fn largest(&self) -> u32 {
         self.0.iter().map(|size| size.0).max().unwrap_or(0)
     }

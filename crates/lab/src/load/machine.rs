@@ -1,5 +1,5 @@
-//! Describes the machine and the targets: the facts a reader needs to trust a result and to compare
-//! it with others.
+//! Describes the machine and the targets: the facts a reader needs to trust a result and to compare it with
+//! others.
 //!
 //! ```text
 //! target ──> mount (mountinfo) ──┬─> device ──> a partition's disk, slaves of dm and md, a loop file
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The facts come from `/proc`, `/sys` and the programs `zpool` and `zfs`. All are optional:
-//! [`Machine::missing`] lists those that could not be determined. [`Root`] gives the location of
-//! `/proc` and `/sys`, so that recordings can be described, too.
+//! [`Machine::missing`] lists those that could not be determined. [`Root`] gives the location of `/proc` and
+//! `/sys`, so that recordings can be described, too.
 
 mod block;
 pub(crate) mod caches;
@@ -39,7 +39,7 @@ use zpool::{Pool, Zpool};
 /// A machine, as far as it matters for storage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its host name.
+    /// Host name.
     pub host: String,
     /// `Debian GNU/Linux 12 (bookworm)`.
     pub os: String,
@@ -47,22 +47,21 @@ pub struct Machine {
     pub kernel: String,
     /// `x86_64`, `aarch64`.
     pub architecture: String,
-    /// Its host, unless it is a physical machine: `KVM (Standard PC)`, `virtual machine`,
-    /// `container`.
+    /// Its host, unless it is a physical machine: `KVM (Standard PC)`, `virtual machine`, `container`.
     pub virtualisation: Option<String>,
-    /// Its processors.
+    /// Processors.
     pub cpu: Cpu,
-    /// Memory, in bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Swap, in bytes.
+    /// Swap in bytes.
     pub swap_bytes: u64,
     /// OpenZFS, if present.
     pub zfs: Option<Zfs>,
-    /// The disks under the targets; all disks if there are no targets.
+    /// Disks under the targets; all disks if there are no targets.
     pub disks: Vec<Disk>,
     /// Network interfaces that are up.
     pub interfaces: Vec<Interface>,
-    /// The targets.
+    /// Locations of the targets.
     pub places: Vec<TargetPlace>,
     /// Pools that hold targets; all imported ones if there are no targets.
     pub pools: Vec<Pool>,
@@ -77,28 +76,28 @@ pub struct Zfs {
     pub userland: String,
     /// Version of the module.
     pub kernel: String,
-    /// The module's parameters that matter for speed ([`PARAMETERS`]).
+    /// Module parameters that matter for speed ([`PARAMETERS`]).
     pub parameters: BTreeMap<String, String>,
 }
 
-/// The location of a target.
+/// Location of a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetPlace {
-    /// The target's name.
+    /// Name of the target.
     pub target: String,
-    /// Its path.
+    /// Path of the target.
     pub path: PathBuf,
     /// Folder, file or device.
     pub kind: TargetKind,
-    /// Its file system; None for a device.
+    /// File system; None for a device.
     pub mount: Option<Mount>,
-    /// Its dataset, or the volume it is.
+    /// Dataset of the target, or the volume it is.
     pub dataset: Option<String>,
     /// Devices under it, top to bottom: `md0`, `sda`, `sdb`.
     pub devices: Vec<String>,
 }
 
-/// The recorded module parameters.
+/// Recorded module parameters.
 pub const PARAMETERS: [&str; 18] = [
     "l2arc_headroom",
     "l2arc_noprefetch",
@@ -126,8 +125,7 @@ impl Machine {
         Machine::describe_at(&Root::default(), Zpool::find(), targets)
     }
 
-    /// Describes a machine whose `/proc` and `/sys` are under `root`, and whose pools `zpool`
-    /// knows.
+    /// Describes a machine with `/proc` and `/sys` under `root` and its pools in `zpool`.
     pub fn describe_at(root: &Root, zpool: Result<Zpool>, targets: &[Target]) -> Machine {
         let mut missing = Vec::new();
         let mut miss = |source: &str, why: String| missing.push(Missing { source: source.to_owned(), why });
@@ -220,12 +218,11 @@ impl TargetPlace {
     }
 }
 
-/// The devices under a device node or file, top to bottom: `md0`, `sda`, `sdb`; the disk is last.
+/// Devices under a device node or file, top to bottom: `md0`, `sda`, `sdb`; the disk is last.
 pub fn disks_under(root: &Root, path: &Path) -> Vec<String> {
     block::under(root, &mount::all(root).unwrap_or_default(), path)
 }
 
-/// Devices of all leaves of a pool.
 fn pool_devices(pool: &Pool, root: &Root, mounts: &[Mount]) -> Vec<String> {
     let paths = pool.vdevs.iter().flat_map(|vdev| vdev.leaves()).filter_map(|leaf| leaf.path.clone());
     let mut devices: Vec<String> = Vec::new();

@@ -1,10 +1,9 @@
-//! The result of one run: streams of operations with their latencies and seconds, and the figures
-//! to compare.
+//! The result of one run: streams of operations with their latencies and seconds, and the figures to compare.
 //!
-//! A [`Measurement`] is one run of one test on one target. A [`Stream`] holds all its operations of
-//! one kind (the reads of a mix, the creations of a tree). [`Figure`]s are the numbers that people
-//! compare: those of streams are derived ([`Outcome::figures`]); others (seconds of a resilver,
-//! inodes per second) are added by the measuring code.
+//! A [`Measurement`] is one run of one test on one target. A [`Stream`] holds all its operations of one kind
+//! (the reads of a mix, the creations of a tree). [`Figure`]s are the numbers to compare: those of streams
+//! are derived ([`Outcome::figures`]); others (seconds of a resilver, inodes per second) are added by the
+//! measuring code.
 
 mod cpu;
 mod latency;
@@ -19,30 +18,30 @@ pub use tally::Tally;
 
 use crate::unit::{Better, Unit};
 
-/// The tool that did the work.
+/// Tool that did the work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
     /// `cenote`, `fio`, `bonnie++`, `fd`, `zpool`.
     pub name: String,
-    /// Its version, as reported.
+    /// Version, as reported.
     pub version: String,
-    /// The command line that repeats the work, if there is one.
+    /// Command line that repeats the work.
     pub command: Option<String>,
 }
 
 /// One second of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Its start in nanoseconds since the measurement began. The last second ends with its stream,
-    /// and may be shorter.
+    /// Start in nanoseconds since the measurement began. The last second ends with its stream, and may be
+    /// shorter.
     pub at_ns: u64,
-    /// Operations completed in it.
+    /// Operations completed.
     pub operations: u64,
-    /// Bytes transferred in it.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Sum of the latencies of these operations, in nanoseconds.
+    /// Sum of their latencies in nanoseconds.
     pub latency_sum_ns: u64,
-    /// The longest of these latencies.
+    /// Longest of their latencies.
     pub latency_max_ns: u64,
 }
 
@@ -69,7 +68,7 @@ pub struct Stream {
     pub runtime_ns: u64,
     /// Number of failed operations.
     pub errors: u64,
-    /// Their latencies. Stored separately, as rows of Parquet.
+    /// Latencies. Stored separately, as rows of Parquet.
     #[serde(skip)]
     pub latency: Latency,
     /// Second by second. Stored separately, as rows of Parquet.
@@ -80,39 +79,38 @@ pub struct Stream {
 /// One number to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// `read.iops`, `write.bandwidth`, `read.p99`, `resilver.time`: what was measured, and which
-    /// aspect.
+    /// Operation and aspect: `read.iops`, `write.bandwidth`, `read.p99`, `resilver.time`.
     pub name: String,
-    /// The value, in the base unit.
+    /// Value in the base unit.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: Unit,
-    /// Which direction is better.
+    /// Better direction.
     pub better: Better,
 }
 
 /// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTime {
-    /// In user space, in nanoseconds.
+    /// User space, in nanoseconds.
     pub user_ns: u64,
-    /// In the kernel, in nanoseconds.
+    /// Kernel, in nanoseconds.
     pub system_ns: u64,
 }
 
-/// The result of a piece of work: the part of a measurement that does not depend on time and place.
+/// Result of a piece of work: the part of a measurement that does not depend on time and place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The tool that did the work.
+    /// Tool that did the work.
     pub tool: Tool,
-    /// Processor time of the process that did the work; None if unknown.
+    /// Processor time of the working process; None if unknown.
     pub cpu: Option<CpuTime>,
     /// Operations by kind.
     pub streams: Vec<Stream>,
-    /// Figures that are not derived from streams.
+    /// Figures not derived from streams.
     pub others: Vec<Figure>,
-    /// Notes for the reader: "the file system refused O_DIRECT, so I/O is buffered", "caches could
-    /// not be dropped, so reads may be warm".
+    /// Notes for the reader: "the file system refused O_DIRECT, so I/O is buffered", "caches could not be
+    /// dropped, so reads may be warm".
     pub notes: Vec<String>,
 }
 
@@ -129,7 +127,7 @@ pub struct Measurement {
     pub started_unix_ns: u64,
     /// Total duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// Its result.
+    /// Result of the work.
     #[serde(flatten)]
     pub outcome: Outcome,
 }

@@ -1,6 +1,5 @@
-//! Refuses hopeless plans before anything is written: contradictory options, too little space, or a
-//! missing program. Without this check every run would fail in the same way after filling the
-//! targets.
+//! Refuses hopeless plans before anything is written: contradictory options, too little space, or a missing
+//! program. Without this check every run would fail in the same way after filling the targets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +18,7 @@ use crate::{LabError, Result};
 const SPARE_BYTES: u64 = 16 << 20;
 /// OpenZFS refuses smaller vdevs.
 const LEAST_DISK_BYTES: u64 = 64 << 20;
-/// How Cenote mounts its pools.
+/// Cenote mounts its pools through this device.
 const FUSE: &str = "/dev/fuse";
 /// bonnie++ counts in mebibytes.
 const LEAST_BONNIE_BYTES: u64 = 1 << 20;
@@ -27,12 +26,12 @@ const LEAST_BONNIE_BYTES: u64 = 1 << 20;
 /// Checks a plan for these targets. Writes nothing.
 ///
 /// # Errors
-/// It cannot work; the text says why, and what would help.
+/// The plan cannot work; the text gives the reason and a remedy.
 pub fn check(plan: &Plan, targets: &[Target]) -> Result<()> {
     check_with(plan, targets, || Zpool::find().map(drop))
 }
 
-/// `module` tells whether the OpenZFS module is available.
+/// `module` checks that the OpenZFS module is available.
 fn check_with(plan: &Plan, targets: &[Target], module: impl Fn() -> Result<()>) -> Result<()> {
     options(plan)?;
     for work in plan.tests.iter().map(|test| &test.work) {
@@ -69,7 +68,7 @@ fn options(plan: &Plan) -> Result<()> {
     }
 }
 
-/// The smallest usable data set for a piece of work.
+/// Smallest usable data set for a piece of work.
 fn least_bytes(work: &Work) -> Option<u64> {
     match work {
         Work::Io(jobs) => {
@@ -85,7 +84,6 @@ fn least_bytes(work: &Work) -> Option<u64> {
     }
 }
 
-/// Checks for required programs.
 fn able(work: &Work, real: bool, module: &impl Fn() -> Result<()>) -> Result<()> {
     let needs = |program: &str| match program::find(&[program]) {
         Some(_) => Ok(()),
@@ -127,7 +125,6 @@ fn needs_folder(work: &Work) -> bool {
     }
 }
 
-/// Free and required space on one file system.
 #[derive(Debug, Default)]
 struct Room {
     needed: u64,
@@ -135,8 +132,7 @@ struct Room {
     targets: Vec<String>,
 }
 
-/// All test files of a plan exist at the same time, and targets on one file system share its free
-/// space.
+/// All test files of a plan exist at the same time, and targets on one file system share its free space.
 fn room(plan: &Plan, targets: &[Target]) -> Result<()> {
     let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
     for target in targets {
@@ -173,7 +169,7 @@ fn all_files(plan: &Plan) -> u64 {
     files.values().copied().fold(0, u64::saturating_add)
 }
 
-/// The last byte that any test uses of one shared file or device.
+/// Last byte that any test uses of one shared file or device.
 fn end(plan: &Plan) -> u64 {
     plan.tests.iter().flat_map(|test| test.work.needs()).map(|needed| needed.bytes).max().unwrap_or(0)
 }

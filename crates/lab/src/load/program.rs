@@ -1,7 +1,6 @@
 //! Runs other programs to completion: fd, bonnie++, `cenote scan`.
 //!
-//! A program and its children form one process group. If the work is stopped, the whole group is
-//! killed.
+//! A program and its children form one process group. If the work is stopped, the whole group is killed.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,17 +21,17 @@ use crate::{LabError, Result};
 
 /// Longest polling interval for the end of a program: times are reported to the millisecond.
 const LONGEST_WAIT: Duration = Duration::from_micros(500);
-/// How much of the end of its standard error is kept.
+/// Kept bytes of the end of its standard error.
 const SAID_BYTES: usize = 2000;
 
-/// The result of a program.
+/// Result of a program.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// Its duration in nanoseconds.
+    /// Duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// Processor time that it and its children used.
+    /// Processor time, children included.
     pub cpu: CpuTime,
-    /// Set if it failed: how, and its standard error.
+    /// Set if it failed: exit status and standard error.
     pub failure: Option<String>,
 }
 
@@ -40,7 +39,7 @@ impl Ran {
     /// Itself, if it succeeded.
     ///
     /// # Errors
-    /// It failed.
+    /// The program failed.
     pub fn well(self, program: &str) -> Result<Ran> {
         match self.failure {
             Some(what) => Err(LabError::Program { program: program.into(), what }),
@@ -49,8 +48,8 @@ impl Ran {
     }
 }
 
-/// Finds a program by any of these names, in order; None if it is not installed. Links to this
-/// program, which also answers to other names (`zpool`), do not count.
+/// Finds a program by any of these names, in order; None if not installed. Links to this program, which also
+/// answers to other names (`zpool`), do not count.
 pub fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> =
@@ -75,14 +74,14 @@ fn is_cenote(program: &Path) -> bool {
         || ours.is_some_and(|ours| file(&ours) == file(&real))
 }
 
-/// The first line of the program's `--version` output; empty if there is none.
+/// First line of the program's `--version` output, or empty.
 pub fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The command as typed in a shell.
+/// Command as typed in a shell.
 pub fn shown(command: &Command) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%@".contains(c);
     let quoted = |word: &OsStr| {
@@ -141,7 +140,6 @@ fn wait(child: &mut Child, control: &Control) -> std::io::Result<Option<ExitStat
     }
 }
 
-/// Reads to the end, and returns the last part.
 fn last_words(pipe: &mut impl Read) -> String {
     let mut kept = Vec::new();
     let mut part = [0; 4096];

@@ -1,12 +1,17 @@
 //! How long does a pool take to recover? (report 003)
 //!
-//! A pool is created for the purpose, filled with incompressible data without duplicates, then
-//! damaged and repaired: a range of zeros on one disk, repaired by a scrub; scattered corrupt bytes
-//! on one disk, repaired by a scrub; a wiped disk, replaced and resilvered, and where the layout
-//! allows it wiped again and rebuilt sequentially. With Cenote, disks are also exchanged for new ones after
-//! they were lost and before, with and without users at work ([`exchange`]). Each repair is timed from the
-//! command until its completion is reported (`zpool wait`), to the millisecond. For comparison, the whole
-//! disk is also copied: a resilver reads only allocated blocks, a copy reads everything, but sequentially.
+//! A pool is created for the purpose, filled with incompressible data without duplicates, then damaged and
+//! repaired:
+//! - a range of zeros on one disk, repaired by a scrub;
+//! - scattered corrupt bytes on one disk, repaired by a scrub;
+//! - a wiped disk, replaced and resilvered, and where the layout allows it wiped again and rebuilt
+//!   sequentially;
+//! - with Cenote, disks exchanged for new ones after a loss and before it, with and without users at work
+//!   ([`exchange`]).
+//!
+//! Each repair is timed from the command until its completion is reported (`zpool wait`), to the millisecond.
+//! For comparison, the whole disk is also copied: a resilver reads only allocated blocks, a copy reads
+//! everything, but sequentially.
 //!
 //! For safeguards see [`pool`]. No other pool is ever named to `zpool`.
 
@@ -37,17 +42,15 @@ use pool::TestPool;
 pub use exchange::UNREADABLE_PERCENT;
 pub use holder::Engine;
 
-/// Bytes per write or copy call.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Size of the files that fill the pool.
 const FILE_BYTES: u64 = 256 << 20;
-/// Size of their records, unless a test says otherwise.
+/// Default record size of these files.
 pub const RECORD_BYTES: u64 = 1 << 20;
 
-/// The layout of the pool, its fill, and the extent of the damage.
+/// Layout of the pool, its fill, and the extent of the damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Who holds the pools.
+    /// Implementation of ZFS under test.
     #[serde(default)]
     pub engine: Engine,
     /// `mirror`, `raidz1`, `draid1:2d:1s:4c`, as for `zpool create`.
@@ -57,15 +60,15 @@ pub struct Recovery {
     pub record_bytes: u64,
     /// Number of disks.
     pub disks: usize,
-    /// Size of each disk, if they are files.
+    /// Bytes of each file used as a disk.
     pub disk_bytes: u64,
     /// Block devices to use instead of files: empty, or confirmed twice as expendable by the user.
     pub devices: Vec<PathBuf>,
-    /// How full the pool is filled, in percent.
+    /// Fill of the pool in percent.
     pub fill_percent: u8,
     /// Share of one disk overwritten with zeros, in percent.
     pub zero_percent: u8,
-    /// How many regions of one disk are corrupted.
+    /// Number of corrupted regions on one disk.
     pub scattered: u32,
 }
 
@@ -148,7 +151,6 @@ impl Recovery {
         (0..self.disks).map(|number| self.disk(&folder.join(format!("disk{number}")))).collect()
     }
 
-    /// A new file as a disk.
     fn disk(&self, path: &Path) -> Result<PathBuf> {
         let file = File::create(path).map_err(LabError::io(path.display().to_string()))?;
         file.set_len(self.disk_bytes).map_err(LabError::io(path.display().to_string()))?;
@@ -170,12 +172,11 @@ impl Recovery {
         )
     }
 
-    /// Whether disks are exchanged for new ones, too.
+    /// Only Cenote's file disks are exchanged for new ones.
     fn exchanges(&self) -> bool {
         self.engine == Engine::Cenote && self.devices.is_empty()
     }
 
-    /// How many disks may fail.
     fn redundancy(&self) -> usize {
         let parity = |kind: &str| {
             let digits = self.layout.strip_prefix(kind)?;
@@ -184,7 +185,6 @@ impl Recovery {
         parity("raidz").or_else(|| parity("draid")).unwrap_or(self.disks - 1)
     }
 
-    /// Whether disks of this layout can be rebuilt sequentially.
     fn can_rebuild(&self) -> bool {
         self.layout == "mirror" || self.layout.starts_with("draid")
     }
@@ -233,7 +233,6 @@ fn time(name: &str, elapsed_ns: u64) -> Figure {
     Figure::lower(format!("{name}.time"), elapsed_ns as f64, Unit::Nanoseconds)
 }
 
-/// The figures of a repair.
 fn repaired(name: &str, repair: &pool::Repair) -> Vec<Figure> {
     let rate = repair.examined_bytes as f64 / (repair.elapsed_ns.max(1) as f64 / 1e9);
     let mut figures = vec![

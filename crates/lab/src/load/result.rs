@@ -1,4 +1,4 @@
-//! Results: one folder per run of a suite, which holds all the evidence and is never overwritten.
+//! Results: one folder per run of a suite. It holds all the evidence and is never overwritten.
 //!
 //! ```text
 //! pools-20261122T024126Z/
@@ -15,11 +15,11 @@
 //!   summary.json              figures with median and interval, for other programs ([`Summary`])
 //! ```
 //!
-//! A run appears by one rename of its folder, complete and on disk. Any interruption therefore
-//! leaves only complete runs, and a [`Recorder`] that resumes can tell from the folder alone what
-//! is done. Invariants: there is one writer at a time (a lock on `plan.json`); runs never change;
-//! only derived files (the merged tables, the summary) are rewritten. Data read back equal those
-//! written, bit for bit; damage is detected by digest.
+//! A run appears by one rename of its folder, complete and on disk. Any interruption therefore leaves only
+//! complete runs, and a [`Recorder`] that resumes can tell from the folder alone which runs are done.
+//! Invariants: there is one writer at a time (a lock on `plan.json`); runs never change; only derived files
+//! (the merged tables, the summary) are rewritten. Data read back equal those written, bit for bit; damage is
+//! detected by digest.
 
 mod failure;
 mod file;
@@ -47,10 +47,10 @@ use crate::load::suite::Plan;
 use crate::load::target::Target;
 use crate::{LabError, Result};
 
-/// The version of the result format. It changes when old readers would misread a result.
+/// Version of the result format. It changes when old readers would misread a result.
 pub const SCHEMA: &str = "cenote-lab/1";
 
-/// The plan and its targets: `plan.json`.
+/// Plan and its targets: `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Head {
     schema: String,
@@ -62,7 +62,7 @@ struct Head {
     plan: Plan,
 }
 
-/// A result folder, open for reading.
+/// A result, open for reading.
 #[derive(Debug)]
 pub struct ResultFolder {
     path: PathBuf,
@@ -75,7 +75,7 @@ impl ResultFolder {
     /// Opens the result at `path`: complete, interrupted, or still being written.
     ///
     /// # Errors
-    /// There is none, it is damaged, or it has another version; the text names the file.
+    /// Absent, damaged, or of another version; the text names the file.
     pub fn open(path: &Path) -> Result<ResultFolder> {
         let plan = path.join("plan.json");
         if !plan.is_file() {
@@ -92,37 +92,37 @@ impl ResultFolder {
         Ok(ResultFolder { path: path.to_owned(), head, machine, runs })
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its name: that of the folder.
+    /// Name of the folder.
     pub fn name(&self) -> String {
         self.path.file_name().map_or_else(|| "result".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// The plan.
+    /// Plan that was run.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }
 
-    /// The targets.
+    /// All targets.
     pub fn targets(&self) -> &[Target] {
         &self.head.targets
     }
 
-    /// The machine, as described at the start.
+    /// Description of the machine at the start.
     pub fn machine(&self) -> &Value {
         &self.machine
     }
 
-    /// When it started: nanoseconds since 1970, UTC.
+    /// Start: nanoseconds since 1970, UTC.
     pub fn created_unix_ns(&self) -> u64 {
         self.head.created_unix_ns
     }
 
-    /// How many runs it has.
+    /// Number of runs.
     pub fn len(&self) -> usize {
         self.runs.len()
     }
@@ -132,7 +132,7 @@ impl ResultFolder {
         self.runs.is_empty()
     }
 
-    /// How many runs are planned.
+    /// Number of planned runs.
     pub fn planned(&self) -> usize {
         self.head.plan.tests.len() * self.head.targets.len() * self.head.plan.repeats as usize
     }
@@ -159,7 +159,7 @@ impl ResultFolder {
     /// Tests that failed and have not succeeded since.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The file cannot be read.
     pub fn failures(&self) -> Result<Vec<Failure>> {
         let mut failures = failure::read(&self.path)?;
         failures.retain(|f| !self.done(&f.test, &f.target, f.repeat));
@@ -183,7 +183,6 @@ impl ResultFolder {
     }
 }
 
-/// An error about the file at `path`.
 fn bad(path: &Path, what: impl Into<String>) -> LabError {
     LabError::Result { path: path.to_owned(), what: what.into() }
 }

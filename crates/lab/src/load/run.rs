@@ -1,12 +1,12 @@
 //! Executes a plan and records its results.
 //!
-//! Repeats are the outer loop, then tests, then targets, so that drift (temperature, fill,
-//! neighbours) affects all targets alike. With `together`, the targets run each test at the same
-//! time. Each measurement is on disk with its samples before the next starts. Measurements that a
-//! result already has are skipped, which is all that resuming takes.
+//! Repeats are the outer loop, then tests, then targets, so that drift (temperature, fill, neighbours)
+//! affects all targets alike. With `together`, the targets run each test at the same time. Each measurement
+//! is on disk with its samples before the next starts. To resume, the run skips the measurements that the
+//! result already has.
 //!
-//! A test that fails on a target is recorded with its error, and the others continue; only an
-//! interrupt ends the run.
+//! A test that fails on a target is recorded with its error, and the others continue; only an interrupt ends
+//! the run.
 
 mod eta;
 
@@ -35,26 +35,25 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub enum Event<'a> {
     /// A test starts.
     Begins {
-        /// Its number, from 1.
+        /// Number of the measurement, from 1.
         number: usize,
-        /// How many there are.
+        /// Number of all measurements.
         of: usize,
-        /// Its test.
+        /// Test to run.
         test: &'a Test,
-        /// Its target.
+        /// Target of the test.
         target: &'a Target,
-        /// The number of the repeat, from 1.
+        /// Repeat, from 1.
         repeat: u32,
-        /// Estimated time for this and all remaining ones, if known.
+        /// Estimated time for all remaining measurements, this one included.
         left: Option<Duration>,
     },
-    /// It produced this.
+    /// The test produced a measurement.
     Done(&'a Measurement),
-    /// It failed.
+    /// The test failed.
     Failed(&'a Failure),
 }
 
-/// One test on one target, once.
 #[derive(Debug, Clone, Copy)]
 struct Step<'a> {
     number: usize,
@@ -68,11 +67,11 @@ struct Step<'a> {
 struct Placed<'a> {
     target: &'a Target,
     scratch: OnceLock<Scratch>,
-    /// What to sample.
+    /// Sampled pools, devices and interfaces.
     scope: Scope,
 }
 
-/// Executes everything planned and not yet done, on all targets.
+/// Runs all planned measurements that are not yet done, on all targets.
 ///
 /// # Errors
 /// Interrupted; a target cannot hold files; the result cannot be written.
@@ -112,7 +111,6 @@ pub fn run(recorder: &mut Recorder, control: &Control, tell: &(dyn Fn(Event<'_>)
     Ok(())
 }
 
-/// State shared by all steps.
 struct Runner<'a> {
     recorder: Mutex<&'a mut Recorder>,
     control: &'a Control,
@@ -121,7 +119,7 @@ struct Runner<'a> {
     eta: Mutex<Eta>,
     /// The real programs do the work.
     real: bool,
-    /// Where temporary lists of files go: outside the folders scanned.
+    /// Folder of temporary lists of files, outside the folders scanned.
     lists: PathBuf,
 }
 
@@ -130,7 +128,7 @@ impl<'a> Runner<'a> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long these steps will take, with `at_once` in parallel.
+    /// Estimated time of these steps, with `at_once` in parallel.
     fn left(&self, steps: &[Step<'_>], at_once: usize) -> Option<Duration> {
         let recorder = self.recorder();
         let is_left =
@@ -173,8 +171,7 @@ impl<'a> Runner<'a> {
                 (self.tell)(Event::Done(&measurement));
                 let added = self.recorder().add(measurement, samples);
                 if let Err(error) = added {
-                    // Most likely the disk is full; the reserve still has space to record the
-                    // failure.
+                    // Most likely the disk is full; the reserve still has space to record the failure.
                     self.recorder().fail(failed(&error))?;
                     return Err(error);
                 }
@@ -196,13 +193,12 @@ impl<'a> Placed<'a> {
         Placed { target, scratch: OnceLock::new(), scope }
     }
 
-    /// The lab's folder in the target, created on first use: a scan of existing files writes
-    /// nothing.
+    /// The lab's folder in the target, created on first use: a scan of existing files writes nothing.
     fn scratch(&self) -> Result<&Path> {
         if let Some(scratch) = self.scratch.get() {
             return Ok(scratch.path());
         }
-        // Only one step at a time works on a target, so nobody else creates the folder meanwhile.
+        // Only one step at a time works on a target, so the folder cannot appear meanwhile.
         let made = self.target.scratch()?;
         Ok(self.scratch.get_or_init(|| made).path())
     }

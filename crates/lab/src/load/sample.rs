@@ -1,9 +1,8 @@
-//! Sampling: what the machine does during a measurement.
+//! Sampling: the machine's activity during a measurement.
 //!
-//! A [`Sampler`] reads all sources at an interval in its own thread, from start to stop. Every
-//! series has a point at both ends, so a counter's growth covers the whole measurement. Sources
-//! that cannot be sampled are in [`Samples::missing`] with the reason; they never stop a
-//! measurement.
+//! A [`Sampler`] reads all sources at an interval in its own thread, from start to stop. Every series has a
+//! point at both ends, so a counter's growth covers the whole measurement. Sources that cannot be sampled are
+//! in [`Samples::missing`] with the reason; they never stop a measurement.
 //!
 //! | source | subject | names | unit |
 //! |---|---|---|---|
@@ -21,14 +20,13 @@
 //! | `iostat` | `POOL`, `POOL/VDEV` | gauges `read_ops`, `write_bytes`, `total_wait.read`, `disk_wait.write`, `sync_read.pending`, `async_write.active`... | /s, bytes/s, ns, counts |
 //! | `smart` | disk | gauges `temperature`, `wear`, `reallocated`... (see [`smart`]), at both ends only | °C, percent, counts |
 //!
-//! Disks have raw counters. Over an interval `dt`, their utilisation is `io_time / dt`, the mean
-//! queue length `weighted_io_time / dt`, and the mean read latency `read_time / read_ios`.
-//! Histograms hold the growth during the measurement of those of `zpool iostat -w` and `-r`
-//! (sources `iostat_latency`, `iostat_size`; names as in `iostat`) and of waits for a txg
-//! (`dmu_tx_assign`).
+//! Disks have raw counters. Over an interval `dt`, their utilisation is `io_time / dt`, the mean queue length
+//! `weighted_io_time / dt`, and the mean read latency `read_time / read_ios`. Histograms hold the growth
+//! during the measurement of those of `zpool iostat -w` and `-r` (sources `iostat_latency`, `iostat_size`;
+//! names as in `iostat`) and of waits for a txg (`dmu_tx_assign`).
 //!
-//! Memory: [`MOST_TICKS`] points per series, after which every other point is dropped. 300 changing
-//! series take 9 MB, however long the measurement.
+//! Memory: [`MOST_TICKS`] points per series, after which every other point is dropped. 300 changing series
+//! take 9 MB, however long the measurement.
 
 mod device;
 mod iostat;
@@ -49,23 +47,22 @@ use crate::load::samples::{SampledHistogram, Samples};
 pub use recorder::MOST_TICKS;
 use recorder::Recorder;
 
-/// What belongs to a measurement. Nothing else is sampled, except facts about the machine as a
-/// whole.
+/// Pools and devices of a measurement. Beyond these, only facts about the machine as a whole are sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Pools, by name.
+    /// Pool names.
     pub pools: Vec<String>,
     /// Block devices, by their names in `/sys/block`.
     pub devices: Vec<String>,
-    /// The devices that may have SMART records.
+    /// Devices that may have SMART records.
     pub disks: Vec<String>,
     /// Network interfaces.
     pub interfaces: Vec<String>,
 }
 
 impl Scope {
-    /// Everything in the machine's description: the devices and pools under its targets, and the
-    /// interfaces that are up.
+    /// Everything in the machine's description: the devices and pools under its targets, and the interfaces
+    /// that are up.
     pub fn of(machine: &Machine) -> Scope {
         let physical = |transport| {
             use Transport::{FibreChannel, Nvme, Sas, Sata, Unknown, Usb};
@@ -93,8 +90,7 @@ impl Sampler {
         Sampler::start_at(&Root::default(), Zpool::find(), scope, interval)
     }
 
-    /// Starts to sample a machine whose `/proc` and `/sys` are under `root`, and whose pools
-    /// `zpool` knows.
+    /// Starts to sample a machine with `/proc` and `/sys` under `root` and its pools in `zpool`.
     pub fn start_at(root: &Root, zpool: Result<Zpool>, scope: &Scope, interval: Duration) -> Sampler {
         let began = Instant::now();
         let (stop, stopped) = mpsc::channel();
@@ -103,7 +99,7 @@ impl Sampler {
         let thread = thread::spawn(move || {
             let mut sources = Sources::open(root, zpool, scope, interval);
             sources.read(began, true);
-            // If this fails, the sampler was dropped and nobody waits.
+            // On failure the sampler was dropped and no thread waits.
             let _ = ready.send(());
             sources.smart();
             sources.follow(began, interval, &stopped);
@@ -137,7 +133,6 @@ impl Drop for Sampler {
     }
 }
 
-/// All sources.
 struct Sources {
     root: Root,
     zpool: Option<Zpool>,
@@ -192,7 +187,6 @@ impl Sources {
         }
     }
 
-    /// Reads at each interval until told to stop.
     fn follow(&mut self, began: Instant, interval: Duration, stopped: &Receiver<()>) {
         let mut next = began;
         loop {

@@ -4,51 +4,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
-/// How to read the values of a series.
+/// Interpretation of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A running count: its growth matters.
+    /// Running count: its growth matters.
     Counter,
-    /// A state at one time.
+    /// State at one time.
     Gauge,
 }
 
 /// One value over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its source: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
+    /// Source: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
     pub source: String,
-    /// The instance, if there are several: a disk, a pool, a processor; otherwise empty.
+    /// Instance, if there are several: a disk, a pool, a processor; otherwise empty.
     pub subject: String,
-    /// Its name in the source: `hits`, `read_ios`, `some_avg10`.
+    /// Name in the source: `hits`, `read_ios`, `some_avg10`.
     pub name: String,
-    /// How to read the values.
+    /// Counter or gauge.
     pub kind: Kind,
-    /// Their unit.
+    /// Unit of the values.
     pub unit: Unit,
-    /// (nanoseconds since the start of the measurement, value), in time order. Values from before
-    /// the start have time 0.
+    /// (nanoseconds since the start of the measurement, value), in time order. Values from before the start
+    /// have time 0.
     pub points: Vec<(u64, f64)>,
 }
 
 /// A source that could not be sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The source.
+    /// Name of the source.
     pub source: String,
-    /// Why, and what would help.
+    /// Reason and remedy.
     pub why: String,
 }
 
-/// The growth of a source's own histogram during the measurement: `zpool iostat -w` and `-r`.
+/// Growth of a source's own histogram during the measurement: `zpool iostat -w` and `-r`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledHistogram {
-    /// Its source: `iostat_latency`, `iostat_size`.
+    /// Source: `iostat_latency`, `iostat_size`.
     pub source: String,
     /// Pool or vdev.
     pub subject: String,
-    /// The column: `total_wait.read`, `asyncq_wait.write`.
+    /// Column: `total_wait.read`, `asyncq_wait.write`.
     pub name: String,
     /// Unit of the bounds.
     pub unit: Unit,
@@ -63,12 +63,12 @@ pub struct Samples {
     pub series: Vec<Series>,
     /// Histograms.
     pub histograms: Vec<SampledHistogram>,
-    /// What could not be sampled.
+    /// Sources that could not be sampled.
     pub missing: Vec<Missing>,
 }
 
 impl Samples {
-    /// The series of that name, if sampled.
+    /// Series of that name, if sampled.
     pub fn find(&self, source: &str, subject: &str, name: &str) -> Option<&Series> {
         self.series.iter().find(|s| s.source == source && s.subject == subject && s.name == name)
     }
@@ -83,9 +83,9 @@ impl Series {
         }
     }
 
-    /// The growth per second between neighbouring points of a counter, or the points of a gauge. A
-    /// reading much sooner than usual after the previous one (at the end of a run) is left out: a
-    /// rate over so short a time is chance.
+    /// Growth per second between neighbouring points of a counter, or the points of a gauge. A reading much
+    /// sooner than usual after the previous one (at the end of a run) is left out: a rate over so short a
+    /// time is chance.
     pub fn rates(&self) -> Vec<(u64, f64)> {
         if self.kind == Kind::Gauge {
             return self.points.clone();

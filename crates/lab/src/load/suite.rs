@@ -1,8 +1,8 @@
 //! Suites: sets of tests that answer a common question.
 //!
-//! A suite makes a [`Plan`] from options: tests, each with one piece of [`Work`], and text for the
-//! report. The runner does each test on each target as often as the plan says. A plan is stored
-//! with its result, so that an interrupted run can be resumed.
+//! A suite makes a [`Plan`] from options: tests, each with one piece of [`Work`], and text for the report.
+//! The runner repeats each test on each target as planned. A plan is stored with its result, so that an
+//! interrupted run can be resumed.
 
 pub mod bonnie;
 pub mod depth;
@@ -23,14 +23,14 @@ use crate::load::tree::TreeWork;
 use crate::load::walk::Scan;
 use crate::unit::times;
 
-/// The user's choices for a run.
+/// User's choices for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Everything in under four minutes: smaller, shorter, fewer; the report says so.
     pub quick: bool,
-    /// Number of repeats of each test; None for the suite's default.
+    /// Repeats of each test; None for the suite's default.
     pub repeats: Option<u32>,
-    /// Size of the data set; None for the suite's default.
+    /// Data set size; None for the suite's default.
     pub size_bytes: Option<u64>,
     /// Duration of each timed test; None for the suite's default.
     pub seconds: Option<u64>,
@@ -38,12 +38,12 @@ pub struct Options {
     pub together: bool,
     /// The real programs (`fio`, `bonnie++`) do the work.
     pub real: bool,
-    /// Recovery: who holds the pools.
+    /// Holder of the pools in recovery tests.
     #[serde(default)]
     pub engine: Engine,
-    /// The machine's memory in bytes, which scales data sets.
+    /// Machine's memory, which scales data sets.
     pub memory_bytes: u64,
-    /// The command line, for the report.
+    /// Command line, for the report.
     pub command: String,
 }
 
@@ -66,32 +66,32 @@ pub enum Work {
 /// One test of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// Its short name: `randread-4k`.
+    /// Short name: `randread-4k`.
     pub name: String,
-    /// A one-sentence description for the report's method.
+    /// One-sentence description for the report's method.
     pub about: String,
-    /// Its work.
+    /// Work of the test.
     pub work: Work,
 }
 
 /// Everything to do on each target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The suite's name.
+    /// Name of the suite.
     pub suite: String,
-    /// The report's title.
+    /// Title of the report.
     pub title: String,
-    /// The question it answers, and how: a paragraph for the report's method.
+    /// Question and approach: a paragraph for the report's method.
     pub method: String,
-    /// The options.
+    /// User's choices.
     pub options: Options,
-    /// How often each test runs on each target.
+    /// Repeats of each test on each target.
     pub repeats: u32,
-    /// The tests, in order.
+    /// Tests in order.
     pub tests: Vec<Test>,
 }
 
-/// The plan of a job file: one test.
+/// Plan of a job file: one test.
 pub fn of_jobs(name: &str, jobs: Jobs, options: &Options) -> Plan {
     Plan {
         suite: "job".into(),

@@ -1,10 +1,10 @@
-//! Targets: a folder on a mounted file system, a file, or a block device; and the checks before
-//! anything is written.
+//! Targets: a folder on a mounted file system, a file, or a block device; and the checks before anything is
+//! written.
 //!
-//! Invariants: in a folder, everything is written to one new sub-folder ([`Scratch`]), which is
-//! removed when the work ends, however it ends. A file is written only if it exists, is regular,
-//! was named by the user and confirmed twice; so is a block device that holds any data. A device in
-//! use (mounted, part of a pool or array, opened exclusively) is always refused.
+//! Invariants: in a folder, everything is written to one new sub-folder ([`Scratch`]), which is removed when
+//! the work ends, however it ends. A file is written only if it exists, is regular, was named by the user and
+//! confirmed twice; so is a block device that holds any data. A device in use (mounted, part of a pool or
+//! array, opened exclusively) is always refused.
 
 mod device;
 
@@ -19,7 +19,7 @@ use crate::{LabError, Result};
 /// Prefix of the names of the lab's folders.
 pub const SCRATCH_PREFIX: &str = "cenote-lab-";
 
-/// The kind of target.
+/// Kind of target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
@@ -31,24 +31,23 @@ pub enum TargetKind {
     Device,
 }
 
-/// Something to measure.
+/// Storage to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Its path.
+    /// Canonical path.
     pub path: PathBuf,
-    /// Its kind.
+    /// Folder, file or device.
     pub kind: TargetKind,
 }
 
 impl Target {
-    /// Examines `path`. Work that writes sets `may_overwrite` (required for files, and for devices
-    /// that hold data: the user must have confirmed twice).
+    /// Examines `path`. Work that writes sets `may_overwrite` (required for files, and for devices that hold
+    /// data: the user must have confirmed twice).
     ///
     /// # Errors
-    /// It does not exist or may not be used; the text says why and what would help.
-    /// There is nothing, or it may not be used; the text says why and what would help.
+    /// The path does not exist or may not be used; the text gives the reason and a remedy.
     pub fn find(name: &str, path: &Path, may_overwrite: bool) -> Result<Target> {
         let shown = path.display();
         let path = fs::canonicalize(path).map_err(LabError::io(format!("cannot measure {shown}")))?;
@@ -115,7 +114,7 @@ impl Scratch {
     /// Creates one in `parent`.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn new(parent: &Path) -> Result<Scratch> {
         let id = std::process::id();
         for number in 0.. {
@@ -134,7 +133,7 @@ impl Scratch {
         unreachable!("numbers don't end")
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -142,7 +141,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to report to; `cenote lab run` lists leftovers when it starts.
+        // A failure has no recipient; `cenote lab run` lists leftovers when it starts.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,13 +1,13 @@
-//! File tree workloads: several workers create, stat, read, copy and delete trees of empty folders,
-//! empty files or files of a given size.
+//! File tree workloads: several workers create, stat, read, copy and delete trees of empty folders, empty
+//! files or files of a given size.
 //!
-//! A [`Shape`] computes the position of each leaf from its number alone: no list of names is
-//! needed, and a tree built for a fixed time has the leaves `0..made`. A [`Tree`] is such a tree on
-//! a file system. A [`TreeWork`] runs [`Step`]s on one; each measured step gives a stream (a copy
-//! one for each action on a file).
+//! A [`Shape`] computes the position of each leaf from its number alone: no list of names is needed, and a
+//! tree built for a fixed time has the leaves `0..made`. A [`Tree`] is such a tree on a file system. A
+//! [`TreeWork`] runs [`Step`]s on one; each measured step gives a stream (a copy one for each action on a
+//! file).
 //!
-//! Invariants: everything is created below the given folder, and removed when the work ends. A step
-//! with a time limit also ends, with a note, before it has filled half of the initially free space.
+//! Invariants: everything is created below the given folder, and removed when the work ends. A step with a
+//! time limit also ends, with a note, before it has filled half of the initially free space.
 
 mod copy;
 mod reads;

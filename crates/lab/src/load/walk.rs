@@ -6,18 +6,18 @@
 //!     └── shared stack: work given away while a worker was idle
 //! ```
 //!
-//! The unit of work is one buffer of a folder's listing, not the folder. The open descriptor keeps
-//! the position in the listing, so the rest of a large folder is a unit like any other: it can be
-//! deferred or given away. Entries are looked up relative to their open folder, so no path is
-//! resolved from the root, however deep the tree.
+//! The unit of work is one buffer of a folder's listing, not the folder. The open descriptor keeps the
+//! position in the listing, so the rest of a large folder is a unit like any other: it can be deferred or
+//! given away. Entries are looked up relative to their open folder, so no path is resolved from the root,
+//! however deep the tree.
 //!
-//! Bounds: at most [`OPEN_FOLDERS`] folders are open besides those being listed; folders found
-//! beyond that are later opened by path. A worker keeps at most about [`MOST_PENDING`] sub-folders
-//! of a folder, then defers the rest of the listing and descends first.
+//! Bounds: at most [`OPEN_FOLDERS`] folders are open besides those being listed; folders found beyond that
+//! are later opened by path. A worker keeps at most about [`MOST_PENDING`] sub-folders of a folder, then
+//! defers the rest of the listing and descends first.
 //!
-//! Invariants: each entry is visited once, and each folder before its content. Symbolic links are
-//! not followed. With [`WalkOptions::one_file_system`], a folder on another device than the root is
-//! visited but not entered (as with `find -xdev`).
+//! Invariants: each entry is visited once, and each folder before its content. Symbolic links are not
+//! followed. With [`WalkOptions::one_file_system`], a folder on another device than the root is visited but
+//! not entered (as with `find -xdev`).
 
 mod entry;
 mod folder;
@@ -40,8 +40,7 @@ use folder::Folder;
 use queue::{Pending, Queue};
 use worker::Worker;
 
-/// Walks everything below `root`, with a visitor for each worker; returns the totals and the
-/// visitors.
+/// Walks everything below `root`, with a visitor for each worker; returns the totals and the visitors.
 ///
 /// # Errors
 /// The root cannot be read, a visitor failed, or the work was stopped. Unreadable entries below the root are

@@ -1,25 +1,25 @@
-//! Workload: which operation a worker does next.
+//! Workload: the sequence of a worker's operations.
 //!
-//! This is an iterator of [`Operation`]s, endless with `time_based`, that costs about ten
-//! nanoseconds each, so that the generator never limits the measurement. It does no I/O and knows
-//! no time: rates, pauses and the end of `runtime` belong to the executor.
+//! This is an iterator of [`Operation`]s, endless with `time_based`, that costs about ten nanoseconds each,
+//! so that the generator never limits the measurement. It does no I/O and knows no time: rates, pauses and
+//! the end of `runtime` belong to the executor.
 //!
-//! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest
-//! size). An [`Order`] determines where a lane goes next. Random reads and writes with the same
-//! alignment share one order, so that a pass visits each block once, by a read or a write, as with
-//! fio's random map. Sequential lanes advance independently, each from the start.
+//! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest size). An
+//! [`Order`] determines where a lane goes next. Random reads and writes with the same alignment share one
+//! order, so that a pass visits each block once, by a read or a write, as with fio's random map. Sequential
+//! lanes advance independently, each from the start.
 //!
 //! Invariants:
-//! - The sequence depends only on job, worker number and region: the same seed gives the same
-//!   operations on any machine. (Arithmetic is integer or plain IEEE; logarithms come from the
-//!   `libm` crate, not the system.) Writes therefore need no log: another `Workload` with the same
-//!   arguments repeats them, up to the [`Operation::number`] of the last one done.
-//! - `offset` is a multiple of the lane's smallest size from the region's start, and the operation
-//!   lies within the region.
+//! - The sequence depends only on job, worker number and region: the same seed gives the same operations on
+//!   any machine. (Arithmetic is integer or plain IEEE; logarithms come from the `libm` crate, not the
+//!   system.) Writes therefore need no log: another `Workload` with the same arguments repeats them, up to
+//!   the [`Operation::number`] of the last one done.
+//! - `offset` is a multiple of the lane's smallest size from the region's start, and the operation lies
+//!   within the region.
 //! - In each hundred operations of a mix, exactly the requested share are reads, in random order.
 //!
-//! Source: fio's HOWTO for the meaning of options; its get_next_offset, get_next_buflen and rwmix
-//! for the behaviour at a region's end.
+//! Source: fio's HOWTO for the meaning of options; its get_next_offset, get_next_buflen and rwmix for the
+//! behaviour at a region's end.
 
 pub mod buffer;
 pub(crate) mod content;
@@ -37,7 +37,7 @@ use order::Order;
 use random::Random;
 use sizes::Sizes;
 
-/// The kind of an operation.
+/// Kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Read.
@@ -53,18 +53,17 @@ pub enum Kind {
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// Its kind.
+    /// Read, write or sync.
     pub kind: Kind,
-    /// Its position in bytes from the start of the file.
+    /// Position in bytes from the start of the file.
     pub offset: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u32,
-    /// Index of this read or write of the worker, from 0; for a sync, that of the next read or
-    /// write. Written data contain it, see [`buffer`].
+    /// Index of this read or write of the worker, from 0; for a sync, that of the next read or write. Written
+    /// data contain it, see [`buffer`].
     pub number: u64,
 }
 
-/// Sizes and alignment of one kind of operation.
 #[derive(Debug)]
 struct Lane {
     sizes: Sizes,
@@ -72,7 +71,7 @@ struct Lane {
     order: usize,
 }
 
-/// The sequence of operations of one worker.
+/// Sequence of operations of one worker.
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
@@ -93,11 +92,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The operations of worker number `worker` of `job` in `region` (bytes of the file or device).
+    /// Operations of worker number `worker` of `job` in `region` (bytes of the file or device).
     ///
-    /// Number the workers of all jobs that run together from 0 without repeats: workers with equal
-    /// number and seed do the same. `end_fsync` is left to the executor, which alone knows when
-    /// time is up.
+    /// Number the workers of all jobs that run together from 0 without repeats: workers with equal number and
+    /// seed do the same. `end_fsync` is left to the executor, which alone knows when time is up.
     ///
     /// # Errors
     /// The region is smaller than a block, or the job has conflicting options.
@@ -192,8 +190,8 @@ fn used<'a>(own: &'a BlockSizes, other: &'a BlockSizes, comes: bool) -> &'a Bloc
     if comes { own } else { other }
 }
 
-/// Yes or no with an exact share of yes: a deck of a hundred cards, drawn one by one and reshuffled
-/// when empty.
+/// Yes or no with an exact share of yes: a deck of a hundred cards, drawn one by one and reshuffled when
+/// empty.
 #[derive(Debug)]
 struct Deck {
     yes_percent: u64,

@@ -1,17 +1,15 @@
 //! Intervals by resampling: the percentile bootstrap, with a fixed seed.
 //!
-//! Percentiles rather than BCa: the figures here are medians and ratios of medians, which are not
-//! smooth, so the jackknife behind BCa does not apply. With few values, the interval of a median
-//! ends at the smallest and largest of them, and covers the true median with a probability of only
-//! 1 - 2^(1-n): 75 % for three, 94 % for five. An interval states that as its confidence.
+//! Percentiles rather than BCa: the figures here are medians and ratios of medians, which are not smooth, so
+//! the jackknife behind BCa does not apply. With few values, the interval of a median ends at the smallest
+//! and largest of them, and covers the true median with a probability of only 1 - 2^(1-n): 75 % for three, 94
+//! % for five. An interval states that as its confidence.
 
 use serde::{Deserialize, Serialize};
 
 use super::middle::quantile_of_sorted;
 
-/// The desired confidence.
 const CONFIDENCE: f64 = 0.95;
-/// Number of resamples.
 const RESAMPLES: usize = 4000;
 const SEED: u64 = 0x00ce_4073;
 
@@ -22,12 +20,11 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// How often such an interval contains the true value: 0.95, or less if there are too few
-    /// values.
+    /// Probability that such an interval contains the true value: 0.95, or less if there are too few values.
     pub confidence: f64,
 }
 
-/// The interval of `statistic` over independent samples.
+/// Interval of `statistic` over independent samples.
 pub fn bootstrap(samples: &[&[f64]], statistic: impl Fn(&[Vec<f64>]) -> f64) -> Interval {
     let mut random = Random(SEED);
     let mut drawn: Vec<Vec<f64>> = samples.iter().map(|sample| sample.to_vec()).collect();

@@ -16,11 +16,11 @@ pub enum Support {
     Supported,
     /// It may be chance.
     Unsupported,
-    /// So few repeats cannot support any difference, however large.
+    /// Too few repeats to support any difference, however large.
     TooFew,
 }
 
-/// The difference of the values of B from those of A.
+/// Difference of the values of B from those of A.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Median of B divided by median of A; None if A's is 0.
@@ -33,7 +33,7 @@ pub struct Difference {
     pub delta: f64,
     /// Two-sided p of the exact rank permutation test.
     pub p: f64,
-    /// The smallest p that this many repeats can give.
+    /// Smallest p that this many repeats can give.
     pub p_least: f64,
 }
 
@@ -67,19 +67,18 @@ impl Difference {
     }
 }
 
-/// The smallest p that this many values on each side can give.
+/// Smallest p that this many values on each side can give.
 pub fn least_p(n: usize, m: usize) -> f64 {
     (2.0 / choices(n + m, n)).min(1.0)
 }
 
-/// The number of ways to choose `k` of `n`.
 fn choices(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// Two-sided p: the share of all divisions of the values into sides of these sizes whose rank sum
-/// is at least as far from the expected one as the actual sum. Ties get their mean rank. Exact, by
-/// counting sums (all ranks are doubled to be integers).
+/// Two-sided p: the share of all ways to divide the values into sides of these sizes in which the rank sum is
+/// at least as far from its expectation as the actual one. Ties get their mean rank. Exact, by counting sums
+/// (all ranks are doubled to be integers).
 pub fn permutation(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let all: usize = ranks.iter().sum();
@@ -110,8 +109,8 @@ pub fn permutation(a: &[f64], b: &[f64]) -> f64 {
 /// Twice the rank of each value of `a`, then of `b`, among all values.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
-    // With `below` smaller values and `equal` equal ones, itself included, the rank is below +
-    // (equal + 1) / 2.
+    // With `below` smaller values and `equal` equal ones, itself included, the rank is below + (equal + 1) /
+    // 2.
     let doubled = |v: &f64| {
         let below = all.iter().filter(|other| *other < v).count();
         let equal = all.iter().filter(|other| *other == v).count();

@@ -1,18 +1,18 @@
-//! Many comparisons at once: of twenty chance differences, one looks supported at 5 %. Holm's
-//! correction prevents that.
+//! Many comparisons at once: of twenty chance differences, one looks supported at 5 %. Holm's correction
+//! prevents that.
 //!
-//! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being
-//! at least as large as the previous one. The probability that any of them is wrongly called
-//! supported is then 5 % overall, whatever the dependence between the comparisons.
+//! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being at least as
+//! large as the previous one. The probability that any of them is wrongly called supported is then 5 %
+//! overall, whatever the dependence between the comparisons.
 //!
 //! Source: Holm 1979, A simple sequentially rejective multiple test procedure.
 
 use super::effect::{SIGNIFICANT, least_p};
 
-/// Nobody does more repeats.
+/// Practical limit on repeats.
 const MOST_REPEATS: usize = 30;
 
-/// The p values corrected for their number, in the same order.
+/// P values corrected for their number, in the same order.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -25,7 +25,7 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The fewest repeats on each side that allow a supported difference among this many comparisons.
+/// Fewest repeats on each side that allow a supported difference among this many comparisons.
 pub fn repeats_for(comparisons: usize) -> usize {
     let enough = |n: &usize| least_p(*n, *n) * comparisons.max(1) as f64 <= SIGNIFICANT;
     (1..MOST_REPEATS).find(enough).unwrap_or(MOST_REPEATS)

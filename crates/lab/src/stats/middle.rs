@@ -1,17 +1,17 @@
-//! Where the middle of some values lies, and their other quantiles.
+//! Mean, median and other quantiles.
 
 /// Arithmetic mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// The middle value, or the mean of the two middle ones; 0 if there are no values.
+/// Middle value, or the mean of the two middle ones; 0 if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which the share `q` lies, interpolated linearly (type 7 of Hyndman and Fan); 0
-/// if there are no values.
+/// Value below which the share `q` lies, interpolated linearly (type 7 of Hyndman and Fan); 0 if there are no
+/// values.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

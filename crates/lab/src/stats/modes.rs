@@ -1,9 +1,8 @@
 //! Modes of a latency histogram: groups of operations served in different ways.
 //!
-//! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these
-//! are hills with a valley between them. The histogram is converted to bins of equal logarithmic
-//! width and smoothed. A valley counts if it is well below the lower of its two hills, and a hill
-//! if its share is relevant.
+//! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these are hills
+//! with a valley between them. The histogram is converted to bins of equal logarithmic width and smoothed. A
+//! valley counts if it is well below the lower of its two hills, and a hill if its share is relevant.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,18 +18,18 @@ const LEAST_COUNT: f64 = 20.0;
 /// One hill.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mode {
-    /// Its start (the valley before it, or the shortest latency), in nanoseconds.
+    /// Start (the valley before it, or the shortest latency), in nanoseconds.
     pub low_ns: f64,
-    /// Its end.
+    /// End, in nanoseconds.
     pub high_ns: f64,
     /// Median of its operations.
     pub center_ns: f64,
-    /// Its share of all operations.
+    /// Share of all operations.
     pub share: f64,
 }
 
-/// The modes of a histogram of (lowest, highest value, count) in ascending order: one if there is
-/// no valley, none without operations.
+/// Modes of a histogram of (lowest, highest value, count) in ascending order: one if there is no valley, none
+/// without operations.
 pub fn modes(buckets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Mode> {
     let buckets: Vec<(f64, f64)> = buckets
         .into_iter()
@@ -82,8 +81,8 @@ impl Hill {
     }
 }
 
-/// Splits bins at every minimum, then merges neighbours until all valleys are deep and all hills
-/// have at least `least`.
+/// Splits bins at every minimum, then merges neighbours until all valleys are deep and all hills have at
+/// least `least`.
 fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
     let mut hills: Vec<Hill> = Vec::new();
     let mut falls = false;
@@ -96,8 +95,8 @@ fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
         }
         falls = height < before || (falls && height == before);
     }
-    // The valley between two hills, as a share of the lower hill; a hill that is too small gets a
-    // valley without depth.
+    // The valley between two hills, as a share of the lower hill; a hill that is too small gets a valley
+    // without depth.
     let depth = |pair: &[Hill]| {
         let floor = bins[pair[1].from].min(bins[pair[1].from - 1]);
         let is_small = pair[0].mass.min(pair[1].mass) < least;

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::bootstrap::{Interval, bootstrap};
 use super::middle::{mean, median};
 
-/// Repeats with a larger coefficient of variation are called unstable: another repeat could move
-/// the median by a relevant amount.
+/// Repeats with a larger coefficient of variation are called unstable: another repeat could move the median
+/// by a relevant amount.
 pub const UNSTABLE_ABOVE: f64 = 0.10;
 /// Modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin).
 const OUTLIER_SCORE: f64 = 3.5;
-/// A value closer to the median than this share of it is never an outlier: repeats that agree to a
-/// per mille have none.
+/// A value closer to the median than this share of it is never an outlier: repeats that agree to a per mille
+/// have none.
 const OUTLIER_AT_LEAST: f64 = 0.05;
 /// Fewer values have neither an interval nor outliers.
 const LEAST: usize = 3;
@@ -19,25 +19,23 @@ const LEAST: usize = 3;
 /// Some values, summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Their number.
+    /// Number of values.
     pub n: usize,
     /// Median.
     pub median: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
     /// Bootstrap interval of the median; None with fewer than three values.
     pub interval: Option<Interval>,
     /// Median of the absolute deviations from the median, unscaled.
     pub mad: f64,
-    /// Standard deviation (n - 1) divided by mean; None with fewer than two values, or if the mean
-    /// is 0.
+    /// Standard deviation (n - 1) divided by mean; None with fewer than two values, or if the mean is 0.
     pub variation: Option<f64>,
     /// At least three values that vary by more than a tenth.
     pub unstable: bool,
-    /// Indexes of values (from 0, in order of repeats) far from all others. They are flagged, but
-    /// count.
+    /// Indexes of values (from 0, in order of repeats) far from all others. They are flagged, but count.
     pub outliers: Vec<usize>,
 }
 
@@ -64,8 +62,7 @@ impl Spread {
 }
 
 fn outliers(deviations: &[f64], middle: f64, mad: f64) -> Vec<usize> {
-    // If more than half are equal, the MAD is 0 and the mean deviation replaces it, with its own
-    // factor.
+    // If more than half are equal, the MAD is 0 and the mean deviation replaces it, with its own factor.
     let scale = if mad > 0.0 { 1.4826 * mad } else { 1.2533 * mean(deviations) };
     let is_far = |d: f64| d > OUTLIER_SCORE * scale && d > OUTLIER_AT_LEAST * middle.abs();
     (0..deviations.len()).filter(|&at| is_far(deviations[at])).collect()

@@ -1,4 +1,4 @@
-//! What the tests showed: a table a test, a verdict a policy, and the counters behind it.
+//! Report: a table per test, a verdict per policy, and the counters behind it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use cenote_policy::PolicyName;
 use super::{Answer, Panel, Run, Test};
 use crate::report::{Attachment, Report};
 
-/// A difference that counts: reads of the disk, of those with the policy before the patches.
+/// Least notable difference in disk reads, as a share of the baseline's.
 const NOTABLE: f64 = 0.02;
 
 impl crate::Answer for Answer {
@@ -36,7 +36,7 @@ impl crate::Answer for Answer {
         report
     }
 
-    /// What `arcstat` would have shown meanwhile, a table a run.
+    /// A table per run, as `arcstat` would have shown it.
     fn attachments(&self) -> Vec<Attachment> {
         let panels = |run: &Run| Attachment {
             name: format!("test{}-{}.tsv", run.test.number(), run.policy),
@@ -61,7 +61,7 @@ impl Answer {
         self.tests().first().map_or_else(Vec::new, |test| self.of(*test).map(|run| run.policy).collect())
     }
 
-    /// Fewer reads than before (negative: more), as a part of those.
+    /// Saved reads as a share of the baseline's; negative if a policy reads more.
     fn gains(&self, policy: PolicyName) -> Vec<f64> {
         let gain = |test: Test| {
             let before = self.of(test).next()?.reads;
@@ -93,7 +93,7 @@ impl Answer {
         report.table(1, heads, self.of(test).map(row));
     }
 
-    /// In how many tests a policy reads less, by how much, and what its counters say.
+    /// Number of tests in which a policy reads less, by how much, and its counters.
     fn verdict(&self, policy: PolicyName) -> String {
         let gains = self.gains(policy);
         let better = gains.iter().filter(|gain| **gain > NOTABLE).count();

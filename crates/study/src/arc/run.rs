@@ -1,4 +1,4 @@
-//! A run: one test with one policy, on one slow disk; and what came of it.
+//! A run: one test with one policy, on one slow disk.
 
 use std::sync::Arc;
 
@@ -15,62 +15,60 @@ use crate::bench::{Bench, DISK, Load, Meter, Seen, Steps, open};
 use crate::error::Result;
 
 const DISK_BYTES: usize = 256 << 20;
-/// Looks at the cache while a test runs.
 const PANELS: u64 = 40;
 
-/// What came of a test with a policy.
+/// Result of a test with a policy.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
-    /// The test.
+    /// Test that ran.
     pub test: Test,
-    /// The policy.
+    /// Policy of the cache.
     #[serde(serialize_with = "by_name")]
     pub policy: PolicyName,
-    /// Reads of the disk.
+    /// Disk reads.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read from disk.
     pub read_bytes: u64,
-    /// Inodes made.
+    /// Created inodes.
     pub inodes: u64,
-    /// Time of the machine that is modelled.
+    /// Seconds of virtual time.
     pub seconds: f64,
-    /// Look-ups of metadata that the cache did not answer.
+    /// Metadata look-ups that missed.
     pub metadata_misses: u64,
-    /// Look-ups of data that it did not answer.
+    /// Data look-ups that missed.
     pub data_misses: u64,
-    /// What the cache held at the end.
+    /// Cache content at the end.
     #[serde(skip)]
     pub held: Held,
-    /// Looks at it meanwhile.
+    /// Samples taken meanwhile.
     #[serde(skip)]
     pub panels: Vec<Panel>,
 }
 
-/// What a cache holds.
+/// Content of a cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
     /// Bytes of metadata.
     pub metadata_bytes: u64,
     /// Bytes of data.
     pub data_bytes: u64,
-    /// `arc_p`, of a policy that has one.
+    /// `arc_p`, if the policy has one.
     pub p_bytes: Option<u64>,
 }
 
-/// A look at the cache while a test runs.
+/// A cache sample.
 #[derive(Debug, Clone)]
 pub struct Panel {
     /// Seconds since the test began.
     pub seconds: f64,
-    /// Inodes made.
+    /// Created inodes.
     pub inodes: u64,
-    /// Reads of the disk.
+    /// Disk reads.
     pub reads: u64,
     /// The cache.
     pub stats: CacheStats,
 }
 
-/// A test with a policy, to be run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Loaded {
     pub(super) test: Test,
@@ -141,17 +139,15 @@ impl Held {
     }
 }
 
-/// A test under way.
 struct Watched {
     inodes: u64,
     panels: Vec<Panel>,
-    /// Inodes between two looks.
+    /// Inodes between two samples.
     every: u64,
     steps: Steps,
 }
 
 impl Watched {
-    /// So many more were made.
     fn made(&mut self, inodes: u64, look: impl FnOnce() -> Seen) {
         let before = self.inodes / self.every;
         self.inodes += inodes;

@@ -2,31 +2,31 @@
 
 use serde::{Serialize, Serializer};
 
-/// What a directory gets.
+/// Entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaf {
     /// An empty directory.
     Directory,
     /// A file.
     File {
-        /// Its length.
+        /// File length.
         bytes: u64,
     },
 }
 
-/// One of the seven.
+/// One of the seven tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Test {
-    /// What is made.
+    /// Kind of created inode.
     pub leaf: Leaf,
-    /// Made by copying a tree of these.
+    /// Copies a tree of these.
     pub is_copy: bool,
 }
 
-/// How much is made.
+/// Size of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Scale {
-    /// Inodes that a test makes; of the largest files a hundredth.
+    /// Inodes per test; a hundredth of that for the largest files.
     pub inodes: u64,
     /// Memory of the cache.
     pub cache_bytes: u64,
@@ -35,13 +35,13 @@ pub struct Scale {
 const EMPTY: Leaf = Leaf::File { bytes: 0 };
 const SMALL: Leaf = Leaf::File { bytes: 4 << 10 };
 const LARGE: Leaf = Leaf::File { bytes: 4 << 20 };
-/// Inodes for each directory that they are in.
+/// Inodes per directory.
 const FAN: u64 = 40;
-/// Inodes in the place of one large file.
+/// One large file replaces this many inodes.
 const LARGE_COST: u64 = 100;
 
 impl Test {
-    /// In the order of the report.
+    /// In report order.
     pub const ALL: [Test; 7] = [
         Test { leaf: Leaf::Directory, is_copy: false },
         Test { leaf: EMPTY, is_copy: false },
@@ -52,12 +52,12 @@ impl Test {
         Test { leaf: SMALL, is_copy: true },
     ];
 
-    /// Its number there.
+    /// Number in the report.
     pub fn number(self) -> u8 {
         Test::ALL.iter().position(|test| *test == self).map_or(0, |index| index as u8 + 1)
     }
 
-    /// What it does.
+    /// Description.
     pub fn about(self) -> String {
         let what = match self.leaf {
             Leaf::Directory => "empty directories".to_owned(),
@@ -71,7 +71,6 @@ impl Test {
     }
 }
 
-/// Its number.
 impl Serialize for Test {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u8(self.number())
@@ -79,12 +78,12 @@ impl Serialize for Test {
 }
 
 impl Scale {
-    /// Inodes that a test makes, apart from the directories that they are in.
+    /// Inodes that a test creates, without their parent directories.
     pub(super) fn inodes_of(self, test: Test) -> u64 {
         if test.leaf == LARGE { self.inodes / LARGE_COST } else { self.inodes }.max(1)
     }
 
-    /// All that a run makes, what the test finds included: its progress.
+    /// Inodes that a run creates, prepared ones included; for progress.
     pub(super) fn total_of(self, test: Test) -> u64 {
         self.inodes_of(test) * if test.is_copy { 2 } else { 1 }
     }

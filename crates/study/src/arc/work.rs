@@ -1,7 +1,7 @@
 //! The work of the tests.
 //!
-//! Directories are chosen unevenly, as in use: a few of them most of the time (the cube of a random number).
-//! Content compresses well, so that the modelled disk can be small; in the cache it has its full size.
+//! As in practice, a few directories are chosen most of the time (the cube of a random number). Content
+//! compresses well, so that the modelled disk can be small; in the cache it has its full size.
 
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
@@ -12,7 +12,7 @@ use super::test::{Leaf, Scale, Test};
 use crate::bench::{Bench, Steps};
 use crate::error::Result;
 
-/// Makes what a test finds: directories, and for a copy the tree that is copied.
+/// Prepares the directories of a test, and the source tree of a copy.
 pub(super) async fn prepare(bench: &Bench, test: Test, scale: Scale, steps: &Steps) -> Result<()> {
     let background = bench.engine.sync_in_background();
     let root = bench.fs.root();
@@ -28,7 +28,7 @@ pub(super) async fn prepare(bench: &Bench, test: Test, scale: Scale, steps: &Ste
     Ok(())
 }
 
-/// Runs a test; `made` is told of inodes when they are there.
+/// Runs a test; `made` is called after inodes are created.
 pub(super) async fn run(bench: &Bench, test: Test, scale: Scale, mut made: impl FnMut(u64)) -> Result<()> {
     let source = bench.find(bench.fs.root(), b"source").await?;
     if test.is_copy {
@@ -38,7 +38,6 @@ pub(super) async fn run(bench: &Bench, test: Test, scale: Scale, mut made: impl 
     make_all(bench, source, test, scale, &mut made).await
 }
 
-/// Makes the inodes of a test, in directories that are there.
 async fn make_all(
     bench: &Bench,
     source: ObjectId,
@@ -55,7 +54,6 @@ async fn make_all(
     Ok(())
 }
 
-/// The directories, in the order in which they are used.
 struct Places {
     dirs: Vec<ObjectId>,
     rng: Rng,
@@ -76,7 +74,7 @@ impl Places {
     }
 }
 
-/// As rsync does: a directory is listed and all in it looked at; each is looked for at the destination, made
+/// As rsync does: lists a directory and stats its entries. Each is looked up at the destination, created
 /// under another name, filled, given its attributes and renamed. Directories get their times at the end.
 async fn copy_all(
     bench: &Bench,
@@ -132,7 +130,7 @@ async fn make_leaf(bench: &Bench, dir: ObjectId, name: Vec<u8>, leaf: Leaf) -> R
     Ok(())
 }
 
-/// A sixteenth of it random: what compresses better than that lies in pointers.
+/// One sixteenth is random: content that compresses better would be embedded in block pointers.
 fn content(id: ObjectId, bytes: u64) -> Bytes {
     let mut rng = Rng::new(id.0);
     let mut content = vec![0; bytes as usize];

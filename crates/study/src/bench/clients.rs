@@ -1,4 +1,4 @@
-//! Clients that work side by side, each of which does one operation after the other.
+//! Concurrent clients, each with one operation in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,36 @@ use parking_lot::Mutex;
 use super::pool::Bench;
 use crate::error::Result;
 
-/// What a client takes between operations: its own work and the network's.
+/// Client and network time between operations.
 const THINKS: Duration = Duration::from_micros(100);
-/// The longest that a load lasts.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// How many clients, and how much they do in all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients {
     pub(crate) clients: u64,
     pub(crate) operations: u64,
-    /// With another number they make other choices.
+    /// Seeds the clients' choices.
     pub(crate) pass: u64,
 }
 
-/// How long operations took.
 pub(crate) struct Took {
-    /// Each of them, the shortest first.
+    /// In ascending order.
     each: Vec<Duration>,
     pub(crate) whole: Duration,
 }
 
 impl Took {
-    /// How many there were.
     pub(crate) fn operations(&self) -> u64 {
         self.each.len() as u64
     }
 
-    /// The time within which so many of a hundred were done.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         self.each.get(self.each.len() * percent / 100).copied().unwrap_or_default()
     }
 }
 
 impl Bench {
-    /// Runs clients until so many operations were done or time is over.
+    /// Runs clients until `operations` are done or [`LASTS`] is over.
     pub(crate) async fn clients<F: Future<Output = Result<()>> + Send + 'static>(
         &self,
         Clients { clients, operations, pass }: Clients,

@@ -1,4 +1,4 @@
-//! What clients do with files: each an operation of its own, as through a mount.
+//! File operations of clients, each a change of its own, as through a mount.
 
 use bytes::Bytes;
 use cenote_engine::Need;
@@ -9,13 +9,11 @@ use super::pool::Bench;
 use crate::error::{Result, StudyError};
 
 impl Bench {
-    /// An entry that the study has made.
     pub(crate) async fn find(&self, dir: ObjectId, name: &[u8]) -> Result<ObjectId> {
         let found = self.fs.lookup(dir, name).await?;
         found.map(|entry| entry.object).ok_or(StudyError::Bench("a file of the study is not there"))
     }
 
-    /// Makes an entry.
     pub(crate) async fn create(
         &self,
         dir: ObjectId,
@@ -29,7 +27,6 @@ impl Bench {
         Ok(made.await?)
     }
 
-    /// Writes into a file.
     pub(crate) async fn write(&self, file: ObjectId, at: u64, data: Bytes) -> Result<()> {
         let written = self.fs.change(&self.engine, Need::Write(data.len() as u64), move |fs, change| {
             Box::pin(async move { fs.write(change, file, at, data).await })
@@ -37,7 +34,6 @@ impl Bench {
         Ok(written.await.map(drop)?)
     }
 
-    /// Gives an entry another name in its directory.
     pub(crate) async fn rename(&self, dir: ObjectId, old: Vec<u8>, new: Vec<u8>) -> Result<()> {
         let renamed = self.fs.change(&self.engine, Need::Write(0), move |fs, change| {
             Box::pin(async move {
@@ -47,7 +43,6 @@ impl Bench {
         Ok(renamed.await?)
     }
 
-    /// Sets an entry's time of change.
     pub(crate) async fn set_time(&self, id: ObjectId) -> Result<()> {
         let set = self.fs.change(&self.engine, Need::Write(0), move |fs, change| {
             let set = SetAttr { mtime: Some(change.now), ..SetAttr::default() };

@@ -1,4 +1,4 @@
-//! What a disk and the cache do from some moment on.
+//! Counts operations of a disk and the cache over a period.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use cenote_runtime::Instant;
 
 use super::pool::Bench;
 
-/// Counts from the moment when it was made.
 pub(crate) struct Meter {
     counters: Arc<Counters>,
     begun: Instant,
@@ -17,16 +16,14 @@ pub(crate) struct Meter {
     stats_before: CacheStats,
 }
 
-/// What was counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Since the beginning.
+    /// Time since the start.
     pub(crate) at: Duration,
     pub(crate) disk: Disk,
     pub(crate) stats: CacheStats,
 }
 
-/// Operations of a disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Disk {
     pub(crate) reads: u64,
@@ -42,7 +39,7 @@ impl Disk {
 }
 
 impl Meter {
-    /// Begins to count the operations that these counters count, and what the bench's cache does.
+    /// Starts counting the operations behind `counters` and those of the bench's cache.
     pub(crate) fn begin(bench: &Bench, counters: &Arc<Counters>) -> Meter {
         Meter {
             counters: counters.clone(),
@@ -52,7 +49,6 @@ impl Meter {
         }
     }
 
-    /// What was counted until now.
     pub(crate) fn look(&self, bench: &Bench) -> Seen {
         let now = Disk::of(&self.counters);
         Seen {

@@ -1,4 +1,5 @@
-//! The pool of a run: made on devices that take no time, opened on modelled ones, in both cases as usual.
+//! The pool of a run: created on memory devices, which take no time, and opened on modelled ones, both by the
+//! usual code.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +21,20 @@ use cenote_tasks::NewPool;
 
 use crate::error::{Result, StudyError};
 
-/// A disk as the ARC patches were measured on, with some luck of the head.
+/// A disk like the one in the measurements of the ARC patches, with favourable seeks.
 pub(crate) const DISK: Latency = Latency {
     fixed: Duration::from_millis(4),
     jitter: Duration::from_millis(4),
     bytes_per_s: std::num::NonZeroU64::new(150 << 20),
 };
-/// The pool's name, and that of its only dataset.
+/// Name of the pool and of its only dataset.
 const POOL: &str = "lab";
-/// A cache that holds all of it: what a study needs is made with it.
+/// Cache for creating a study's data: it holds everything.
 const AMPLE_BYTES: usize = 1 << 30;
-/// Changes in memory at most, of a pool on modelled devices.
+/// Limit on dirty data of a pool on modelled devices.
 const DIRTY_BYTES: u64 = 16 << 20;
 
-/// A file system under load. Clones are the same.
+/// A file system under load. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) rt: Runtime,
@@ -42,7 +43,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Makes a pool: each device a vdev of its own, of its class. `properties` are those of its dataset.
+    /// Creates a pool with a top-level vdev per device. `properties` are those of its dataset.
     pub(crate) async fn make(
         rt: &Runtime,
         devices: Vec<(Arc<dyn Device>, VdevClass)>,
@@ -69,7 +70,7 @@ impl Bench {
             Box::pin(async move {
                 let edit = live.edit();
                 let change = Change { edit: &edit, now };
-                // A new object set takes it, or nothing would.
+                // A new object set always accepts a file system.
                 let made =
                     create_filesystem(&live, change, &NewFilesystem::default(), FsOptions::default()).await;
                 made.map(drop).map_err(|error| live.view().damaged(ObjectId(1), error.to_string()))
@@ -78,12 +79,10 @@ impl Bench {
         Bench::of(rt, cenote_tasks::create_pool(rt, new, fill).await?).await
     }
 
-    /// The file system of a pool that is open.
     pub(crate) async fn of(rt: &Runtime, engine: Engine) -> Result<Bench> {
         Ok(Bench { rt: rt.clone(), fs: FsWriter::shared(&engine, POOL).await?, engine })
     }
 
-    /// Exports it.
     pub(crate) async fn close(self) -> Result<()> {
         let Bench { engine, fs, .. } = self;
         drop(fs);
@@ -91,7 +90,6 @@ impl Bench {
     }
 }
 
-/// Opens a pool for writing, on these devices.
 pub(crate) async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>, cache: CacheOptions) -> Result<Engine> {
     let discovery = discover_devices(devices).await;
     let found = discovery.pools.first().ok_or(StudyError::Bench("the pool is not found again"))?;

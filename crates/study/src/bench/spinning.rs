@@ -1,7 +1,7 @@
-//! A disk with a moving head: one operation at a time, in the order in which they come.
+//! A disk with a moving head: one operation at a time, in order of arrival.
 //!
-//! An operation that begins where the last one ended costs its transfer alone; any other a seek and a part of
-//! a turn. Writes are on the platter when they complete, and a flush waits for a turn.
+//! An operation that begins where the last one ended costs only its transfer; any other also a seek and part
+//! of a turn. Writes are on the platter when they complete, and a flush waits for a turn.
 //!
 //! Source: the seek curve of a disk of 4 TB and 7200 turns a minute, measured by Western Digital for DiskSim:
 //! 1.65 + 8.18 sqrt(x) + 4.20 x ms for a part x of the full stroke, within 0.15 ms.
@@ -16,20 +16,19 @@ use tokio::sync::Mutex;
 
 const TURN_NS: u64 = 8_333_333;
 const BYTES_PER_S: u64 = 150_000_000;
-/// The part of the full stroke over which this device's bytes lie.
+/// Share of the full stroke that this device's bytes cover.
 const STROKE: f64 = 0.1;
 
-/// Such a disk, over a device that takes no time. Clones are the same.
+/// A modelled disk over a device that takes no time. Clones share the head.
 #[derive(Clone)]
 pub(crate) struct Spinning {
     inner: Arc<dyn Device>,
     runtime: Runtime,
-    /// Where the last operation ended. It serves those who wait in the order in which they came.
+    /// End of the last operation. The lock is fair, so operations are served in order of arrival.
     head: Arc<Mutex<u64>>,
 }
 
 impl Spinning {
-    /// Its content is that of `inner`.
     pub(crate) fn new(inner: Arc<dyn Device>, runtime: &Runtime) -> Spinning {
         Spinning { inner, runtime: runtime.clone(), head: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! The cases: loads, each without and with the device that it is about.
+//! The cases: loads, each without and with the device under test.
 
 use std::fmt;
 
@@ -6,45 +6,45 @@ use cenote_control::text::nice_bytes;
 
 /// Memory for cached blocks.
 pub(super) const MEMORY_BYTES: u64 = 16 << 20;
-/// The cache device; a small part is labels and logs.
+/// Size of the cache device, including small labels and logs.
 pub(super) const SECOND_BYTES: u64 = 96 << 20;
-/// The largest working set, which neither memory nor the cache device holds.
+/// Largest working set: exceeds memory and the cache device.
 pub(super) const LARGEST_BYTES: u64 = 192 << 20;
-/// What durable writes go to.
+/// Range of durable writes.
 pub(super) const WRITTEN_BYTES: u64 = 32 << 20;
 
-/// The cache device.
+/// State of the cache device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Second {
-    /// There is none.
+    /// No device.
     None,
     /// Just added.
     Cold,
-    /// It was fed with this load before the pool was exported and imported.
+    /// Fed with this load before an export and import.
     Warm,
 }
 
-/// One of the runs.
+/// Load and device of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
     /// Random reads after an import.
     Reads {
-        /// What they read from.
+        /// Size of the range read.
         working_set_bytes: u64,
-        /// The cache device.
+        /// State of the cache device.
         second: Second,
     },
     /// Random durable writes.
     Durable {
-        /// How many write at once.
+        /// Concurrent writers.
         clients: u64,
-        /// Whether there is a log device.
+        /// With a log device.
         has_log: bool,
     },
 }
 
 impl Case {
-    /// In the order of the report: that without the device comes first.
+    /// In report order: without the device first.
     pub fn all() -> Vec<Case> {
         let sets = [MEMORY_BYTES / 2, 4 * MEMORY_BYTES, LARGEST_BYTES];
         let reads = sets.into_iter().flat_map(|working_set_bytes| {
@@ -56,7 +56,6 @@ impl Case {
         reads.chain(durable).collect()
     }
 
-    /// The file that it works on.
     pub(super) fn file_bytes(self) -> u64 {
         match self {
             Case::Reads { working_set_bytes, .. } => working_set_bytes,
@@ -64,7 +63,7 @@ impl Case {
         }
     }
 
-    /// The device that it is about.
+    /// Device under test.
     pub fn device(self) -> &'static str {
         match self {
             Case::Reads { second: Second::None, .. } => "no L2ARC",
@@ -75,7 +74,7 @@ impl Case {
         }
     }
 
-    /// The load, without the device.
+    /// Load, without the device.
     pub fn load(self) -> String {
         match self {
             Case::Reads { working_set_bytes, .. } => format!("reads from {}", nice_bytes(working_set_bytes)),

@@ -1,4 +1,4 @@
-//! What the runs showed: a table, and for each load what the device changes.
+//! Report: a table, and the effect of the device on each load.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use cenote_control::text::{nice_bytes, time_span};
 use super::{Answer, Case, Run};
 use crate::report::Report;
 
-/// A change of the rate that counts.
+/// Least notable change of the rate.
 const NOTABLE: f64 = 0.1;
 
 impl crate::Answer for Answer {
@@ -36,7 +36,6 @@ impl crate::Answer for Answer {
 }
 
 impl Run {
-    /// Figures in short.
     pub(super) fn in_short(&self) -> String {
         let [p50, p99] = [self.p50_ns, self.p99_ns].map(time_span);
         format!("{:.0} /s, half within {p50}, 99 % within {p99}", self.per_second())
@@ -66,7 +65,6 @@ fn percent(hits: u64, misses: u64) -> String {
 }
 
 impl Answer {
-    /// What the device changed, and why.
     fn verdict(&self, without: &Run, with: &Run) -> String {
         let gain = with.per_second() / without.per_second().max(1e-9);
         let is_same = (gain - 1.0).abs() < NOTABLE;

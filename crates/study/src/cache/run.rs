@@ -1,4 +1,4 @@
-//! A run: one case, its devices, and what came of it.
+//! A run: one case on its devices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,55 +24,54 @@ const LOG_BYTES: usize = 128 << 20;
 const COMPRESS_OFF: u64 = 2;
 const SECOND: Guid = Guid(7);
 const SECOND_ASHIFT: u32 = 12;
-/// Flash that is read from.
+/// Flash of the cache device.
 const FLASH: Latency = Latency {
     fixed: Duration::from_micros(80),
     jitter: Duration::from_micros(20),
     bytes_per_s: std::num::NonZeroU64::new(2_000_000_000),
 };
-/// Flash whose writes are durable at once.
+/// Flash with writes that are durable at once.
 const LOG: Latency = Latency { fixed: Duration::from_micros(30), ..FLASH };
 
-/// What came of a case.
+/// Result of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
-    /// The case.
+    /// Case that ran.
     #[serde(skip)]
     pub case: Case,
-    /// The load, without the device.
+    /// Load, without the device.
     pub load: String,
-    /// The device that it is about.
+    /// Device under test.
     pub device: &'static str,
-    /// Operations of the clients.
+    /// Client operations.
     pub operations: u64,
-    /// Time of the machine that is modelled.
+    /// Seconds of virtual time.
     pub seconds: f64,
-    /// Half of the operations took no longer.
+    /// Median latency.
     pub p50_ns: u64,
-    /// Of a hundred, 99 took no longer.
+    /// 99th percentile of latency.
     pub p99_ns: u64,
-    /// Look-ups of data that memory answered.
+    /// Data look-ups that hit memory.
     pub data_hits: u64,
-    /// Look-ups of data that it did not answer.
+    /// Data look-ups that missed memory.
     pub data_misses: u64,
-    /// Of what memory lacked, what the cache device answered.
+    /// Memory misses that hit the cache device.
     pub l2_hits: u64,
-    /// And what it did not answer.
+    /// Memory misses that missed it.
     pub l2_misses: u64,
-    /// Reads of the disk meanwhile.
+    /// Disk reads.
     pub disk_reads: u64,
-    /// Writes of the disk meanwhile.
+    /// Disk writes.
     pub disk_writes: u64,
 }
 
 impl Run {
-    /// Operations in a second.
+    /// Operations per second.
     pub fn per_second(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// A case, to be run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Loaded {
     pub(super) case: Case,
@@ -102,7 +101,7 @@ impl Load for Loaded {
         if let Case::Reads { working_set_bytes, second: Second::Warm } = case {
             let bench = devices.open_pool().await?;
             let feeding = devices.feed(&bench).await?;
-            // Twice: what was read once may be let go before the device takes it.
+            // Read twice: blocks read only once may be evicted before the cache device takes them.
             bench.reads(working_set_bytes, reads, 1).await?;
             bench.reads(working_set_bytes, reads, 2).await?;
             drop(feeding);
@@ -146,13 +145,13 @@ impl Load for Loaded {
     }
 }
 
-/// The devices of a pool, which hold what they hold and take no time.
+/// The pool's memory devices, which keep their content between opens and take no time.
 struct Devices {
     rt: Runtime,
     disk: Arc<dyn Device>,
     log: Option<Arc<dyn Device>>,
     second: Arc<dyn Device>,
-    /// Of the disk, while it takes its time.
+    /// Operations of the modelled disk.
     counters: Arc<Counters>,
 }
 
@@ -169,7 +168,6 @@ impl Devices {
         }
     }
 
-    /// Makes the pool, with the file that a case works on.
     async fn make_pool(&self, case: Case) -> Result<()> {
         let new = [(self.disk.clone(), VdevClass::Normal)].into_iter();
         let new = new.chain(self.log.clone().map(|log| (log, VdevClass::Log))).collect();
@@ -180,7 +178,6 @@ impl Devices {
         bench.close().await
     }
 
-    /// The pool on devices that take their time.
     async fn open_pool(&self) -> Result<Bench> {
         let disk = Arc::new(Spinning::new(self.disk.clone(), &self.rt));
         let disk: Arc<dyn Device> = Arc::new(Counted::new(disk, self.counters.clone(), &self.rt));
@@ -192,10 +189,10 @@ impl Devices {
         Bench::of(&self.rt, engine).await
     }
 
-    /// The cache device joins, and is fed until what this answers is dropped.
+    /// Adds the cache device and feeds it until the returned guard is dropped.
     async fn feed(&self, bench: &Bench) -> Result<AbortOnDrop<()>> {
         let engine = &bench.engine;
-        // So small a device would not be warm after an import otherwise.
+        // By default, so small a device is cold after an import.
         engine.cache_devices().settings().set("l2arc_rebuild_blocks_min_l2size", 0)?;
         let flash = Delayed::new(self.second.clone(), FLASH, &self.rt);
         if !engine.use_cache_device(SECOND, SECOND_ASHIFT, Arc::new(flash)).await {

@@ -1,4 +1,4 @@
-//! What clients do: random reads, and random durable writes, in one file.
+//! Client operations: random reads, and random durable writes, in one file.
 
 use cenote_format::units::ObjectId;
 use cenote_fs::write::NewKind;
@@ -8,17 +8,15 @@ use super::case::WRITTEN_BYTES;
 use crate::bench::{Bench, Clients, Took};
 use crate::error::Result;
 
-/// `volblocksize`, of report 002.
+/// `volblocksize` in report 002.
 pub(super) const BLOCK_BYTES: u64 = 16 << 10;
-/// Whole blocks, for which nothing need be read.
+/// Whole blocks, so that a write reads nothing.
 const DURABLE_BYTES: u64 = BLOCK_BYTES;
 const READERS: u64 = 4;
-/// Reads for each durable write.
 const READS_A_WRITE: u64 = 10;
 const NAME: &[u8] = b"volume";
 
 impl Bench {
-    /// Makes the file.
     pub(super) async fn fill(&self, file_bytes: u64) -> Result<()> {
         let file = self.create(self.fs.root(), NAME.to_vec(), NewKind::Regular).await?;
         let mut rng = Rng::new(2);
@@ -34,7 +32,7 @@ impl Bench {
         self.find(self.fs.root(), NAME).await
     }
 
-    /// Random reads by all clients: others in each pass.
+    /// Random reads by all clients, different in each pass.
     pub(super) async fn reads(&self, working_set_bytes: u64, operations: u64, pass: u64) -> Result<Took> {
         let file = self.fs.view().open_file(self.file().await?).await?;
         let operation = move |_: Bench, mut rng: Rng| {
@@ -47,7 +45,7 @@ impl Bench {
         self.clients(Clients { clients: READERS, operations, pass }, operation).await
     }
 
-    /// Random writes, each durable before the next of its client.
+    /// Random writes; each client waits until its write is durable.
     pub(super) async fn durable_writes(&self, clients: u64, reads: u64) -> Result<Took> {
         let file = self.file().await?;
         let operation = move |bench: Bench, mut rng: Rng| async move {

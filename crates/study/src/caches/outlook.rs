@@ -1,81 +1,81 @@
-//! What a pool's cache holds, how it does, what another size would bring, and what should be changed.
+//! A pool's cache: its content, its hit ratio, estimates for other sizes, and advice.
 //!
-//! Idea: each piece of advice is a rule over the same numbers that are shown.
+//! Idea: each piece of advice is a rule over the displayed numbers.
 //!
-//! Source: OpenZFS's `arc_summary` (what it shows).
+//! Source: OpenZFS's `arc_summary` (displayed numbers).
 
 use cenote_cache::{BlockCache, CacheStats, ClassStats};
 use cenote_engine::{Engine, L2Stats};
 
-/// Sizes that are shown, as parts of the present one: numerator and denominator.
+/// Estimated sizes as fractions of the present one: numerator and denominator.
 const SIZES: [(u64, u64); 7] = [(1, 4), (1, 2), (3, 4), (3, 2), (2, 1), (4, 1), (8, 1)];
-/// A gain that is worth more memory, and a loss that is nothing to worry about.
+/// Least gain that is worth more memory, and greatest negligible loss.
 const WORTH: f64 = 0.02;
 const NOTHING: f64 = 0.005;
-/// Look-ups before anything is advised.
+/// Least look-ups for any advice.
 const ENOUGH: u64 = 10_000;
 
-/// What is known of a pool's cache.
+/// Counters and estimates of a pool's cache.
 #[derive(Debug, Clone)]
 pub struct Outlook {
-    /// The pool.
+    /// Name of the pool.
     pub pool: String,
-    /// Its cache.
+    /// Cache counters.
     pub stats: CacheStats,
-    /// Its cache devices.
+    /// Cache device counters.
     pub second: L2Stats,
-    /// Caches of other sizes, the smallest first.
+    /// Caches of other sizes, in ascending order.
     pub sizes: Vec<Sized>,
 }
 
-/// What a cache of another size would hit.
+/// Estimate for a cache of another size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sized {
-    /// The size.
+    /// Cache size.
     pub bytes: u64,
-    /// The hit ratio, from 0 to 1.
+    /// Hit ratio, from 0 to 1.
     pub ratio: f64,
-    /// How far off it may be.
+    /// Error of the ratio.
     pub error: f64,
 }
 
-/// What should be changed, and why.
+/// Recommended change, with its reason.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Advice {
-    /// Too little was read yet to say anything.
+    /// Too few look-ups yet.
     Wait,
     /// More memory is worth it.
     More {
-        /// How much more.
+        /// Memory to add.
         bytes: u64,
-        /// What the cache would be then.
+        /// Estimate with it.
         size: Sized,
-        /// The hit ratio now.
+        /// Present hit ratio.
         now: f64,
     },
-    /// Less memory would do.
+    /// Less memory is enough.
     Less(Sized),
-    /// Few of the blocks that were read ahead were wanted.
+    /// Few prefetched blocks were used.
     ReadAheadLess {
-        /// Their part.
+        /// Used share.
         wanted: f64,
     },
     /// Cache devices help little with this load.
     CacheDevicesHelpLittle {
-        /// The part that they answer of what memory lacks.
+        /// Share of memory misses that they answer.
         answered: f64,
     },
-    /// A special vdev would take most of the misses.
+    /// A special vdev would take most misses.
     Special {
-        /// The part of the misses that are metadata.
+        /// Share of metadata among misses.
         metadata: f64,
     },
-    /// There is nothing to change.
+    /// No change needed.
     Nothing,
 }
 
 impl Outlook {
-    /// Looks at a pool's cache.
+    /// Samples a pool's cache.
     pub fn of(pool: &str, engine: &Engine) -> Outlook {
         let cache: &BlockCache = engine.cache();
         let stats = cache.stats();
@@ -88,12 +88,12 @@ impl Outlook {
         Outlook { pool: pool.to_owned(), stats, second: engine.cache_devices().stats(), sizes }
     }
 
-    /// The part of look-ups that were hits.
+    /// Hits as a share of look-ups.
     pub fn hit_ratio(&self) -> f64 {
         self.stats.hits() as f64 / (self.stats.hits() + self.stats.misses()).max(1) as f64
     }
 
-    /// What should be changed; at least one entry.
+    /// Recommended changes; at least one entry.
     pub fn advice(&self) -> Vec<Advice> {
         let Outlook { stats, second, .. } = self;
         let mut advice = Vec::new();
@@ -128,7 +128,7 @@ impl Outlook {
     }
 }
 
-/// The part of a class's look-ups that were hits.
+/// Hits as a share of a class's look-ups.
 pub fn hit_ratio(class: &ClassStats) -> f64 {
     class.hits as f64 / (class.hits + class.misses).max(1) as f64
 }
@@ -137,7 +137,7 @@ pub fn hit_ratio(class: &ClassStats) -> f64 {
 mod tests {
     use super::*;
 
-    /// A cache of 100 MiB with so many hits and misses of data and of metadata.
+    /// A cache of 100 MiB with these (hits, misses).
     fn outlook(data: (u64, u64), metadata: (u64, u64), sizes: Vec<Sized>) -> Outlook {
         let class = |(hits, misses)| ClassStats { hits, misses, content_bytes: 0 };
         let stats = CacheStats {

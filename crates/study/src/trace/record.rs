@@ -1,10 +1,9 @@
-//! A recording: what is looked up and written in a pool's cache, and what its devices are sent, as it
-//! happens.
+//! Records a pool's cache look-ups and writes, and its device operations, as they happen.
 //!
-//! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
-//! be read. A line of the cache (op `read` or `write`) begins with what a replay needs, then says which block
-//! of which object it was; one of a device (`device_read`, `device_write`) has the class of its queue, the
-//! vdev, and how many operations were joined in it. Lines at the end name the datasets.
+//! The file is CSV, compressed with zstd piece by piece, so that all pieces before an abrupt end are
+//! readable. A cache line (op `read` or `write`) begins with the columns that a replay needs, then identifies
+//! block and object. A device line (`device_read`, `device_write`) has the class of its queue, the vdev, and
+//! the number of operations aggregated in it. Lines at the end name the datasets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,7 +20,7 @@ use crate::error::Result;
 const LEVEL: i32 = 3;
 const COLUMNS: &str = "id,time,size,class,op,hit,dataset,object,level,block,vdev,offset,joined\n";
 
-/// A recording under way. Readers never wait for it.
+/// A running recording. Readers never wait for it.
 pub struct Recording<W> {
     engine: Engine,
     file: W,
@@ -31,19 +30,20 @@ pub struct Recording<W> {
     recorded: Recorded,
 }
 
-/// What a recording has.
+/// Totals of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Lines of the cache.
+    /// Cache lines.
     pub look_ups: u64,
-    /// Lines of devices.
+    /// Device lines.
     pub transfers: u64,
-    /// What was not written in time.
+    /// Events lost because writes came too late.
     pub lost: u64,
 }
 
 impl<W: Write> Recording<W> {
-    /// Begins one; by a file that is not empty, whoever waits for it sees that.
+    /// Begins a recording. It writes the header at once, so that a non-empty file tells waiting programs that
+    /// the recording has begun.
     ///
     /// # Errors
     /// The file can't be written.
@@ -56,7 +56,7 @@ impl<W: Write> Recording<W> {
         Ok(begun)
     }
 
-    /// Writes what has happened since the last time. To be called often: little of it is kept meanwhile.
+    /// Writes events since the last call. Call it often: the buffer is small.
     ///
     /// # Errors
     /// The file can't be written.
@@ -71,7 +71,7 @@ impl<W: Write> Recording<W> {
         Ok(())
     }
 
-    /// Ends it: writes the names of the datasets that were met.
+    /// Ends the recording with the names of its datasets.
     ///
     /// # Errors
     /// The file can't be written, or the pool can't be read.
@@ -82,7 +82,7 @@ impl<W: Write> Recording<W> {
     }
 }
 
-/// Lines that name datasets. One that is gone has no name.
+/// Lines that name datasets. Destroyed ones have no name.
 async fn names(engine: &Engine, datasets: &BTreeSet<DatasetId>) -> Result<String> {
     let mos = engine.mos().await?;
     let mut text = String::new();
@@ -126,12 +126,12 @@ fn time(now_ns: u64) -> String {
     format!("{}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
 }
 
-/// A frame of its own.
+/// Compresses to a frame of its own.
 fn packed(text: &str) -> Vec<u8> {
     let mut frame = Vec::with_capacity(zstd_safe::compress_bound(text.len()));
     match zstd_safe::compress(&mut frame, text.as_bytes(), LEVEL) {
         Ok(_) => frame,
-        // Only without memory or room, and there is room.
+        // Compression fails only without memory or space; `compress_bound` reserved the space.
         Err(_) => text.as_bytes().to_vec(),
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         assert!(trace.devices[0].operations > 0 && trace.devices[0].operations <= recorded.transfers);
         let parts = trace.parts.list();
         let data = parts.iter().find(|part| part.dataset == "lab" && part.class.name() == "data").unwrap();
-        // Eight blocks of 128 KiB: read from the disk once, then found.
+        // Eight blocks of 128 KiB: missed at the first read, hit at the second.
         assert_eq!((data.sum.requests, data.sum.missed), (16, 8));
     }
 }

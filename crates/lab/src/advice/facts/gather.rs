@@ -14,15 +14,14 @@ use crate::load::sample::smart::{History, Smart};
 use crate::load::samples::Missing;
 use crate::{LabError, Result};
 
-/// How to look at this machine.
+/// Scope of the look at this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
-    /// Pools to look at; all if empty.
+    /// Pools to include; all if empty.
     pub pools: Vec<String>,
-    /// How long to observe latencies; None means since the import.
+    /// Time to observe latencies; None means since the import.
     pub window: Option<Duration>,
-    /// Where earlier SMART records are kept and today's is added; None means that disks are not
-    /// asked.
+    /// Folder of SMART records, to which today's is added; None leaves the disks unasked.
     pub smart: Option<History>,
 }
 
@@ -43,10 +42,10 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Gathers the facts of the pools that another engine than the kernel's holds open on this machine.
+    /// Gathers the facts of pools open in another engine than the kernel's on this machine.
     ///
     /// # Errors
-    /// It does not have a pool, or a command failed.
+    /// The engine does not have a pool, or a command failed.
     pub fn gather_from(engine: Arc<dyn Engine>, look: &Look) -> Result<Facts> {
         let zpool = Zpool::of_engine(engine.clone());
         let names = wanted(&zpool, look)?;
@@ -91,7 +90,6 @@ impl Facts {
         Ok(facts)
     }
 
-    /// The facts in a machine's description.
     pub(super) fn of_machine(machine: &Machine) -> Facts {
         Facts {
             memory_bytes: (machine.memory_bytes > 0).then_some(machine.memory_bytes),
@@ -152,7 +150,6 @@ impl Facts {
     }
 }
 
-/// The pools to look at.
 fn wanted(zpool: &Zpool, look: &Look) -> Result<Vec<String>> {
     let known = zpool.names()?;
     match look.pools.iter().find(|pool| !known.contains(pool)) {
@@ -165,7 +162,7 @@ fn wanted(zpool: &Zpool, look: &Look) -> Result<Vec<String>> {
     }
 }
 
-/// The kernel's kstats that rules need, by their paths: those of the ARC, and of these pools' datasets.
+/// Kstats that rules need, by path: those of the ARC, and of these pools' datasets.
 fn kernel_kstats(root: &Root, pools: &[Pool]) -> BTreeMap<String, String> {
     let of_pool = |pool: &Pool| {
         let files = root.list(format!("{KSTATS}/{}", pool.name)).into_iter();
@@ -176,11 +173,10 @@ fn kernel_kstats(root: &Root, pools: &[Pool]) -> BTreeMap<String, String> {
     paths.filter_map(|path| Some((path.clone(), root.read(format!("{KSTATS}/{path}")).ok()?))).collect()
 }
 
-/// Where the kernel has them.
 const KSTATS: &str = "proc/spl/kstat/zfs";
 
-/// Columns of `zpool iostat -Hpl` after name, allocated and free: reads and writes; then total_wait
-/// and disk_wait, each for reads and writes.
+/// Columns of `zpool iostat -Hpl` after name, allocated and free: reads and writes; then total_wait and
+/// disk_wait, each for reads and writes.
 const OPERATIONS: [usize; 2] = [3, 4];
 const WAITS: [usize; 4] = [7, 8, 9, 10];
 
@@ -218,7 +214,6 @@ impl Sum {
     }
 }
 
-/// A weighted mean.
 #[derive(Debug, Default, Clone, Copy)]
 struct Weighed {
     sum: f64,

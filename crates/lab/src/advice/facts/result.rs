@@ -10,7 +10,7 @@ use crate::load::samples::{Kind, Missing, Samples};
 use crate::{LabError, Result};
 
 impl Facts {
-    /// The facts that a result holds about its machine. Counters are summed over its runs.
+    /// Facts in a result about its machine. Counters are summed over its runs.
     ///
     /// # Errors
     /// A run cannot be read, or the machine's description has another version.
@@ -18,7 +18,7 @@ impl Facts {
         Facts::of_runs(result, result.runs())
     }
 
-    /// The same, from runs that may already be in memory.
+    /// As [`of_result`](Self::of_result), from runs in memory or not.
     ///
     /// # Errors
     /// As [`of_result`](Self::of_result).

@@ -1,5 +1,4 @@
-//! Sweeps: the same work measured at different numbers of operations in flight, with nothing else
-//! changed.
+//! Sweeps: the same work measured at different numbers of operations in flight.
 
 use crate::load::job::{Job, Jobs, Method};
 use crate::load::measurement::Measurement;
@@ -7,33 +6,32 @@ use crate::load::suite::{Plan, Work};
 use crate::stats::median;
 use crate::unit::Unit;
 
-/// Throughput and latency of one kind of work on one target, at several numbers of operations in
-/// flight.
+/// Throughput and latency of one kind of work on one target, by operations in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workers {
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The kind of work: `random, 100% reads, 4.00 KiB`.
+    /// Kind of work: `random, 100% reads, 4.00 KiB`.
     pub work: String,
-    /// The work, without the parameters that a sweep changes.
+    /// Work, without the parameters that a sweep changes.
     pub job: Job,
-    /// The measurements, unordered; several at one depth are repeats.
+    /// Measurements, unordered; several at one depth are repeats.
     pub points: Vec<WorkersPoint>,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorkersPoint {
-    /// Operations in flight: workers times queue depth.
+    /// Workers times queue depth.
     pub in_flight: f64,
     /// Operations per second.
     pub iops: f64,
-    /// Mean latency, in nanoseconds.
+    /// Mean latency in nanoseconds.
     pub mean_ns: f64,
 }
 
 impl Workers {
-    /// One point for each depth, in ascending order: the medians of its repeats.
+    /// Medians of the repeats at each depth, in ascending order.
     pub fn depths(&self) -> Vec<WorkersPoint> {
         let mut depths: Vec<f64> = self.points.iter().map(|point| point.in_flight).collect();
         depths.sort_by(f64::total_cmp);
@@ -51,29 +49,28 @@ impl Workers {
     }
 }
 
-/// The result of a sweep.
+/// Outcome of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bears {
     /// Throughput stops growing within the sweep.
     Enough {
-        /// The fewest in flight with throughput as good as the best.
+        /// Fewest in flight with throughput as good as the best.
         enough: WorkersPoint,
-        /// The most in flight that were tried.
+        /// Highest depth tried.
         most: WorkersPoint,
     },
-    /// The most in flight were still faster than fewer.
+    /// The highest depth was still faster than lower ones.
     More {
-        /// The most in flight that were tried.
+        /// Highest depth tried.
         most: WorkersPoint,
     },
     /// Too few depths were measured to tell.
     NoSweep {
-        /// How many depths were measured.
+        /// Number of depths measured.
         depths: usize,
     },
 }
 
-/// The fewest depths that make a sweep.
 const LEAST_DEPTHS: usize = 3;
 /// Throughput within this factor of the best counts as good as the best.
 const AS_GOOD: f64 = 0.9;
@@ -97,7 +94,7 @@ impl Workers {
     }
 }
 
-/// The sweeps among these measurements of a plan.
+/// Groups the measurements of a plan into sweeps.
 pub fn sweeps<'a>(plan: &Plan, measurements: impl IntoIterator<Item = &'a Measurement>) -> Vec<Workers> {
     let mut all = Vec::new();
     for measurement in measurements {
@@ -106,8 +103,8 @@ pub fn sweeps<'a>(plan: &Plan, measurements: impl IntoIterator<Item = &'a Measur
     all
 }
 
-/// A job without the parameters that a sweep of depths changes: the number in flight, and the
-/// method that allows it.
+/// A job without the parameters that a sweep of depths changes: the number in flight, and the method that
+/// allows it.
 fn alike(job: &Job) -> Job {
     let size_bytes = job.size_bytes.saturating_mul(u64::from(job.workers));
     Job {
@@ -120,7 +117,6 @@ fn alike(job: &Job) -> Job {
     }
 }
 
-/// Adds a measurement to the others of the same work on the same target.
 pub(super) fn add(all: &mut Vec<Workers>, plan: &Plan, measurement: &Measurement) {
     let Some(test) = plan.tests.iter().find(|test| test.name == measurement.test) else { return };
     let Work::Io(Jobs(jobs)) = &test.work else { return };

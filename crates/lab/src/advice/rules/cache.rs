@@ -144,7 +144,7 @@ fn metadata(facts: &Facts, arc: &Counters) -> Finding {
         (arc.or_zero("size") as f64, arc.or_zero("c") as f64, arc.or_zero("c_max") as f64);
     let ghosts = arc.or_zero("mru_ghost_hits") + arc.or_zero("mfu_ghost_hits");
     if size < 0.9 * target || ghosts == 0 {
-        // It holds everything ever read: misses are first reads.
+        // The ARC holds everything ever read: misses are first reads.
         return Finding::fine("arc");
     }
     let gauge = Gauge { value: percent, unit: Unit::Percent, raise: 5.0, clear: 4.0 };

@@ -41,7 +41,7 @@ fn io_size(dataset: &Dataset) -> Option<Finding> {
     let (read, write) = (mean("reads", "nread"), mean("writes", "nwritten"));
     let block = dataset.block_bytes() as f64;
     let sizes = || read.into_iter().chain(write).filter(|mean| *mean > 0.0);
-    // Nothing to say about a nearly idle dataset.
+    // A nearly idle dataset has no meaningful mean.
     let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
     if most == 0.0 {
         return None;

@@ -54,8 +54,8 @@ fn times(leaves: &[&Vdev], of: impl Fn(&Vdev) -> Option<f64>) -> Vec<(String, f6
     leaves.iter().filter_map(|leaf| Some((leaf.name.clone(), of(leaf)?))).collect()
 }
 
-/// The worst ratio of a disk's time to the median of the others, as (ratio, its time, theirs). 1 if
-/// the difference is negligible.
+/// Worst ratio of a disk's time to the median of the others, as (ratio, its time, theirs). 1 if the
+/// difference is negligible.
 fn worst(times: &[(String, f64)], name: &str) -> Option<(f64, f64, f64)> {
     let own = times.iter().find(|time| time.0 == name)?.1;
     let mut others: Vec<f64> = times.iter().filter(|time| time.0 != name).map(|time| time.1).collect();

@@ -125,8 +125,7 @@ fn mend(pool: &str, disk: &str, leaf: &Vdev) -> Remedy {
     }
 }
 
-/// Days after which a scrub is due. OpenZFS runs none by itself; it ships weekly and monthly
-/// systemd timers.
+/// Days after which a scrub is due. OpenZFS runs none by itself; it ships weekly and monthly systemd timers.
 const SCRUB_DAYS: f64 = 35.0;
 
 pub(super) const UNSCRUBBED: Rule = Rule {

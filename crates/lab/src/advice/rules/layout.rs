@@ -41,7 +41,7 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
     };
     let most = leaves.iter().filter_map(physical).max();
     let (severity, summary) = match most {
-        // From 64 KiB on, OpenZFS itself ignores the disk's wish (zfs_vdev_max_auto_ashift is 14).
+        // OpenZFS itself ignores sectors from 64 KiB on (`zfs_vdev_max_auto_ashift` is 14).
         Some(physical) if physical > ashift && physical <= 14 => {
             (Severity::Warning, "Its disks have larger sectors than its ashift assumes.")
         }

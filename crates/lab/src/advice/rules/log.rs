@@ -55,7 +55,6 @@ fn unmirrored(pool: &Pool) -> Vec<Finding> {
     pool.class(Class::Log).map(of).collect()
 }
 
-/// The sum of a counter over all datasets of the pool.
 fn sum(pool: &Pool, counter: &str) -> u64 {
     pool.datasets
         .iter()
@@ -71,7 +70,7 @@ fn has_counters(pool: &Pool) -> bool {
 const NO_COUNTERS: &str = "its datasets have no kstats (/proc/spl/kstat/zfs/POOL/objset-*): none is mounted, \
     or it belongs to another machine";
 
-/// How long counters must run before zero means something.
+/// Counters must run this long before zero means something.
 const LONG_S: f64 = 3600.0;
 
 pub(super) const SLOG_UNUSED: Rule = Rule {

@@ -1,8 +1,8 @@
 //! The cost of small blocks on RAID-Z.
 //!
-//! On a RAID-Z of n disks with parity p, a block of d data sectors is stored in rows of n - p data
-//! sectors. Each row adds p sectors of parity, and the total is rounded up to a multiple of p + 1,
-//! so that no gap is too small for any block:
+//! On a RAID-Z of n disks with parity p, a block of d data sectors is stored in rows of n - p data sectors.
+//! Each row adds p sectors of parity, and the total is rounded up to a multiple of p + 1, so that no gap is
+//! too small for any block:
 //!
 //! ```text
 //! raidz2 of 8, 4 KiB sectors, 8 KiB block: D D P P x x    6 sectors for 2 of data; nominally 2.67
@@ -28,7 +28,6 @@ pub(super) const RAIDZ_PADDING: Rule = Rule {
     check: |facts| facts.pools.iter().flat_map(padding).collect(),
 };
 
-/// The parameters of a RAID-Z that matter for allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Raidz {
     width: u64,
@@ -43,20 +42,19 @@ impl Raidz {
         (width > parity).then_some(Raidz { width, parity, ashift: vdev.ashift?.clamp(9, 16) })
     }
 
-    /// Bytes allocated for a block of this size.
     fn allocated(self, bytes: u64) -> u64 {
         let data = bytes.div_ceil(1 << self.ashift).max(1);
         let sectors = data + self.parity * data.div_ceil(self.width - self.parity);
         sectors.next_multiple_of(self.parity + 1) << self.ashift
     }
 
-    /// The excess over the nominal share of parity, in percent of the allocation.
+    /// Excess over the nominal share of parity, in percent of the allocation.
     fn loss_percent(self, bytes: u64) -> f64 {
         let promised = bytes as f64 * self.width as f64 / (self.width - self.parity) as f64;
         (1.0 - promised / self.allocated(bytes) as f64).max(0.0) * 100.0
     }
 
-    /// The smallest block that loses less than a tenth.
+    /// Smallest block that loses less than a tenth.
     fn good_block(self) -> u64 {
         (12..=20).map(|shift| 1 << shift).find(|bytes| self.loss_percent(*bytes) < 10.0).unwrap_or(1 << 20)
     }

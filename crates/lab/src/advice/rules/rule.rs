@@ -1,27 +1,25 @@
-//! What a rule is, and what it finds.
+//! Rules and their findings.
 
 use serde::Serialize;
 
 use crate::advice::facts::Facts;
 use crate::advice::item::{Evidence, Gauge, Remedy, Risk, Severity};
 
-/// A rule.
+/// A check with its reason and sources.
 #[derive(Debug, Serialize)]
 pub struct Rule {
-    /// Its id, stable across versions.
+    /// Id, stable across versions.
     pub id: &'static str,
-    /// What it looks for, in one sentence.
+    /// Problem it detects, in one sentence.
     pub about: &'static str,
-    /// Why it matters.
+    /// Why the problem matters.
     pub reason: &'static str,
-    /// Its sources: documentation or a measurement.
+    /// Documentation or measurements.
     pub sources: &'static [&'static str],
-    /// The check.
     #[serde(skip)]
     pub(crate) check: fn(&Facts) -> Vec<Finding>,
 }
 
-/// A rule's finding about one subject.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) subject: String,
@@ -29,16 +27,15 @@ pub(crate) struct Finding {
     pub(crate) verdict: Verdict,
 }
 
-/// The verdict on a subject.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Fine,
-    /// Why there is no verdict.
+    /// Reason.
     Unknown(String),
     Bad(Problem),
 }
 
-/// What is wrong, and its remedy.
+/// A problem and its remedy.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) severity: Severity,
@@ -60,7 +57,7 @@ impl Finding {
         Finding { subject: subject.into(), gauge: None, verdict: Verdict::Bad(problem) }
     }
 
-    /// Bad or fine, as the gauge says.
+    /// Verdict by the gauge: bad or fine.
     pub(super) fn measured(
         subject: impl Into<String>,
         gauge: Gauge,

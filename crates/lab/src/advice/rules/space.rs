@@ -149,7 +149,7 @@ const FRAGMENTATION_TABLE: [(u64, u64); 14] = [
     (29, 4 << 20),
 ];
 
-/// The piece size that gives this fragmentation if all free pieces are equal.
+/// Piece size that gives this fragmentation if all free pieces are equal.
 fn typical_free_bytes(fragmentation_percent: u64) -> u64 {
     let row = FRAGMENTATION_TABLE.iter().find(|row| row.0 <= fragmentation_percent);
     row.map_or(8 << 20, |row| row.1)

@@ -1,10 +1,9 @@
 //! Alerts: problems that a rule reported and that have not yet been fine for long enough.
 //!
-//! An alert is raised as soon as a rule gives advice, and again only if it becomes more severe. It
-//! ends when its subject has been *good* without interruption for some time. Good is stricter than
-//! not bad: a number must be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A
-//! value between the levels restarts the time. An undetermined verdict is not good either, but it
-//! neither raises nor ends an alert.
+//! An alert is raised as soon as a rule gives advice, and again only if it becomes more severe. It ends when
+//! its subject has been *good* without interruption for some time. Good is stricter than not bad: a number
+//! must be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A value between the levels
+//! restarts the time. An undetermined verdict is not good either, but it neither raises nor ends an alert.
 
 use std::collections::BTreeMap;
 
@@ -15,44 +14,44 @@ use crate::advice::{Advice, Review, Severity};
 /// An active alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
-    /// The rule's id.
+    /// Rule id.
     pub rule: String,
-    /// The subject.
+    /// Subject of the advice.
     pub subject: String,
-    /// The worst severity so far.
+    /// Worst severity so far.
     pub severity: Severity,
-    /// What the rule said at that time.
+    /// Rule's summary at that severity.
     pub summary: String,
-    /// When it was raised: seconds since 1970, UTC.
+    /// Start: seconds since 1970, UTC.
     pub raised_unix_s: u64,
-    /// Since when the subject has been good, if it is.
+    /// Start of the present good spell, in seconds since 1970; None while not good.
     pub good_since_unix_s: Option<u64>,
 }
 
-/// What happened to an alert.
+/// Change of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// It began.
+    /// The alert began.
     Raised,
-    /// It became more severe.
+    /// The alert became more severe.
     Worsened,
-    /// It ended.
+    /// The alert ended.
     Cleared,
 }
 
-/// An event to report.
+/// Change to report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What happened.
+    /// Kind of change.
     pub event: EventKind,
-    /// When, in seconds since 1970, UTC.
+    /// Time in seconds since 1970, UTC.
     pub unix_s: u64,
-    /// The alert.
+    /// Alert after the change.
     pub alert: Alert,
-    /// The advice's evidence as shown to people: (name, value).
+    /// Evidence as shown to people: (name, value).
     pub evidence: Vec<(String, String)>,
-    /// What to do.
+    /// Commands of the remedy.
     pub commands: Vec<String>,
 }
 
@@ -62,7 +61,7 @@ pub struct Alerts {
     by_key: BTreeMap<(String, String), Alert>,
 }
 
-/// What a review says about an alert.
+/// State of an alert's subject in a review.
 enum Now {
     Bad,
     Good,
@@ -71,18 +70,17 @@ enum Now {
 }
 
 impl Alerts {
-    /// Restores saved alerts.
     pub(super) fn kept(alerts: Vec<Alert>) -> Alerts {
         let key = |alert: Alert| ((alert.rule.clone(), alert.subject.clone()), alert);
         Alerts { by_key: alerts.into_iter().map(key).collect() }
     }
 
-    /// The active alerts.
+    /// Active alerts.
     pub fn active(&self) -> impl Iterator<Item = &Alert> {
         self.by_key.values()
     }
 
-    /// Applies a review made at `now_unix_s`; returns what changed.
+    /// Applies a review made at `now_unix_s`; returns the changes.
     pub fn step(&mut self, now_unix_s: u64, clear_after_s: u64, review: &Review) -> Vec<Event> {
         let mut events: Vec<Event> =
             review.advice.iter().filter_map(|advice| self.take(now_unix_s, advice)).collect();
@@ -139,8 +137,8 @@ fn now(review: &Review, alert: &Alert) -> Now {
     if review.unknown.iter().any(|unknown| is_it(unknown.rule, &unknown.subject)) {
         return Now::Neither;
     }
-    // The rule is silent about the subject. If it reports others in the same pool, the subject is
-    // gone (a disk was replaced); otherwise the pool is.
+    // The rule is silent about the subject. If it reports others in the same pool, the subject is gone (a
+    // disk was replaced); otherwise the pool is.
     let pool = |subject: &str| subject.split('/').next().map(str::to_owned);
     let is_gone = |rule: &str, subject: &str| rule == alert.rule && pool(subject) == pool(&alert.subject);
     let told = review.advice.iter().any(|advice| is_gone(advice.rule, &advice.subject))

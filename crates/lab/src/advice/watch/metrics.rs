@@ -59,7 +59,6 @@ const ARC_NUMBERS: [(&str, bool, &str); 9] = [
     ("l2_misses", true, "L2ARC misses"),
 ];
 
-/// All metrics as text.
 pub(super) fn text(
     facts: &Facts,
     review: &Review,

@@ -1,5 +1,4 @@
-//! Events on their way to a webhook: delivered in order, each retried until accepted, with growing
-//! pauses.
+//! Events on their way to a webhook: delivered in order, each retried until accepted, with growing pauses.
 
 use std::collections::VecDeque;
 
@@ -8,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::Event;
 use crate::Result;
 
-/// The first pause after a failure, and the longest, in seconds.
+/// First pause after a failure, and the longest, in seconds.
 const PAUSE_S: (u64, u64) = (10, 600);
-/// How many events may wait; the oldest are dropped first.
+/// Maximum of waiting events; the oldest are dropped first.
 const MOST: usize = 1000;
 
 /// Events not yet accepted.
@@ -24,7 +23,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// How many events wait.
+    /// Number of waiting events.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -41,8 +40,8 @@ impl Outbox {
         self.waiting.drain(..too_many);
     }
 
-    /// Posts waiting events, unless a pause is in force. The first failure stops the delivery and
-    /// starts a pause.
+    /// Posts waiting events, unless a pause is in force. The first failure stops the delivery and starts a
+    /// pause.
     ///
     /// # Errors
     /// That failure.

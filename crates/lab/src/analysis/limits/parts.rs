@@ -11,12 +11,11 @@ const NEARLY: f64 = 0.6;
 const DEPTH_REACHED: f64 = 0.8;
 /// A core is saturated from here on; the scheduler moves work about.
 const CORE_FULL: f64 = 0.95;
-/// If other work used more than this share of a saturated resource, that work may be why it was
-/// saturated.
+/// If other work used more than this share of a saturated resource, it may have caused the saturation.
 const MINE: f64 = 0.5;
 
-/// All parts. Durability, concurrency and the workload itself wait for other resources: at most one
-/// of them is a limit, and only if no resource was saturated.
+/// All parts. Durability, concurrency and the workload itself wait for other resources: at most one of them
+/// is a limit, and only if no resource was saturated.
 pub fn of(o: &Observed) -> Vec<Part> {
     let mut parts = vec![network(o), disk(o), cpu(o)];
     parts.extend(core(o));
@@ -36,7 +35,6 @@ fn role(used: f64, full: f64) -> Role {
     }
 }
 
-/// `36 %`.
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
@@ -78,8 +76,8 @@ fn disk(o: &Observed) -> Part {
     let is_parallel = disk.rotates != Some(true);
     let full = role(disk.busy, FULL);
     let others = disk.others.filter(|others| *others >= MINE);
-    // A busy solid-state or virtual disk had at least one operation. Neither that nor a queue, which any
-    // closed loop fills, says how many more it would do at once.
+    // A busy solid-state or virtual disk had at least one operation in flight. Neither busy time nor a queue,
+    // which any closed loop fills, shows how many more it could serve at once.
     let is_unsure = full == Role::Limit && is_parallel;
     let role = if is_unsure || (others.is_some() && full == Role::Limit) { Role::Possible } else { full };
     let which = match o.disks.len() {
@@ -138,7 +136,7 @@ fn cpu(o: &Observed) -> Part {
     Part { resource: Resource::Cpu, role, used: Some(cpu.busy), argument }
 }
 
-/// Who used the processors, and how long tasks waited for them.
+/// Use of the processors by owner, and the time tasks waited for them.
 fn processors(cpu: &Processors, o: &Observed) -> String {
     let mut numbers = format!("{} busy", percent(cpu.busy));
     if let (Some(own), Some(others)) = (cpu.own, cpu.others()) {
@@ -164,8 +162,7 @@ fn processors(cpu: &Processors, o: &Observed) -> String {
     numbers
 }
 
-/// One saturated core limits a single thread, however many others are idle, if the thread is this
-/// program's.
+/// One saturated core limits a single thread, however many others are idle, if the thread is this program's.
 fn core(o: &Observed) -> Option<Part> {
     let (used, cpu) = (o.busiest_cpu?, o.cpu?);
     if used < CORE_FULL || cpu.busy >= FULL {
@@ -218,8 +215,8 @@ fn throttle(is_told: bool) -> Part {
     Part { resource: Resource::Throttle, role, used: None, argument }
 }
 
-/// Little's law: whether as many operations were in flight as the workload allows, and whether that
-/// shows the limit. `others` are the parts of all other resources.
+/// Little's law: whether as many operations were in flight as the workload allows, and whether that shows the
+/// limit. `others` are the parts of all other resources.
 fn concurrency(o: &Observed, others: &[Part]) -> Option<Part> {
     let (in_flight, depth) = (o.in_flight()?, o.depth.filter(|depth| *depth > 0.0)?);
     let used = in_flight / depth;

@@ -1,7 +1,7 @@
 //! Axes: the position of each value, and labelled ticks.
 //!
-//! Ticks are at round numbers: 1, 2, 2.5 or 5 times a power of ten of the unit shown; powers of ten
-//! on logarithmic axes, powers of two for bytes; one more nine each on a percentile axis.
+//! Ticks are at round numbers: 1, 2, 2.5 or 5 times a power of ten of the unit shown; powers of ten on
+//! logarithmic axes, powers of two for bytes; one more nine each on a percentile axis.
 
 use crate::unit::Unit;
 
@@ -9,7 +9,6 @@ use crate::unit::Unit;
 const SMALLEST: f64 = 1e-12;
 const LARGEST: f64 = 1e24;
 
-/// How values are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spacing {
     /// Equal differences have equal lengths.
@@ -20,15 +19,14 @@ enum Spacing {
     Nines,
 }
 
-/// One axis of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     spacing: Spacing,
     low: f64,
     high: f64,
-    /// Values with a tick, and their labels.
+    /// Ticks: value and label.
     pub ticks: Vec<(f64, String)>,
-    /// The unit of the labels, if they do not include it.
+    /// Unit, if the labels do not include it.
     pub unit: String,
 }
 
@@ -40,8 +38,7 @@ impl Axis {
         Axis::even(low / divisor, high / divisor, about, divisor, name)
     }
 
-    /// From 0 (or from the lowest value, if it is negative or far from 0) to the highest of these
-    /// values.
+    /// From 0 (or from the lowest value, if it is negative or far from 0) to the highest of these values.
     pub fn around(unit: Unit, values: impl Iterator<Item = f64> + Clone, about: usize) -> Axis {
         let finite = values.filter(|v| v.is_finite());
         let high = finite.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -59,8 +56,7 @@ impl Axis {
         }
     }
 
-    /// From 0 to exactly the highest of these values, without ticks: values are written beside
-    /// their marks.
+    /// From 0 to exactly the highest of these values, without ticks: values are written beside their marks.
     pub fn bare(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let mut axis = Axis::around(Unit::Number, values.clone(), 4);
         let high = values.filter(|v| v.is_finite()).fold(axis.low.max(0.0), f64::max);
@@ -105,7 +101,6 @@ impl Axis {
         Axis { spacing: Spacing::Log, low, high, ticks, unit: String::new() }
     }
 
-    /// Limits the number of ticks, where there is no space for all.
     #[must_use]
     pub fn sparse(mut self, most: usize) -> Axis {
         let every = self.ticks.len().div_ceil(most.max(1)).max(1);
@@ -123,7 +118,7 @@ impl Axis {
         Axis { spacing: Spacing::Nines, low: 0.0, high, ticks, unit: String::new() }
     }
 
-    /// The position of a value on the axis, from 0 to 1.
+    /// Position of a value on the axis, from 0 to 1.
     pub fn part(&self, value: f64) -> f64 {
         let on = |v: f64| match self.spacing {
             Spacing::Linear => v,
@@ -168,7 +163,7 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+/// Smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     if !(least.is_finite() && least > 0.0) {
         return 1.0;
@@ -178,7 +173,6 @@ fn nice_step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// Decimals needed to distinguish multiples of the step.
 fn decimals(step: f64) -> usize {
     (0..9).find(|&d| ((step * 10f64.powi(d)).fract() + 1e-6).fract() < 2e-6).unwrap_or(9) as usize
 }

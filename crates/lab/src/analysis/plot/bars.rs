@@ -1,5 +1,5 @@
-//! Values side by side as horizontal bars from zero, each with its interval and every repeat as a
-//! dot: outliers are shown, not dropped.
+//! Values side by side as horizontal bars from zero, each with its interval and every repeat as a dot:
+//! outliers are shown, not dropped.
 
 use super::axis::Axis;
 use super::svg::{Anchor, MARGIN, Svg, WIDTH, colour};
@@ -9,33 +9,33 @@ use crate::unit::Unit;
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Its label: a target.
+    /// Label: a target.
     pub name: String,
-    /// Its colour: a target has the same one in all plots.
+    /// A target has the same colour in all plots.
     pub colour: usize,
-    /// The value: a median.
+    /// A median.
     pub value: f64,
-    /// Its interval, if there is one.
+    /// Interval of the median.
     pub interval: Option<(f64, f64)>,
-    /// The repeats behind it, if there are several.
+    /// Repeats behind the median, if several.
     pub repeats: Vec<f64>,
     /// A word or two after the value: "unstable".
     pub remark: String,
 }
 
-/// Bars under a name.
+/// Bars under a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// May be empty if there is only one group.
     pub name: String,
-    /// Its bars.
+    /// Bars of the group.
     pub bars: Vec<Bar>,
 }
 
 /// All bars of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
-    /// The unit of all values.
+    /// Unit of all values.
     pub unit: Unit,
     /// Bars, by group.
     pub groups: Vec<Group>,

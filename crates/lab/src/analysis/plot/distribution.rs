@@ -1,5 +1,4 @@
-//! Distributions: histograms on a logarithmic axis, and percentiles with one more nine at each
-//! step.
+//! Distributions: histograms on a logarithmic axis, and percentiles with one more nine at each step.
 
 use super::axis::Axis;
 use super::frame::Frame;
@@ -7,10 +6,10 @@ use super::svg::{Svg, colour};
 use crate::load::measurement::Latency;
 use crate::unit::{Unit, digits};
 
-/// A distribution, as counts of values in ranges.
+/// Counts of values in ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -23,7 +22,7 @@ const BINS_PER_DECADE: f64 = 12.0;
 const HEIGHT: f64 = 150.0;
 
 impl Spread {
-    /// The distribution of latencies.
+    /// Distribution of latencies.
     pub fn of_latency(name: impl Into<String>, latency: &Latency) -> Spread {
         let buckets = latency.buckets().map(|(low, high, count)| (low as f64, high as f64, count)).collect();
         Spread { name: name.into(), unit: Unit::Nanoseconds, buckets }
@@ -33,8 +32,7 @@ impl Spread {
         self.buckets.iter().map(|b| b.2).fold(0, u64::saturating_add)
     }
 
-    /// (bin, percent of all) for each non-empty bin, ascending. A bucket counts at the middle of
-    /// its range.
+    /// (bin, percent of all) for each non-empty bin, ascending. A bucket counts at the middle of its range.
     fn bins(&self) -> Vec<(i64, f64)> {
         let total = self.total() as f64;
         let mut bins: Vec<(i64, f64)> = Vec::new();
@@ -59,13 +57,13 @@ impl Spread {
         self.buckets.first().map(|first| (first.0, 0.0)).into_iter().chain(sums).collect()
     }
 
-    /// The value that `percent` of all do not exceed.
+    /// Value that `percent` of all do not exceed.
     fn percentile(&self, percent: f64) -> Option<f64> {
         self.cumulative().iter().find(|p| p.1 >= percent).map(|p| p.0)
     }
 }
 
-/// The non-empty distributions with their colours, and their common axis.
+/// Non-empty distributions with their colours, and their common axis.
 fn axis(spreads: &[Spread]) -> Option<Axis> {
     let buckets = || spreads.iter().flat_map(|s| &s.buckets).filter(|b| b.2 > 0);
     let low = buckets().map(|b| b.0).fold(f64::MAX, f64::min).max(1.0);

@@ -4,10 +4,8 @@ use super::axis::Axis;
 use super::svg::{Anchor, MARGIN, Svg, WIDTH};
 use super::text::{self, SIZE};
 
-/// Distance between an axis and its labels.
 const GAP: f64 = 6.0;
 
-/// Two axes and their position.
 #[derive(Debug)]
 pub struct Frame {
     x: Axis,
@@ -19,8 +17,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that starts at `top` and is `height` high, with `left` units for the labels at its
-    /// left.
+    /// A frame `height` high from `top`, with `left` units for the labels at its left.
     pub fn new(x: Axis, y: Axis, top: f64, height: f64, left: f64) -> Frame {
         // Half of the last label on the horizontal axis sticks out at the right.
         let last = x.ticks.last().map_or(0.0, |tick| text::width(&word(&x, x.ticks.len() - 1, tick), SIZE));
@@ -28,38 +25,31 @@ impl Frame {
         Frame { x, y, left, right, top: top + 5.0, bottom: top + 5.0 + height }
     }
 
-    /// Width of the labels at the left.
     pub fn room(y: &Axis) -> f64 {
         MARGIN + GAP + y.ticks.iter().map(|tick| text::width(&tick.1, SIZE)).fold(0.0, f64::max)
     }
 
-    /// Position of a value on the horizontal axis.
     pub fn x(&self, value: f64) -> f64 {
         self.left + self.x.part(value) * (self.right - self.left)
     }
 
-    /// Position of a value on the vertical axis.
     pub fn y(&self, value: f64) -> f64 {
         self.bottom - self.y.part(value) * (self.bottom - self.top)
     }
 
-    /// Position of a pair of values.
     pub fn at(&self, point: (f64, f64)) -> (f64, f64) {
         (self.x(point.0), self.y(point.1))
     }
 
-    /// Left and right edges.
     pub fn sides(&self) -> (f64, f64) {
         (self.left, self.right)
     }
 
-    /// Top and bottom edges.
     pub fn ends(&self) -> (f64, f64) {
         (self.top, self.bottom)
     }
 
-    /// Draws grid and labels; those of the horizontal axis only if requested. Moves `svg.y` below
-    /// it.
+    /// Draws grid and labels, those of the horizontal axis only if `words_below`. Moves `svg.y` below them.
     pub fn draw(&self, svg: &mut Svg, words_below: bool) {
         for (i, (value, words)) in self.y.ticks.iter().enumerate() {
             let y = self.y(*value);
@@ -77,7 +67,7 @@ impl Frame {
     }
 }
 
-/// The label of a horizontal tick; the last one includes the unit.
+/// Label of a horizontal tick; the last one includes the unit.
 fn word(axis: &Axis, index: usize, tick: &(f64, String)) -> String {
     match axis.unit.as_str() {
         "" => tick.1.clone(),

@@ -9,7 +9,7 @@ use crate::unit::Unit;
 /// One value over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
     /// (nanoseconds since the start, value), in time order.
     pub points: Vec<(u64, f64)>,
@@ -18,13 +18,13 @@ pub struct Line {
 /// Lines with the same unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// Its name; may be empty if the plot's title is enough.
+    /// Heading; may be empty if the plot's title is enough.
     pub name: String,
-    /// Their unit.
+    /// Unit of all lines.
     pub unit: Unit,
-    /// On a logarithmic axis: for latencies that span powers of ten.
+    /// Logarithmic axis, for latencies that span powers of ten.
     pub log: bool,
-    /// The lines.
+    /// Lines of the panel.
     pub lines: Vec<Line>,
 }
 
@@ -46,7 +46,6 @@ impl Panel {
         Axis::around(self.unit, self.values(), about)
     }
 
-    /// Its heading: the name, and the unit of its numbers.
     fn head(&self, axis: &Axis) -> String {
         match (self.name.as_str(), axis.unit.as_str()) {
             (name, "") => name.to_owned(),

@@ -1,5 +1,4 @@
-//! One value against another: fill against speed, workers against throughput; with a fitted line
-//! and a mark.
+//! One value against another: fill against speed, workers against throughput; with a fitted line and a mark.
 
 use super::axis::Axis;
 use super::frame::Frame;
@@ -10,36 +9,35 @@ use crate::unit::Unit;
 /// One point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Its label; may be empty.
+    /// Label; may be empty.
     pub name: String,
-    /// Its colour.
+    /// Colour of its series.
     pub colour: usize,
-    /// Its horizontal value.
+    /// Horizontal value.
     pub x: f64,
-    /// Its vertical value.
+    /// Vertical value.
     pub y: f64,
 }
 
 /// Points, a line through them, and a mark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scatter {
-    /// Label and unit of the horizontal axis.
+    /// Horizontal label and unit.
     pub x: (String, Unit),
-    /// Label and unit of the vertical axis.
+    /// Vertical label and unit.
     pub y: (String, Unit),
-    /// The points.
+    /// All points.
     pub points: Vec<Point>,
     /// A fitted line in ascending order of x; may be empty.
     pub fit: Vec<(f64, f64)>,
-    /// A horizontal position to mark, with its name: a cliff.
+    /// Horizontal position to mark, and its name: a cliff.
     pub mark: Option<(f64, String)>,
 }
 
 const HEIGHT: f64 = 190.0;
-/// Height of a line of text.
 const WORD: f64 = 12.0;
 
-/// The rectangle of a text: left, top, right, bottom.
+/// Left, top, right, bottom.
 type Area = (f64, f64, f64, f64);
 
 pub(super) fn draw(scatter: &Scatter, svg: &mut Svg) {
@@ -78,8 +76,8 @@ pub(super) fn draw(scatter: &Scatter, svg: &mut Svg) {
     }
 }
 
-/// Draws a name beside its point where it covers nothing. If there is no space it is omitted;
-/// hovering over the point still shows it.
+/// Draws a name beside its point where it covers nothing, or omits it. Hovering over the point still shows
+/// it.
 fn draw_name(name: &str, (x, y): (f64, f64), frame: &Frame, taken: &mut Vec<Area>, svg: &mut Svg) {
     let wide = text::width(name, SIZE);
     let lefts = [x + 7.0, x - 7.0 - wide, x - wide / 2.0];

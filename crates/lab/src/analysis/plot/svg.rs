@@ -1,27 +1,26 @@
-//! The only module that writes SVG: elements, numbers, escaped text, and the header and legend that
-//! all plots share.
+//! The only module that writes SVG: elements, numbers, escaped text, and the header and legend that all plots
+//! share.
 
 use std::fmt::Write;
 
 use super::text::{self, SIZE, TITLE_SIZE};
 use crate::analysis::report::escape;
 
-/// The style sheet of all plots, with colours for light and dark mode.
+/// Style sheet of all plots, with colours for light and dark mode.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Width of every plot in SVG units, roughly pixels.
+/// Plot width in SVG units, roughly pixels.
 pub const WIDTH: f64 = 480.0;
 
-/// Where an SVG is used.
+/// Destination of an SVG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SvgPlace {
-    /// A file of its own: includes the style sheet and a background.
+    /// A file of its own, with the style sheet and a background.
     File,
-    /// In a page that includes [`STYLE`].
+    /// A page that includes [`STYLE`].
     Page,
 }
 
-/// Margin at the left and right.
 pub const MARGIN: f64 = 10.0;
 /// Number of colours; further lines are dashed.
 const COLOURS: usize = 6;
@@ -29,11 +28,11 @@ const COLOURS: usize = 6;
 /// Position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// The text starts at the point.
+    /// Starts at the point.
     Start,
-    /// The text is centred on the point.
+    /// Centred on the point.
     Middle,
-    /// The text ends at the point.
+    /// Ends at the point.
     End,
 }
 
@@ -45,14 +44,13 @@ pub struct Svg {
     pub y: f64,
 }
 
-/// The classes of series `index`: its colour, and a dash once colours repeat.
+/// Classes of series `index`: its colour, and a dash once colours repeat.
 pub fn colour(index: usize) -> String {
     let dash = if (index / COLOURS) % 2 == 1 { " dash" } else { "" };
     format!("c{}{dash}", index % COLOURS)
 }
 
 impl Svg {
-    /// An empty plot with its title.
     pub fn new(title: &str) -> Svg {
         let mut svg = Svg { body: String::new(), y: 30.0 };
         let title = text::fit(title, TITLE_SIZE, WIDTH - 2.0 * MARGIN);
@@ -60,7 +58,7 @@ impl Svg {
         svg
     }
 
-    /// The complete element; `self.y` is its height.
+    /// Complete element; `self.y` is its height.
     pub fn finish(self, title: &str, description: &str, place: SvgPlace) -> String {
         let height = number(self.y);
         let (label, about) = (escape::xml(title), escape::xml(description));
@@ -78,7 +76,6 @@ impl Svg {
         )
     }
 
-    /// A straight line.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.put(format_args!(
@@ -107,7 +104,6 @@ impl Svg {
         self.put(format_args!("<path class=\"{class}\" d=\"{d}\"/>"));
     }
 
-    /// A rectangle.
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         self.put(format_args!(
             "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
@@ -127,7 +123,6 @@ impl Svg {
         ));
     }
 
-    /// Text.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, words: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -139,8 +134,8 @@ impl Svg {
         self.put(format_args!("<text x=\"{x}\" y=\"{y}\"{anchor}{class}>{words}</text>"));
     }
 
-    /// A heading at the left, followed by the names of series in their colours, on as many lines as
-    /// needed. A single unnamed series needs no legend.
+    /// A heading at the left, then the names of series in their colours, on as many lines as needed. A single
+    /// unnamed series needs no legend.
     pub fn legend(&mut self, head: &str, class: &str, names: &[&str]) {
         const KEY: f64 = 16.0;
         const GAP: f64 = 12.0;
@@ -163,7 +158,6 @@ impl Svg {
         self.y += LINE + 2.0;
     }
 
-    /// Replaces a plot without data.
     pub fn nothing(&mut self) {
         self.text(MARGIN, self.y + 14.0, Anchor::Start, "", "no data");
         self.y += 26.0;
@@ -176,7 +170,7 @@ impl Svg {
     }
 }
 
-/// A coordinate rounded to a tenth, which is all the eye can see; non-finite values become 0.
+/// A coordinate rounded to a tenth, the limit of the eye; non-finite values become 0.
 fn number(value: f64) -> String {
     let tenths = if value.is_finite() { (value * 10.0).round() / 10.0 } else { 0.0 };
     if tenths == 0.0 { "0".into() } else { format!("{tenths}") }

@@ -1,17 +1,14 @@
-//! Text widths. Nothing lays out the text of an SVG, so widths are estimated, too wide rather than
-//! too narrow.
+//! Text widths. No engine lays out the text of an SVG, so widths are estimated, too wide rather than too
+//! narrow.
 
-/// Font size of ordinary text.
 pub const SIZE: f64 = 11.0;
-/// Font size of titles.
 pub const TITLE_SIZE: f64 = 13.0;
 
-/// Approximate width of the text at this font size.
 pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(relative_width).sum::<f64>() * size
 }
 
-/// The text truncated to `room` units, with an ellipsis if it was cut.
+/// Text truncated to `room` units, with an ellipsis if it was cut.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();

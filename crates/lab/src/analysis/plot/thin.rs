@@ -3,8 +3,8 @@
 /// Columns that a line is divided into: more than the eye can separate.
 const COLUMNS: usize = 240;
 
-/// A few points are kept as they are; of many, the lowest and highest of each of [`COLUMNS`] equal
-/// columns remain, in order.
+/// Keeps the lowest and highest point of each of [`COLUMNS`] equal columns, in order; short lines are kept
+/// whole.
 ///
 /// Peaks stay: the overall highest and lowest values are kept. `x` must not decrease.
 pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -17,7 +17,7 @@ pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunk_by(|a, b| column(a.0) == column(b.0)).flat_map(ends).collect()
 }
 
-/// The lowest and the highest point of a column, in order of `x`.
+/// Lowest and the highest point of a column, in order of `x`.
 fn ends(column: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let low = column.iter().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
     let high = column.iter().enumerate().max_by(|a, b| a.1.1.total_cmp(&b.1.1));

@@ -1,10 +1,10 @@
 //! Builds a [`Document`] from a result and its findings: its sections and their order.
 //!
-//! A reader who stops early has seen the most important part. First comes the answer with the
-//! numbers that support it, then the system and the method, then all targets side by side, then
-//! each target with its plots, then the conclusions, and finally the evidence. Invariants: numbers
-//! appear as measured or derived, rounded only as in tables; findings that the data do not support
-//! are marked as such; an empty section is left out, unless its emptiness is news.
+//! The most important part comes first, for readers who stop early: the answer with the numbers that support
+//! it, then the system and the method, all targets side by side, each target with its plots, the conclusions,
+//! and finally the evidence. Invariants: numbers appear as measured or derived, rounded only as in tables;
+//! findings that the data do not support are marked as such; an empty section is left out, unless its
+//! emptiness is news.
 
 mod across;
 mod closing;
@@ -26,7 +26,7 @@ pub use material::{File, Material};
 
 use super::document::{Document, Text};
 
-/// The full report.
+/// Full report.
 pub fn build(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };
@@ -42,7 +42,7 @@ pub fn build(material: &Material<'_>) -> Document {
     document
 }
 
-/// The essentials, for a terminal: the answer, the figures, the findings and the cautions.
+/// Answer, the figures, the findings and the cautions, for a terminal.
 pub fn essentials(material: &Material<'_>) -> Document {
     let mut document =
         Document { title: material.summary.title.clone(), about: about(material), blocks: Vec::new() };
@@ -52,7 +52,6 @@ pub fn essentials(material: &Material<'_>) -> Document {
     document
 }
 
-/// The facts below the title.
 fn about(material: &Material<'_>) -> Vec<(String, Text)> {
     let summary = material.summary;
     let names: Vec<Text> = summary.targets.iter().map(|t| Text::new().code(&t.name)).collect();

@@ -5,15 +5,15 @@ use crate::analysis::plot::Plot;
 /// A report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    /// Its title.
+    /// Title of the page.
     pub title: String,
-    /// Short facts below the title: when, where, with what.
+    /// Short facts below the title: date, host, tool.
     pub about: Vec<(String, Text)>,
-    /// The content.
+    /// Content in order.
     pub blocks: Vec<Block>,
 }
 
-/// An element of a report.
+/// Element of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// A heading: level 1 for sections, 2 and 3 for their parts.
@@ -24,7 +24,7 @@ pub enum Block {
     List {
         /// Numbered.
         ordered: bool,
-        /// Its items.
+        /// Items in order.
         items: Vec<Text>,
     },
     /// A table.
@@ -37,7 +37,7 @@ pub enum Block {
     Note(Note, Text),
 }
 
-/// The importance of a note.
+/// Importance of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// Good to know.
@@ -49,18 +49,18 @@ pub enum Note {
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// What it shows, and how to read it; may be empty.
+    /// Explains how to read the table; may be empty.
     pub caption: Text,
-    /// Its columns.
+    /// Properties of each column.
     pub columns: Vec<Column>,
-    /// Its rows, each with a cell per column.
+    /// Rows with a cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 /// Properties of a column's cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// Its heading.
+    /// Heading of the column.
     pub title: Text,
     /// Alignment of its cells.
     pub align: Align,
@@ -75,15 +75,15 @@ pub enum Align {
     Right,
 }
 
-/// The content of a cell.
+/// Content of a cell.
 pub type Cell = Text;
 
 /// A plot with its caption.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// The plot.
+    /// Plot to draw.
     pub plot: Plot,
-    /// What it shows, and how to read it; may be empty.
+    /// Explains how to read the plot; may be empty.
     pub caption: Text,
 }
 
@@ -116,7 +116,7 @@ impl Span {
 }
 
 impl Text {
-    /// Whether anything in it is highlighted.
+    /// Whether any span is highlighted.
     pub fn has_strong(&self) -> bool {
         self.0.iter().any(|span| matches!(span, Span::Strong(_)))
     }

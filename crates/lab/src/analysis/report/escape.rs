@@ -1,11 +1,11 @@
 //! Makes outside text harmless in each format.
 //!
-//! Control characters, and those that change the direction of text, are shown as their code: they
-//! could disguise a name, and XML forbids most of them.
+//! Control characters, and those that change the direction of text, are shown as their code: they could
+//! disguise a name, and XML forbids most of them.
 
 use std::fmt::Write;
 
-/// The text with invisible characters made visible: `a\u{1b}[31m`.
+/// Text with invisible characters made visible: `a\u{1b}[31m`.
 pub fn visible(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in words.chars() {
@@ -54,7 +54,7 @@ pub fn markdown(words: &str) -> String {
             '_' => !(before.is_alphanumeric() && letters.peek().is_some_and(|c| c.is_alphanumeric())),
             // These have a meaning only at the start of a line, or before a bracket.
             '#' | '+' | '-' | '>' | '=' => out.is_empty(),
-            // A link may follow, which this would turn into an image.
+            // A following link would become an image.
             '!' => letters.peek().is_none_or(|&c| c == '['),
             // A number and a dot start a list.
             '.' | ')' => {
@@ -82,8 +82,8 @@ pub fn markdown_code(words: &str) -> String {
     format!("{fence}{space}{visible}{space}{fence}")
 }
 
-/// Escapes a finished Markdown table cell: tables are split at bars before anything else is parsed,
-/// even within code.
+/// Escapes a finished Markdown table cell: tables are split at bars before anything else is parsed, even
+/// within code.
 pub fn markdown_cell(cell: &str) -> String {
     let mut out = String::with_capacity(cell.len());
     let mut escaped = false;
@@ -97,7 +97,6 @@ pub fn markdown_cell(cell: &str) -> String {
     out
 }
 
-/// The longest run of a character.
 pub fn longest_run(words: &str, letter: char) -> usize {
     words.split(|c| c != letter).map(str::len).max().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Renders a document as one self-contained HTML page: style and plots are embedded, and its
-//! content policy forbids fetching anything.
+//! Renders a document as one self-contained HTML page: style and plots are embedded, and its content policy
+//! forbids fetching anything.
 //!
 //! Every tag is closed, so that the page is also XML: the tests parse it as such.
 
@@ -38,12 +38,11 @@ fn about(facts: &[(String, Text)]) -> String {
     format!("<dl class=\"about\">\n{}</dl>\n", facts.iter().map(one).collect::<String>())
 }
 
-/// The anchor of heading `index`: anchors are unique even if headings are not.
+/// Anchor of heading `index`, unique even if headings are not.
 fn anchor(index: usize, text: &Text) -> String {
     format!("s{index}-{}", slug(&text.words()))
 }
 
-/// Sections and their parts, as a list of links.
 fn contents(document: &Document) -> String {
     let headings = document.blocks.iter().enumerate().filter_map(|(i, block)| match block {
         Block::Heading(level, text) if *level <= 2 => Some((i, *level, text)),
@@ -111,7 +110,6 @@ fn inline(text: &Text) -> String {
     text.0.iter().map(span).collect()
 }
 
-/// A path as a relative link.
 fn relative(path: &str) -> String {
     let letter = |c: char| match c {
         '%' => "%25".into(),

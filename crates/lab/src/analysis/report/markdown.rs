@@ -4,12 +4,12 @@ use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape;
 use crate::analysis::plot::SvgPlace;
 
-/// A document as Markdown.
+/// Rendered document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Markdown {
-    /// The text.
+    /// Markdown source.
     pub text: String,
-    /// The linked files: (relative path, content).
+    /// Linked files: (relative path, content).
     pub plots: Vec<(String, String)>,
 }
 
@@ -43,7 +43,6 @@ pub fn markdown(document: &Document) -> Markdown {
     out
 }
 
-/// The prefix of a note.
 pub fn label(note: Note) -> &'static str {
     match note {
         Note::Info => "Note",

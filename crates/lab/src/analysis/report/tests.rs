@@ -1,5 +1,4 @@
-//! Whatever the names, reports stay valid in each format, fetch nothing, and show the names
-//! unchanged.
+//! Reports with awkward names stay valid in each format, fetch nothing, and show the names unchanged.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use proptest::prelude::*;
@@ -35,7 +34,7 @@ fn document(name: &str) -> Document {
     document
 }
 
-/// What a browser would load or run: scripts, and attributes that fetch.
+/// Scripts, and attributes that make a browser fetch something.
 fn fetched(page: &str) -> Vec<String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let tree = roxmltree::Document::parse_with_options(page, options).unwrap();
@@ -81,8 +80,7 @@ fn hostile_names_stay_text() {
     }
 }
 
-/// The cells of all tables in the Markdown, as a reader sees them; panics on anything that reports
-/// do not use.
+/// Cells of all tables in the Markdown, as a reader sees them; panics on constructs that reports do not use.
 fn cells(markdown: &str) -> Vec<String> {
     let (mut cells, mut within) = (Vec::new(), None);
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {

@@ -68,8 +68,7 @@ impl Style {
         text.0.iter().map(|span| self.span(span)).collect()
     }
 
-    /// The text in lines of `self.width` characters; the first starts with `first`, all others with
-    /// `others`.
+    /// Wraps to lines of `self.width` characters; the first starts with `first`, all others with `others`.
     fn wrap(self, text: &Text, first: &str, others: &str) -> String {
         let words = visible(&text.words());
         let mut lines = vec![first.to_owned()];

@@ -109,8 +109,8 @@ fn a_difference_that_may_be_chance_names_no_winner() {
 
 #[test]
 fn many_comparisons_are_corrected_for_their_number() {
-    // Each pair is as far apart as five repeats can be: p = 0.008. One such pair supports a
-    // difference, one among 18 cannot.
+    // Each pair is as far apart as five repeats can be: p = 0.008. One such pair supports a difference, one
+    // among 18 cannot.
     let targets = |names: &[&str], tests: &[&str]| {
         let mut runs = Vec::new();
         for test in tests {

@@ -359,7 +359,7 @@ fn other_disks_are_projected_as_ranges() {
     assert!(project(&none, &DEVICES).is_none());
 }
 
-/// A virtual disk, busy 99 % with 110 operations in flight: what it could do at most, nobody saw.
+/// A virtual disk, busy 99 % with 110 operations in flight: its maximum was never seen.
 #[test]
 fn a_disk_that_does_several_operations_at_once_limits_no_projection() {
     let shown = |rotates| {
@@ -382,10 +382,10 @@ fn a_disk_that_does_several_operations_at_once_limits_no_projection() {
         link.sentence.contains(&format!("x the measured {}", Unit::PerSecond.show(measured))),
         "{link:?}"
     );
-    // Another disk may be slower than one of which only its queue is known.
+    // Another disk may be slower than one with only its queue known.
     assert!(slow.least_gain < 1.0 && slow.sentence.contains("it may be slower"), "{slow:?}");
     assert!(projected.assumptions.iter().any(|a| a.contains("several operations at once")));
-    // One that rotates can't do much more than what it did.
+    // A rotating disk can't do much more than it did.
     let (measured, projected) = shown(Some(true));
     let link = with(&projected, "100 GbE");
     assert!(link.next_limit == Resource::Disk && link.iops.1 < measured * 1.05, "{link:?}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Busy processors and who used them: shares of the time of two processors over half a minute.
+/// Busy processors by owner: shares of the time of two processors over half a minute.
 struct Machine {
     own: f64,
     kernel: f64,

@@ -1,12 +1,11 @@
-//! Report 002: a VM on iSCSI over 2.5 GbE. It blames the network, which its own numbers do not
-//! support.
+//! Report 002: a VM on iSCSI over 2.5 GbE. It blames the network, but its own numbers do not support that.
 
 use super::*;
 
 const LINK: f64 = 312.5e6;
 
-/// The report's numbers: a link taken for 250 MB/s, disks 20 to 45 % busy, processors 18 to 30 %, 3
-/// to 10 % iowait.
+/// Report's numbers: a link taken for 250 MB/s, disks 20 to 45 % busy, processors 18 to 30 %, 3 to 10 %
+/// iowait.
 fn observed(test: &str, iops: f64, bandwidth: f64, latency_ns: f64, depth: f64) -> Observed {
     let disk = |name: &str| DiskLoad {
         name: name.into(),

@@ -12,34 +12,26 @@ use crate::load::measurement::Tally;
 use crate::load::workload::content::Content;
 use crate::{LabError, Result};
 
-/// The large file and its parameters.
 #[derive(Debug)]
 pub struct Blocks<'a> {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its sizes.
     pub bonnie: &'a Bonnie,
-    /// For stop requests and progress.
     pub control: &'a Control,
 }
 
 impl Blocks<'_> {
-    /// Bytes of a block.
     pub fn bytes(&self) -> u64 {
         u64::from(self.bonnie.block_bytes.max(1))
     }
 
-    /// How many blocks there are.
     pub fn count(&self) -> u64 {
         self.bonnie.size_bytes / self.bytes()
     }
 
-    /// A buffer for one block.
     pub fn buffer(&self) -> Vec<u8> {
         vec![0; self.bonnie.block_bytes.max(1) as usize]
     }
 
-    /// Makes an error about the file.
     pub fn failed(&self) -> impl FnOnce(io::Error) -> LabError {
         LabError::io(self.path.display().to_string())
     }
@@ -49,7 +41,6 @@ impl Blocks<'_> {
         OpenOptions::new().read(true).write(true).open(&self.path).map_err(self.failed())
     }
 
-    /// Creates and writes the file.
     pub fn write(&self, begun: Instant) -> Result<Tally> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&self.path).map_err(self.failed())?;
@@ -73,14 +64,12 @@ impl Blocks<'_> {
         Ok(tally)
     }
 
-    /// Reads the file.
     pub fn read(&self, begun: Instant) -> Result<Tally> {
         let (mut file, mut block) = (self.open()?, self.buffer());
         self.each(begun, || file.read_exact(&mut block))
     }
 
-    /// Drops as much of the file from memory as possible; returns why not, if that is not
-    /// permitted.
+    /// Drops as much of the file from memory as possible; returns the reason if that is not permitted.
     pub fn forget(&self) -> Result<Option<String>> {
         let file = self.open()?;
         file.sync_all().map_err(self.failed())?;

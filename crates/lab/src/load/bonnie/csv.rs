@@ -8,8 +8,8 @@
 //! 38 the longest latency of each of these twelve, with its unit
 //! ```
 //!
-//! A field is empty if it was not measured, and `+++++` if the phase took less than half a second,
-//! for which bonnie++ gives no number.
+//! A field is empty if it was not measured, and `+++++` if the phase took less than half a second, for which
+//! bonnie++ gives no number.
 
 use crate::load::measurement::{Figure, Latency, Stream};
 use crate::unit::Unit;
@@ -22,7 +22,6 @@ const SEEKS: usize = 7;
 const FILES: usize = 21;
 const LATENCIES: usize = 38;
 
-/// What a phase's rate counts.
 #[derive(Clone, Copy, PartialEq)]
 enum Moves {
     Blocks,
@@ -30,8 +29,8 @@ enum Moves {
     Files,
 }
 
-/// (name, field of its rate, what it counts), in the order of their latencies; the per-character
-/// phases have no name here.
+/// (name, field of its rate, unit), in the order of their latencies; the per-character phases have no name
+/// here.
 const PHASES: [(Option<&str>, usize, Moves); 12] = [
     (None, 9, Moves::Blocks),
     (Some("write"), 11, Moves::Blocks),
@@ -47,12 +46,10 @@ const PHASES: [(Option<&str>, usize, Moves); 12] = [
     (Some("random-delete"), 36, Moves::Files),
 ];
 
-/// What bonnie++ measured.
 #[derive(Debug, PartialEq)]
 pub struct Told {
-    /// Its version.
     pub version: String,
-    /// A stream for each phase, without latencies.
+    /// One stream per phase, without latencies.
     pub streams: Vec<Stream>,
     /// Processor use and the longest latency of each phase.
     pub others: Vec<Figure>,
@@ -63,7 +60,7 @@ pub struct Told {
 /// Parses the line, which does not contain the block size.
 ///
 /// # Errors
-/// It is not of this format.
+/// Not of this format.
 pub fn parse(text: &str, block_bytes: u64) -> Result<Told> {
     let wrong = |what: String| LabError::Program { program: "bonnie++".into(), what };
     let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -105,7 +102,6 @@ pub fn parse(text: &str, block_bytes: u64) -> Result<Told> {
     Ok(told)
 }
 
-/// A stream from a number of operations and a rate in KiB or operations per second.
 fn stream(name: &str, operations: u64, block_bytes: u64, rate: f64, moves: Moves) -> Stream {
     let bytes = if moves == Moves::Files { 0 } else { operations.saturating_mul(block_bytes) };
     let seconds = match moves {

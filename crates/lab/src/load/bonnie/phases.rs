@@ -7,13 +7,11 @@ use crate::load::measurement::tally::nanoseconds;
 use crate::load::measurement::{CpuTime, Figure, Outcome, Stream, Tally, Tool};
 use crate::unit::Unit;
 
-/// Output of the phases so far.
 #[derive(Debug, Default)]
 pub struct Phases {
     cpu: CpuTime,
     streams: Vec<Stream>,
     others: Vec<Figure>,
-    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -31,7 +29,6 @@ impl Phases {
         Ok(())
     }
 
-    /// The complete outcome.
     pub fn outcome(self) -> Outcome {
         let Phases { cpu, streams, others, notes } = self;
         Outcome { tool: Tool::cenote(), cpu: Some(cpu), streams, others, notes }

@@ -1,5 +1,4 @@
-//! Random seeks: several seekers read blocks anywhere in the large file, and rewrite a tenth of
-//! them.
+//! Random seeks: several seekers read blocks anywhere in the large file, and rewrite a tenth of them.
 
 use std::os::unix::fs::FileExt;
 use std::time::Instant;

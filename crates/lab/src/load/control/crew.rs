@@ -1,7 +1,7 @@
 //! Several workers process a range of numbers until all are done or time is up.
 //!
-//! Workers take consecutive numbers in order and finish what they took: unless the work failed,
-//! exactly `0..done` is done.
+//! Workers take consecutive numbers in order and finish those they took: unless the work failed, exactly
+//! `0..done` is done.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -9,22 +9,20 @@ use std::time::Instant;
 use crate::Result;
 use crate::load::control::Control;
 
-/// How a range of numbers is processed.
 #[derive(Debug, Clone, Copy)]
 pub struct Crew<'a> {
-    /// The number of workers.
     pub workers: u32,
-    /// When to take no more numbers.
+    /// Deadline for taking numbers.
     pub until: Option<Instant>,
-    /// How many numbers a worker takes at once.
+    /// Numbers that a worker takes at once.
     pub at_once: u64,
     /// Checked for stop requests before each number, and told the progress.
     pub control: &'a Control,
 }
 
 impl Crew<'_> {
-    /// Calls `one` for the numbers `0..count` while `go_on` allows, each worker with its own state.
-    /// Returns the states, and how many numbers were done.
+    /// Calls `one` for the numbers `0..count` while `go_on` allows, each worker with its own state. Returns
+    /// the states and the count of numbers done.
     ///
     /// # Errors
     /// The first error of a worker; all then stop.

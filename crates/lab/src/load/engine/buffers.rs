@@ -2,10 +2,9 @@
 //!
 //! Reads and writes have separate slots: data just read must not be written next.
 
-/// The strictest alignment that direct I/O needs on any device: a page.
+/// Strictest alignment that direct I/O needs on any device: a page.
 const ALIGNMENT: usize = 4096;
 
-/// A fixed number of slots.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Longer than the slots, for alignment. It never grows, so slots do not move.
@@ -16,7 +15,6 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// `slots` of at least `bytes` each.
     pub fn new(slots: usize, bytes: usize) -> Buffers {
         let slot_bytes = bytes.next_multiple_of(ALIGNMENT);
         let memory = vec![0; slots * slot_bytes + ALIGNMENT];
@@ -24,18 +22,15 @@ impl Buffers {
         Buffers { memory, lead, slots, slot_bytes }
     }
 
-    /// The first `bytes` of a slot.
     pub fn slot(&mut self, index: usize, bytes: usize) -> &mut [u8] {
         assert!(bytes <= self.slot_bytes, "{bytes} bytes requested from a slot of {}", self.slot_bytes);
         &mut self.memory[self.lead + index * self.slot_bytes..][..bytes]
     }
 
-    /// All slots as one slice.
     pub fn all(&mut self) -> &mut [u8] {
         &mut self.memory[self.lead..][..self.slots * self.slot_bytes]
     }
 
-    /// Each slot in full.
     pub fn each(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let bytes = self.slot_bytes.max(1);
         self.all().chunks_mut(bytes)

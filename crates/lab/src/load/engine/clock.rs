@@ -2,23 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-/// The start. All workers of a run share it.
+/// Start, shared by all workers of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock(Instant);
 
 impl Clock {
-    /// Starts the clock at 0.
     pub fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// The current time. A call takes about 25 ns.
+    /// A call takes about 25 ns.
     #[inline]
     pub fn now_ns(self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }
 
-    /// Sleeps until then, but at most `at_most`.
     pub fn sleep_until(self, until_ns: u64, at_most: Duration) {
         let left = Duration::from_nanos(until_ns.saturating_sub(self.now_ns()));
         std::thread::sleep(left.min(at_most));

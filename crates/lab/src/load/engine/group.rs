@@ -3,7 +3,7 @@
 //! run            make the start gate ──> all ready? ──> open it ──> progress ... ──> join
 //! each worker    source, ring, buffers ──> (drop sender: ready) ──> gate ──> work ──> (drop sender: done)
 //! ```
-//! Workers report ready and done by dropping a sender, so one that panics reports, too.
+//! Workers report ready and done by dropping a sender, so that a worker that panics also reports.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -20,21 +20,20 @@ use super::worker::Worker;
 use crate::load::job::{Job, Method};
 use crate::{LabError, Result};
 
-/// How often progress is reported.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_millis(100);
 
-/// A worker's result.
 #[derive(Debug)]
 pub(super) struct Done {
     /// One per thread.
     pub tallies: Vec<Tally>,
     /// Reads and writes issued.
     pub issued: u64,
-    /// Why it did without io_uring, if it had to.
+    /// Reason for working without io_uring, if it was denied.
     pub no_ring: Option<std::io::Error>,
 }
 
-/// Runs all workers at once. With `rings`, those that ask for io_uring get it.
+/// Runs all workers at once. With `rings`, workers whose jobs want io_uring get it.
 ///
 /// # Errors
 /// The first error of a worker, which stops the others; or the run was stopped.
@@ -149,7 +148,6 @@ fn by_threads(
     })
 }
 
-/// What remains after all operations.
 fn finish(worker: &Worker<'_>, tally: &mut Tally, halt: &Halt<'_>, clock: Clock) -> Result<()> {
     if worker.job.end_fsync {
         let operation = crate::load::workload::Operation {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::load::control::Control;
 use crate::{LabError, Result};
 
-/// Whether to continue.
 #[derive(Debug)]
 pub(super) struct Halt<'a> {
     pub control: &'a Control,
@@ -18,7 +17,6 @@ impl<'a> Halt<'a> {
         Halt { control, failed: AtomicBool::new(false) }
     }
 
-    /// A worker failed.
     pub fn fail(&self) {
         self.failed.store(true, Relaxed);
     }

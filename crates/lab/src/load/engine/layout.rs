@@ -1,8 +1,7 @@
 //! Lays files out before they are measured, so that reads find written data.
 //!
-//! Files are written, not just extended: reading a hole costs a file system nothing. A file without
-//! holes in the worker's region is left alone (an earlier job wrote it, or the user named it), and
-//! devices always are.
+//! Files are written, not just extended: reading a hole costs a file system nothing. A file without holes in
+//! the worker's region is left alone (an earlier job wrote it, or the user named it), and devices always are.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,7 +25,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Prepares the file of worker `id`: content where it reads, allocated space where it only writes.
 ///
 /// # Errors
-/// It cannot be written, or the run was stopped.
+/// The file cannot be written, or the run was stopped.
 pub(super) fn prepare(job: &Job, id: u32, path: &Path, region: &Range<u64>, control: &Control) -> Result<()> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Ok(());
@@ -47,7 +46,7 @@ pub(super) fn prepare(job: &Job, id: u32, path: &Path, region: &Range<u64>, cont
     }
     debug_assert!(job.writes());
     match fallocate(&file, FallocateFlags::empty(), region.start, region.end - region.start) {
-        // As fio does: file systems that cannot reserve space go without.
+        // Like fio, do without reservation on file systems that have none.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) | Ok(()) => Ok(()),
         Err(e) => Err(not_opened(path)(e.into())),
     }

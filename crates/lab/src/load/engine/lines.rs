@@ -1,14 +1,12 @@
 //! Lines of a result: which workers report together, and the names of their streams.
 //!
-//! The workers of a job with `group_reporting` form one line; otherwise each worker is a line. A
-//! run with a single line has streams `read`, `write` and `sync`. If there are several, the line's
-//! name comes first: `JOB/read` for a job, `JOB/WORKER/read` for a worker (from 0). A second job of
-//! the same name is `JOB#2`.
+//! The workers of a job with `group_reporting` form one line; otherwise each worker is a line. A run with a
+//! single line has streams `read`, `write` and `sync`. If there are several, the line's name comes first:
+//! `JOB/read` for a job, `JOB/WORKER/read` for a worker (from 0). A second job of the same name is `JOB#2`.
 
 use crate::load::job::Jobs;
 use crate::load::measurement::Stream;
 
-/// The lines of a run.
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     jobs: &'a Jobs,
@@ -17,15 +15,14 @@ pub(crate) struct Lines<'a> {
 
 #[derive(Debug)]
 struct Line {
-    /// The job's index.
+    /// Index of the job.
     index: usize,
-    /// The worker's number, if it is a line of its own.
+    /// Number of the worker, if it is a line of its own.
     number: Option<u32>,
     streams: Vec<Stream>,
 }
 
 impl<'a> Lines<'a> {
-    /// An empty set of lines.
     pub fn new(jobs: &'a Jobs) -> Lines<'a> {
         Lines { jobs, lines: Vec::new() }
     }
@@ -49,7 +46,6 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// All streams, named.
     pub fn into_streams(self) -> Vec<Stream> {
         let alone = self.lines.len() == 1;
         let jobs = self.jobs;

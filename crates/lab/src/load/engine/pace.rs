@@ -1,20 +1,19 @@
-//! Pace: when the next operation may start, by `rate`, `rate_iops` and `thinktime`.
+//! Pace: start times of operations, by `rate`, `rate_iops` and `thinktime`.
 //!
-//! Each direction has its own clock, which advances by the time that an operation may take at its
-//! rate; an operation waits until it is due. A late worker (the disk stalled, a sleep was too long)
-//! catches up by at most [`CREDIT_NS`]: the rate holds on average over short delays, and no burst
-//! follows a long one. (fio catches up in full.)
+//! Each direction has its own clock, which advances by the time that an operation may take at its rate; an
+//! operation waits until it is due. A late worker (the disk stalled, a sleep was too long) catches up by at
+//! most [`CREDIT_NS`]: the rate holds on average over short delays, and no burst follows a long one. (fio
+//! catches up in full.)
 //!
-//! In a mix, operations keep their order, so reads wait for writes that are not yet due, and vice
-//! versa: the mix stays as requested, and the slower of the two rates decides.
+//! In a mix, operations keep their order, so reads wait for writes that are not yet due, and vice versa: the
+//! mix stays as requested, and the slower of the two rates decides.
 
 use crate::load::job::Job;
 use crate::load::workload::{Kind, Operation};
 
-/// How much of a delay is caught up.
+/// Maximum delay that is caught up.
 const CREDIT_NS: f64 = 10e6;
 
-/// The rate of one direction.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     ns_an_operation: f64,
@@ -22,7 +21,6 @@ struct Rate {
     due_ns: f64,
 }
 
-/// When a worker continues.
 #[derive(Debug)]
 pub(super) struct Pace {
     read: Option<Rate>,
@@ -34,7 +32,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a worker of `job`; None if it is unlimited.
+    /// Pace of a worker of `job`; None if unlimited.
     pub fn new(job: &Job) -> Option<Pace> {
         let pace = Pace {
             read: Rate::new(job.rate_iops.read, job.rate_bytes.read),
@@ -46,7 +44,7 @@ impl Pace {
         (pace.read.is_some() || pace.write.is_some() || pace.think_ns > 0).then_some(pace)
     }
 
-    /// When this operation is due, if later than `now_ns`; otherwise it counts as started.
+    /// Due time of this operation, if later than `now_ns`; otherwise it counts as started.
     pub fn due(&mut self, operation: &Operation, now_ns: u64) -> Option<u64> {
         let rate = match operation.kind {
             Kind::Read => &mut self.read,

@@ -10,19 +10,18 @@ use super::transfer::help;
 use crate::load::job::{Job, SyncMode};
 use crate::{LabError, Result};
 
-/// Where a run may read and write. [`Target`](crate::load::target::Target) has already checked
+/// Files that a run may read and write. [`Target`](crate::load::target::Target) has already checked
 /// permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkFiles {
-    /// In this folder: each worker has its own file there, `JOB.WORKER.0` as fio names it, or the
-    /// job's `filename`.
+    /// A folder: each worker has its own file there, `JOB.WORKER.0` as fio names it, or the job's `filename`.
     Folder(PathBuf),
-    /// This file or device: all workers use it, regardless of `filename`.
+    /// One file or device for all workers, regardless of `filename`.
     File(PathBuf),
 }
 
 impl WorkFiles {
-    /// The path of a worker's file.
+    /// Path of a worker's file.
     ///
     /// # Errors
     /// The job names a file outside the folder.
@@ -36,7 +35,7 @@ impl WorkFiles {
         }
     }
 
-    /// The worker's region of the file: as the job says, or all of it.
+    /// The worker's region of the file: as in the job, or all of it.
     ///
     /// # Errors
     /// The size is missing, or the device is too small.
@@ -92,8 +91,7 @@ fn inside(folder: &Path, name: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Opens a worker's file as the job says. Also returns whether `O_DIRECT` was refused and is not
-/// used.
+/// Opens a worker's file as the job says. The flag is set if `O_DIRECT` was refused and is not used.
 pub(super) fn open(job: &Job, path: &Path) -> Result<(File, bool)> {
     let sync = match job.sync {
         SyncMode::None => 0,
@@ -114,7 +112,6 @@ pub(super) fn open(job: &Job, path: &Path) -> Result<(File, bool)> {
     }
 }
 
-/// The error for a file that cannot be opened.
 pub(super) fn not_opened(path: &Path) -> impl FnOnce(io::Error) -> LabError {
     let shown = path.display().to_string();
     move |e| LabError::io(format!("{shown}: cannot be used{}", help(&e, false)))(e)

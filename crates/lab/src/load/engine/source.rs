@@ -1,13 +1,13 @@
-//! A worker's next operation and its start time: operations from the [`Workload`], held back by
-//! rates, pauses and the time limit.
+//! A worker's next operation and its start time: operations from the [`Workload`], held back by rates, pauses
+//! and the time limit.
 //!
 //! ```text
 //! workload ──> held? ──> [verify: overlaps one in flight] ──> [pace: not due yet] ──> Issue
 //!                                  Drain                             Until
 //! ```
 //!
-//! Verified data carry the number of the write that left them. An operation that overlaps one in
-//! flight must wait for it if the job verifies, so that the last write started is the last to land.
+//! Verified data carry the number of the write that left them. In a job that verifies, an operation waits for
+//! any overlapping one in flight, so that the last write started is the last to land.
 
 use std::ops::Range;
 
@@ -17,20 +17,16 @@ use crate::load::job::Job;
 use crate::load::workload::buffer::Filler;
 use crate::load::workload::{Kind, Operation, Workload};
 
-/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Issue this operation.
     Issue(Operation),
     /// Nothing before this time; then ask again.
     Until(u64),
     /// Nothing before an operation completes; then ask again.
     Drain,
-    /// No more operations.
     End,
 }
 
-/// The operations of one worker.
 #[derive(Debug)]
 pub(super) struct Source {
     workload: Workload,
@@ -44,12 +40,11 @@ pub(super) struct Source {
     in_flight: u32,
     /// Operations in flight, if the job verifies.
     busy: Option<Vec<Operation>>,
-    /// Reads and writes issued.
     issued: u64,
 }
 
 impl Source {
-    /// The source of worker `id` (unique among those that run together), without time limits.
+    /// Source of worker `id` (unique among those that run together), without time limits.
     ///
     /// # Errors
     /// The job is invalid on this region.
@@ -73,8 +68,7 @@ impl Source {
         (self.begins_ns, self.ends_ns) = (begins_ns, ends_ns);
     }
 
-    /// What to do at `now_ns`. An issued operation must later be reported
-    /// [`completed`](Self::completed).
+    /// Next step at `now_ns`. An issued operation must later be reported [`completed`](Self::completed).
     #[inline]
     pub fn next(&mut self, now_ns: u64) -> Next {
         if now_ns >= self.ends_ns {
@@ -97,7 +91,6 @@ impl Source {
         Next::Issue(operation)
     }
 
-    /// Reports the completion of an issued operation.
     #[inline]
     pub fn completed(&mut self, operation: &Operation) {
         self.in_flight -= 1;
@@ -108,17 +101,14 @@ impl Source {
         }
     }
 
-    /// The filler of write buffers.
     pub fn filler(&mut self) -> &mut Filler {
         &mut self.filler
     }
 
-    /// How many reads and writes were issued.
     pub fn issued(&self) -> u64 {
         self.issued
     }
 
-    /// What prevents issuing this operation now.
     #[inline]
     fn hindrance(&mut self, operation: &Operation, now_ns: u64) -> Option<Next> {
         if let Some(pace) = &mut self.pace {

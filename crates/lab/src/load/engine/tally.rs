@@ -1,5 +1,5 @@
-//! One worker's measurements: a recorder for each kind of operation, its processor time, and its
-//! progress reports.
+//! One worker's measurements: a recorder for each kind of operation, its processor time, and its progress
+//! reports.
 
 use super::clock::Clock;
 use super::halt::Halt;
@@ -7,17 +7,16 @@ use crate::load::job::Job;
 use crate::load::measurement::{CpuTime, Recorder, Stream};
 use crate::load::workload::{Kind, Operation};
 
-/// How often counts are reported and processor time is read.
+/// Interval of progress reports and of readings of processor time.
 const TICK_NS: u64 = 50_000_000;
 
-/// Completed operations of one thread.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     read: Recorder,
     write: Recorder,
     sync: Recorder,
     begins_ns: u64,
-    /// When the last operation completed, or the worker ended.
+    /// Time at which the last operation completed, or the worker ended.
     ended_ns: u64,
     /// Processor time at the start of counting; after the end, the time used while counting.
     cpu: Option<CpuTime>,
@@ -28,7 +27,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts from `begins_ns` on.
     pub fn new(begins_ns: u64) -> Tally {
         Tally {
             read: Recorder::new(begins_ns),
@@ -43,7 +41,6 @@ impl Tally {
         }
     }
 
-    /// Records a completed operation.
     #[inline]
     pub fn record(&mut self, operation: &Operation, began_ns: u64, completed_ns: u64) {
         let recorder = match operation.kind {
@@ -93,7 +90,7 @@ impl Tally {
         self.cpu.unwrap_or_default()
     }
 
-    /// The streams: reads and writes if the job does any, syncs if any happened.
+    /// Reads and writes if the job does any, syncs if any happened.
     pub fn into_streams(self, job: &Job) -> Vec<Stream> {
         let percent = job.pattern.read_percent;
         let all = [

@@ -1,4 +1,4 @@
-//! The engine does what jobs say: the right number of operations, bytes, offsets, and order.
+//! The engine follows the job: number of operations, bytes, offsets, and order.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs;
@@ -34,7 +34,7 @@ fn stream<'a>(outcome: &'a Outcome, name: &str) -> &'a Stream {
     outcome.streams.iter().find(|stream| stream.operation == name).unwrap()
 }
 
-/// The ways to run the same job: rings, threads in place of rings, one thread.
+/// Runs the job with rings, with threads in place of rings, and on one thread.
 fn each_way(job: Job, check: impl Fn(&Outcome, &Path)) {
     for (method, rings) in [(Method::IoUring, true), (Method::IoUring, false), (Method::Threads, false)] {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! One operation at a time per thread: `pread`, `pwrite`, `fsync`.
 //!
-//! A worker has one thread, or, where the kernel denies it io_uring, one for each operation it may
-//! have in flight; these threads share the worker's [`Source`].
+//! A worker has one thread, or, where the kernel denies it io_uring, one for each operation it may have in
+//! flight; these threads share the worker's [`Source`].
 //!
-//! The clock is read once per operation: when one completes, the next starts. Only writes, whose
-//! data must be generated first, and operations after a wait read it again.
+//! The clock is read once per operation: when one completes, the next starts. Only writes, whose data must be
+//! generated first, and operations after a wait read it again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use super::worker::Worker;
 use crate::Result;
 use crate::load::workload::Kind;
 
-/// The longest sleep, which bounds the reaction to a stop.
+/// Bounds the reaction to a stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// How often to check whether other threads' operations are complete.
+/// Interval between checks for completion of other threads' operations.
 const DRAIN_SLEEP: Duration = Duration::from_micros(50);
 
 /// Runs the operations of `source` until it ends.

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::LabError;
 use crate::load::workload::{Kind, Operation};
 
-/// Completes an operation of which `done` bytes are already done.
+/// Completes an operation with `done` bytes already done.
 #[inline]
 pub(super) fn complete(
     file: &File,
@@ -38,7 +38,6 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// The error of an operation, with advice.
 pub(super) fn failed(path: &Path, operation: &Operation, direct: bool, error: io::Error) -> LabError {
     let what = match operation.kind {
         Kind::Read => format!("read of {} bytes at byte {}", operation.bytes, operation.offset),
@@ -49,7 +48,7 @@ pub(super) fn failed(path: &Path, operation: &Operation, direct: bool, error: io
     LabError::io(format!("{}: {what}{}", path.display(), help(&error, direct)))(error)
 }
 
-/// What to do about an error, in brackets.
+/// Advice about an error, in brackets.
 pub(super) fn help(error: &io::Error, direct: bool) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => " (free some space there, or choose a smaller size)",

@@ -6,17 +6,15 @@
 //!  free their slots, record them <── read the clock: done <── one system call: submits all, waits for one
 //! ```
 //!
-//! One system call and two clock readings thus serve all operations that complete together, where
-//! fio needs these for each operation. As in fio, a slot is reused as soon as its operation
-//! completes.
+//! One system call and two clock readings thus serve all operations that complete together, where fio needs
+//! these for each operation. As in fio, a slot is reused as soon as its operation completes.
 //!
-//! Work that the kernel can do once instead of each time is done once: the file and the buffers are
-//! registered (their pages are pinned); if the kernel refuses, each operation names them.
-//! Completions are handled when this thread asks for them (`DEFER_TASKRUN`), without interrupting
-//! it.
+//! The file and the buffers are registered (their pages are pinned) to save work per operation; if the kernel
+//! refuses, each operation names them. Completions are handled when this thread asks for them
+//! (`DEFER_TASKRUN`), without interrupting it.
 //!
-//! Invariant: buffers and file outlive all operations in flight. On an error the ring is drained;
-//! if even that fails, the buffers are leaked.
+//! Invariant: buffers and file outlive all operations in flight. On an error the ring is drained; if even
+//! that fails, the buffers are leaked.
 #![allow(unsafe_code)] // entries hold raw addresses; the ring's owner keeps the memory until completion
 
 use std::io;
@@ -37,17 +35,16 @@ use super::worker::Worker;
 use crate::Result;
 use crate::load::workload::{Kind, Operation};
 
-/// The longest wait for time alone, which bounds the reaction to a stop.
+/// Longest wait for time alone; bounds the reaction to a stop.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
-/// The kernel's limit on the size of a registered buffer.
+/// Kernel's limit on the size of a registered buffer.
 const REGISTERED_MOST_BYTES: usize = 1 << 30;
 
-/// A worker's ring, with its buffers.
 pub(super) struct Ring {
     kernel: IoUring,
     reads: Buffers,
     writes: Buffers,
-    /// Whether reads and writes use registered buffers.
+    /// Reads and writes use registered buffers.
     registered: bool,
     slots: Vec<Slot>,
     /// Unused slots.
@@ -62,7 +59,7 @@ struct Slot {
     began_ns: u64,
 }
 
-/// Why no more operations can be filled in now.
+/// Reason for filling in no more operations now.
 enum Pause {
     /// Wait for a completion.
     Completion,
@@ -73,7 +70,7 @@ enum Pause {
 }
 
 impl Ring {
-    /// A ring for `worker`, for use by the calling thread.
+    /// Creates a ring for use by the calling thread.
     ///
     /// # Errors
     /// The kernel has no io_uring, lacks a needed operation, or denies access.
@@ -112,8 +109,7 @@ impl Ring {
         if vectors.iter().any(|vector| vector.iov_len > REGISTERED_MOST_BYTES) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: the memory lives as long as the ring: both are fields of one value, and slots
-        // never move.
+        // SAFETY: the memory lives as long as the ring: both are fields of one value, and slots never move.
         unsafe { self.kernel.submitter().register_buffers(&vectors) }
     }
 
@@ -170,7 +166,6 @@ impl Ring {
         self.slots.len() - self.free.len()
     }
 
-    /// Fills in operations that may start now.
     fn fill(&mut self, source: &mut Source, now_ns: u64) -> Pause {
         while let Some(&slot) = self.free.last() {
             let operation = match source.next(now_ns) {
@@ -180,8 +175,8 @@ impl Ring {
                 Next::End => return Pause::End,
             };
             let entry = self.entry(slot, &operation, source).user_data(slot as u64);
-            // SAFETY: the entry's memory and file outlive it, see the invariant above. The queue
-            // has room for all slots.
+            // SAFETY: the entry's memory and file outlive it, see the invariant above. The queue has room for
+            // all slots.
             let pushed = unsafe { self.kernel.submission().push(&entry) };
             assert!(pushed.is_ok(), "the queue has an entry for each slot");
             self.free.pop();
@@ -228,7 +223,7 @@ impl Ring {
         unless_passing(self.kernel.submit_and_wait(1))
     }
 
-    /// The same, but at most until `then_ns`.
+    /// As [`Self::wait`], but at most until `then_ns`.
     fn wait_until(&mut self, then_ns: u64, now_ns: u64) -> io::Result<()> {
         let left_ns = then_ns.saturating_sub(now_ns).min(LONGEST_WAIT_NS);
         let timespec = Timespec::from(Duration::from_nanos(left_ns));
@@ -261,7 +256,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits until nothing is in flight.
     fn drain(&mut self) -> io::Result<()> {
         while self.in_flight() > 0 {
             self.wait()?;
@@ -273,7 +267,7 @@ impl Ring {
     }
 }
 
-/// Finishes an operation that the kernel did only in part, or was too busy to do.
+/// Finishes an operation that the kernel completed only in part, or was too busy to do.
 fn finish(worker: &Worker<'_>, operation: &Operation, buffer: &mut [u8], result: i32) -> Result<()> {
     let done = match usize::try_from(result) {
         Ok(done) => done,
@@ -283,8 +277,7 @@ fn finish(worker: &Worker<'_>, operation: &Operation, buffer: &mut [u8], result:
     transfer::complete(&worker.file, operation, buffer, done).map_err(|e| worker.failed(operation, e))
 }
 
-/// Ignores transient errors (interrupted, timed out, briefly out of resources): the next turn
-/// retries.
+/// Ignores transient errors (interrupted, timed out, briefly out of resources): the next turn retries.
 fn unless_passing(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(e)

@@ -17,9 +17,9 @@ use crate::{LabError, Result};
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     pub job: &'a Job,
-    /// The job's index in the run.
+    /// Index of the job in the run.
     pub index: usize,
-    /// The worker's number in its job.
+    /// Number of the worker in its job.
     pub number: u32,
     /// Unique among workers that run together; determines its operations and data.
     pub id: u32,
@@ -33,7 +33,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Prepares its file and opens it.
+    /// Prepares and opens its file.
     ///
     /// # Errors
     /// The file cannot be used, or the run was stopped.
@@ -56,21 +56,21 @@ impl<'a> Worker<'a> {
         Ok(Worker { job, index, number, id, file, path, region, direct_refused, checker })
     }
 
-    /// Bytes of the largest read; 0 if there are none.
+    /// Largest read; 0 if there are none.
     pub fn read_bytes(&self) -> usize {
         if self.job.reads() { self.job.block_sizes.read.largest() as usize } else { 0 }
     }
 
-    /// Bytes of the largest write; 0 if there are none.
+    /// Largest write; 0 if there are none.
     pub fn write_bytes(&self) -> usize {
         if self.job.writes() { self.job.block_sizes.write.largest() as usize } else { 0 }
     }
 
-    /// Checks the data of a read if the job only reads and verifies; written data are checked after
-    /// the run. Returns whether it did.
+    /// Checks the data of a read if the job only reads and verifies; written data are checked after the run.
+    /// Returns whether it did.
     ///
     /// # Errors
-    /// The data differ from what was laid out or written.
+    /// The data differ from the layout or the writes.
     #[inline]
     pub fn check(&self, operation: &Operation, buffer: &[u8]) -> Result<bool> {
         let Some(checker) = self.checker.as_ref().filter(|_| operation.kind == Kind::Read) else {
@@ -80,12 +80,10 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// The error of one of this worker's operations.
     pub fn failed(&self, operation: &Operation, error: io::Error) -> LabError {
         transfer::failed(&self.path, operation, self.job.direct && !self.direct_refused, error)
     }
 
-    /// The error of its ring.
     pub fn failed_ring(&self, error: io::Error) -> LabError {
         LabError::io(format!("{}: io_uring (use ioengine=psync to avoid it)", self.path.display()))(error)
     }

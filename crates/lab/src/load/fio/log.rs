@@ -6,8 +6,8 @@
 //!                                                      value: KiB/s, operations/s, mean ns
 //!                                                      direction: 0 read, 1 write
 //! ```
-//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore
-//! spread over the seconds it overlaps: the seconds of a job start together and can be summed.
+//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore spread
+//! over the seconds it overlaps: the seconds of a job start together and can be summed.
 
 use std::fs;
 use std::path::Path;
@@ -17,13 +17,12 @@ use super::report::failed;
 use crate::Result;
 use crate::load::measurement::Second;
 
-/// The value of `log_avg_msec`.
+/// Value of `log_avg_msec`.
 const SPAN_MS: u64 = 1000;
 
 /// A remainder this short is not a second of its own: spans are slightly longer than requested.
 const SLIVER_MS: u64 = 50;
 
-/// One line of a log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Line {
     end_ms: u64,
@@ -31,7 +30,6 @@ struct Line {
     is_write: bool,
 }
 
-/// One direction during one span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Span {
     start_ms: u64,
@@ -41,8 +39,7 @@ struct Span {
     mean_ns: f64,
 }
 
-/// The seconds of each worker; `workers` gives the job of each. The measurement began at
-/// `began_unix_ms`.
+/// Seconds of each worker; `workers` gives the job of each. The measurement began at `began_unix_ms`.
 pub(super) fn read_all(logs: &Path, workers: &[(usize, u32)], began_unix_ms: u64) -> Result<Vec<Seconds>> {
     let mut spans = Vec::new();
     for number in 1..=workers.len() {
@@ -89,7 +86,7 @@ fn read(path: &Path) -> Result<Vec<Line>> {
     text.lines().map(parsed).collect()
 }
 
-/// The spans of a direction: its lines have the same order in all three logs.
+/// Spans of a direction: its lines have the same order in all three logs.
 fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -> Vec<Span> {
     let of =
         |lines: &[Line]| lines.iter().filter(|line| line.is_write == is_write).copied().collect::<Vec<_>>();
@@ -108,7 +105,6 @@ fn joined(bandwidth: &[Line], iops: &[Line], latency: &[Line], is_write: bool) -
     lines.map(span).collect()
 }
 
-/// Seconds from `start_ms` on.
 fn spread(spans: &[Span], start_ms: u64) -> Vec<Second> {
     let mut sums: Vec<[f64; 4]> = Vec::new();
     for span in spans {

@@ -10,7 +10,6 @@ use crate::load::job::Job;
 use crate::load::measurement::{CpuTime, Latency, Second, Stream};
 use crate::{LabError, Result};
 
-/// The parts of the output that are used.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     #[serde(rename = "fio version")]
@@ -18,7 +17,6 @@ pub(super) struct Report {
     jobs: Vec<Worker>,
 }
 
-/// One worker's results.
 #[derive(Debug, Deserialize)]
 pub(super) struct Worker {
     jobname: String,
@@ -55,7 +53,6 @@ struct Latencies {
     bins: BTreeMap<String, u64>,
 }
 
-/// One worker, second by second.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Seconds {
     pub read: Vec<Second>,
@@ -63,20 +60,19 @@ pub(super) struct Seconds {
 }
 
 impl Report {
-    /// Reads fio's output file.
     pub fn read(path: &Path) -> Result<Report> {
         let text = fs::read_to_string(path).map_err(|e| failed(&format!("cannot read its report: {e}")))?;
         Report::parse(&text)
     }
 
-    /// Parses the JSON. fio writes warnings and notes before it and after it, braces among them: the report
-    /// is the first object that is one.
+    /// Parses the JSON. fio writes warnings and notes before and after it, with braces among them: the report
+    /// is the first object that parses as one.
     pub fn parse(text: &str) -> Result<Report> {
         let mut refused = None;
         for (at, _) in text.match_indices('{') {
             match serde_json::Deserializer::from_str(&text[at..]).into_iter::<Report>().next() {
                 Some(Ok(report)) => return Ok(report),
-                // What is in a report is none, so the first refusal says what is wrong with it.
+                // Objects nested in a broken report fail too; keep the outermost object's error.
                 Some(Err(error)) => refused = refused.or(Some(error)),
                 None => {}
             }
@@ -85,12 +81,11 @@ impl Report {
         Err(failed(&format!("unexpected report format: {why}")))
     }
 
-    /// The version number.
     pub fn version(&self) -> String {
         self.version.trim_start_matches("fio-").to_owned()
     }
 
-    /// Processor time of all workers, which fio gives in percent of their runtimes.
+    /// Processor time of all workers; fio gives it in percent of their runtimes.
     pub fn cpu(&self) -> CpuTime {
         let ns = |percent: fn(&Worker) -> f64| {
             let of_worker = |worker: &Worker| percent(worker) / 100.0 * worker.job_runtime * 1e6;
@@ -99,7 +94,7 @@ impl Report {
         CpuTime { user_ns: ns(|worker| worker.usr_cpu), system_ns: ns(|worker| worker.sys_cpu) }
     }
 
-    /// The workers in job order; an error if one failed.
+    /// Workers in job order; an error if one failed.
     pub fn into_workers(self) -> Result<Vec<Worker>> {
         match self.jobs.iter().find(|worker| worker.error != 0) {
             Some(worker) => {
@@ -112,8 +107,8 @@ impl Report {
 }
 
 impl Worker {
-    /// The streams, in the engine's form: reads and writes if the job does any (fio includes its
-    /// verification reads), syncs if any happened.
+    /// Streams, in the engine's form: reads and writes if the job does any (fio includes its verification
+    /// reads), syncs if any happened.
     pub fn into_streams(self, job: &Job, seconds: Seconds) -> Vec<Stream> {
         let percent = job.pattern.read_percent;
         let sync_ms = self.read.runtime.max(self.write.runtime);
@@ -172,7 +167,6 @@ impl Latencies {
     }
 }
 
-/// What is wrong with fio, or with what it wrote.
 pub(super) fn failed(what: &str) -> LabError {
     LabError::Program { program: "fio".into(), what: what.to_owned() }
 }

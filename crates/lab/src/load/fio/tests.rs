@@ -1,5 +1,5 @@
-//! Recorded output of a real fio (`tests/recorded/fio`: version 3.33, with its job file), and the
-//! output of the installed one, if any.
+//! Recorded output of a real fio (`tests/recorded/fio`: version 3.33, with its job file), and the output of
+//! the installed one, if any.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn the_engine_and_fio_do_the_same() {
         all.iter().filter(|stream| !stream.0.ends_with("sync")).cloned().collect::<Vec<_>>()
     };
     assert_eq!(without_syncs(&ours), without_syncs(&theirs));
-    // How often fio syncs depends on what is in flight.
+    // fio's number of syncs depends on the operations in flight.
     let syncs = |all: &[(String, u64, u64)]| all.iter().find(|stream| stream.0 == "write/sync").unwrap().1;
     assert_eq!(syncs(&ours), 16);
     assert!(syncs(&theirs) > 0);

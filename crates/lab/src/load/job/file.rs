@@ -9,14 +9,12 @@
 //! time_based          the same as time_based=1
 //! ```
 //!
-//! A job file that is only half understood would measure something other than it says. So each
-//! option is either implemented, or in a short list of those that make no difference here
-//! (`options::IGNORED`, with reasons), or an error that names it, its line, and an alternative.
-//! Numbers mean what they mean to fio (`value`).
+//! A job file that is only half understood would measure something else. So each option is either
+//! implemented, or in a short list of those that make no difference here (`options::IGNORED`, with reasons),
+//! or an error that names it, its line, and an alternative. Numbers mean the same as to fio (`value`).
 //!
-//! The inverse, [`Jobs::to_fio`], writes a file that the real fio accepts and that parses to the
-//! same jobs. It is used to run fio in place of the engine, and in reports, as the command that
-//! repeats a test.
+//! The inverse, [`Jobs::to_fio`], writes a file that the real fio accepts and that parses to the same jobs.
+//! It is used to run fio in place of the engine, and in reports, as the command that repeats a test.
 //!
 //! Source: fio's HOWTO, "Job file format" and "Job file parameters"; its init.c and parse.c for comments,
 //! sections and numbers.
@@ -70,7 +68,6 @@ impl Jobs {
     }
 }
 
-/// A problem and its line.
 struct Wrong {
     line: usize,
     what: String,
@@ -88,7 +85,6 @@ struct Section<'a> {
     options: Vec<Line<'a>>,
 }
 
-/// One option as written.
 struct Line<'a> {
     line: usize,
     name: &'a str,

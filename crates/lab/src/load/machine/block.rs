@@ -1,8 +1,8 @@
 //! Finds the block devices under a path, down to the disks.
 //!
-//! A partition leads to its disk, a device mapper or array device to its `slaves`, a loop device to
-//! its file, and that file to the device of its file system. Source: Linux sysfs-block;
-//! `/sys/fs/btrfs/UUID/devices` for file systems on several disks.
+//! A partition leads to its disk, a device mapper or array device to its `slaves`, a loop device to its file,
+//! and that file to the device of its file system. Source: Linux sysfs-block; `/sys/fs/btrfs/UUID/devices`
+//! for file systems on several disks.
 
 use std::path::{Path, PathBuf};
 
@@ -18,21 +18,20 @@ pub fn all(root: &Root) -> Vec<String> {
     names
 }
 
-/// The devices under a device node or file, top to bottom.
+/// Devices under a device node or file, top to bottom.
 pub fn under(root: &Root, mounts: &[Mount], path: &Path) -> Vec<String> {
     let mut found = Vec::new();
     add_path(root, mounts, path, &mut found, DEEPEST);
     found
 }
 
-/// The devices under a file system.
 pub fn under_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Vec<String> {
     let mut found = Vec::new();
     add_mount(root, mounts, mount, &mut found, DEEPEST);
     found
 }
 
-/// The dataset whose volume a device node is, by its link under `/dev/zvol`.
+/// Dataset of a zvol's device node, by its link under `/dev/zvol`.
 pub fn volume(root: &Root, path: &Path) -> Option<String> {
     let device = root.resolve(path.strip_prefix("/").unwrap_or(path))?;
     let mut folders = vec![PathBuf::from("dev/zvol")];

@@ -32,29 +32,28 @@ const FEATURES: [&str; 20] = [
     "sha3",
 ];
 
-/// The processors of a machine.
+/// Processors of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Their model name.
+    /// Model name.
     pub model: String,
     /// Number of chips.
     pub sockets: usize,
     /// Number of cores.
     pub cores: usize,
-    /// Number of threads: logical processors.
+    /// Number of logical processors.
     pub threads: usize,
-    /// The highest clock rate in hertz, if known.
+    /// Highest clock rate in hertz, if known.
     pub max_hz: Option<u64>,
-    /// The frequency governor: `performance`, `powersave`, `schedutil`.
+    /// Frequency governor: `performance`, `powersave`, `schedutil`.
     pub governor: Option<String>,
     /// Number of memory nodes (NUMA).
     pub nodes: usize,
-    /// Available instructions from the list of those useful to storage code.
+    /// Available instructions that are useful to storage code.
     pub features: Vec<String>,
 }
 
 impl Cpu {
-    /// Parses `/proc/cpuinfo`.
     pub(super) fn read(root: &Root) -> Cpu {
         let text = root.read("proc/cpuinfo").unwrap_or_default();
         let values = |key: &'static str| {
@@ -88,14 +87,13 @@ pub(super) fn memory(root: &Root, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The distribution and its version.
 pub(super) fn os(root: &Root) -> Option<String> {
     let text = root.read("etc/os-release").or_else(|_| root.read("usr/lib/os-release")).ok()?;
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(name.trim_matches('"').to_owned())
 }
 
-/// The machine's host, as far as it is visible from inside.
+/// Machine's host, as far as it is visible from inside.
 pub(super) fn virtualisation(root: &Root) -> Option<String> {
     if let Some(container) = root.word("run/systemd/container") {
         return Some(format!("container ({container})"));

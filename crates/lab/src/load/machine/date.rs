@@ -3,7 +3,7 @@
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Seconds of a day.
+/// Seconds in a day.
 pub const DAY_S: u64 = 86_400;
 
 /// Days since 1970 for a Gregorian date, from 1970 on.
@@ -29,8 +29,8 @@ pub fn show(days_since_1970: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", days / 146_097 * 400 + year_of_era + later)
 }
 
-/// Seconds since 1970 for `Sun Nov 22 02:57:33 2026`. The text has no time zone: read as UTC, it
-/// may be off by half a day.
+/// Seconds since 1970 for `Sun Nov 22 02:57:33 2026`. The text has no time zone: read as UTC, it may be off
+/// by half a day.
 pub fn of_ctime(text: &str) -> Option<u64> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [_, month, day, time, year] = words[..] else { return None };

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// Unit of `/sys/block/*/size`, whatever the disk's own sector size.
+/// Unit of `/sys/block/*/size`, independent of the disk's sector size.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes before the content of a vital product data page.
 const VPD_HEAD_BYTES: usize = 4;
-/// The rotation rate of a non-rotating medium.
+/// Rotation rate of a non-rotating medium.
 const SOLID_STATE: u64 = 1;
 
-/// How a disk is connected.
+/// Connection of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -44,40 +44,39 @@ pub enum Transport {
     Network,
     /// In memory: ram, zram.
     Memory,
-    /// Unknown.
+    /// Not recognised.
     Unknown,
 }
 
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// Its name in `/dev`: `sda`, `nvme0n1`.
+    /// Name in `/dev`: `sda`, `nvme0n1`.
     pub name: String,
-    /// Its model name.
+    /// Model name.
     pub model: Option<String>,
-    /// Its serial number.
+    /// Serial number.
     pub serial: Option<String>,
-    /// Version of its firmware.
+    /// Firmware version.
     pub firmware: Option<String>,
-    /// Its size.
+    /// Capacity.
     pub size_bytes: u64,
-    /// How it is connected.
+    /// Connection.
     pub transport: Transport,
     /// Whether it has platters; None if only the kernel's default says so.
     pub rotational: Option<bool>,
-    /// Rotations per minute, as reported by a SCSI disk (or by a virtual machine's host, for its
-    /// disk).
+    /// Rotations per minute, as reported by a SCSI disk (or by a virtual machine's host, for its disk).
     #[serde(default)]
     pub rotation_rpm: Option<u64>,
-    /// The smallest unit that it accepts.
+    /// Smallest unit that it accepts.
     pub logical_sector_bytes: Option<u64>,
-    /// The smallest unit that it can write without reading first, as reported.
+    /// Smallest unit that it can write without reading first, as reported.
     pub physical_sector_bytes: Option<u64>,
-    /// The I/O scheduler: `none`, `mq-deadline`.
+    /// I/O scheduler: `none`, `mq-deadline`.
     pub scheduler: Option<String>,
-    /// Whether it has a write cache that must be flushed (`write back`).
+    /// Has a write cache that must be flushed (`write back`).
     pub write_back: Option<bool>,
-    /// Whether it accepts discards (TRIM).
+    /// Accepts discards (TRIM).
     pub discards: Option<bool>,
 }
 
@@ -116,16 +115,15 @@ impl Disk {
     }
 }
 
-/// The medium rotation rate from page 0xB1: rotations per minute, or [`SOLID_STATE`]; None if not
-/// reported.
+/// Medium rotation rate from page 0xB1: rotations per minute, or [`SOLID_STATE`]; None if not reported.
 fn rotation_rate(root: &Root, folder: &str) -> Option<u64> {
     let page = std::fs::read(root.path(format!("{folder}/device/vpd_pgb1"))).ok()?;
     let rate = u64::from(u16::from_be_bytes([*page.get(VPD_HEAD_BYTES)?, *page.get(VPD_HEAD_BYTES + 1)?]));
     (rate != 0).then_some(rate)
 }
 
-/// Whether a disk rotates: by its own report, or else by the kernel's flag. The flag is set unless
-/// a driver knows better, so it proves nothing for virtual, remote and mapped disks.
+/// Whether a disk rotates: by its own report, or else by the kernel's flag. The flag is set unless a driver
+/// knows better, so it proves nothing for virtual, remote and mapped disks.
 fn rotational(transport: Transport, rate: Option<u64>, flag: Option<u64>) -> Option<bool> {
     use Transport::{Nvme, Sas, Sata, Usb};
     match (rate, flag) {

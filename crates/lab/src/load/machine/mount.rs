@@ -21,13 +21,13 @@ use super::Root;
 pub struct Mount {
     /// `ext4`, `zfs`, `btrfs`...
     pub kind: String,
-    /// What is mounted: a device, a dataset, a server's folder.
+    /// Mounted object: a device, a dataset, a server's folder.
     pub source: String,
-    /// The mount point.
+    /// Mount point.
     pub point: PathBuf,
     /// Options of the mount, then those of the file system.
     pub options: Vec<String>,
-    /// Its device numbers; (0, n) without a device of its own.
+    /// Device numbers; (0, n) without a device of its own.
     pub device: (u32, u32),
 }
 
@@ -36,7 +36,7 @@ pub(super) fn all(root: &Root) -> io::Result<Vec<Mount>> {
     Ok(root.read("proc/self/mountinfo")?.lines().filter_map(parse).collect())
 }
 
-/// The mount of a path: the last of those with the longest mount point above the path.
+/// Mount of a path: the last of those with the longest mount point above the path.
 pub(super) fn of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     // Among equals `max_by_key` takes the last, which hides the others.
     let under = mounts.iter().filter(|mount| path.starts_with(&mount.point));

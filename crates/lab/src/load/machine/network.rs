@@ -10,13 +10,13 @@ const MEGABIT_BYTES: u64 = 125_000;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its link speed in bytes per second, if it has one.
+    /// Link speed in bytes per second, if it has one.
     pub link_bytes_per_second: Option<u64>,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Whether it is a device rather than a bridge, bond or VLAN.
+    /// A device rather than a bridge, bond or VLAN.
     pub is_device: bool,
 }
 

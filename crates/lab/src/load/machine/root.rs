@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder that holds `proc` and `sys`. Paths passed to it have no leading slash.
+/// Folder that holds `proc` and `sys`. Paths passed to it have no leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -21,28 +21,28 @@ impl Root {
         Root(folder.into())
     }
 
-    /// The full path of a file.
+    /// Full path of a file.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)
     }
 
-    /// The whole content of a file as text.
+    /// Content of a file as text.
     ///
     /// # Errors
-    /// It is absent or cannot be read.
+    /// Absent or unreadable.
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
         // Names in the kernel's tables may contain any bytes.
         fs::read(self.path(path)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The content of a single-value file; None if it is absent or empty.
+    /// Content of a single-value file; None if absent or empty.
     pub fn word(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = self.read(path).ok()?;
         let word = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         (!word.is_empty()).then(|| word.to_owned())
     }
 
-    /// The number in a single-value file.
+    /// Number in a single-value file.
     pub fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
         self.word(path)?.parse().ok()
     }
@@ -56,7 +56,7 @@ impl Root {
         names
     }
 
-    /// The final target of a symbolic link.
+    /// Final target of a symbolic link.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         fs::canonicalize(self.path(path)).ok()
     }

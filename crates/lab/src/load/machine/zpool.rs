@@ -1,12 +1,11 @@
-//! The programs `zpool` and `zfs`: how they are run, and what they report about pools, as plain
-//! values.
+//! The programs `zpool` and `zfs`: runs them and parses their reports about pools into plain values.
 //!
-//! A [`Zpool`] runs this machine's programs, asks an [`Engine`] that has the same commands, or reads a
-//! folder with their recorded output (one file for each [`Question`]; crates/lab/tests/recorded/zfs has
-//! such folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is
-//! converted to the same shape, so that one parser suffices.
+//! A [`Zpool`] runs this machine's programs, asks an [`Engine`] that has the same commands, or reads a folder
+//! with their recorded output (one file for each [`Question`]; crates/lab/tests/recorded/zfs has such
+//! folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is converted
+//! to the same shape, so that one parser suffices.
 //!
-//! Nothing here changes a pool.
+//! This module changes no pool.
 
 mod counters;
 mod dataset;
@@ -34,39 +33,38 @@ pub use vdev::{Class, Latencies, Vdev, VdevKind};
 use crate::load::program;
 use crate::{LabError, Result};
 
-/// The first OpenZFS version with JSON output.
+/// First OpenZFS version with JSON output.
 const JSON_SINCE: (u32, u32) = (2, 3);
-/// The first version with vdev properties.
+/// First version with vdev properties.
 const VDEV_PROPERTIES_SINCE: (u32, u32) = (2, 2);
 
-/// An engine that holds pools open beside the kernel's, and whose commands print what OpenZFS's do:
+/// An engine beside the kernel's that holds pools open, with commands that print the same as OpenZFS's:
 /// Cenote's daemon.
 pub trait Engine: Debug + Send + Sync {
-    /// What a command line (`zpool list -H`, by its words) prints.
+    /// Output of a command line (`zpool list -H`, by its words).
     ///
     /// # Errors
-    /// It failed.
+    /// The command failed.
     fn command(&self, words: &[&str]) -> Result<String>;
 
-    /// The texts of its kstats, by their paths below `/proc/spl/kstat/zfs`.
+    /// Texts of its kstats, by path below `/proc/spl/kstat/zfs`.
     fn kstats(&self) -> BTreeMap<String, String>;
 
-    /// How long they have counted, in seconds.
+    /// Seconds that the kstats cover.
     fn counted_s(&self) -> f64;
 }
 
-/// The source of answers.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The programs of this machine.
+    /// Programs of this machine.
     Programs,
     /// Another engine than the kernel's.
     Engine(Arc<dyn Engine>),
-    /// Their recorded output, as files.
+    /// Recorded output, as files.
     Recorded(PathBuf),
 }
 
-/// The programs `zpool` and `zfs`.
+/// Programs `zpool` and `zfs`.
 #[derive(Debug, Clone)]
 pub struct Zpool {
     source: Source,
@@ -84,7 +82,6 @@ pub enum Histogram {
     Size,
 }
 
-/// The queries.
 #[derive(Debug, Clone, Copy)]
 enum Question {
     Version,
@@ -101,8 +98,7 @@ enum Question {
 }
 
 impl Question {
-    /// The program, its arguments before and after the pool's name, and the file with the answer in
-    /// a recording.
+    /// Program, its arguments before and after the pool's name, and the recording's file with the answer.
     fn words(self) -> (&'static str, &'static [&'static str], &'static [&'static str], &'static str) {
         match self {
             Question::Version => ("zpool", &["version"], &[], "version.txt"),
@@ -130,7 +126,7 @@ impl Question {
 const LIST_COLUMNS: &str =
     "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
 
-/// Properties of datasets that rules look at. Of thousands of datasets, all of them take seconds.
+/// Properties of datasets that rules use. Reading all properties of thousands of datasets takes seconds.
 const RULED_PROPERTIES: &str = "type,recordsize,volblocksize,sync,logbias,compression,compressratio,\
     special_small_blocks,usedbydataset,logicalused";
 
@@ -138,7 +134,7 @@ impl Zpool {
     /// Finds the programs of this machine.
     ///
     /// # Errors
-    /// They are not installed, or the ZFS module is not loaded; the text says which.
+    /// Not installed, or the ZFS module is not loaded; the text says which.
     pub fn find() -> Result<Zpool> {
         Zpool::from(Source::Programs)
     }
@@ -151,7 +147,7 @@ impl Zpool {
         Zpool::from(Source::Recorded(folder.to_owned()))
     }
 
-    /// Asks another engine, which has all that the newest OpenZFS has.
+    /// Asks another engine, which has all features of the newest OpenZFS.
     pub fn of_engine(engine: Arc<dyn Engine>) -> Zpool {
         let source = Source::Engine(engine);
         Zpool { source, userland: String::new(), kernel: String::new(), speaks_json: true }
@@ -205,18 +201,18 @@ impl Zpool {
     /// A pool with its vdevs and datasets.
     ///
     /// # Errors
-    /// There is no such pool, a program failed, or its output cannot be parsed.
+    /// No such pool, a program failed, or its output cannot be parsed.
     pub fn pool(&self, name: &str) -> Result<Pool> {
         let status = self.status(name)?;
         let mut pool = Pool::from_status(name, &status);
         pool.add_properties(&Properties::parse(&self.ask(Question::Properties, name)?));
         if self.is_since(VDEV_PROPERTIES_SINCE) {
-            // It complains about cache devices, which have no properties, but prints the rest.
+            // The program complains about cache devices, which have no properties, but prints the rest.
             let properties = Properties::parse(&self.ask(Question::VdevProperties, name)?);
             pool.vdevs.iter_mut().for_each(|vdev| vdev.add_properties(&properties));
         }
         let question = match self.source {
-            // It is asked for advice only. Older programs refuse properties that they don't know.
+            // An engine is only asked for advice. Older programs refuse properties that they don't know.
             Source::Engine(_) => Question::DatasetsForRules,
             _ => Question::Datasets,
         };
@@ -248,8 +244,8 @@ impl Zpool {
         self.ask(Question::Histogram(histogram), pool)
     }
 
-    /// Mean latencies of a pool and its vdevs, as printed by `zpool iostat -l`: since the import,
-    /// or during `window` from now on.
+    /// Mean latencies of a pool and its vdevs, as printed by `zpool iostat -l`: since the import, or during
+    /// `window` from now on.
     ///
     /// # Errors
     /// The program failed.
@@ -266,8 +262,8 @@ impl Zpool {
         Ok(String::from_utf8_lossy(&output.map_err(LabError::io("zpool iostat"))?.stdout).into_owned())
     }
 
-    /// Starts a `zpool iostat` that prints the activity of pools and vdevs in each interval, one
-    /// line each, with the columns of `-l` and `-q`.
+    /// Starts a `zpool iostat` that prints the activity of pools and vdevs in each interval, one line each,
+    /// with the columns of `-l` and `-q`.
     ///
     /// # Errors
     /// It cannot be started, or this is a recording.
@@ -312,10 +308,10 @@ impl Zpool {
     }
 }
 
-/// The program, in the C locale so that its output can be parsed.
+/// Program, in the C locale so that its output can be parsed.
 ///
 /// # Errors
-/// It is not installed.
+/// Not installed.
 pub(crate) fn command(name: &str) -> Result<Command> {
     let path = program::find(&[name]).ok_or_else(|| LabError::Program {
         program: name.to_owned(),

@@ -4,18 +4,17 @@
 use super::CpuTime;
 
 impl CpuTime {
-    /// Processor time used so far by this process with all its threads.
+    /// Processor time of this process so far, all threads included.
     pub fn of_process() -> CpuTime {
         usage(libc::RUSAGE_SELF)
     }
 
-    /// Processor time used so far by the calling thread, without kernel threads that work for it
-    /// (io_uring's).
+    /// Processor time of the calling thread so far, without kernel threads that work for it (io_uring's).
     pub fn of_thread() -> CpuTime {
         usage(libc::RUSAGE_THREAD)
     }
 
-    /// Processor time used by finished child programs and their children.
+    /// Processor time of finished child programs and their children.
     pub fn of_children() -> CpuTime {
         usage(libc::RUSAGE_CHILDREN)
     }
@@ -42,8 +41,7 @@ impl CpuTime {
 
 fn usage(who: libc::c_int) -> CpuTime {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a local struct of the right type, for which all zeros is a valid
-    // value.
+    // SAFETY: the pointer is to a local struct of the right type, for which all zeros is a valid value.
     let usage = unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()

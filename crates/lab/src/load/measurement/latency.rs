@@ -1,11 +1,11 @@
-//! Latencies of many operations, in a fixed-size histogram: three significant digits from a
-//! nanosecond to an hour.
+//! Latencies of many operations, in a fixed-size histogram: three significant digits from a nanosecond to an
+//! hour.
 
 use hdrhistogram::Histogram;
 
-/// The longest representable latency: an hour. Longer ones count as that.
+/// Longest representable latency: an hour. Longer ones count as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Values have three significant digits.
+/// Significant digits.
 const DIGITS: u8 = 3;
 
 /// Latencies of a set of operations.
@@ -54,17 +54,17 @@ impl Latency {
         self.histogram.mean()
     }
 
-    /// The shortest, in nanoseconds.
+    /// Shortest, in nanoseconds.
     pub fn min_ns(&self) -> u64 {
         self.histogram.min()
     }
 
-    /// The longest, in nanoseconds.
+    /// Longest, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.histogram.max()
     }
 
-    /// The latency that `percent` of all operations do not exceed, in nanoseconds.
+    /// Latency that `percent` of all operations do not exceed, in nanoseconds.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent)
     }

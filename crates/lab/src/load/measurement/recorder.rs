@@ -1,8 +1,8 @@
 //! Records operations of one kind as they complete, and turns them into a [`Stream`].
 //!
-//! Each worker has its own recorder, so recording takes no lock and touches few cache lines: a
-//! histogram bucket, the current second, four totals. Recorders, or their streams, are summed at
-//! the end. All times are nanoseconds since the start of the measurement, which all workers share.
+//! Each worker has its own recorder, so recording takes no lock and touches few cache lines: a histogram
+//! bucket, the current second, four totals. Recorders, or their streams, are summed at the end. All times are
+//! nanoseconds since the start of the measurement, which all workers share.
 //!
 //! ```text
 //!   0            begins                                              ended
@@ -13,15 +13,15 @@
 use super::{Latency, Second, Stream};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A remainder of the last second as short as this counts with the previous second: workers let
-/// their last operations complete after the time limit, which would look like a drop.
+/// A remainder of the last second as short as this counts with the previous second: workers let their last
+/// operations complete after the time limit, which would look like a drop.
 const SHORT_REST_NS: u64 = SECOND_NS / 20;
 
 /// Operations completed so far.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     begins_ns: u64,
-    /// The stream so far; its last second is the current one.
+    /// Stream so far; its last second is the current one.
     stream: Stream,
     present_ends_ns: u64,
 }
@@ -41,8 +41,8 @@ impl Recorder {
         Recorder { begins_ns, stream, present_ends_ns: begins_ns + SECOND_NS }
     }
 
-    /// Records an operation with its start and completion times. Completions must arrive in time
-    /// order, or nearly so.
+    /// Records an operation with its start and completion times. Completions must arrive in time order, or
+    /// nearly so.
     #[inline]
     pub fn record(&mut self, bytes: u64, began_ns: u64, completed_ns: u64) {
         if completed_ns < self.begins_ns {
@@ -76,7 +76,7 @@ impl Recorder {
         self.present_ends_ns = self.present_ends_ns.max(other.present_ends_ns);
     }
 
-    /// The stream of everything recorded, ending at `ended_ns`.
+    /// Stream of everything recorded, ending at `ended_ns`.
     pub fn into_stream(self, operation: impl Into<String>, ended_ns: u64) -> Stream {
         let runtime_ns = ended_ns.saturating_sub(self.begins_ns);
         let mut stream = Stream { operation: operation.into(), runtime_ns, ..self.stream };

@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For a measurement that began then: seconds count from there.
+    /// Counts seconds from `began`.
     pub fn new(began: Instant) -> Tally {
         Tally { began, recorder: Recorder::new(0) }
     }
@@ -51,7 +51,7 @@ impl Tally {
         self.recorder.operations()
     }
 
-    /// The stream, which lasted `runtime_ns`.
+    /// Stream that lasted `runtime_ns`.
     pub fn into_stream(self, operation: impl Into<String>, runtime_ns: u64) -> Stream {
         self.recorder.into_stream(operation, runtime_ns)
     }

@@ -1,8 +1,8 @@
 //! Damages one disk of a test pool: zeros over a range, scattered corruption, or a full wipe.
 //!
-//! Only [`wipe`] touches labels (512 KiB at both ends, and the 3.5 MiB boot area after the first
-//! two): a disk without labels is missing, not one with errors. Source: OpenZFS `vdev_impl.h`
-//! (`VDEV_LABEL_START_SIZE`, `VDEV_LABEL_END_SIZE`).
+//! Only [`wipe`] touches labels (512 KiB at both ends, and the 3.5 MiB boot area after the first two): a disk
+//! without labels is missing, not one with errors. Source: OpenZFS `vdev_impl.h` (`VDEV_LABEL_START_SIZE`,
+//! `VDEV_LABEL_END_SIZE`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -20,17 +20,15 @@ const LABEL_END_BYTES: u64 = 512 << 10;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Number of zeroed ranges: a single range of a half-full disk might hold hardly any data.
 const ZERO_RANGES: u64 = 8;
-/// Bytes overwritten per scattered region.
 const SCATTER_BYTES: u64 = 512;
 
-/// Size of a file or device, in bytes.
 pub fn size(disk: &Path) -> Result<u64> {
     File::open(disk)
         .and_then(|mut f| f.seek(SeekFrom::End(0)))
         .map_err(LabError::io(disk.display().to_string()))
 }
 
-/// Zeroes `percent` of the disk, in [`ZERO_RANGES`] evenly spread ranges. Returns how many bytes that are.
+/// Zeroes `percent` of the disk, in [`ZERO_RANGES`] evenly spread ranges. Returns the number of bytes.
 pub fn zeros(disk: &Path, percent: u8) -> Result<u64> {
     let (file, from, to) = open(disk)?;
     let part = (to - from) / ZERO_RANGES;
@@ -44,7 +42,7 @@ pub fn zeros(disk: &Path, percent: u8) -> Result<u64> {
     Ok(injured_bytes)
 }
 
-/// Inverts 512 bytes in `count` evenly spread regions. Returns how many bytes that are.
+/// Inverts 512 bytes in `count` evenly spread regions. Returns the number of bytes.
 pub fn scatter(disk: &Path, count: u32) -> Result<u64> {
     let (file, from, to) = open(disk)?;
     let what = || disk.display().to_string();
@@ -66,7 +64,6 @@ pub fn scatter(disk: &Path, count: u32) -> Result<u64> {
     Ok(injured_bytes)
 }
 
-/// Zeroes the whole disk, including its labels.
 pub fn wipe(disk: &Path, control: &Control) -> Result<()> {
     let (file, ..) = open(disk)?;
     zero(&file, disk, 0..size(disk)?, Some(control))

@@ -1,17 +1,17 @@
-//! Disks exchanged for new ones: after they were lost, or before.
+//! Disks exchanged for new ones, after a loss or before it.
 //!
 //! ```text
-//!   lost.resilver      the disk is out of use     what it held comes from the others
+//!   lost.resilver      the disk is offline        data come from the other disks
 //!   well.evacuate      it works                   from itself
-//!   failing.evacuate   5 % of its sectors can't   from itself, the rest from the others
-//!                      be read
+//!   failing.evacuate   5 % of its sectors are     from itself, the rest from the other disks
+//!                      unreadable
 //!   ... .busy          the same while users work
 //! ```
 //!
-//! Idea: report 003 asks whether a copy of active data off a disk that still works is faster than a resilver
-//! after it failed. Beside the time, each exchange gives what was read from and written to all disks, and how
-//! many more disks might fail at its worst moment. That is observed: at every look, a disk that is part of
-//! the pool and out of use is one less to lose.
+//! Idea: report 003 asks whether copying active data off a working disk is faster than a resilver after it
+//! fails. Besides its time, each exchange gives the bytes read from and written to all disks, and the
+//! remaining redundancy at its worst moment. That is observed: each time the pool is sampled, a disk that is
+//! part of the pool but out of use lowers the redundancy by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,20 +26,19 @@ use crate::load::measurement::{Figure, Stream};
 use crate::unit::Unit;
 use crate::{LabError, Result};
 
-/// Sectors of a failing disk that can't be read, in percent.
+/// Unreadable sectors of a failing disk, in percent.
 pub const UNREADABLE_PERCENT: u8 = 5;
-/// How long users work alone, for comparison.
+/// Time that users work alone, for comparison.
 const ALONE: Duration = Duration::from_secs(3);
-/// How often the pool is looked at: first, and later in parts of the time so far.
+/// Interval between looks at the pool: at least this, and later a fraction of the time so far.
 const FIRST_LOOKS: Duration = Duration::from_millis(50);
 const LOOKS_PART: u32 = 20;
 
-/// A way to exchange a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It is lost, and the new one is resilvered.
+    /// Taken offline, then replaced and resilvered.
     Lost,
-    /// It is evacuated, and so many percent of its sectors can't be read.
+    /// Evacuated, with this share of its sectors unreadable.
     Evacuated { unreadable_percent: u8 },
 }
 
@@ -49,20 +48,17 @@ const WAYS: [(&str, Way); 3] = [
     ("failing.evacuate", Way::Evacuated { unreadable_percent: UNREADABLE_PERCENT }),
 ];
 
-/// What exchanges need.
 pub struct Exchanges<'a> {
-    /// The pool.
     pub pool: &'a TestPool<'a>,
-    /// How many disks of it may fail.
+    /// Number of its disks that may fail.
     pub redundancy: usize,
-    /// The files that users work on.
+    /// Files that users work on.
     pub files: &'a [PathBuf],
-    /// To stop, and to say how far it is.
     pub control: &'a Control,
 }
 
 impl Exchanges<'_> {
-    /// Exchanges a disk in every way, each time for the next new one.
+    /// Exchanges a disk in every way, each time for a new one.
     ///
     /// # Errors
     /// A repair fails, or leaves errors; users' operations fail; the work was stopped.
@@ -134,7 +130,7 @@ impl Exchanges<'_> {
         Ok(figures)
     }
 
-    /// Answers the time of the exchange, in nanoseconds.
+    /// Returns the duration of the exchange in nanoseconds.
     fn exchange(&self, way: Way, disk: &Path, new: &Path) -> Result<u64> {
         let repair = match way {
             Way::Lost => {
@@ -152,11 +148,10 @@ impl Exchanges<'_> {
     }
 }
 
-/// What was seen of a disk over some time.
 #[derive(Debug, Default)]
 struct Watched {
     was_out: bool,
-    /// For how long.
+    /// Time out of use.
     out_ns: u64,
 }
 
@@ -175,7 +170,7 @@ fn watch(pool: &TestPool<'_>, disk: &Path, over: &AtomicBool) -> Result<Watched>
     Ok(watched)
 }
 
-/// How long users waited.
+/// 99th percentiles of users' latencies.
 fn of_users(name: &str, streams: &[Stream; 2]) -> Vec<Figure> {
     let p99 = |stream: &Stream| {
         let name = format!("{name}.{}_p99", stream.operation);

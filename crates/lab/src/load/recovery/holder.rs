@@ -1,4 +1,4 @@
-//! Who holds the test pools: OpenZFS's module, or a daemon of this program.
+//! The holder of the test pools: OpenZFS's module, or a daemon of this program.
 //!
 //! The daemon is started for the pools of one test, with a socket of its own in the test's folder, so it
 //! disturbs no other. Commands of `zpool` reach it through that socket. It ends with its [`Holder`].
@@ -17,7 +17,7 @@ use crate::load::machine::zpool::{Zpool, command};
 use crate::load::program;
 use crate::{LabError, Result};
 
-/// How long the daemon may take to start, and to end.
+/// Time limit for the daemon's start, and for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -28,20 +28,16 @@ pub enum Engine {
     /// OpenZFS's programs and kernel module.
     #[default]
     Module,
-    /// This program: pools are held by a daemon, and mounted by FUSE.
+    /// This program: a daemon holds the pools, and FUSE mounts them.
     Cenote,
 }
 
-/// Holds the test pools of one test.
 #[derive(Debug)]
 pub enum Holder {
-    /// The kernel module.
     Module,
-    /// A daemon.
     Cenote(Daemon),
 }
 
-/// A running `cenote serve`.
 #[derive(Debug)]
 pub struct Daemon {
     program: PathBuf,
@@ -53,7 +49,7 @@ impl Holder {
     /// Starts the holder; the daemon's files are created in `folder`.
     ///
     /// # Errors
-    /// The daemon can't be started; the text has what it said.
+    /// The daemon can't be started; the text has its output.
     pub fn start(engine: Engine, folder: &Path) -> Result<Holder> {
         match engine {
             Engine::Module => Ok(Holder::Module),
@@ -61,10 +57,10 @@ impl Holder {
         }
     }
 
-    /// The name and the version of what is measured.
+    /// Name and version of the measured program.
     ///
     /// # Errors
-    /// OpenZFS is not there.
+    /// OpenZFS is not available.
     pub fn version(&self) -> Result<(String, String)> {
         match self {
             Holder::Module => Ok(("zpool".into(), Zpool::find()?.userland().to_owned())),
@@ -75,7 +71,7 @@ impl Holder {
     /// The command `zpool` with these words.
     ///
     /// # Errors
-    /// There is no such program.
+    /// No such program.
     pub fn zpool(&self, words: &[&str]) -> Result<Command> {
         let mut command = match self {
             Holder::Module => command("zpool")?,
@@ -85,7 +81,7 @@ impl Holder {
         Ok(command)
     }
 
-    /// The command that makes devices fail on order.
+    /// Command that makes devices fail on request.
     ///
     /// # Errors
     /// The module holds the pools.
@@ -109,7 +105,7 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said)
-            // An interrupt from the keyboard is for those who use it.
+            // A keyboard interrupt must not reach the daemon directly.
             .process_group(0)
             .spawn()
             .map_err(LabError::io("cannot start the daemon"))?;

@@ -1,9 +1,9 @@
 //! The pool to be damaged, driven through `zpool` commands.
 //!
-//! Safeguards: its name starts with [`PREFIX`] and includes this process's id. `zpool create`
-//! without `-f` refuses disks of another pool, and a name in use. The pool's GUID is recorded, and
-//! checked before each command that changes the pool. The pool is not in the cache file, so the
-//! next boot does not import it. It is destroyed on drop.
+//! Safeguards: its name starts with [`PREFIX`] and includes this process's id. `zpool create` without `-f`
+//! refuses disks of another pool, and a name in use. The pool's GUID is recorded, and checked before each
+//! command that changes the pool. The pool is not in the cache file, so the next boot does not import it. It
+//! is destroyed on drop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,8 @@ use crate::load::control::Control;
 use crate::load::program;
 use crate::{LabError, Result};
 
-/// Prefix of the names of test pools.
 pub const PREFIX: &str = "cenote-lab-";
 
-/// A test pool.
 #[derive(Debug)]
 pub struct TestPool<'a> {
     holder: &'a Holder,
@@ -27,14 +25,12 @@ pub struct TestPool<'a> {
     destroyed: bool,
 }
 
-/// The result of a scrub or resilver.
+/// Result of a scrub or resilver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repair {
-    /// Time from the command to its end.
     pub elapsed_ns: u64,
     /// Bytes repaired or rewritten.
     pub repaired_bytes: u64,
-    /// Bytes examined.
     pub examined_bytes: u64,
 }
 
@@ -52,12 +48,12 @@ impl<'a> TestPool<'a> {
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let mut command =
             holder.zpool(&["create", "-o", "cachefile=none", "-O", "compression=off", "-O", "atime=off"])?;
-        // What users read is to come from the disks.
+        // Users' reads must come from the disks.
         command.args(["-O", "primarycache=metadata"]);
         let records = format!("recordsize={record_bytes}");
         command.args(["-O", &records, "-m"]).arg(mount).arg(&name).arg(layout).args(disks);
         finish(command)?;
-        // From here on, drop destroys it, whatever fails.
+        // From here on, drop destroys the pool after any failure.
         let mut pool = TestPool { holder, name, guid: String::new(), destroyed: false };
         pool.guid = pool.guid_now()?;
         Ok(pool)
@@ -83,19 +79,16 @@ impl<'a> TestPool<'a> {
         finish(self.holder.zpool(words)?)
     }
 
-    /// Writes dirty data to disk.
     pub fn sync(&self) -> Result<()> {
         finish(self.guarded(&["sync", &self.name])?).map(drop)
     }
 
-    /// Takes a disk offline.
     pub fn offline(&self, disk: &Path) -> Result<()> {
         let mut command = self.guarded(&["offline", &self.name])?;
         command.arg(disk);
         finish(command).map(drop)
     }
 
-    /// Scrubs, and waits for completion.
     pub fn scrub(&self, control: &Control) -> Result<Repair> {
         self.timed(self.guarded(&["scrub", &self.name])?, "scrub", control)
     }
@@ -107,7 +100,8 @@ impl<'a> TestPool<'a> {
         self.timed(command, "resilver", control)
     }
 
-    /// The same by a sequential rebuild. It verifies nothing: the scrub that follows it is not part of it.
+    /// As [`Self::replace`], by a sequential rebuild, which verifies nothing. The scrub that follows is
+    /// awaited but not timed.
     pub fn rebuild(&self, disk: &Path, control: &Control) -> Result<u64> {
         let mut command = self.guarded(&["replace", "-s", "-f", &self.name])?;
         command.arg(disk);
@@ -116,12 +110,12 @@ impl<'a> TestPool<'a> {
         Ok(elapsed_ns)
     }
 
-    /// Puts a new disk in the place of another one, which need not be there.
+    /// Replaces a disk, possibly missing, with a new one.
     pub fn exchange(&self, disk: &Path, new: &Path, control: &Control) -> Result<Repair> {
         self.put("replace", disk, new, control)
     }
 
-    /// Copies a disk that works onto a new one, which takes its place (`zpool evacuate`, of Cenote only).
+    /// Copies a working disk onto a new one, which takes its place (`zpool evacuate`, of Cenote only).
     pub fn evacuate(&self, disk: &Path, new: &Path, control: &Control) -> Result<Repair> {
         self.put("evacuate", disk, new, control)
     }
@@ -132,21 +126,21 @@ impl<'a> TestPool<'a> {
         self.timed(command, "replace", control)
     }
 
-    /// From now on, so many percent of a disk's sectors can't be read.
+    /// Makes this percentage of a disk's sectors unreadable.
     pub fn spoil(&self, disk: &Path, percent: u8) -> Result<()> {
         let mut command = self.holder.inject()?;
         command.arg(&self.name).arg(disk).args(["--error", "read", "--sectors", &percent.to_string()]);
         finish(command).map(drop)
     }
 
-    /// How a disk is, and what has passed at all disks since the pool was created.
+    /// State of a disk, and bytes moved by all disks since the pool was created.
     pub fn look(&self, disk: &Path) -> Result<Look> {
         let words = ["get", "-Hp", "-o", "name,property,value", "state,read_bytes,write_bytes", &self.name];
         let said = self.output(&[&words[..], &["all-vdevs"]].concat())?;
         Ok(Look::read(&said, &disk.file_name().unwrap_or_default().to_string_lossy()))
     }
 
-    /// Runs a command, and waits until what it began has ended. Returns how long both took.
+    /// Runs a command and waits for the activity that it began. Returns the duration of both.
     fn waited(&self, command: Command, activity: &str, control: &Control) -> Result<u64> {
         let began = Instant::now();
         finish(command)?;
@@ -177,7 +171,6 @@ impl<'a> TestPool<'a> {
         Ok(Repair { elapsed_ns, repaired_bytes: scan.repaired_bytes, examined_bytes })
     }
 
-    /// Destroys it.
     pub fn destroy(mut self) -> Result<()> {
         finish(self.guarded(&["destroy", "-f", &self.name])?)?;
         self.destroyed = true;
@@ -188,27 +181,26 @@ impl<'a> TestPool<'a> {
 impl Drop for TestPool<'_> {
     fn drop(&mut self) {
         if !self.destroyed && (self.guid.is_empty() || self.guid_now().is_ok_and(|now| now == self.guid)) {
-            // After an interrupted run there is nobody to report a failure to.
+            // After an interrupted run, a failure has no recipient.
             let _ = self.holder.zpool(&["destroy", "-f", &self.name]).and_then(finish);
         }
     }
 }
 
-/// What is seen of a pool at some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Bytes read from all disks, those that left included.
+    /// Bytes read from all disks, removed ones included.
     pub read_bytes: u64,
     /// Bytes written to them.
     pub written_bytes: u64,
-    /// The disk is part of the pool, and out of use.
+    /// Part of the pool, but out of use.
     pub is_out: bool,
 }
 
 impl Look {
-    /// From lines of name, property, value.
+    /// Parses lines of name, property, value.
     fn read(said: &str, disk: &str) -> Look {
-        /// `VDEV_STATE_DEGRADED`: a vdev in this state, or in a better one, is in use.
+        /// `VDEV_STATE_DEGRADED`: a vdev in this or a better state is in use.
         const DEGRADED: u64 = 6;
         let mut look = Look::default();
         for line in said.lines() {
@@ -229,7 +221,7 @@ impl Look {
     }
 }
 
-/// The `scan:` line of `zpool status` after a scrub or resilver.
+/// `scan:` line of `zpool status` after a scrub or resilver.
 #[derive(Debug, PartialEq, Eq)]
 struct Scan {
     repaired_bytes: u64,

@@ -1,8 +1,8 @@
 //! Users of the pool while it is repaired: random reads and writes of files at a fixed rate.
 //!
-//! Idea: a fixed rate, because users who wait for each answer would ask for less the slower the pool is, and
-//! so hide what they suffer. Whoever comes late does not catch up. Files are not cached by the kernel; the
-//! pool's own cache keeps metadata only (`primarycache`, set when the pool is created).
+//! Idea: the rate is fixed because users that wait for each answer would ask for less the slower the pool is,
+//! and so hide the delays. A late user does not catch up. Files are not cached by the kernel; the pool's own
+//! cache keeps metadata only (`primarycache`, set when the pool is created).
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,14 +16,13 @@ use crate::load::workload::content::Content;
 use crate::load::workload::random::Random;
 use crate::{LabError, Result};
 
-/// How long it takes from one operation to the next.
+/// Interval between operations.
 const EVERY: Duration = Duration::from_millis(20);
-/// Of so many operations one writes, the others read.
+/// One operation in this many writes, the others read.
 const WRITES_ONE_IN: u64 = 4;
-/// Bytes of an operation: a part of a record, or some.
+/// Bytes of an operation: part of a record, or several records.
 const OPERATION_BYTES: u64 = 64 << 10;
 
-/// What users do.
 #[derive(Debug)]
 pub struct Users {
     files: Vec<(File, u64)>,
@@ -32,7 +31,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Users of these files, each of at least some operations' size.
+    /// Users of these files; files smaller than an operation are skipped.
     ///
     /// # Errors
     /// A file can't be opened, or there is none.
@@ -57,7 +56,7 @@ impl Users {
         }
     }
 
-    /// Works until it is told to stop; answers its reads and its writes.
+    /// Works until told to stop; returns its reads and its writes.
     ///
     /// # Errors
     /// An operation failed.

@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 use super::file;
 use crate::Result;
 
-/// Their file in a result.
 const FILE: &str = "failures.json";
 
-/// A test that failed.
+/// A failed test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// Its target.
+    /// Name of the target.
     pub target: String,
-    /// The number of the repeat, from 1.
+    /// Repeat, from 1.
     pub repeat: u32,
-    /// The error.
+    /// Error message.
     pub error: String,
 }
 
-/// The failures of the result at `path`.
+/// Failures of the result at `path`.
 pub fn read(path: &Path) -> Result<Vec<Failure>> {
     let path = path.join(FILE);
     if path.exists() { file::read_json(&path) } else { Ok(Vec::new()) }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::bad;
 use crate::{LabError, Result};
 
-/// No result has larger files, which would not fit into memory.
+/// Limit on the size of a file: larger ones would not fit into memory, and no result has any.
 const LARGEST_BYTES: u64 = 8 << 30;
 
 /// Length and digest of a file as written.
@@ -57,7 +57,6 @@ pub fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a value as readable JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text =
         serde_json::to_vec_pretty(value).map_err(|e| bad(path, format!("cannot be written as JSON: {e}")))?;
@@ -65,7 +64,6 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write(path, &text).map(|_| ())
 }
 
-/// Reads a file.
 pub fn read(path: &Path) -> Result<Bytes> {
     let length = fs::metadata(path).map_err(LabError::io(path.display().to_string()))?.len();
     if length > LARGEST_BYTES {
@@ -84,7 +82,6 @@ pub fn read_stamped(path: &Path, stamp: &Stamp) -> Result<Bytes> {
     }
 }
 
-/// Reads JSON.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&read(path)?).map_err(|e| bad(path, e.to_string()))
 }

@@ -17,8 +17,7 @@ use crate::load::suite::Plan;
 use crate::load::target::Target;
 use crate::{LabError, Result};
 
-/// A result folder to which runs are added. It has only one recorder at a time; existing runs can
-/// be read through it.
+/// Adds runs to a result folder, as its only writer; existing runs can be read through it.
 #[derive(Debug)]
 pub struct Recorder {
     folder: ResultFolder,
@@ -40,7 +39,7 @@ impl Recorder {
     /// Starts a result in a new folder in `parent`, named by suite and time.
     ///
     /// # Errors
-    /// Nothing can be created there.
+    /// The folder or its files cannot be created.
     pub fn create_in(parent: &Path, plan: &Plan, targets: &[Target], machine: &Value) -> Result<Recorder> {
         fs::create_dir_all(parent).map_err(LabError::io(format!("cannot create {}", parent.display())))?;
         let now = now_unix_ns();
@@ -60,7 +59,7 @@ impl Recorder {
     /// Starts a result in the folder `path`, which must be absent or empty.
     ///
     /// # Errors
-    /// The folder is not empty, or nothing can be created there.
+    /// The folder is not empty, or its files cannot be created.
     pub fn create(path: &Path, plan: &Plan, targets: &[Target], machine: &Value) -> Result<Recorder> {
         match fs::create_dir(path) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -88,7 +87,7 @@ impl Recorder {
             targets: targets.to_vec(),
             plan: plan.clone(),
         };
-        // It comes last: it makes the folder a result.
+        // The plan comes last: it makes the folder a result.
         file::write_json(&path.join("plan.json"), &head)?;
         Recorder::resume(&path)
     }
@@ -96,7 +95,7 @@ impl Recorder {
     /// Resumes the result at `path`.
     ///
     /// # Errors
-    /// There is none, it is damaged, or another process is writing it.
+    /// Absent, damaged, or in use by another writer.
     pub fn resume(path: &Path) -> Result<Recorder> {
         let folder = ResultFolder::open(path)?;
         let plan = path.join("plan.json");
@@ -105,7 +104,7 @@ impl Recorder {
             LabError::Refused(format!("{}: another process is writing this result", path.display()))
         })?;
         remove_partial(&path.join("runs"))?;
-        // Read the runs again: others may have been added before the lock was taken.
+        // Read the runs again: another process may have added some before the lock was taken.
         let folder = ResultFolder { runs: super::run::list(&path.join("runs"))?, ..folder };
         let reserve = Reserve::keep(path)?;
         Ok(Recorder { folder, reserve, _lock: lock })
@@ -114,7 +113,7 @@ impl Recorder {
     /// Adds a run, which is durable on return.
     ///
     /// # Errors
-    /// It exists already, or cannot be written.
+    /// The run exists already, or cannot be written.
     pub fn add(&mut self, measurement: Measurement, samples: Samples) -> Result<()> {
         let (test, target, repeat) = (&measurement.test, &measurement.target, measurement.repeat);
         if self.done(test, target, repeat) {
@@ -127,19 +126,19 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records that a test failed. Space is reserved so that this works on a full disk.
+    /// Records a failed test. Space is reserved so that this works on a full disk.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     pub fn fail(&mut self, failure: Failure) -> Result<()> {
         self.reserve.write(|| failure::add(self.path(), failure.clone()))
     }
 
-    /// Writes the derived files: the merged tables, and the summary, which says whether the result
-    /// is complete. May be repeated after more runs.
+    /// Writes the derived files: the merged tables, and the summary, which tells whether the result is
+    /// complete. May be repeated after more runs.
     ///
     /// # Errors
-    /// A run cannot be read, or nothing can be written.
+    /// A run cannot be read, or a file cannot be written.
     pub fn finish(&self) -> Result<Summary> {
         for (name, columns) in TABLES {
             let path = self.path().join(name);
@@ -160,7 +159,6 @@ impl Recorder {
     }
 }
 
-/// Removes the unfinished parts of an interrupted run.
 fn remove_partial(runs: &Path) -> Result<()> {
     let entries = fs::read_dir(runs).map_err(LabError::io(runs.display().to_string()))?;
     for entry in entries.flatten() {

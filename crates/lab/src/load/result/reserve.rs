@@ -1,9 +1,9 @@
-//! Reserves space for writes that must succeed on a full disk: the record of a failure, which often
-//! is that the disk is full.
+//! Reserves space for writes that must succeed on a full disk: the record of a failure, which often is that
+//! the disk is full.
 //!
-//! While a result is recorded, a file of incompressible bytes lies beside it. If a write fails for
-//! lack of space, that file is removed and the write retried. Copy-on-write file systems return
-//! space only seconds later, so there are several attempts.
+//! While a result is recorded, a file of incompressible bytes lies beside it. If a write fails for lack of
+//! space, that file is removed and the write retried. Copy-on-write file systems return space only seconds
+//! later, so there are several attempts.
 
 use std::fs;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -15,16 +15,14 @@ use super::file;
 use crate::load::workload::random::Random;
 use crate::{LabError, Result};
 
-/// The file.
 const FILE: &str = ".reserve";
 /// Space for thousands of failures.
 const BYTES: usize = 1 << 20;
-/// How often, and at what interval, a write is retried after the reserve is removed: OpenZFS frees
-/// space with its next txg, at most five seconds later.
+/// Number and interval of retries after the reserve is removed: OpenZFS frees space with its next txg, at
+/// most five seconds later.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The reserved space beside a result.
 #[derive(Debug)]
 pub struct Reserve(PathBuf);
 
@@ -32,7 +30,7 @@ impl Reserve {
     /// Reserves space in the result at `path`.
     ///
     /// # Errors
-    /// There is none.
+    /// No space.
     pub fn keep(path: &Path) -> Result<Reserve> {
         let reserve = Reserve(path.join(FILE));
         if fs::metadata(&reserve.0).is_ok_and(|known| known.len() == BYTES as u64) {
@@ -44,11 +42,11 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Runs a small write, giving up the reserve if space is short. Afterwards it reserves again,
-    /// if possible.
+    /// Runs a small write, giving up the reserve if space is short. Afterwards it reserves again, if
+    /// possible.
     ///
     /// # Errors
-    /// Even then it cannot be written.
+    /// The write fails even then.
     pub fn write(&self, mut put: impl FnMut() -> Result<()>) -> Result<()> {
         let first = put();
         if !first.as_ref().is_err_and(is_full) {
@@ -59,8 +57,7 @@ impl Reserve {
             match put() {
                 Err(error) if is_full(&error) && number < TRIES => thread::sleep(PAUSE),
                 written => {
-                    // Without space for another reserve, the next failure may use what this one
-                    // left.
+                    // Without space for another reserve, the next failure may use the rest of this one.
                     let _ = self.0.parent().map(Reserve::keep);
                     return written;
                 }
@@ -69,9 +66,8 @@ impl Reserve {
         first
     }
 
-    /// Releases the space.
     pub fn release(&self) {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = fs::remove_file(&self.0);
         let _ = self.0.parent().map(file::sync_folder);
     }

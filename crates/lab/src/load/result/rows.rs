@@ -5,9 +5,9 @@
 //! seconds     test target repeat │ stream operation │ at_ns operations bytes latency_sum_ns latency_max_ns
 //! histograms  test target repeat │ stream source subject name unit │ lower upper count
 //! ```
-//! In `histograms`, `stream` is the index of the stream whose latency it is; null for sampled
-//! histograms. A series or histogram without values is one row with nulls in the last columns, so
-//! that it reads back as written.
+//! In `histograms`, `stream` is the index of the stream with these latencies; null for sampled histograms. A
+//! series or histogram without values is one row with nulls in the last columns, so that it reads back as
+//! written.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,6 @@ use super::table::{Cell, Columns, Of, Table};
 use crate::load::measurement::{Latency, Measurement, Second, Stream};
 use crate::load::samples::{SampledHistogram, Samples, Series};
 
-/// Columns of `series.parquet`.
 pub const SERIES: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -31,7 +30,6 @@ pub const SERIES: Columns = &[
     ("value", Of::Real),
 ];
 
-/// Columns of `seconds.parquet`.
 pub const SECONDS: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -45,7 +43,6 @@ pub const SECONDS: Columns = &[
     ("latency_max_ns", Of::Count),
 ];
 
-/// Columns of `histograms.parquet`.
 pub const HISTOGRAMS: Columns = &[
     ("test", Of::Text),
     ("target", Of::Text),
@@ -60,12 +57,10 @@ pub const HISTOGRAMS: Columns = &[
     ("count", Of::Count),
 ];
 
-/// The cells that identify a run.
 fn which(m: &Measurement) -> [Cell<'_>; 3] {
     [Cell::Text(&m.test), Cell::Text(&m.target), Cell::Count(m.repeat.into())]
 }
 
-/// All series, as rows.
 pub fn series(run: &Run) -> Table {
     let mut table = Table::new(SERIES);
     let [test, target, repeat] = which(&run.measurement);
@@ -87,7 +82,6 @@ pub fn series(run: &Run) -> Table {
     table
 }
 
-/// All seconds of all streams, as rows.
 pub fn seconds(run: &Run) -> Table {
     let mut table = Table::new(SECONDS);
     let [test, target, repeat] = which(&run.measurement);
@@ -145,7 +139,7 @@ pub fn histograms(run: &Run) -> Table {
     table
 }
 
-/// The series in these rows; None if they are inconsistent.
+/// Series in these rows; None if they are inconsistent.
 pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     let [source, subject, name, kind, unit] =
         ["source", "subject", "name", "kind", "unit"].map(|column| table.texts(column));
@@ -191,8 +185,8 @@ pub fn put_seconds(table: &Table, streams: &mut [Stream]) -> Option<()> {
     Some(())
 }
 
-/// Adds the latencies in these rows to their streams, and other histograms to `samples`; None if
-/// they are inconsistent.
+/// Adds the latencies in these rows to their streams, and other histograms to `samples`; None if they are
+/// inconsistent.
 pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Samples) -> Option<()> {
     let [source, subject, name, unit] =
         ["source", "subject", "name", "unit"].map(|column| table.texts(column));
@@ -225,7 +219,6 @@ pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Sampl
     Some(())
 }
 
-/// A value's JSON name.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -14,7 +14,7 @@ use crate::load::measurement::Measurement;
 use crate::load::samples::{Missing, Samples};
 use crate::{LabError, Result};
 
-/// The tables of a run and of a whole result, with their columns.
+/// Tables of a run and of a whole result.
 pub const TABLES: [(&str, Columns); 3] = [
     ("series.parquet", rows::SERIES),
     ("seconds.parquet", rows::SECONDS),
@@ -27,9 +27,9 @@ pub const PARTIAL: &str = ".partial-";
 /// A measurement with the samples taken during it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// The measurement.
+    /// Figures and streams.
     pub measurement: Measurement,
-    /// The samples.
+    /// Samples taken meanwhile.
     pub samples: Samples,
 }
 
@@ -39,7 +39,7 @@ struct Document {
     schema: String,
     measurement: Measurement,
     missing: Vec<Missing>,
-    /// The other files.
+    /// All other files.
     files: BTreeMap<String, Stamp>,
 }
 
@@ -50,7 +50,6 @@ pub struct Entry {
     document: Document,
 }
 
-/// All runs in `folder`, in order.
 pub fn list(folder: &Path) -> Result<Vec<Entry>> {
     let unreadable = || format!("cannot list {}", folder.display());
     let mut paths = Vec::new();
@@ -99,7 +98,6 @@ impl Entry {
         Ok(Entry { path, document })
     }
 
-    /// Its number among the runs.
     pub fn number(&self) -> usize {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
@@ -111,7 +109,6 @@ impl Entry {
         m.test == test && m.target == target && m.repeat == repeat
     }
 
-    /// The run with all its rows.
     pub fn read(&self) -> Result<Run> {
         let [series, seconds, histograms] = TABLES.map(|(name, columns)| self.table(name, columns));
         let mut run = Run {
@@ -139,14 +136,12 @@ impl Entry {
     }
 }
 
-/// The error of a table that cannot be read or written.
 pub fn unreadable(path: &Path) -> impl Fn(ParquetError) -> LabError + use<> {
     let path = path.to_owned();
     move |error| bad(&path, error.to_string())
 }
 
-/// `0007-randread-4k-tank-2`: only characters that every file system allows; the exact names are
-/// inside.
+/// `0007-randread-4k-tank-2`: only characters that every file system allows; the exact names are inside.
 fn folder_name(number: usize, m: &Measurement) -> String {
     let plain = |text: &str| -> String {
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
@@ -155,8 +150,8 @@ fn folder_name(number: usize, m: &Measurement) -> String {
     format!("{number:04}-{}-{}-{}", plain(&m.test), plain(&m.target), m.repeat)
 }
 
-/// The measurement as stored in JSON. Figures that are not finite cannot be stored there; a note
-/// names them instead.
+/// Measurement as stored in JSON. Figures that are not finite cannot be stored there; a note names them
+/// instead.
 fn without_rows(measurement: &Measurement) -> Measurement {
     let mut kept = measurement.clone();
     for stream in &mut kept.outcome.streams {

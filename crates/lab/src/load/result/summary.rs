@@ -1,5 +1,4 @@
-//! The summary: a few kilobytes that describe a result, for programs that want figures rather than
-//! evidence.
+//! The summary: a few kilobytes that describe a result, for programs that want figures rather than evidence.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,17 +18,17 @@ use crate::unit::{Better, Unit};
 /// One figure of one test on one target, over all its repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FigureSummary {
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// The figure: `read.iops`.
+    /// Name of the figure: `read.iops`.
     pub figure: String,
     /// Unit of all values here.
     pub unit: Unit,
-    /// Which direction is better.
+    /// Better direction.
     pub better: Better,
-    /// The values, in order of the repeats.
+    /// Values in order of the repeats.
     pub values: Vec<f64>,
     /// Median, interval, stability.
     pub spread: Spread,
@@ -38,9 +37,9 @@ pub struct FigureSummary {
 /// A test of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestSummary {
-    /// Its name.
+    /// Name of the test.
     pub name: String,
-    /// Its description.
+    /// Description of the test.
     pub about: String,
 }
 
@@ -51,27 +50,27 @@ pub struct Summary {
     pub schema: String,
     /// Version of the program that started the result.
     pub cenote: String,
-    /// The suite.
+    /// Name of the suite.
     pub suite: String,
-    /// Its title.
+    /// Title of the suite.
     pub title: String,
-    /// When it started: nanoseconds since 1970, UTC.
+    /// Start: nanoseconds since 1970, UTC.
     pub created_unix_ns: u64,
     /// Whether the whole plan was done.
     pub complete: bool,
-    /// How many runs are there.
+    /// Number of runs.
     pub runs: usize,
-    /// How many were planned.
+    /// Number of planned runs.
     pub planned: usize,
-    /// The options, including `quick`.
+    /// Options, including `quick`.
     pub options: Options,
-    /// The targets.
+    /// All targets.
     pub targets: Vec<Target>,
-    /// The tests.
+    /// All tests of the plan.
     pub tests: Vec<TestSummary>,
-    /// The tools that did the work.
+    /// Tools that did the work.
     pub tools: Vec<Tool>,
-    /// The machine, without details that only its own file holds.
+    /// Machine, without details that only its own file holds.
     pub machine: Value,
     /// Sources sampled in at least one run.
     pub sampled: Vec<String>,
@@ -81,12 +80,11 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Tests without a measurement.
     pub failures: Vec<Failure>,
-    /// The figures, ordered by test and target.
+    /// Ordered by test and target.
     pub figures: Vec<FigureSummary>,
 }
 
 impl Summary {
-    /// Summarises a result with these runs.
     pub(super) fn of<R: Borrow<Run>>(
         folder: &ResultFolder,
         runs: impl IntoIterator<Item = Result<R>>,
@@ -139,8 +137,7 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     }
 }
 
-/// The figures of some runs over their repeats; tests, targets and figures in order of first
-/// appearance.
+/// Figures of some runs over their repeats; tests, targets and figures in order of first appearance.
 pub fn summarise<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<FigureSummary> {
     let mut figures = Figures::default();
     for run in runs {
@@ -157,7 +154,6 @@ pub(crate) struct Figures {
     all: Vec<Gathered>,
 }
 
-/// One figure, over the repeats so far.
 #[derive(Debug)]
 struct Gathered {
     test: String,
@@ -168,13 +164,11 @@ struct Gathered {
 }
 
 impl Figures {
-    /// Adds the figures of a run.
     pub(crate) fn add(&mut self, run: &Run) {
         let m = &run.measurement;
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         for mut figure in m.outcome.figures() {
-            // Two streams of a run may have the same operation: the second's figures are others,
-            // not repeats.
+            // Two streams of a run may have the same operation: the second's figures are others, not repeats.
             let times = seen.entry(figure.name.clone()).or_default();
             *times += 1;
             if *times > 1 {
@@ -191,7 +185,6 @@ impl Figures {
         }
     }
 
-    /// All figures.
     pub(crate) fn finish(self) -> Vec<FigureSummary> {
         self.all.into_iter().map(Gathered::summary).collect()
     }
@@ -207,7 +200,6 @@ impl Gathered {
     }
 }
 
-/// The short facts about the machine.
 fn essentials(machine: &Value) -> Value {
     const LONG_BYTES: usize = 2048;
     let Value::Object(all) = machine else { return machine.clone() };

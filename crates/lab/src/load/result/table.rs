@@ -1,11 +1,11 @@
 //! Tables as Parquet files, written and read as a whole.
 //!
-//! A table has named columns of three types: text, counts (unsigned 64 bits) and real numbers; any
-//! cell may be null. A file holds one row group per run; the merged file is made by concatenating
-//! the groups of its runs byte by byte ([`concatenate`]). At most one run's rows are in memory.
+//! A table has named columns of three types: text, counts (unsigned 64 bits) and real numbers; any cell may
+//! be null. A file holds one row group per run; the merged file is made by concatenating the groups of its
+//! runs byte by byte ([`concatenate`]). At most one run's rows are in memory.
 //!
-//! The library panics on some files with damaged footers, so files must have passed their digest
-//! check before they are read here.
+//! The library panics on some files with damaged footers, so files must have passed their digest check before
+//! they are read here.
 //!
 //! Source: Apache Parquet format, through the `parquet` crate's column writers and readers.
 
@@ -25,7 +25,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 
-/// The type of a column.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// UTF-8.
@@ -42,13 +42,13 @@ pub type Columns = &'static [(&'static str, Of)];
 /// A value for a table.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
-    /// Nothing is known.
+    /// Unknown value.
     Null,
-    /// Of a column of texts.
+    /// Value of a text column.
     Text(&'a str),
-    /// Of a column of counts.
+    /// Value of a count column.
     Count(u64),
-    /// Of a column of real numbers.
+    /// Value of a real column.
     Real(f64),
 }
 
@@ -98,7 +98,7 @@ impl Table {
         }
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         match self.values.first() {
             Some(Values::Text(v)) => v.len(),
@@ -139,7 +139,7 @@ impl Table {
         &self.values[at.unwrap_or_else(|| unreachable!("no column {name}"))]
     }
 
-    /// The table as a file.
+    /// Writes the table to a file.
     pub fn write(&self, out: impl Write + Send) -> Result<()> {
         let mut writer = SerializedFileWriter::new(out, schema(self.columns)?, properties())?;
         let mut group = writer.next_row_group()?;
@@ -156,7 +156,7 @@ impl Table {
     /// Reads the table with these columns from a file.
     ///
     /// # Errors
-    /// It is no Parquet file, has other columns, or is damaged.
+    /// Not a Parquet file, other columns, or damage.
     pub fn read(file: Bytes, columns: Columns) -> Result<Table> {
         let reader = SerializedFileReader::new(file)?;
         check_schema(&reader, columns)?;
@@ -293,7 +293,6 @@ fn read_column(group: &dyn RowGroupReader, at: usize, rows: usize, values: &mut 
     Ok(())
 }
 
-/// The cells of a column of a row group.
 fn cells<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize) -> Result<Vec<Option<T::T>>> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     while levels.len() < rows {

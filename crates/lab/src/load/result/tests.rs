@@ -202,9 +202,9 @@ fn non_finite_figures_are_named_instead_of_stored() {
     assert!(read.measurement.outcome.notes[1].starts_with("x is not a finite number"));
 }
 
-/// Changes a bit of every file of a result, or truncates it, in many positions. The outcome is an
-/// error that names the file, or (in JSON, where a changed letter may be valid) a result; never a
-/// panic, never other rows.
+/// Changes a bit of every file of a result, or truncates it, in many positions. The outcome is an error that
+/// names the file, or (in JSON, where a changed letter may be valid) a result; never a panic, never other
+/// rows.
 #[test]
 fn damage_is_found_and_located() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,15 +1,13 @@
 //! Remaining time of a run, from the time its tests have taken so far.
 //!
-//! A test that has run before takes its mean time. Any other takes its planned time, scaled by how
-//! much the tests so far exceeded theirs (laying out files, dropping caches). With neither there is
-//! no estimate.
+//! A test that has run before takes its mean time. Any other takes its planned time, scaled by how much the
+//! tests so far exceeded theirs (laying out files, dropping caches). With neither there is no estimate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::load::suite::Test;
 
-/// Known times of tests.
 #[derive(Debug, Default)]
 pub struct Eta {
     /// For each test: total time of its runs, and their number.
@@ -19,7 +17,6 @@ pub struct Eta {
 }
 
 impl Eta {
-    /// Records the time of a run.
     pub fn took(&mut self, test: &Test, elapsed: Duration) {
         let (sum, count) = self.took.entry(test.name.clone()).or_default();
         *sum += elapsed;
@@ -30,7 +27,7 @@ impl Eta {
         }
     }
 
-    /// How long these tests will take in sequence; None if one of them has no estimate.
+    /// Estimated time of these tests in sequence; None if one of them has no estimate.
     pub fn of<'a>(&self, tests: impl IntoIterator<Item = &'a Test>) -> Option<Duration> {
         tests.into_iter().map(|test| self.of_one(test)).sum()
     }

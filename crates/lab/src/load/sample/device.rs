@@ -8,13 +8,12 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Sector size in `/proc/diskstats`, whatever the disk's own.
+/// Sector size in `/proc/diskstats`, independent of the disk's own.
 const SECTOR_BYTES: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 /// A megabit per second, in bytes per second.
 const MEGABIT_BYTES: f64 = 125_000.0;
 
-/// The kind of a column.
 #[derive(Debug, Clone, Copy)]
 enum Counts {
     Operations,
@@ -24,8 +23,7 @@ enum Counts {
     Now,
 }
 
-/// Columns of `/proc/diskstats` after the device's name; the last six were added in Linux 4.18 and
-/// 5.5.
+/// Columns of `/proc/diskstats` after the device's name; the last six were added in Linux 4.18 and 5.5.
 const DISK: [(&str, Counts); 17] = [
     ("read_ios", Counts::Operations),
     ("read_merges", Counts::Operations),
@@ -46,7 +44,6 @@ const DISK: [(&str, Counts); 17] = [
     ("flush_time", Counts::Milliseconds),
 ];
 
-/// Samples `/proc/diskstats` of these devices.
 pub fn disks(root: &Root, devices: &[String], recorder: &mut Recorder) {
     let text = match root.read("proc/diskstats") {
         Ok(text) => text,

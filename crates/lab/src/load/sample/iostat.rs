@@ -1,10 +1,10 @@
-//! Samples `zpool iostat`: rates, waits and queues of pools and vdevs over time, and histograms for
-//! the whole measurement.
+//! Samples `zpool iostat`: rates, waits and queues of pools and vdevs over time, and histograms for the whole
+//! measurement.
 //!
-//! One `zpool iostat -v -l -q` runs during the whole sampling, so that no process is started each
-//! second. A vdev's subject is `POOL/mirror-0`. Queue lengths are instantaneous; waits are means
-//! over the interval, without a point if it was idle. Histograms of latencies and request sizes
-//! count since the import; their growth is recorded.
+//! One `zpool iostat -v -l -q` runs during the whole sampling, so that no process is started each second. A
+//! vdev's subject is `POOL/mirror-0`. Queue lengths are instantaneous; waits are means over the interval,
+//! without a point if it was idle. Histograms of latencies and request sizes count since the import; their
+//! growth is recorded.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -44,8 +44,7 @@ const WAITS: [&str; 11] = [
     "trim_wait",
     "rebuild_wait",
 ];
-/// Queues for which `-q` adds the columns `pending` and `active`; `-r` has `individual` and
-/// `aggregated`.
+/// Queues for which `-q` adds the columns `pending` and `active`; `-r` has `individual` and `aggregated`.
 const QUEUES: [&str; 7] =
     ["sync_read", "sync_write", "async_read", "async_write", "scrub", "trim", "rebuild"];
 
@@ -57,7 +56,7 @@ fn columns() -> impl Iterator<Item = (String, Unit)> {
     plain.chain(waits).chain(queues.map(|name| (name, Unit::Count)))
 }
 
-/// The latest line of `zpool iostat` for each pool and vdev.
+/// Latest line of `zpool iostat` for each pool and vdev.
 #[derive(Debug, Default)]
 pub struct Lines {
     pools: Vec<String>,
@@ -66,13 +65,11 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// For these pools.
     pub fn of(pools: &[String]) -> Lines {
         Lines { pools: pools.to_vec(), ..Lines::default() }
     }
 
-    /// Takes a line of a pool, or of a vdev of the preceding pool. Empty lines separate classes of
-    /// vdevs.
+    /// Takes a line of a pool, or of a vdev of the preceding pool. Empty lines separate classes of vdevs.
     pub fn take(&mut self, line: &str) {
         let mut cells = line.split('\t');
         let Some(name) = cells.next().map(str::trim).filter(|name| !name.is_empty()) else { return };
@@ -87,7 +84,7 @@ impl Lines {
     pub fn note(&mut self, recorder: &mut Recorder) {
         for (subject, values) in self.last.drain() {
             let head = Head { source: "iostat", subject: &subject, kind: Gauge };
-            // It prints the space of leaves as 0 and 0.
+            // The program prints the space of leaves as 0 and 0.
             let skipped = if values.get(..2) == Some(&[Some(0.0); 2][..]) { 2 } else { 0 };
             for ((name, unit), value) in columns().zip(values).skip(skipped) {
                 if let Some(value) = value {
@@ -98,7 +95,6 @@ impl Lines {
     }
 }
 
-/// A running `zpool iostat`.
 #[derive(Debug)]
 pub struct Follower {
     child: Child,
@@ -107,10 +103,6 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn start(zpool: &Zpool, pools: &[String], interval: Duration) -> Result<Follower> {
         let mut child = zpool.follow_iostat(pools, interval)?;
         let lines = Arc::new(Mutex::new(Lines::of(pools)));
@@ -125,7 +117,7 @@ impl Follower {
         Ok(Follower { child, lines, reader })
     }
 
-    /// Records its output since the last call; if it has ended, records why.
+    /// Records its output since the last call; once it has ended, records the reason.
     pub fn note(&mut self, recorder: &mut Recorder) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).note(recorder);
         if let Ok(Some(_)) = self.child.try_wait() {
@@ -148,8 +140,8 @@ impl Drop for Follower {
     }
 }
 
-/// The histograms of a pool and its vdevs since the import: latencies (source `iostat_latency`) and
-/// request sizes (`iostat_size`).
+/// Histograms of a pool and its vdevs since the import: latencies (source `iostat_latency`) and request sizes
+/// (`iostat_size`).
 pub fn histograms(zpool: &Zpool, pool: &str) -> Result<Vec<SampledHistogram>> {
     let waits = WAITS.map(str::to_owned);
     let sizes: Vec<String> =
@@ -197,7 +189,7 @@ fn parse(
     all
 }
 
-/// The growth of each histogram from `before` to `after`; only buckets and histograms that grew.
+/// Growth of each histogram from `before` to `after`; only buckets and histograms that grew.
 pub fn growth(before: &[SampledHistogram], after: Vec<SampledHistogram>) -> Vec<SampledHistogram> {
     let key = |h: &SampledHistogram| (h.source.clone(), h.subject.clone(), h.name.clone());
     let old: HashMap<_, &SampledHistogram> = before.iter().map(|h| (key(h), h)).collect();

@@ -12,7 +12,7 @@ use super::recorder::{Head, Recorder};
 pub const CLOCK_TICK_NS: f64 = 1e7;
 /// Columns of a `cpu` line. Guest time is also part of `user` and `nice`, and therefore omitted.
 const CPU: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-/// The entries of `/proc/meminfo` that matter for storage.
+/// Entries of `/proc/meminfo` that matter for storage.
 const MEMORY: [&str; 10] = [
     "MemTotal",
     "MemFree",
@@ -28,8 +28,8 @@ const MEMORY: [&str; 10] = [
 const NS_PER_US: f64 = 1e3;
 const BYTES_PER_KIB: f64 = 1024.0;
 
-/// `/proc/stat`: time spent by all processors together (empty subject) and by each one, in
-/// nanoseconds; tasks running and waiting for I/O.
+/// `/proc/stat`: time spent by all processors together (empty subject) and by each one, in nanoseconds; tasks
+/// running and waiting for I/O.
 pub fn cpu(root: &Root, recorder: &mut Recorder) {
     let text = match root.read("proc/stat") {
         Ok(text) => text,
@@ -72,8 +72,8 @@ pub fn memory(root: &Root, recorder: &mut Recorder) {
     }
 }
 
-/// `/proc/pressure`: for cpu, memory and io (the subject), the nanoseconds in which some or all
-/// tasks waited, and the kernel's own averages in percent.
+/// `/proc/pressure`: for cpu, memory and io (the subject), the nanoseconds in which some or all tasks waited,
+/// and the kernel's own averages in percent.
 pub fn pressure(root: &Root, recorder: &mut Recorder) {
     for subject in ["cpu", "memory", "io"] {
         let text = match root.read(format!("proc/pressure/{subject}")) {

@@ -1,11 +1,9 @@
 //! Counters of the ZFS module: its kstats.
 //!
-//! A kstat does not say which of its values are counters and which are states; [`is_gauge`] does.
-//! Kstats of a pool are in a folder of its name. Among these, `txgs` lists the last hundred txgs,
-//! which are summed as they are seen.
+//! A kstat does not distinguish counters from states; [`is_gauge`] does. Kstats of a pool are in a folder of
+//! its name. Among these, `txgs` lists the last hundred txgs, which are summed as they are seen.
 //!
-//! Source: OpenZFS arc.c (`arc_stats`), dbuf.c, abd_os.c, dmu_tx.c, zil.c, dataset_kstats.c,
-//! spa_stats.c.
+//! Source: OpenZFS arc.c (`arc_stats`), dbuf.c, abd_os.c, dmu_tx.c, zil.c, dataset_kstats.c, spa_stats.c.
 
 use std::collections::HashMap;
 
@@ -17,9 +15,7 @@ use crate::unit::Unit;
 
 use super::recorder::{Head, Recorder};
 
-/// Location of the kstats.
 pub const FOLDER: &str = "proc/spl/kstat/zfs";
-/// Kstats of the module as a whole.
 const OF_MODULE: [&str; 11] = [
     "arcstats",
     "abdstats",
@@ -33,7 +29,6 @@ const OF_MODULE: [&str; 11] = [
     "zil",
     "zio_stats",
 ];
-/// Samples the module's kstats.
 pub fn module(root: &Root, recorder: &mut Recorder) {
     for source in OF_MODULE {
         match root.read(format!("{FOLDER}/{source}")) {
@@ -130,7 +125,6 @@ fn unit(name: &str) -> Unit {
     if bytes { Unit::Bytes } else { Unit::Count }
 }
 
-/// Sums over a pool's txgs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Groups {
     last: u64,
@@ -141,15 +135,14 @@ struct Groups {
     times_ns: [u64; 4],
 }
 
-/// The kstats of pools: of their datasets (source `objset`, with the dataset as subject), their
-/// txgs (`txgs`) and their I/O (`iostats`).
+/// Kstats of pools: of their datasets (source `objset`, with the dataset as subject), their txgs (`txgs`) and
+/// their I/O (`iostats`).
 #[derive(Debug, Default)]
 pub struct Pools {
     groups: HashMap<String, Groups>,
 }
 
 impl Pools {
-    /// Samples those of a pool.
     pub fn read(&mut self, root: &Root, pool: &str, recorder: &mut Recorder) {
         let folder = format!("{FOLDER}/{pool}");
         let files = root.list(&folder);
@@ -173,8 +166,8 @@ impl Pools {
 }
 
 impl Groups {
-    /// Lines are `txg birth state ndirty nread nwritten reads writes otime qtime wtime stime`; a
-    /// txg in state `C` is on disk.
+    /// Lines are `txg birth state ndirty nread nwritten reads writes otime qtime wtime stime`; a txg in state
+    /// `C` is on disk.
     fn read(&mut self, text: &str, pool: &str, recorder: &mut Recorder) {
         let seen_before = self.last > 0;
         for line in text.lines() {
@@ -208,8 +201,7 @@ impl Groups {
     }
 }
 
-/// How long writers waited for a txg (`dmu_tx_assign`), as a histogram since the import with
-/// power-of-two buckets.
+/// Writers' waits for a txg (`dmu_tx_assign`), as a histogram since the import with power-of-two buckets.
 pub fn assign_waits(root: &Root, pool: &str) -> Option<SampledHistogram> {
     let text = root.read(format!("{FOLDER}/{pool}/dmu_tx_assign")).ok()?;
     let buckets = named(&text).filter_map(|(name, count)| {

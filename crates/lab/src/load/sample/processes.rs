@@ -1,8 +1,8 @@
-//! Who used the processors: this program and its children, and kernel threads. The rest belongs to
-//! other processes.
+//! Processor time of this program with its children, and of kernel threads. The rest belongs to other
+//! processes.
 //!
-//! `own` counts this process with all its threads, and every finished child program.
-//! `kernel_threads` work on behalf of anyone, so they are counted separately.
+//! `own` counts this process with all its threads, and every finished child program. `kernel_threads` work on
+//! behalf of any process, so they are counted separately.
 //!
 //! Source: proc(5), `/proc/PID/stat` and `/proc/PID/io`.
 
@@ -16,24 +16,24 @@ use crate::unit::Unit;
 
 /// `PF_KTHREAD` in the flags of a process.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// The kernel thread that starts all others: if it is invisible (in a container), all are.
+/// Kernel thread that starts all others: if it is invisible (in a container), all are.
 const FIRST_KERNEL_THREAD: u64 = 2;
 
-/// The content of `/proc/PID/stat`, in clock ticks.
+/// Content of `/proc/PID/stat`, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     flags: u64,
     user: u64,
     system: u64,
     children: u64,
-    /// When it started; distinguishes processes that reuse an id.
+    /// Start time; distinguishes processes that reuse an id.
     started: u64,
 }
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name may contain anything, including brackets, so fields are counted from the last
-        // one. The first field after it is the third.
+        // The name may contain anything, including brackets, so fields are counted from the last one. The
+        // first field after it is the third.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Stat {
@@ -66,8 +66,8 @@ pub fn own(root: &Root, recorder: &mut Recorder) {
     }
 }
 
-/// Processor time of all kernel threads. There may be thousands, so they are read only at the start
-/// and end of a run.
+/// Processor time of all kernel threads. There may be thousands, so they are read only at the start and end
+/// of a run.
 #[derive(Debug, Default)]
 pub struct KernelThreads {
     /// Ticks at the last reading, by id and start.
@@ -77,7 +77,6 @@ pub struct KernelThreads {
 }
 
 impl KernelThreads {
-    /// Reads them now.
     pub fn read(&mut self, root: &Root, recorder: &mut Recorder) {
         let is_first = self.known.is_empty();
         let ids = root.list("proc").into_iter().filter_map(|name| name.parse::<u64>().ok());

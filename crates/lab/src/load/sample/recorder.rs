@@ -1,28 +1,23 @@
 //! Records values tick by tick, in bounded memory.
 //!
-//! All sources are read at the same ticks, so a series is a column over one list of times: 8 bytes
-//! per value. A column that has not changed yet stores one value. After [`MOST_TICKS`] ticks, every
-//! other tick is dropped, and from then on only every second one is recorded (later every fourth,
-//! ...). Counters lose no growth by this; gauges lose detail. A tick without a value from a source
-//! is `NaN` in its columns, and no point of the series.
+//! All sources are read at the same ticks, so a series is a column over one list of times: 8 bytes per value.
+//! A column that has not changed yet stores one value. After [`MOST_TICKS`] ticks, every other tick is
+//! dropped, and from then on only every second one is recorded (later every fourth, ...). Counters lose no
+//! growth by this; gauges lose detail. A tick without a value from a source is `NaN` in its columns, and no
+//! point of the series.
 
 use std::collections::HashMap;
 
 use crate::load::samples::{Kind, Missing, SampledHistogram, Samples, Series};
 use crate::unit::Unit;
 
-/// Most ticks kept: an hour of seconds. A column then takes at most 29 kB, and 300 changing ones 9
-/// MB.
+/// Most ticks kept: an hour of seconds. A column then takes at most 29 kB, and 300 changing ones 9 MB.
 pub const MOST_TICKS: usize = 3600;
 
-/// The identity of a series, and how to read it.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// As in [`Series`].
     pub source: &'a str,
-    /// As in [`Series`].
     pub subject: &'a str,
-    /// As in [`Series`].
     pub kind: Kind,
 }
 
@@ -31,20 +26,19 @@ struct Column {
     name: String,
     kind: Kind,
     unit: Unit,
-    /// The tick of the first value.
+    /// Tick of the first value.
     from: usize,
     values: Values,
 }
 
 #[derive(Debug)]
 enum Values {
-    /// The same value at each of this many ticks.
+    /// Same value at each of this many ticks.
     Same(f64, usize),
     /// One value per tick.
     Each(Vec<f64>),
 }
 
-/// Records values.
 #[derive(Debug, Default)]
 pub struct Recorder {
     ticks: Vec<u64>,
@@ -60,11 +54,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a new tick at this time; the last tick is always kept. Returns false if nothing needs
-    /// to be read.
+    /// Starts a new tick at this time; the last tick is always kept. Returns false if nothing needs to be
+    /// read.
     pub fn tick(&mut self, at_ns: u64, last: bool) -> bool {
-        // MOST_TICKS is even, so the tick at which the list is full remains a kept one after
-        // thinning.
+        // `MOST_TICKS` is even, so the tick at which the list is full remains a kept one after thinning.
         self.kept = last || self.tick.is_multiple_of(1 << self.skip);
         if self.kept && self.ticks.len() >= MOST_TICKS {
             self.thin();
@@ -76,7 +69,6 @@ impl Recorder {
         self.kept
     }
 
-    /// Records a value at the current tick.
     pub fn note(&mut self, head: Head<'_>, name: &str, unit: Unit, value: f64) {
         let Some(tick) = self.ticks.len().checked_sub(1).filter(|_| self.kept) else { return };
         let key = (head.source.to_owned(), head.subject.to_owned());
@@ -104,12 +96,11 @@ impl Recorder {
         }
     }
 
-    /// Adds a histogram.
     pub fn histogram(&mut self, histogram: SampledHistogram) {
         self.histograms.push(histogram);
     }
 
-    /// Everything recorded, by source, subject and name.
+    /// All samples, by source, subject and name.
     pub fn finish(self) -> Samples {
         let Recorder { ticks, columns, index, missing, histograms, .. } = self;
         let mut subjects = vec![(String::new(), String::new()); columns.len()];
@@ -186,7 +177,7 @@ impl Column {
         self.from = from.div_ceil(2);
     }
 
-    /// Its points; only the first and last if the value never changed.
+    /// Points; only the first and last if the value never changed.
     fn points(&self, ticks: &[u64]) -> Vec<(u64, f64)> {
         let at = |tick: usize| ticks.get(self.from + tick).copied();
         match &self.values {

@@ -1,12 +1,12 @@
 //! Disk health: SMART, through `smartctl --json -a`.
 //!
-//! ATA, NVMe and SCSI disks report it in three forms. A [`Smart`] holds what they have in common;
-//! each value is present only if the disk reports it. One record per disk and day goes to a
-//! [`History`], which derives trends.
+//! ATA, NVMe and SCSI disks report it in three forms. A [`Smart`] holds the values they have in common; each
+//! is present only if the disk reports it. One record per disk and day goes to a [`History`], which derives
+//! trends.
 //!
-//! Source: smartctl(8), its `--json` output; NVM Express Base Specification 1.4 figure 194 (health
-//! log); ATA attributes by their usual numbers: 5 reallocated, 187 uncorrectable, 197 pending, 198
-//! offline uncorrectable, and for wear 177, 202, 231, 233.
+//! Source: smartctl(8), its `--json` output; NVM Express Base Specification 1.4 figure 194 (health log); ATA
+//! attributes by their usual numbers: 5 reallocated, 187 uncorrectable, 197 pending, 198 offline
+//! uncorrectable, and for wear 177, 202, 231, 233.
 
 mod history;
 
@@ -26,9 +26,9 @@ use crate::{LabError, Result};
 /// A disk's SMART record at one time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Smart {
-    /// Its model name.
+    /// Model name.
     pub model: String,
-    /// Its serial number.
+    /// Serial number.
     pub serial: String,
     /// SMART overall health: true if it passed; None if not reported.
     pub passed: Option<bool>,
@@ -62,7 +62,7 @@ impl Smart {
     /// Asks a disk (`sda`, `nvme0n1`).
     ///
     /// # Errors
-    /// smartctl is missing, or may not or cannot ask the disk; the text says what would help.
+    /// smartctl is missing, or may not or cannot ask the disk; the text suggests a remedy.
     pub fn read(disk: &str) -> Result<Smart> {
         let device = format!("/dev/{disk}");
         let smartctl = program::find(&["smartctl"]).ok_or_else(|| {
@@ -80,7 +80,7 @@ impl Smart {
     /// Parses the output of `smartctl --json -a`.
     ///
     /// # Errors
-    /// It is not JSON, or reports that smartctl could not read the disk.
+    /// Not JSON, or smartctl could not read the disk.
     pub fn parse(said: &str) -> Result<Smart> {
         let failed = |what: String| LabError::Program { program: "smartctl".into(), what };
         let said: Value =
@@ -173,14 +173,14 @@ impl Smart {
         if errors.iter().any(Option::is_some) {
             self.uncorrectable = Some(errors.into_iter().flatten().sum());
         }
-        // Here it is a string.
+        // The number is a string here.
         let gigabytes =
             said.pointer("/scsi_error_counter_log/write/gigabytes_processed").and_then(Value::as_str);
         let bytes = gigabytes.and_then(|text| text.parse::<f64>().ok()).map(|gigabytes| gigabytes * GIGABYTE);
         self.written_bytes = self.written_bytes.or(bytes);
     }
 
-    /// Its values, by name.
+    /// Values by name.
     pub fn values(&self) -> impl Iterator<Item = (&'static str, Unit, f64)> {
         let all = [
             ("temperature", Unit::Celsius, self.temperature),
@@ -196,7 +196,6 @@ impl Smart {
         all.into_iter().filter_map(|(name, unit, value)| Some((name, unit, value?)))
     }
 
-    /// Records it as points of series.
     pub(super) fn note(&self, disk: &str, recorder: &mut Recorder) {
         let head = Head { source: "smart", subject: disk, kind: Gauge };
         for (name, unit, value) in self.values() {

@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The samples from a sampler started before the recorded work and stopped after it.
+/// Samples from a sampler started before the recorded work and stopped after it.
 fn sampled(pool: &str) -> Samples {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(pool).join("before"), dir.path());

@@ -14,7 +14,7 @@ const SEEKERS: u32 = 5;
 const FILES: u64 = 16 * 1024;
 const QUICK_FILES: u64 = 4 * 1024;
 
-/// The plan for a number of targets.
+/// Plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let quick = options.quick;
     let in_turn = if options.together { 1 } else { targets.max(1) as u64 };

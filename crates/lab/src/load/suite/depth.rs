@@ -1,8 +1,8 @@
 //! Suite `depth`: how many operations in flight can a target use?
 //!
-//! One worker reads, then writes, 4 KiB at random offsets with 1, 2, 4 ... 128 operations in
-//! flight; everything else stays the same. Beyond some depth, more operations in flight bring
-//! longer waits and no throughput. Only such a sweep can find it.
+//! One worker reads, then writes, 4 KiB at random offsets with 1, 2, 4 ... 128 operations in flight;
+//! everything else stays the same. Beyond some depth, more operations in flight bring longer waits and no
+//! throughput. Only such a sweep can find it.
 
 use super::io::{About, Defaults, Shape, Sizes};
 use super::{Options, Plan};
@@ -16,7 +16,6 @@ const REPEATS: u32 = 3;
 const BLOCK_BYTES: u32 = 4096;
 const DEPTHS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Its question.
 const ABOUT: About = About {
     suite: "depth",
     title: "Throughput by queue depth",
@@ -24,7 +23,7 @@ const ABOUT: About = About {
         in flight, with O_DIRECT, for a fixed time; only that number differs between tests.",
 };
 
-/// The plan for a number of targets.
+/// Plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let kinds = [("rand-read-4k", "Random read", 100), ("rand-write-4k", "Random write", 0)];
     let mut named = Vec::new();

@@ -7,17 +7,17 @@ use crate::unit::{Unit, times};
 
 /// Time limit for all tests of a quick run, apart from laying out files.
 const QUICK_SECONDS: u64 = 150;
-/// The shortest meaningful test.
+/// Shortest meaningful test.
 const SHORTEST_SECONDS: u64 = 2;
 
 /// A suite's defaults.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
-    /// Data set.
+    /// Data set bytes.
     pub size_bytes: u64,
     /// Data set of a quick run.
     pub quick_bytes: u64,
-    /// Duration of a test.
+    /// Seconds of a test.
     pub seconds: u64,
     /// Repeats of each test.
     pub repeats: u32,
@@ -26,11 +26,11 @@ pub struct Defaults {
 /// A suite's name and question.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// Its name.
+    /// Name of the suite.
     pub suite: &'static str,
-    /// The report's title.
+    /// Title of the report.
     pub title: &'static str,
-    /// Its question and approach.
+    /// Question and approach.
     pub question: &'static str,
 }
 
@@ -48,8 +48,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The user's choice, or else the suite's. A quick run divides its time among all tests on all
-    /// targets; a full run has enough repeats to support a difference among that many comparisons.
+    /// User's choice, or else the suite's. A quick run divides its time among all tests on all targets; a
+    /// full run has enough repeats to support a difference among that many comparisons.
     pub fn choose(options: &Options, targets: usize, tests: &[(&str, &str, Shape)], own: Defaults) -> Sizes {
         let pairs = targets * targets.saturating_sub(1) / 2;
         let figures: usize = tests.iter().map(|(_, _, shape)| shape.figures()).sum();
@@ -86,7 +86,7 @@ impl Sizes {
         )
     }
 
-    /// The plan of a suite: its question, and tests with these names and shapes.
+    /// Plan of a suite: its question, and tests with these names and shapes.
     pub fn plan(&self, options: &Options, about: About, tests: &[(&str, &str, Shape)]) -> Plan {
         let test = |(name, about, shape): &(&str, &str, Shape)| Test {
             name: (*name).into(),
@@ -103,8 +103,7 @@ impl Sizes {
         }
     }
 
-    /// The work of a shape. All tests of a suite share the same files: the workers' regions of the
-    /// data set.
+    /// Work of a shape. All tests of a suite share the same files: the workers' regions of the data set.
     fn work(&self, shape: &Shape) -> Work {
         let block = u64::from(shape.block_bytes);
         let part = self.size_bytes / u64::from(shape.workers) / block * block;
@@ -128,7 +127,7 @@ impl Sizes {
     }
 }
 
-/// The parameters in which plain I/O tests differ.
+/// Parameters in which plain I/O tests differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     random: bool,

@@ -1,20 +1,19 @@
-//! Suite `metadata`: how fast are files and folders created and copied, and how much must be read
-//! meanwhile? (report 001)
+//! Suite `metadata`: how fast are files and folders created and copied, and how much must be read meanwhile?
+//! (report 001)
 //!
-//! Seven tests of fixed duration: creating empty folders, empty files, files of 4 KiB and of 4096
-//! KiB; copying trees of empty folders, of empty files and of 4 KiB files as rsync does.
+//! Seven tests of fixed duration: creating empty folders, empty files, files of 4 KiB and of 4096 KiB;
+//! copying trees of empty folders, of empty files and of 4 KiB files as rsync does.
 
 use super::{Options, Plan, Test, Work};
 use crate::load::tree::{Leaf, Names, Order, Shape, Step, TreeWork, Verb};
 
 const SECONDS: u64 = 60;
-/// Seven tests of 5 s, three trees prepared in at most 5 s each, and deleting everything, which on
-/// a busy disk takes several times as long as creating it: under four minutes in total.
+/// Seven tests of 5 s, three trees prepared in at most 5 s each, and deleting everything, which on a busy
+/// disk takes several times as long as creating it: under four minutes in total.
 const QUICK_SECONDS: u64 = 5;
 const REPEATS: u32 = 3;
 const WORKERS: u32 = 4;
-/// Number of 4096 KiB files in a quick run: unwritten data must not take minutes to flush
-/// afterwards.
+/// Number of 4096 KiB files in a quick run: unwritten data must not take minutes to flush afterwards.
 const QUICK_LARGE_FILES: u64 = 512;
 /// Leaves per folder.
 const PER_FOLDER: u32 = 1000;
@@ -23,7 +22,7 @@ const DEPTH: u32 = 2;
 const COPIED_LEAVES: u64 = 1_000_000;
 const QUICK_COPIED_LEAVES: u64 = 20_000;
 
-/// The plan for a number of targets.
+/// Plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let in_turn = if options.together { 1 } else { targets.max(1) as u64 };
     let own = if options.quick { (QUICK_SECONDS / in_turn).max(2) } else { SECONDS };
@@ -89,7 +88,6 @@ fn copy(name: &str, about: &str, leaf: Leaf, leaves: u64, seconds: u64) -> Test 
 mod tests {
     use super::*;
 
-    /// Total seconds of all steps of all repeats.
     fn seconds(plan: &Plan) -> u64 {
         let steps = plan.tests.iter().flat_map(|test| match &test.work {
             Work::Tree(tree) => tree.steps.clone(),

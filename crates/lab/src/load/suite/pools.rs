@@ -1,8 +1,8 @@
 //! Suite `pools`: how do these pools compare? (report 004)
 //!
-//! Five tests, all bypassing the page cache: sequential write and read in 1 MiB operations; random
-//! 4 KiB read and write by four workers with 32 operations in flight each; and 70 % reads with 30 %
-//! writes of 256 KiB by four workers with 16 in flight each.
+//! Five tests, all bypassing the page cache: sequential write and read in 1 MiB operations; random 4 KiB read
+//! and write by four workers with 32 operations in flight each; and 70 % reads with 30 % writes of 256 KiB by
+//! four workers with 16 in flight each.
 
 use super::io::{About, Defaults, Shape, Sizes};
 use super::{Options, Plan};
@@ -15,7 +15,6 @@ const SECONDS: u64 = 30;
 /// Fewer than four repeats cannot support any difference.
 const REPEATS: u32 = 5;
 
-/// Its question.
 const ABOUT: About = About {
     suite: "pools",
     title: "Storage comparison",
@@ -23,7 +22,7 @@ const ABOUT: About = About {
         O_DIRECT and writes incompressible data.",
 };
 
-/// The plan for a number of targets.
+/// Plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let tests = [
         (

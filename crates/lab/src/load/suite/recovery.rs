@@ -1,10 +1,10 @@
 //! Suite `recovery`: how long does recovery take, by layout and fill of the pool? (report 003)
 //!
-//! One test per layout and fill, and some for the width and the records' size. Each gives the duration of a
-//! scrub after a zeroed range, of a scrub after scattered corruption, of the resilver of a wiped disk (and of
-//! its sequential rebuild, where the layout allows it), and, for comparison, of a copy of a whole disk. With
-//! Cenote on files, disks are exchanged for new ones after they were lost, while they work, and while they
-//! fail, with and without users at work.
+//! One test per layout and fill, and some for the width and the record size. Each measures a scrub after a
+//! zeroed range, a scrub after scattered corruption, the resilver of a wiped disk (and its sequential
+//! rebuild, where the layout allows it), and, for comparison, a copy of a whole disk. With Cenote on files,
+//! disks are also exchanged for new ones after a loss, while they work, and while they fail, with and without
+//! users at work.
 
 use std::path::PathBuf;
 
@@ -100,7 +100,6 @@ pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
     }
 }
 
-/// The pool of one test.
 struct Shape {
     layout: &'static str,
     disks: usize,

@@ -1,9 +1,8 @@
-//! Suite `scan`: how long does it take to stat every file, with cold and with warm caches? (report
-//! 000)
+//! Suite `scan`: how long does it take to stat every file, with cold and with warm caches? (report 000)
 //!
-//! It scans the existing files, or, if a size is given, a tree with that many files created for the
-//! purpose: with the lab's own walk, with `fd` and `stat`, and with `cenote scan` on the pool's
-//! devices, if they can be read.
+//! It scans the existing files, or, if a size is given, a tree with that many files created for the purpose:
+//! with the lab's own walk, with `fd` and `stat`, and with `cenote scan` on the pool's devices, if they can
+//! be read.
 
 use super::{Options, Plan, Test, Work};
 use crate::load::tree::{Leaf, Names, Shape};
@@ -17,8 +16,8 @@ const PER_FOLDER: u32 = 100;
 const DEPTH: u32 = 2;
 const FILE_BYTES: u64 = 4096;
 
-/// The plan. `files` is the size of the tree to create; None scans existing files. `pools` are
-/// targets whose datasets can be scanned on their devices.
+/// The plan. `files` is the size of the tree to create; None scans existing files. `pools` are targets whose
+/// datasets can be scanned on their devices.
 pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
     let repeats = options.repeats.unwrap_or(if options.quick { 1 } else { REPEATS }).max(1);
     let tree = files.map(|count| Shape {
@@ -33,8 +32,7 @@ pub fn plan(options: &Options, files: Option<u64>, pools: &[PoolScan]) -> Plan {
         ("walk", "Cenote's parallel walk", ScanTool::Walk { threads: THREADS }),
         ("fd", "fd with stat on every file", ScanTool::Fd),
     ];
-    // A tree just created is in the lab's folder; a scan of the devices would find the whole
-    // dataset.
+    // A tree just created is in the lab's folder; a scan of the devices would find the whole dataset.
     if !pools.is_empty() && tree.is_none() {
         tools.push((
             "pool",

@@ -1,8 +1,8 @@
-//! Suite `vm`: how fast is storage for virtual machines, and what limits it? (report 002)
+//! Suite `vm`: how fast is storage for virtual machines, and which resource limits it? (report 002)
 //!
-//! Random 4 KiB writes by four workers; a mix of 70 % reads and 30 % writes of 4 KiB by four
-//! workers with 16 operations in flight each; and sequential 1 MiB writes. All bypass the page
-//! cache, and everything is sampled meanwhile.
+//! Random 4 KiB writes by four workers; a mix of 70 % reads and 30 % writes of 4 KiB by four workers with 16
+//! operations in flight each; and sequential 1 MiB writes. All bypass the page cache, and everything is
+//! sampled meanwhile.
 
 use super::io::{About, Defaults, Shape, Sizes};
 use super::{Options, Plan};
@@ -15,7 +15,6 @@ const SECONDS: u64 = 60;
 /// Fewer than four repeats cannot support any difference.
 const REPEATS: u32 = 5;
 
-/// Its question.
 const ABOUT: About = About {
     suite: "vm",
     title: "Storage for virtual machines",
@@ -23,7 +22,7 @@ const ABOUT: About = About {
         time with O_DIRECT, while counters of disks, processors, network, caches and pressure are sampled.",
 };
 
-/// The plan for a number of targets.
+/// Plan for a number of targets.
 pub fn plan(options: &Options, targets: usize) -> Plan {
     let tests = [
         (

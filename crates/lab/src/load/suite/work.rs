@@ -4,20 +4,20 @@ use super::Work;
 use crate::load::job::{Job, Jobs};
 use crate::load::tree::{Leaf, Shape};
 
-/// The minimum size of a small file or folder on most file systems.
+/// Minimum size of a small file or folder on most file systems.
 const SMALL_BYTES: u64 = 4096;
 
-/// One or more files and their size.
+/// Files and their size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needed {
     /// Works with equal names share the same files.
     pub name: String,
-    /// Their size.
+    /// Total size.
     pub bytes: u64,
 }
 
 impl Work {
-    /// The space it needs, as far as known: work with a time limit checks its space itself.
+    /// Space it needs, as far as known: work with a time limit checks its space itself.
     pub fn needs(&self) -> Vec<Needed> {
         let one = |bytes| vec![Needed { name: "work".into(), bytes }];
         let tree = |shape: &Shape| {
@@ -52,7 +52,7 @@ impl Work {
         (!needs.is_empty()).then(|| needs.iter().map(|needed| needed.bytes).sum())
     }
 
-    /// Its duration in nanoseconds, if fixed, without the time to create its files.
+    /// Duration in nanoseconds, if fixed, without the time to create its files.
     pub fn measured_ns(&self) -> Option<u64> {
         match self {
             Work::Io(Jobs(jobs)) => {
@@ -76,7 +76,6 @@ impl Work {
     }
 }
 
-/// The files of a job in a folder.
 fn files(job: &Job) -> Vec<Needed> {
     let bytes = job.offset_bytes.saturating_add(job.size_bytes);
     let named = |name: String| Needed { name, bytes };

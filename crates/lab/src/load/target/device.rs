@@ -1,9 +1,9 @@
 //! Whether a block device is in use, and whether it holds data.
 //!
-//! In use: the kernel refuses `O_EXCL` on a device that is mounted, is swap, or belongs to an
-//! array, to LVM or to an imported pool; on a whole disk also if a partition does. Data: any
-//! non-zero byte in the first or last mebibytes, where partition tables, superblocks and ZFS labels
-//! are, or in sample pages spread over the rest.
+//! In use: the kernel refuses `O_EXCL` on a device that is mounted, is swap, or belongs to an array, to LVM
+//! or to an imported pool; on a whole disk also if a partition does. Data: any non-zero byte in the first or
+//! last mebibytes, where partition tables, superblocks and ZFS labels are, or in sample pages spread over the
+//! rest.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,7 +18,6 @@ const END_BYTES: u64 = 4 << 20;
 const PROBES: u64 = 1024;
 const PAGE_BYTES: u64 = 4096;
 
-/// Refuses a device that is in use.
 pub fn refuse_if_used(path: &Path) -> Result<()> {
     match open_exclusively(path) {
         Ok(_) => Ok(()),
@@ -30,7 +29,7 @@ pub fn refuse_if_used(path: &Path) -> Result<()> {
     }
 }
 
-/// The data in a file or device, in words; None if it is empty, or zero wherever examined.
+/// Describes the data in a file or device; None if it is empty, or zero wherever examined.
 pub fn holds(path: &Path) -> Result<Option<String>> {
     let what = || path.display().to_string();
     let mut file = File::open(path).map_err(LabError::io(what()))?;

@@ -1,10 +1,10 @@
 //! Copies a tree as rsync does.
 //!
-//! Folders are created when they are found. A file is read from the source, written under a
-//! temporary name (`.name.RANDOM`), given its owner, times and mode, and renamed: readers see the
-//! whole file or none. Folders get their attributes after their content, since adding entries
-//! changes their times. Links are copied as links. As with `rsync -a`, hard links become separate
-//! files, and ACLs and extended attributes are not copied.
+//! Folders are created when they are found. A file is read from the source, written under a temporary name
+//! (`.name.RANDOM`), given its owner, times and mode, and renamed: readers see the whole file or none.
+//! Folders get their attributes after their content, since adding entries changes their times. Links are
+//! copied as links. As with `rsync -a`, hard links become separate files, and ACLs and extended attributes
+//! are not copied.
 //!
 //! Memory: about 100 bytes per folder, until the end.
 
@@ -37,11 +37,11 @@ const WRITE: usize = 3;
 const ATTRIBUTES: usize = 4;
 const RENAME: usize = 5;
 
-/// Copies the content of `source` into `destination`, a new folder; repeatedly, with the extensions
-/// `.0`, `.1` and so on, if there is a time limit.
+/// Copies the content of `source` into `destination`, a new folder; repeatedly, with the extensions `.0`,
+/// `.1` and so on, if there is a time limit.
 ///
 /// # Errors
-/// Something cannot be read or created, or the work was stopped.
+/// An entry cannot be read or created, or the work was stopped.
 pub fn copy(source: &Path, destination: &Path, how: How<'_>) -> Result<Done> {
     let begun = Instant::now();
     let room = Room::half_of_free(source)?;
@@ -94,7 +94,6 @@ fn copy_once<'a>(
     Ok((over, copiers))
 }
 
-/// One worker of a copy.
 struct Copier<'a> {
     source: &'a Path,
     into: &'a Path,
@@ -205,7 +204,6 @@ fn temporary_name(to: &Path, name: &[u8], number: u64) -> PathBuf {
     to.with_file_name(OsStr::from_bytes(&[b".", cut, end.as_bytes()].concat()))
 }
 
-/// An entry's attributes.
 #[derive(Debug, Clone, Copy)]
 struct Attributes {
     mode: u32,

@@ -1,8 +1,8 @@
 //! Counts reads from disk.
 //!
-//! It uses the file system's own device if there is one; otherwise (pools, network) all disks of
-//! the machine together. It also records the reads that the kernel attributes to this process,
-//! which the ZFS module accounts for, too.
+//! The counters are those of the file system's own device; without one (pools, network), those of all disks
+//! of the machine together. The reads that the kernel attributes to this process are counted as well; the ZFS
+//! module accounts for them, too.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::load::measurement::Figure;
 use crate::unit::Unit;
 
-/// Sector size of the kernel's counters, whatever the disk's own.
+/// Sector size of the kernel's counters, independent of the disk's own.
 const SECTOR_BYTES: u64 = 512;
 
 /// Counters at one time.
@@ -24,12 +24,12 @@ pub struct DiskReads {
 }
 
 impl DiskReads {
-    /// The current counters, for the file system of `place`.
+    /// Current counters, for the file system of `place`.
     pub fn now(place: &Path) -> DiskReads {
         DiskReads { disks: disks(place), process_bytes: process_bytes() }
     }
 
-    /// The difference from `earlier`.
+    /// Difference from `earlier`.
     pub fn since(self, earlier: DiskReads) -> DiskReads {
         let disks = self.disks.zip(earlier.disks);
         let process = self.process_bytes.zip(earlier.process_bytes);
@@ -39,7 +39,7 @@ impl DiskReads {
         }
     }
 
-    /// The sum, where both are known.
+    /// Sum, where both are known.
     pub fn plus(self, other: DiskReads) -> DiskReads {
         let disks = self.disks.zip(other.disks);
         let process = self.process_bytes.zip(other.process_bytes);
@@ -49,7 +49,7 @@ impl DiskReads {
         }
     }
 
-    /// The known ones as figures.
+    /// Known counters as figures.
     pub fn figures(self) -> Vec<Figure> {
         let bytes = |name: &str, bytes: u64| Figure::lower(name, bytes as f64, Unit::Bytes);
         let reads = |reads: u64| Figure::lower("disk.reads", reads as f64, Unit::Count);

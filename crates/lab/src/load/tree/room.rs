@@ -1,14 +1,14 @@
-//! How much a step with a time limit may fill: half of the free space.
+//! Space that a step with a time limit may fill: half of the free space.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use crate::{LabError, Result};
 
-/// The minimum size of a folder or of a file's tail on most file systems, in bytes.
+/// Minimum size of a folder or of a file's tail on most file systems, in bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The remaining space. An estimate from sizes: compression, padding and metadata are unknown.
+/// Remaining space. An estimate from sizes: compression, padding and metadata are unknown.
 #[derive(Debug)]
 pub struct Room {
     bytes: AtomicI64,
@@ -37,7 +37,6 @@ impl Room {
         self.inodes.fetch_sub(1, Relaxed);
     }
 
-    /// Whether any is left.
     pub fn is_left(&self) -> bool {
         self.bytes.load(Relaxed) > 0 && self.inodes.load(Relaxed) > 0
     }

@@ -16,7 +16,7 @@ const FAN_OUT: u64 = 64;
 /// Most letters in a name.
 const LETTERS: u64 = 12;
 
-/// What the leaves of a tree are.
+/// Kind of leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leaf {
@@ -24,7 +24,7 @@ pub enum Leaf {
     Folder,
     /// Files.
     File {
-        /// Their size.
+        /// Size of each file.
         bytes: u64,
     },
 }
@@ -42,7 +42,7 @@ pub enum Names {
 /// A tree, without its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// What its leaves are.
+    /// Kind of leaves.
     pub leaf: Leaf,
     /// Number of leaves; a step with a time limit may create fewer.
     pub count: u64,
@@ -57,7 +57,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The folder of a leaf.
+    /// Folder of a leaf.
     pub fn folder_of(&self, leaf: u64) -> u64 {
         if self.depth == 0 { 0 } else { leaf / u64::from(self.per_folder.max(1)) }
     }
@@ -67,12 +67,12 @@ impl Shape {
         if leaves == 0 { 0 } else { self.folder_of(leaves - 1) + 1 }
     }
 
-    /// The path of a folder.
+    /// Path of a folder.
     pub fn folder_path(&self, root: &Path, folder: u64) -> PathBuf {
         self.folder_above(root, folder, self.depth)
     }
 
-    /// The path of folder number `folder` of `level` (`depth` is the lowest level, 1 the topmost).
+    /// Path of folder number `folder` of `level` (`depth` is the lowest level, 1 the topmost).
     pub fn folder_above(&self, root: &Path, folder: u64, level: u32) -> PathBuf {
         let mut numbers = Vec::with_capacity(level as usize);
         let mut rest = folder;
@@ -86,7 +86,7 @@ impl Shape {
         path
     }
 
-    /// The number of the parent folder, if this is its first sub-folder.
+    /// Number of the parent folder, if this is its first sub-folder.
     pub fn first_of(&self, folder: u64) -> Option<u64> {
         folder.is_multiple_of(FAN_OUT).then_some(folder / FAN_OUT)
     }

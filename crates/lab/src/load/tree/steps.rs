@@ -26,9 +26,9 @@ const RUN_BYTES: u64 = 4 << 20;
 /// A tree on a file system.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    /// Its shape.
+    /// Shape without location.
     pub shape: Shape,
-    /// Its root folder.
+    /// Root folder.
     pub root: PathBuf,
     /// Leaves `0..made` exist.
     pub made: u64,
@@ -47,7 +47,7 @@ pub struct How<'a> {
     pub control: &'a Control,
 }
 
-/// The result of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub struct Done {
     /// Operations by kind.
@@ -56,15 +56,14 @@ pub struct Done {
     pub inodes: u64,
     /// Duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// It ended because space ran low.
+    /// The step ended because space ran low.
     pub full: bool,
 }
 
-/// A worker's state.
 struct Hands {
     tally: Tally,
     inodes: u64,
-    /// The folder used last, with its path.
+    /// Folder used last, with its path.
     folder: Option<u64>,
     path: PathBuf,
     name: String,
@@ -80,7 +79,7 @@ impl Tree {
     /// Creates its leaves and their folders.
     ///
     /// # Errors
-    /// One of them cannot be created, or the work was stopped.
+    /// A leaf cannot be created, or the work was stopped.
     pub fn create(&mut self, how: How<'_>) -> Result<Done> {
         fs::create_dir(&self.root).map_err(LabError::io(self.root.display().to_string()))?;
         let room = Room::half_of_free(&self.root)?;
@@ -110,7 +109,7 @@ impl Tree {
     /// Stats each leaf.
     ///
     /// # Errors
-    /// One of them has vanished, or the work was stopped.
+    /// A leaf has vanished, or the work was stopped.
     pub fn stat(&self, how: How<'_>) -> Result<Done> {
         self.each_leaf("stat", 0, how, |path, _| fs::symlink_metadata(path).map(drop))
     }
@@ -118,7 +117,7 @@ impl Tree {
     /// Reads each file.
     ///
     /// # Errors
-    /// One of them cannot be read, or the work was stopped.
+    /// A file cannot be read, or the work was stopped.
     pub fn read(&self, how: How<'_>) -> Result<Done> {
         self.each_leaf("read", self.shape.bytes(), how, |path, buffer| {
             let mut file = File::open(path)?;
@@ -130,7 +129,7 @@ impl Tree {
     /// Lists each folder.
     ///
     /// # Errors
-    /// One of them cannot be listed, or the work was stopped.
+    /// A folder cannot be listed, or the work was stopped.
     pub fn list(&self, how: How<'_>) -> Result<Done> {
         let begun = Instant::now();
         let order = Visits::of(how.order, self.shape.folders(self.made), self.shape.seed);
@@ -152,7 +151,7 @@ impl Tree {
     /// Deletes all leaves, then the folders.
     ///
     /// # Errors
-    /// One of them cannot be deleted, or the work was stopped.
+    /// An entry cannot be deleted, or the work was stopped.
     pub fn delete(&mut self, how: How<'_>) -> Result<Done> {
         let leaf = self.shape.leaf;
         let done = self.each_leaf("delete", 0, how, |path, _| match leaf {

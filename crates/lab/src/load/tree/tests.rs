@@ -121,7 +121,7 @@ fn a_tree_stopped_by_time_has_no_gaps() {
     assert!(!root.exists());
 }
 
-/// What a copy must preserve: kind and mode, owner, time and content of each entry.
+/// Properties that a copy must preserve: kind and mode, owner, time and content of each entry.
 fn contents(root: &Path) -> BTreeMap<PathBuf, (u32, u32, u32, SystemTime, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut folders = vec![root.to_owned()];

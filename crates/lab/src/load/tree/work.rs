@@ -29,11 +29,11 @@ pub enum Verb {
     Read,
     /// Delete leaves and folders.
     Delete,
-    /// Copy it as rsync does.
+    /// Copy the tree as rsync does.
     Copy,
 }
 
-/// The order of the leaves.
+/// Order of the leaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -47,9 +47,9 @@ pub enum Order {
 /// One operation on a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The operation.
+    /// Operation.
     pub verb: Verb,
-    /// The order of the leaves.
+    /// Order of the leaves.
     pub order: Order,
     /// Whether it is measured; if not, it only prepares for others.
     pub measured: bool,
@@ -60,15 +60,14 @@ pub struct Step {
 /// Steps on one tree, which is created in its own folder and deleted at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeWork {
-    /// The tree.
+    /// Shape of the tree.
     pub shape: Shape,
-    /// Workers.
+    /// Number of workers.
     pub workers: u32,
-    /// The steps, in order; the first creates the tree.
+    /// Steps in order; the first creates the tree.
     pub steps: Vec<Step>,
 }
 
-/// The sum of the measured steps.
 #[derive(Default)]
 struct Sum {
     streams: Vec<Stream>,
@@ -84,7 +83,7 @@ impl TreeWork {
     /// Runs in `place`, a folder.
     ///
     /// # Errors
-    /// Something cannot be created, has vanished or does not fit, or the work was stopped.
+    /// An entry cannot be created, has vanished or does not fit, or the work was stopped.
     pub fn run(&self, place: &Path, control: &Control) -> Result<Outcome> {
         let scratch = Scratch::new(place)?;
         let mut tree = Tree::new(self.shape, scratch.path().join("tree"));
@@ -182,7 +181,7 @@ impl Shape {
     /// Creates the tree at `root` unless it exists; returns `root`.
     ///
     /// # Errors
-    /// It cannot be created, or the work was stopped; the partial tree is then deleted.
+    /// An entry cannot be created, or the work was stopped; the partial tree is then deleted.
     pub fn make_once(&self, root: &Path, control: &Control) -> Result<PathBuf> {
         if root.exists() {
             return Ok(root.to_owned());
@@ -192,7 +191,7 @@ impl Shape {
         let how = How { workers: 4, order: Order::Sequential, until: None, control };
         let made = Tree::new(*self, making.clone()).create(how).and_then(|_| settle(&making));
         if let Err(error) = made {
-            // Anything left goes with the scratch folder.
+            // Any remainder goes with the scratch folder.
             let _ = std::fs::remove_dir_all(&making);
             return Err(error);
         }

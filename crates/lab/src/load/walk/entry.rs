@@ -1,11 +1,11 @@
-//! What a walk is asked for, whom it tells of entries, and what came of it.
+//! Input and output of a walk: its options, the visitor of entries, and the totals.
 
 use std::ops::ControlFlow;
 
 use super::folder::EntryKind;
 use crate::Result;
 
-/// How many sub-folders of one folder a worker keeps before it descends.
+/// Sub-folders of one folder that a worker keeps before it descends.
 pub const MOST_PENDING: usize = 1024;
 
 /// Options of a walk.
@@ -17,16 +17,16 @@ pub struct WalkOptions {
     pub one_file_system: bool,
 }
 
-/// One entry.
+/// Entry found by a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// Path of its folder from the root of the walk; empty for the root itself.
     pub folder: &'a [u8],
-    /// Its name.
+    /// Name of the entry.
     pub name: &'a [u8],
-    /// Its type.
+    /// Type of the entry.
     pub kind: EntryKind,
-    /// Its `statx` result.
+    /// Result of `statx`.
     pub stat: &'a rustix::fs::Statx,
 }
 
@@ -50,7 +50,7 @@ pub trait Visitor: Send {
     }
 }
 
-/// The result of a walk.
+/// Totals of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Regular files.
@@ -65,12 +65,11 @@ pub struct Walked {
     pub borders: u64,
     /// Entries that vanished or could not be read.
     pub errors: u64,
-    /// The first of these errors.
+    /// First of these errors.
     pub first_error: Option<String>,
 }
 
 impl Walked {
-    /// Adds what another worker has walked.
     pub(super) fn add(&mut self, other: Walked) {
         self.files += other.files;
         self.others += other.others;

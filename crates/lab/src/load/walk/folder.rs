@@ -1,5 +1,5 @@
-//! An open folder of a walk, and opening the next ones: by name relative to their folder, or by
-//! path if that is closed.
+//! An open folder of a walk, and opening the next ones: by name relative to their folder, or by path if that
+//! is closed.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 
-/// How many folders may be open besides those being listed.
+/// Folders that may be open besides those being listed.
 pub const OPEN_FOLDERS: usize = 256;
 
 /// Paths are resolved in pieces shorter than this, in bytes: the kernel accepts 4096 (`PATH_MAX`).
 const LONGEST_PATH: usize = 4000;
 
-/// The type of an entry.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// A folder.
@@ -40,24 +40,21 @@ impl EntryKind {
     }
 }
 
-/// The start of the walk.
 pub struct Root {
     fd: OwnedFd,
     device: (u32, u32),
-    /// Number of folders currently open.
     open: AtomicUsize,
 }
 
 /// An open folder. Its descriptor also holds the position in its listing.
 pub struct Folder {
     pub fd: OwnedFd,
-    /// Its path from the root; empty for the root.
     pub path: Vec<u8>,
     root: Arc<Root>,
 }
 
 impl Folder {
-    /// The root itself; its path may contain symbolic links.
+    /// Root itself; its path may contain symbolic links.
     pub fn root(path: &Path) -> io::Result<Folder> {
         let open = || openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let (fd, again) = (open()?, open()?);
@@ -66,12 +63,10 @@ impl Folder {
         Ok(Folder::new(fd, Vec::new(), Arc::new(root)))
     }
 
-    /// Opens a sub-folder of this one.
     pub fn open(&self, name: &CStr) -> io::Result<Folder> {
         Ok(Folder::new(open(&self.fd, name)?, self.path_of(name.to_bytes()), Arc::clone(&self.root)))
     }
 
-    /// Opens the folder at that path below the root.
     pub fn open_far(root: Arc<Root>, path: Vec<u8>) -> io::Result<Folder> {
         let mut rest = path.as_slice();
         let mut above: Option<OwnedFd> = None;
@@ -85,7 +80,6 @@ impl Folder {
         Ok(Folder::new(fd, path, root))
     }
 
-    /// Stats an entry of this folder.
     pub fn stat(&self, name: &CStr) -> rustix::io::Result<Statx> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         statx(&self.fd, name, flags, StatxFlags::BASIC_STATS)
@@ -96,8 +90,7 @@ impl Folder {
         device(stat) == self.root.device
     }
 
-    /// Where to find a sub-folder later without this one, if too many folders are open to keep this one for
-    /// it.
+    /// Root and path by which to open a sub-folder later; None if this folder can be kept open for it.
     pub fn far(&self, name: &CStr) -> Option<(Arc<Root>, Vec<u8>)> {
         let is_crowded = self.root.open.load(Relaxed) > OPEN_FOLDERS;
         is_crowded.then(|| (Arc::clone(&self.root), self.path_of(name.to_bytes())))

@@ -1,5 +1,4 @@
-//! The list written by a scan: size and path of each file, in the format of `stat --printf '%s
-//! %n\0'`.
+//! The list written by a scan: size and path of each file, in the format of `stat --printf '%s %n\0'`.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +23,7 @@ impl ListWriter {
     /// Creates the file; paths start with `root`.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub fn create(file: &Path, root: &Path) -> Result<ListWriter> {
         let made = File::create(file).map_err(LabError::io(file.display().to_string()))?;
         let mut root = root.as_os_str().as_encoded_bytes().to_vec();

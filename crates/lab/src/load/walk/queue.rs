@@ -1,8 +1,8 @@
 //! Pending work: each worker has its own stack, and gives part of it away while another is idle.
 //!
-//! The lock is taken only to give and to get. A worker gives away the older half of its stack: the
-//! folders nearest to the root, with most below them. The walk is over when all workers are idle
-//! and nothing is shared, or when one of them failed.
+//! The lock is taken only to give and to get. A worker gives away the older half of its stack: the folders
+//! nearest to the root, with most below them. The walk is over when all workers are idle and nothing is
+//! shared, or when one of them failed.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -11,18 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::folder::{Folder, Root};
 
-/// A unit of work.
 pub enum Pending {
     /// A folder by its name in its parent, which is kept open for it.
     Below(Arc<Folder>, CString),
     /// A folder by its path from the root, because too many were open when it was found.
     Far(Arc<Root>, Vec<u8>),
-    /// The rest of an open folder's listing.
+    /// Rest of an open folder's listing.
     Rest(Arc<Folder>),
 }
 
 impl Pending {
-    /// A sub-folder to list later.
     pub fn below(folder: &Arc<Folder>, name: &CStr) -> Pending {
         match folder.far(name) {
             Some((root, path)) => Pending::Far(root, path),
@@ -31,7 +29,6 @@ impl Pending {
     }
 }
 
-/// Shared by the workers of one walk.
 pub struct Queue {
     threads: usize,
     /// Read without the lock: whether it is worth giving work away.
@@ -43,7 +40,6 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// For a number of workers, with the first unit of work.
     pub fn new(threads: usize, first: Pending) -> Queue {
         let shared = VecDeque::from([first]);
         Queue {
@@ -60,12 +56,10 @@ impl Queue {
         self.idle.load(Relaxed) > 0
     }
 
-    /// Whether the walk is over.
     pub fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }
 
-    /// Gives one unit away.
     pub fn give(&self, piece: Pending) {
         self.lock().push_back(piece);
         self.changed.notify_one();
@@ -101,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Ends the walk: nobody gets any more work.
+    /// Ends the walk: workers get no more work.
     pub fn end(&self) {
         // Under the lock, so that no worker starts to wait between the change and the notification.
         let _shared = self.lock();

@@ -1,8 +1,8 @@
 //! One full metadata scan by one tool, cold or warm.
 //!
-//! Each tool writes a list of all regular files with their sizes to a file outside the scanned
-//! tree, as in report 000; the list is then counted. A cold scan starts after dirty data were
-//! flushed and caches dropped; a warm one after another, unmeasured scan.
+//! Each tool writes a list of all regular files with their sizes to a file outside the scanned tree, as in
+//! report 000; the list is then counted. A cold scan starts after dirty data were flushed and caches dropped;
+//! a warm one after another, unmeasured scan.
 
 mod external;
 
@@ -26,7 +26,7 @@ use crate::{LabError, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanTool {
-    /// The parallel walk of [`walk`].
+    /// Parallel walk of [`walk`].
     Walk {
         /// Threads.
         threads: u32,
@@ -37,19 +37,19 @@ pub enum ScanTool {
     Pool(Vec<PoolScan>),
 }
 
-/// How to scan one target's dataset without its mount.
+/// Scan of one target's dataset without its mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolScan {
-    /// The target: where the dataset is mounted.
+    /// Mount point of the dataset.
     pub target: PathBuf,
-    /// The program.
+    /// Program to run.
     pub program: PathBuf,
-    /// Its arguments: it must print type, size and path of each entry, separated by tabs, with a
-    /// terminating NUL byte.
+    /// Arguments: it must print type, size and path of each entry, separated by tabs, with a terminating NUL
+    /// byte.
     pub arguments: Vec<String>,
 }
 
-/// The state of the caches when a scan starts.
+/// State of the caches when a scan starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
@@ -62,23 +62,20 @@ pub enum Cache {
 /// One scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// The tool.
+    /// Scanning tool.
     pub tool: ScanTool,
-    /// The state of the caches.
+    /// State of the caches.
     pub cache: Cache,
-    /// The tree to scan, created in the scratch folder unless it exists; None scans the target's
-    /// existing files.
+    /// Tree to scan, created in the scratch folder unless it exists; None scans the target's existing files.
     pub tree: Option<Shape>,
 }
 
-/// A tool's result on a target.
 enum Attempt {
     Scanned(Scanned),
     /// The tool does not work here; with the reason.
     NotHere(String),
 }
 
-/// The result and cost of a scan.
 struct Scanned {
     tool: Tool,
     files: u64,
@@ -91,8 +88,8 @@ struct Scanned {
 }
 
 impl Scan {
-    /// Scans all of `target`, to which nothing is written, or the tree created in `scratch`. Lists
-    /// go to `lists`, a folder outside the scanned tree, and are deleted again.
+    /// Scans all of `target`, to which nothing is written, or the tree created in `scratch`. Lists go to
+    /// `lists`, a folder outside the scanned tree, and are deleted again.
     ///
     /// # Errors
     /// The tree cannot be created or scanned, a program failed, or the work was stopped.
@@ -170,7 +167,7 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
     path.ok().zip(folder.ok()).is_some_and(|(path, folder)| path.starts_with(folder))
 }
 
-/// The outcome of a scan that cannot be done here.
+/// Outcome of a scan that cannot be done here.
 fn left_out(tool: &ScanTool, why: String) -> Outcome {
     let name = match tool {
         ScanTool::Walk { .. } | ScanTool::Pool(_) => "cenote",
@@ -214,8 +211,8 @@ fn scan_by_walk(root: &Path, threads: u32, list: &Path, control: &Control) -> Re
     })
 }
 
-/// Writes the list, and records the latency of each entry: the time since the previous one in the
-/// same part of a listing.
+/// Writes the list, and records the latency of each entry: the time since the previous one in the same part
+/// of a listing.
 struct Lister {
     writer: ListWriter,
     entries: Tally,

@@ -13,7 +13,6 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::*;
 
-/// Collects the path of each entry.
 struct Paths(BTreeSet<Vec<u8>>);
 
 impl Visitor for Paths {
@@ -34,7 +33,6 @@ fn paths(root: &Path, threads: usize, one_file_system: bool) -> (Walked, BTreeSe
     (walked, all)
 }
 
-/// The output of `find` below `root` with these arguments.
 fn found(root: &Path, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     let find =
         Command::new("find").current_dir(root).args(["-mindepth", "1"]).args(arguments).output().unwrap();

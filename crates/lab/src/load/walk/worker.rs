@@ -30,7 +30,6 @@ pub struct Worker<'w, V> {
     found: Vec<Pending>,
 }
 
-/// The state of a folder's listing after one part.
 #[derive(PartialEq)]
 enum Listed {
     Further,
@@ -43,7 +42,6 @@ impl<'w, V: Visitor> Worker<'w, V> {
         Worker { queue, options, control, visitor, walked: Walked::default(), stack, found }
     }
 
-    /// Works until the walk is over.
     pub fn run(mut self) -> Result<(Walked, V)> {
         // However this worker ends, the others must not wait for it.
         let _ends = EndsWalk(self.queue);
@@ -75,8 +73,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
         if self.queue.is_over() { None } else { self.stack.pop().or_else(|| self.queue.get()) }
     }
 
-    /// Lists a folder to its end, or until there is enough work below it or another worker takes
-    /// the rest.
+    /// Lists a folder to its end, or until there is enough work below it or another worker takes the rest.
     fn list(&mut self, folder: &Arc<Folder>, buffer: &mut Vec<u8>) -> Result<()> {
         while self.list_piece(folder, buffer)? == Listed::Further {
             if self.found.len() >= MOST_PENDING {

@@ -1,12 +1,12 @@
 //! The content of write buffers.
 //!
-//! It does no more than necessary. A plain job fills its buffers once ([`Filler::prepare`]), and
-//! each write changes eight bytes in every 512. That keeps blocks distinct for deduplication and
-//! nop-writes, costs almost nothing, and is what fio does. New data for each write are generated
-//! only if the job requires it: `refill_buffers`, compression, copies, verification.
+//! It does no more than necessary. A plain job fills its buffers once ([`Filler::prepare`]), and each write
+//! changes eight bytes in every 512, as fio does. That keeps blocks distinct for deduplication and
+//! nop-writes, and costs almost nothing. New data for each write are generated only if the job requires it:
+//! `refill_buffers`, compression, copies, verification.
 //!
-//! All data are a function of (seed, worker; origin, serial): AES in counter mode, where the
-//! counter is the origin in units of 16 bytes and the serial. So nothing needs to be remembered:
+//! All data are a function of (seed, worker; origin, serial): AES in counter mode, where the counter is the
+//! origin in units of 16 bytes and the serial. So nothing needs to be remembered:
 //!
 //! | job | origin | serial |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | `dedupe_percent` | 0 | for that share of writes, one used before |
 //! | `verify` | the offset in the file | the operation's number |
 //!
-//! `compress_percent` leaves the first part of every 4 KiB random and the rest zero, which any
-//! compressor finds, in records of any size from 4 KiB. (fio does so in every 512 bytes.) Copies
-//! are whole buffers: they become equal records if `bs` is a multiple of the record size.
+//! `compress_percent` leaves the first part of every 4 KiB random and the rest zero, which any compressor
+//! finds, in records of any size from 4 KiB. (fio does so in every 512 bytes.) Copies are whole buffers: they
+//! become equal records if `bs` is a multiple of the record size.
 //!
-//! A buffer that was read into holds foreign data. Prepare it again before writing it, or use
-//! separate buffers for reads and writes.
+//! A buffer that was read into holds foreign data. Prepare it again before writing it, or use separate
+//! buffers for reads and writes.
 
 mod keystream;
 mod sector;
@@ -55,8 +55,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// For worker number `worker` of `job`, as in
-    /// [`Workload::new`](crate::load::workload::Workload::new).
+    /// For worker number `worker` of `job`, as in [`Workload::new`](crate::load::workload::Workload::new).
     ///
     /// # Errors
     /// The job has conflicting options; the text says which.
@@ -107,12 +106,12 @@ impl Filler {
         }
     }
 
-    /// Verifies data read from where `written` was written by a filler of the same job and worker,
-    /// and possibly overwritten later.
+    /// Verifies data read from the place of `written`, a write by a filler of the same job and worker that
+    /// may have been overwritten later.
     ///
     /// # Errors
-    /// [`LabError::Verify`] with the first wrong offset and what was found: other data, an older
-    /// write, or part of one.
+    /// [`LabError::Verify`] with the first wrong offset and the data found: other data, an older write, or
+    /// part of one.
     pub fn check(&self, path: &Path, buffer: &[u8], written: &Operation) -> Result<()> {
         let (at, what) = match self.first_wrong(buffer, written) {
             None => return Ok(()),
@@ -151,7 +150,6 @@ impl Filler {
         self.serials - 1
     }
 
-    /// The data for (origin, serial), including their compressible part.
     fn fill(&self, buffer: &mut [u8], origin: u64, serial: u64) {
         if self.random_bytes == PIECE_BYTES {
             return self.keystream.write(buffer, origin, serial);

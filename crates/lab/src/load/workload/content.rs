@@ -5,7 +5,6 @@ use crate::load::job::Job;
 use crate::load::workload::buffer::Filler;
 use crate::load::workload::{Kind, Operation};
 
-/// The content written by one worker.
 #[derive(Debug)]
 pub struct Content {
     filler: Filler,
@@ -25,7 +24,7 @@ impl Content {
         Ok(Content { filler, buffer, writes: 0 })
     }
 
-    /// The next bytes, at most `bytes` of them.
+    /// Next bytes, at most `bytes` of them.
     pub fn next(&mut self, bytes: u64) -> &[u8] {
         let length = self.buffer.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
         let part = &mut self.buffer[..length];

@@ -1,23 +1,22 @@
 //! The order in which the blocks of a region are visited.
 //!
-//! The hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot"
-//! does not mean "near the start". (fio hashes ranks to blocks, so that some collide and others are
-//! left out; a permutation keeps the distribution exact.) Those of the normal distribution lie
-//! around the middle.
+//! The hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot" does not
+//! mean "near the start". (fio hashes ranks to blocks, so that some collide and others are left out; a
+//! permutation keeps the distribution exact.) Those of the normal distribution lie around the middle.
 
 use super::permutation::Permutation;
 use super::random::{self, Random};
 use super::zipf::Zipf;
 use crate::load::job::{Distribution, Job};
 
-/// Where to go next, in a region that starts at 0.
+/// Position of the next operation, in a region that starts at 0.
 #[derive(Debug)]
 pub(super) struct Order {
     region_bytes: u64,
     /// Random offsets are multiples of it.
     unit: u64,
     blocks: u64,
-    /// Where the last operation ended.
+    /// End of the last operation.
     next: u64,
     course: Course,
 }
@@ -32,8 +31,7 @@ enum Course {
     Uniform,
     /// Block k with probability proportional to k^-theta.
     Zipf { ranks: Zipf, places: Permutation },
-    /// Of n blocks, number n u^power with uniform u: the share h of blocks gets 1 - h of the
-    /// operations.
+    /// Of n blocks, number n u^power with uniform u: the share h of blocks gets 1 - h of the operations.
     Pareto { power: f64, places: Permutation },
     /// Around the middle, with this standard deviation in blocks.
     Normal { deviation: f64 },
@@ -70,7 +68,6 @@ impl Order {
         (offset, bytes)
     }
 
-    /// An offset with at least `smallest` bytes left.
     #[inline]
     fn offset(&mut self, random: &mut Random, smallest: u32) -> u64 {
         let block = match &mut self.course {
@@ -107,8 +104,8 @@ fn normal(random: &mut Random, blocks: u64, deviation: f64) -> u64 {
     }
 }
 
-/// Mean 0, standard deviation 1: the sum of twelve uniform numbers minus six (Irwin-Hall), which
-/// deviates from the normal distribution only in the far tails.
+/// Mean 0, standard deviation 1: the sum of twelve uniform numbers minus six (Irwin-Hall), which deviates
+/// from the normal distribution only in the far tails.
 fn gauss(random: &mut Random) -> f64 {
     let mut sum = 0;
     for _ in 0..6 {

@@ -1,10 +1,8 @@
 //! Random numbers: SplitMix64, a counter with scrambled values.
 //!
-//! The generators of the `rand` crate may change between versions, but here a seed must always mean
-//! the same values. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-//! 2014.
+//! The generators of the `rand` crate may change between versions, but here a seed must always mean the same
+//! values. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 
-/// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -14,15 +12,14 @@ impl Random {
         Random(scramble(seed ^ scramble(stream.wrapping_add(1))))
     }
 
-    /// 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         scramble(self.0)
     }
 
-    /// A number below `bound`, or 0 if that is 0. Its bias is below `bound`/2^64, too small for any
-    /// test here.
+    /// A number below `bound`, or 0 if that is 0. Its bias is below `bound`/2^64, too small for any test
+    /// here.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
@@ -43,8 +40,8 @@ pub(crate) fn scramble(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// `base` to the power of `exponent`, for random draws: `libm::pow` takes twice as long to be exact
-/// in the last bit.
+/// `base` to the power of `exponent`, for random draws: `libm::pow` takes twice as long to be exact in the
+/// last bit.
 #[inline]
 pub(super) fn power(base: f64, exponent: f64) -> f64 {
     libm::exp2(libm::log(base) * (exponent * std::f64::consts::LOG2_E))

@@ -3,7 +3,6 @@
 use super::random::Random;
 use crate::load::job::BlockSizes;
 
-/// Sizes with their weights.
 #[derive(Debug)]
 pub(super) struct Sizes {
     sizes: Vec<u32>,
@@ -28,7 +27,7 @@ impl Sizes {
         Sizes { sizes, up_to, smallest }
     }
 
-    /// The smallest; 0 if there are none.
+    /// Smallest; 0 if there are none.
     pub fn smallest(&self) -> u32 {
         self.smallest
     }

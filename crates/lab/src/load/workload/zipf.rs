@@ -1,20 +1,18 @@
 //! Zipf's law: rank k of n has a probability proportional to k^-theta.
 //!
-//! The masses of the first ranks, where most draws fall, are summed in a table. Beyond it, the
-//! staircase of masses is as good as the curve x^-theta (the mass of rank k differs from the
-//! curve's between k - 1/2 and k + 1/2 by theta (theta + 1) / 24 k^2 of itself, at most 3 in
-//! 100,000), whose integral has an inverse in closed form. So neither memory nor time grows with n,
-//! while fio adds up to ten million powers before it starts.
+//! The masses of the first ranks, where most draws fall, are summed in a table. Beyond it, the staircase of
+//! masses is as good as the curve x^-theta (the mass of rank k differs from the curve's between k - 1/2 and k
+//! + 1/2 by theta (theta + 1) / 24 k^2 of itself, at most 3 in 100,000), whose integral has an inverse in
+//! closed form. So neither memory nor time grows with n, while fio adds up to ten million powers before it
+//! starts.
 
 use super::random::{Random, power};
 
 /// Ranks in the table.
 const HEAD: usize = 64;
-/// For theta = 1 the integral has another form; a theta this close to 1 cannot be distinguished
-/// from it.
+/// For theta = 1 the integral has another form; a theta this close to 1 cannot be distinguished from it.
 const LEAST_FROM_ONE: f64 = 1e-6;
 
-/// Draws ranks.
 #[derive(Debug, Clone)]
 pub(super) struct Zipf {
     n: f64,
@@ -27,12 +25,11 @@ pub(super) struct Zipf {
     head_mass: f64,
     /// Sum of the masses of all ranks.
     mass: f64,
-    /// The integral up to the end of the table.
+    /// Integral up to the end of the table.
     integral_of_head: f64,
 }
 
 impl Zipf {
-    /// For ranks 1 to `n`.
     pub fn new(n: u64, theta: f64) -> Zipf {
         let exponent = 1.0 - theta;
         let exponent = if exponent.abs() < LEAST_FROM_ONE { LEAST_FROM_ONE } else { exponent };
@@ -61,7 +58,7 @@ impl Zipf {
     }
 }
 
-/// The integral of x^-theta from 1.
+/// Integral of x^-theta from 1.
 fn integral(exponent: f64, to: f64) -> f64 {
     (power(to, exponent) - 1.0) / exponent
 }

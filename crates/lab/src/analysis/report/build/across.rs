@@ -31,7 +31,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// Tests without a measurement.
 fn failures(material: &Material<'_>, document: &mut Document) {
     let row = |f: &crate::load::result::Failure| {
         vec![
@@ -53,7 +52,6 @@ fn failures(material: &Material<'_>, document: &mut Document) {
     });
 }
 
-/// Only the table.
 pub fn write_figures(material: &Material<'_>, document: &mut Document) {
     if !material.summary.figures.is_empty() {
         document.section("Figures");
@@ -89,7 +87,6 @@ fn figures(material: &Material<'_>) -> Table {
     Table { caption: caption.into(), columns, rows }
 }
 
-/// One figure across all targets.
 fn bars(material: &Material<'_>, test: &str, figure: &str) -> Plot {
     let of_target = |(i, target): (usize, &&str)| {
         let summary = material.figure(test, target, figure)?;
@@ -125,7 +122,7 @@ fn fills(material: &Material<'_>, document: &mut Document) {
         let Some(figure) = material.headlines(test).into_iter().next() else { continue };
         let evidence = |name: &str| finding.evidence.iter().find(|e| e.name == name).map(|e| e.value);
         let Some(at) = evidence("below") else { continue };
-        // The finding covers targets on one kind of disk: that of the one beyond the cliff.
+        // The finding covers targets on one kind of disk: that of the target beyond the cliff.
         let full =
             |target: &str| system::fill_percent(&machine, target).filter(|fill| (fill - at).abs() < 0.5);
         let Some(beyond) = material.targets().into_iter().find(|target| full(target).is_some()) else {
@@ -152,7 +149,6 @@ fn fills(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// The latency of each test on all targets.
 fn latencies(material: &Material<'_>, document: &mut Document) {
     let mut drawn = Vec::new();
     for test in material.tests() {

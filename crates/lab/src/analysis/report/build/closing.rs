@@ -14,7 +14,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     evidence(material, document);
 }
 
-/// All findings, for a terminal.
 pub fn write_findings(material: &Material<'_>, document: &mut Document) {
     let items: Vec<Text> = material.findings("").iter().map(|f| f.sentence.as_str().into()).collect();
     if !items.is_empty() {

@@ -1,5 +1,4 @@
-//! Pairwise comparisons of targets in both directions, with what the repeats say about each
-//! difference.
+//! Pairwise comparisons of targets in both directions, with the verdict of the repeats on each difference.
 
 use super::material::Material;
 use super::words;
@@ -24,7 +23,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     }
 }
 
-/// Headlines and 99th percentiles are shown; all others are in the evidence.
 fn is_shown(material: &Material<'_>, comparison: &Comparison) -> bool {
     comparison.figure.ends_with(".p99")
         || material.headlines(&comparison.test).contains(&comparison.figure.as_str())

@@ -3,7 +3,6 @@
 use super::material::File;
 use crate::load::result::ResultFolder;
 
-/// Possible files and their content.
 const KNOWN: [(&str, &str); 8] = [
     ("plan.json", "the plan: tests, targets, program version"),
     ("machine.json", "the machine: processors, memory, disks, pools with their properties"),
@@ -15,7 +14,6 @@ const KNOWN: [(&str, &str); 8] = [
     ("runs", "each measurement as it was recorded"),
 ];
 
-/// The files present in a result.
 pub fn files(folder: &ResultFolder) -> Vec<File> {
     let there = KNOWN.iter().filter(|(name, _)| folder.path().join(name).exists());
     there.map(|&(path, about)| File { path: path.to_owned(), about: about.to_owned() }).collect()

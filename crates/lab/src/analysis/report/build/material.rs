@@ -11,33 +11,33 @@ use crate::unit::Better;
 /// A file beside the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its path from the report.
+    /// Path relative to the report.
     pub path: String,
-    /// Its content.
+    /// Description of the content.
     pub about: String,
 }
 
-/// The input of a report.
+/// Input of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Material<'a> {
-    /// The figures, over all repeats.
+    /// Figures over all repeats.
     pub summary: &'a Summary,
-    /// The plan.
+    /// Plan of the study.
     pub plan: &'a Plan,
-    /// The machine's description.
+    /// Machine's description.
     pub machine: &'a Value,
     /// All runs, with their series.
     pub runs: &'a [Run],
-    /// The findings.
+    /// Findings.
     pub analysis: &'a Analysis,
-    /// The advice.
+    /// Advice.
     pub advice: &'a [Advice],
-    /// The evidence.
+    /// Evidence.
     pub files: &'a [File],
 }
 
 impl<'a> Material<'a> {
-    /// A figure of a test on a target.
+    /// Figure of a test on a target.
     pub fn figure(&self, test: &str, target: &str, figure: &str) -> Option<&'a FigureSummary> {
         self.summary.figures.iter().find(|f| f.test == test && f.target == target && f.figure == figure)
     }
@@ -59,7 +59,7 @@ impl<'a> Material<'a> {
         unique(of_test.filter_map(|f| f.figure.strip_suffix(".iops")))
     }
 
-    /// The headline figures of a test.
+    /// Headline figures of a test.
     pub fn headlines(&self, test: &str) -> Vec<&'a str> {
         let all = &self.summary.figures;
         unique(all.iter().filter(|f| f.test == test && is_headline(all, f)).map(|f| f.figure.as_str()))
@@ -77,7 +77,7 @@ impl<'a> Material<'a> {
         self.tests().into_iter().flat_map(|t| self.headlines(t).into_iter().map(move |f| (t, f))).collect()
     }
 
-    /// The best target for a figure, if there are several and one direction is better.
+    /// Best target for a figure, if there are several and one direction is better.
     pub fn best(&self, test: &str, figure: &str) -> Option<&'a FigureSummary> {
         let mut all = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
         let first = all.next()?;
@@ -89,14 +89,14 @@ impl<'a> Material<'a> {
         (first.better != Better::Neither && all.next().is_some()).then_some(best)
     }
 
-    /// The ranking of all targets in a figure, if there are several and one direction is better.
+    /// Ranking of all targets in a figure, if there are several and one direction is better.
     pub fn standing(&self, test: &str, figure: &str) -> Option<Standing<'a>> {
         let figures = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
         Standing::of(figures, &self.analysis.comparisons)
     }
 
-    /// The targets to highlight in a figure: the best and all that the repeats cannot separate from
-    /// it; none if that would be all of them.
+    /// Targets to highlight in a figure: the best and all that the repeats cannot separate from it; none if
+    /// that would be all of them.
     pub fn leaders(&self, test: &str, figure: &str) -> Vec<&'a str> {
         let Some(standing) = self.standing(test, figure) else { return Vec::new() };
         let leaders = standing.leaders();
@@ -112,8 +112,7 @@ impl<'a> Material<'a> {
         self.runs.iter().filter(is).collect()
     }
 
-    /// The repeat with the median first headline, or next to it: the one shown where one must
-    /// represent all.
+    /// Repeat with the median first headline, or next to it: the one shown where one must represent all.
     pub fn typical(&self, test: &str, target: &str) -> Option<&'a Run> {
         let mut runs = self.repeats(test, target);
         let headline = self.headlines(test).into_iter().next().unwrap_or_default();

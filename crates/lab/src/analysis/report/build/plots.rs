@@ -33,7 +33,6 @@ pub fn over_time(test: &str, run: &Run) -> Option<Plot> {
     (!streams.is_empty()).then_some(Plot { title, shape: Shape::OverTime(panels) })
 }
 
-/// A stream's rate in each second.
 fn rates(stream: &Stream, amount: impl Fn(&Second) -> u64) -> Vec<(u64, f64)> {
     let ends = stream.seconds.iter().skip(1).map(|s| s.at_ns).chain([stream.runtime_ns]);
     let rate = |(second, end): (&Second, u64)| {
@@ -43,7 +42,6 @@ fn rates(stream: &Stream, amount: impl Fn(&Second) -> u64) -> Vec<(u64, f64)> {
     stream.seconds.iter().zip(ends).filter_map(rate).collect()
 }
 
-/// Mean and longest latency of each second.
 fn latencies(stream: &Stream) -> [Line; 2] {
     let with = |value: &dyn Fn(&Second) -> f64| {
         let some = stream.seconds.iter().filter(|s| s.operations > 0 && s.latency_max_ns > 0);

@@ -12,7 +12,6 @@ const MOST_LINES: usize = 6;
 /// The busiest disk must be this busy for disks to be shown, in percent.
 const LEAST_BUSY: f64 = 1.0;
 
-/// All plots of a run's samples.
 pub fn panels(test: &str, run: &Run) -> Vec<Plot> {
     let samples = &run.samples;
     let all = [("ARC", arc(samples)), ("disks", disks(samples)), ("machine", machine(samples))];
@@ -39,7 +38,7 @@ fn arc(samples: &Samples) -> Vec<Panel> {
     panels
 }
 
-/// Growth of a counter; empty if it did not change: of such a series only the ends are kept.
+/// Growth of a counter; empty if it did not change: only the ends of such a series are kept.
 fn grown(series: &Series) -> Vec<(u64, f64)> {
     if series.growth() > 0.0 { series.rates() } else { Vec::new() }
 }
@@ -81,7 +80,7 @@ fn disks(samples: &Samples) -> Vec<Panel> {
         .collect()
 }
 
-/// The sum of both; an empty one did not change.
+/// Sum of both; an empty series did not change.
 fn sum(one: Vec<(u64, f64)>, other: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
     match (one.is_empty(), other.is_empty()) {
         (true, _) => other,

@@ -1,5 +1,4 @@
-//! The summary: the answer, the cautions about it, the supporting numbers, and the extent of the
-//! study.
+//! The summary: the answer, its cautions, the supporting numbers, and the extent of the study.
 
 use super::material::Material;
 use super::words;
@@ -43,7 +42,6 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.paragraph(asked(material));
 }
 
-/// The extent of the study.
 fn asked(material: &Material<'_>) -> Text {
     let summary = material.summary;
     let targets = material.targets();
@@ -86,7 +84,7 @@ fn figures_of(material: &Material<'_>, target: &str) -> Text {
     }
 }
 
-/// The limit of each test of a single target, if that is the suite's question.
+/// Limit of each test of a single target, if that is the suite's question.
 fn limited(material: &Material<'_>) -> Text {
     if material.plan.suite != "vm" {
         return Text::new();
@@ -105,7 +103,7 @@ fn limited(material: &Material<'_>) -> Text {
     text.plain(".")
 }
 
-/// How many operations in flight a sweep of depths found to be enough.
+/// Number of operations in flight that a sweep of depths found to be enough.
 fn borne(material: &Material<'_>, document: &mut Document) {
     let measurements = material.runs.iter().map(|run| &run.measurement);
     let item = |sweep: &crate::advice::facts::Workers| {
@@ -130,7 +128,7 @@ fn borne(material: &Material<'_>, document: &mut Document) {
     document.list(items);
 }
 
-/// The winners, and in how many figures each is best.
+/// Winners, and the number of figures in which each is best.
 fn ranking(material: &Material<'_>) -> Text {
     let headlines = material.all_headlines();
     let standings: Vec<Standing<'_>> =
@@ -169,7 +167,7 @@ fn ranking(material: &Material<'_>) -> Text {
     }
 }
 
-/// Why repeats such as these can decide nothing, if so.
+/// Why this number of repeats can decide nothing, if so.
 fn too_few(material: &Material<'_>) -> Option<String> {
     let mut headline =
         material.analysis.comparisons.iter().filter(|c| c.kind == FigureKind::Headline).peekable();
@@ -188,7 +186,7 @@ fn too_few(material: &Material<'_>) -> Option<String> {
     })
 }
 
-/// How many comparisons were made, and the correction for their number.
+/// Number of comparisons, and the correction for it.
 fn compared(material: &Material<'_>) -> Text {
     let count = |kind: FigureKind| material.analysis.comparisons.iter().filter(|c| c.kind == kind).count();
     match (count(FigureKind::Headline), count(FigureKind::P99)) {
@@ -207,7 +205,7 @@ fn made(many: usize, of: &str) -> String {
     format!("{}{of} {were} made", words::count(many, "comparison"))
 }
 
-/// The largest difference between best and worst of any headline, in the words of the comparison.
+/// Largest difference between best and worst of any headline, in the words of the comparison.
 fn widest_gap(material: &Material<'_>) -> Text {
     let far = |c: &&Comparison| c.difference.ratio.is_some_and(|r| r > 0.0);
     let headlines = material.all_headlines();
@@ -241,7 +239,6 @@ fn worth_saying<'a>(material: &Material<'a>) -> Vec<&'a Finding> {
     chosen
 }
 
-/// What a reader must know before using any figure.
 fn cautions(material: &Material<'_>) -> Vec<Text> {
     let summary = material.summary;
     let first = FIRST.iter().flat_map(|id| material.findings(id));

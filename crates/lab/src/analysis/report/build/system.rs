@@ -21,12 +21,11 @@ pub fn write(material: &Material<'_>, document: &mut Document) {
     document.table(disks(&machine));
 }
 
-/// The machine, if its description can be parsed.
+/// Machine, if its description can be parsed.
 pub fn machine(material: &Material<'_>) -> Option<Machine> {
     serde_json::from_value(material.machine.clone()).ok()
 }
 
-/// Fill of a target's pool.
 pub fn fill_percent(machine: &Machine, target: &str) -> Option<f64> {
     let dataset = machine.places.iter().find(|place| place.target == target)?.dataset.as_deref()?;
     let pool = dataset.split('/').next()?;
@@ -40,7 +39,6 @@ pub fn rotates(machine: &Machine, target: &str) -> Option<bool> {
     known.filter_map(|disk| disk.rotational).next()
 }
 
-/// Known facts about targets, without the machine.
 fn bare_targets(material: &Material<'_>) -> Table {
     let row = |t: &crate::load::target::Target| {
         vec![Text::new().code(&t.name), Text::new().code(t.path.to_string_lossy()), kind(t.kind).into()]
@@ -138,7 +136,6 @@ pub fn layout(pool: &Pool) -> String {
     classes.into_iter().filter_map(of_class).collect::<Vec<_>>().join("; ")
 }
 
-/// The datasets that hold targets.
 fn datasets(machine: &Machine) -> Table {
     let measured = |d: &&Dataset| machine.places.iter().any(|place| place.dataset.as_ref() == Some(&d.name));
     let row = |d: &Dataset| {
@@ -228,13 +225,11 @@ fn disks(machine: &Machine) -> Table {
     }
 }
 
-/// How a disk is connected.
 fn transport(disk: &Disk) -> String {
     let word = serde_json::to_value(disk.transport).ok();
     word.and_then(|word| Some(word.as_str()?.replace('_', " "))).unwrap_or_default()
 }
 
-/// A value in a table, or a dash.
 fn shown(unit: Unit, value: Option<f64>) -> Text {
     value.map_or_else(|| Text::new().dim("–"), |value| unit.show(value).into())
 }

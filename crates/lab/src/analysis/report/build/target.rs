@@ -75,7 +75,6 @@ fn results(material: &Material<'_>, target: &str) -> Table {
     Table { caption: Text::new(), columns, rows }
 }
 
-/// Bytes transferred by a typical run.
 fn moved(material: &Material<'_>, test: &str, target: &str, operation: &str) -> Text {
     let streams = material
         .typical(test, target)
@@ -85,7 +84,6 @@ fn moved(material: &Material<'_>, test: &str, target: &str, operation: &str) -> 
     if bytes > 0 { Unit::Bytes.show(bytes as f64).into() } else { Text::new().dim("–") }
 }
 
-/// Figures that do not belong to streams.
 fn others(material: &Material<'_>, target: &str) -> Table {
     let mut rows = Vec::new();
     for test in material.tests() {

@@ -1,4 +1,4 @@
-//! Reports say what the figures and findings say, no more, and omit empty sections.
+//! Reports state the figures and findings, no more, and omit empty sections.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use serde_json::Value;
@@ -52,7 +52,6 @@ fn run(target: &str, repeat: u32, iops: u64) -> Run {
     Run { measurement, samples: Samples::default() }
 }
 
-/// A result entirely in memory.
 struct Made {
     runs: Vec<Run>,
     summary: Summary,
@@ -223,7 +222,6 @@ fn one_repeat_claims_nothing() {
     assert!(!row.contains("**"), "one run each highlights nothing: {row}");
 }
 
-/// The paragraphs of the summary.
 fn summary(report: &str) -> Vec<&str> {
     let summary = report.split("## Summary").nth(1).unwrap().split("## ").next().unwrap();
     summary.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).collect()
@@ -278,7 +276,7 @@ fn the_terminal_has_the_figures_and_the_findings() {
 fn the_page_shows_each_test_with_plots() {
     let made = made(&[("data0", SLOW), ("data1", FAST)], false);
     let page = html(&build(&made.material()));
-    // Bars of two figures and one latency across targets; over time, histogram and percentiles of
-    // each target.
+    // Bars of two figures and one latency across targets; over time, histogram and percentiles of each
+    // target.
     assert_eq!(page.matches("<svg").count(), 3 + 2 * 3);
 }

@@ -12,7 +12,6 @@ pub fn date(unix_ns: u64) -> String {
     DateTime::from_timestamp_nanos(unix_ns.cast_signed()).format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// The text, capitalised.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -33,7 +32,6 @@ pub fn list(items: &[Text]) -> Text {
     all
 }
 
-/// Names as a list of code.
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Text {
     list(&names.into_iter().map(|name| Text::new().code(name)).collect::<Vec<_>>())
 }
@@ -51,8 +49,7 @@ pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<S
     (low != high).then(|| format!("{low}–{high}"))
 }
 
-/// The median in a table, with its interval, and a flag if repeats differ much; strong if
-/// requested.
+/// Median in a table, with its interval, and a flag if repeats differ much.
 pub fn cell(figure: Option<&FigureSummary>, strong: bool) -> Text {
     let Some(figure) = figure else { return Text::new().dim("–") };
     let median = figure.unit.show(figure.spread.median);

@@ -11,7 +11,6 @@ pub(super) enum Direction {
     Mixed,
 }
 
-/// An unfinished job.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub job: Job,
@@ -41,7 +40,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// The finished job, if its options are consistent.
+    /// Finished job, if its options are consistent.
     pub fn finish(self) -> Result<Job, String> {
         let mut job = self.job;
         let read_percent = match self.direction {

@@ -10,7 +10,6 @@ use crate::load::job::{Method, SyncMode};
 const SECONDS: u64 = 1_000_000_000;
 const MICROSECONDS: u64 = 1_000;
 
-/// Sets an option of a draft from its value.
 enum Setter {
     /// Takes a value.
     Value(fn(&mut Draft, &str) -> Result<()>),
@@ -20,7 +19,7 @@ enum Setter {
 
 use Setter::{Flag, Value};
 
-/// Its names and its setter.
+/// Names and its setter.
 type Option_ = (&'static [&'static str], Setter);
 
 #[rustfmt::skip]
@@ -74,7 +73,7 @@ const OPTIONS: &[Option_] = &[
     (&["group_reporting"], Flag(|d, on| d.job.group = on)),
 ];
 
-/// Applies the option, or says why not.
+/// Applies the option; an error gives the reason.
 pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<()> {
     if let Some((_, setter)) = OPTIONS.iter().find(|option| option.0.contains(&name)) {
         let done = match (setter, value) {
@@ -98,7 +97,7 @@ pub(super) fn set(draft: &mut Draft, name: &str, value: Option<&str>) -> Result<
     }
 }
 
-/// The most similar name, if any is similar.
+/// Most similar name, if any is similar.
 fn nearest(name: &str) -> Option<&'static str> {
     let taken = OPTIONS.iter().flat_map(|option| option.0);
     let ignored = IGNORED.iter().flat_map(|ignored| ignored.0);
@@ -204,8 +203,7 @@ fn sync(draft: &mut Draft, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lab's verification finds more than any of these checksums, so the choice makes no
-/// difference.
+/// The lab's verification finds more errors than any of these checksums, so the choice makes no difference.
 fn verify(draft: &mut Draft, text: &str) -> Result<()> {
     draft.job.verify = match text {
         "0" => false,

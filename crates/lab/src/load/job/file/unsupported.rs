@@ -1,5 +1,5 @@
-//! fio options that change nothing here, and those that would change the measurement and are
-//! therefore refused.
+//! fio options that change nothing here, and those that would change the measurement and are therefore
+//! refused.
 
 /// Names, and why they make no difference.
 pub(super) const IGNORED: &[(&[&str], &str)] = &[

@@ -1,10 +1,9 @@
 //! Values of options: sizes, times, flags, and pairs for reads and writes.
 //!
-//! Sizes: to fio, `k`, `kb`, `m`... are powers of 1024, and, unless `kb_base=1000` is set, `ki`,
-//! `kib`... are powers of **1000**. Nobody who writes `4KiB` means 4000 bytes, but differing from
-//! fio would be wrong, too: that form is an error with the alternative. With `kb_base=1000` both
-//! follow the standards. Times: a bare number has the option's own unit; `d`, `h`, `m`, `s`, `ms`,
-//! `us` override it.
+//! Sizes: to fio, `k`, `kb`, `m`... are powers of 1024, and, unless `kb_base=1000` is set, `ki`, `kib`... are
+//! powers of **1000**. Nobody writes `4KiB` and means 4000 bytes, but differing from fio would be wrong, too:
+//! that form is an error that shows the alternative. With `kb_base=1000` both follow the standards. Times: a
+//! bare number has the option's own unit; `d`, `h`, `m`, `s`, `ms`, `us` override it.
 
 use crate::load::job::{BlockSizes, Distribution, ReadWrite};
 
@@ -17,7 +16,7 @@ const MAX_RANGE_SIZES: u64 = 65_536;
 /// fio's limit.
 const MAX_SPLIT_SIZES: usize = 64;
 
-/// The meaning of `k` (`kb_base`).
+/// Meaning of `k` (`kb_base`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
     /// 1024 for `k`.
@@ -73,7 +72,6 @@ pub(super) fn time(unit_ns: u64, text: &str) -> Result<u64> {
     number.checked_mul(unit_ns).ok_or_else(|| format!("`{text}` is too long"))
 }
 
-/// A flag: 0 or 1.
 pub(super) fn flag(text: &str) -> Result<bool> {
     match text {
         "1" | "true" => Ok(true),
@@ -82,7 +80,6 @@ pub(super) fn flag(text: &str) -> Result<bool> {
     }
 }
 
-/// A whole number in a range.
 pub(super) fn number<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T> {
     let wrong = || format!("`{text}` is not a number from {least} to {most}");
     let (number, suffix) = number_and_suffix(text).ok_or_else(wrong)?;
@@ -112,7 +109,6 @@ pub(super) fn each<T: Clone>(
     Ok(())
 }
 
-/// One operation size.
 pub(super) fn block_size(base: Base, text: &str) -> Result<BlockSizes> {
     Ok(BlockSizes::of(block_bytes(base, text)?))
 }

@@ -1,7 +1,7 @@
 //! Writes jobs as a job file for the real fio.
 //!
-//! Only differences from fio's defaults are written. Anything a job file cannot express is an
-//! error, never left out.
+//! Only differences from fio's defaults are written. Anything a job file cannot express is an error, never
+//! left out.
 
 use std::fmt::{Display, Write};
 
@@ -159,7 +159,7 @@ fn time(job: &Job, ns: u64) -> Result<String> {
     }
 }
 
-/// The three ways a job file can express sizes.
+/// Three ways a job file can express sizes.
 enum Form {
     One(u32),
     Range(u32, u32),
@@ -195,8 +195,8 @@ fn form(sizes: &BlockSizes) -> Form {
     }
 }
 
-/// Weights as integer percentages that add up to 100: the remainder from rounding down goes to the
-/// first ones.
+/// Weights as integer percentages that add up to 100: the remainder from rounding down goes to the first
+/// ones.
 fn split(sizes: &[(u32, u32)]) -> String {
     let all = sizes.iter().map(|size| u64::from(size.1)).sum::<u64>().max(1);
     let percent = |weight: u32| u64::from(weight) * 100 / all;

@@ -1,7 +1,6 @@
 //! Named counters from a kstat.
 //!
-//! A named kstat has a line of numbers about itself, a header line, then lines of `name type
-//! value`.
+//! A named kstat has a line of numbers about itself, a header line, then lines of `name type value`.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +19,12 @@ impl Counters {
         )
     }
 
-    /// A counter.
+    /// Value of a counter.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// A counter; 0 if it does not exist.
+    /// Value of a counter; 0 if absent.
     pub fn or_zero(&self, name: &str) -> u64 {
         self.get(name).unwrap_or(0)
     }
@@ -40,8 +39,8 @@ impl Counters {
 /// Names and values of a named kstat, including strings.
 pub fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().skip(2).filter_map(|line| {
-        // Names (`512 ns`) and strings may contain spaces, so split by columns, unless the name
-        // overflows its own.
+        // Names (`512 ns`) and strings may contain spaces, so split by columns, unless the name overflows its
+        // own.
         let (name, rest) = match line.as_bytes().get(NAME_COLUMNS) {
             Some(b' ') => line.split_at_checked(NAME_COLUMNS)?,
             _ => line.split_once(' ')?,

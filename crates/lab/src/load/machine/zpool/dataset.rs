@@ -19,7 +19,7 @@ pub enum DatasetKind {
 /// A file system or volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
-    /// Its name, with the pool's.
+    /// Full name, with the pool's.
     pub name: String,
     /// Kind and block size.
     pub kind: DatasetKind,
@@ -39,8 +39,8 @@ pub struct Dataset {
     pub logical_used_bytes: u64,
     /// Other recorded properties: [`PROPERTIES`].
     pub properties: BTreeMap<String, String>,
-    /// Its counters since it was mounted: `reads`, `nread`, `writes`, `nwritten`,
-    /// `zil_commit_count`... (`objset-*`). Set by the reader of kstats.
+    /// Counters since the mount: `reads`, `nread`, `writes`, `nwritten`, `zil_commit_count`... (`objset-*`).
+    /// Set by the reader of kstats.
     #[serde(skip)]
     pub counters: Option<Counters>,
 }
@@ -94,14 +94,14 @@ impl Dataset {
         })
     }
 
-    /// Its uncompressed block size, for files of more than one block.
+    /// Uncompressed block size, for files of more than one block.
     pub fn block_bytes(&self) -> u64 {
         match self.kind {
             DatasetKind::Filesystem(bytes) | DatasetKind::Volume(bytes) => bytes,
         }
     }
 
-    /// The property that sets its block size.
+    /// Property that sets the block size.
     pub fn block_property(&self) -> &'static str {
         match self.kind {
             DatasetKind::Filesystem(_) => "recordsize",

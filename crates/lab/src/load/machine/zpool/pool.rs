@@ -8,43 +8,43 @@ use serde_json::Value;
 use super::status::{number, text};
 use super::{Class, Dataset, Properties, Vdev};
 
-/// The last scrub or resilver.
+/// Last scrub or resilver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// `SCRUB` or `RESILVER`.
     pub function: String,
     /// `FINISHED`, `SCANNING`, `CANCELED`, `NONE`.
     pub state: String,
-    /// When it started, in seconds since 1970, UTC.
+    /// Start, in seconds since 1970, UTC.
     pub start_unix_s: u64,
-    /// When it ended, likewise; 0 if it is still running.
+    /// End, likewise; 0 if still running.
     pub end_unix_s: u64,
-    /// Errors that it found.
+    /// Errors found.
     pub errors: u64,
 }
 
-/// A pool.
+/// A pool with its vdevs and datasets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Its name.
+    /// Pool name.
     pub name: String,
-    /// Its GUID.
+    /// Pool GUID.
     pub guid: u64,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `SUSPENDED`...
     pub state: String,
-    /// The problem that `zpool status` reports, if any.
+    /// Problem reported by `zpool status`.
     pub status: Option<String>,
-    /// The action that `zpool status` recommends.
+    /// Action recommended by `zpool status`.
     pub action: Option<String>,
     /// Files and objects with unrepairable errors.
     pub data_errors: u64,
-    /// The last scrub or resilver since the pool was created, if any.
+    /// Last scrub or resilver since the pool was created, if any.
     pub scan: Option<Scan>,
     /// Bytes of all vdevs except logs and caches (raw: with parity).
     pub size_bytes: Option<u64>,
     /// Allocated bytes on these.
     pub allocated_bytes: Option<u64>,
-    /// Fragmentation of the free space, in percent: see the rule `fragmentation`.
+    /// Fragmentation of free space in percent: see the rule `fragmentation`.
     pub fragmentation_percent: Option<u64>,
     /// References per deduplicated block: 1.0 without deduplication.
     pub dedup_ratio: f64,
@@ -56,7 +56,7 @@ pub struct Pool {
     pub datasets: Vec<Dataset>,
 }
 
-/// Recorded properties.
+/// Recorded pool properties.
 pub const PROPERTIES: [&str; 9] = [
     "ashift",
     "autotrim",
@@ -69,7 +69,7 @@ pub const PROPERTIES: [&str; 9] = [
     "readonly",
 ];
 
-/// Where `zpool status -j` lists the top-level vdevs of each class.
+/// Lists of top-level vdevs in `zpool status -j`, by class.
 const CLASSES: [(&str, Class); 5] = [
     ("special", Class::Special),
     ("dedup", Class::Dedup),
@@ -79,7 +79,6 @@ const CLASSES: [(&str, Class); 5] = [
 ];
 
 impl Pool {
-    /// Parses its object in `zpool status -j --json-int`.
     pub(super) fn from_status(name: &str, value: &Value) -> Pool {
         let list = |value: Option<&Value>, class: Class| {
             value.map(|children| Vdev::list_from_status(children, class)).unwrap_or_default()
@@ -107,7 +106,6 @@ impl Pool {
         }
     }
 
-    /// Adds facts from `zpool get all POOL`.
     pub(super) fn add_properties(&mut self, properties: &Properties) {
         let get = |name: &str| properties.number(&self.name, name);
         let text = |name: &str| properties.text(&self.name, name);

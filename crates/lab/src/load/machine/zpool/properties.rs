@@ -1,5 +1,5 @@
-//! Property tables as printed by `zpool get -Hp all` and `zfs get -Hp all`: tab-separated name,
-//! property, value, source.
+//! Property tables as printed by `zpool get -Hp all` and `zfs get -Hp all`: tab-separated name, property,
+//! value, source.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub struct Properties {
     values: HashMap<String, HashMap<String, String>>,
-    /// Names of the objects, in order of appearance.
+    /// Objects in order of appearance.
     pub names: Vec<String>,
 }
 
 impl Properties {
-    /// Parses such a table. Other lines are ignored.
+    /// Parses a table, ignoring other lines.
     pub fn parse(table: &str) -> Properties {
         let mut properties = Properties::default();
         for line in table.lines() {

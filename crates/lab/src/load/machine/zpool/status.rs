@@ -1,5 +1,5 @@
-//! A pool's object in `zpool status -j`: its numbers and strings; and the text output of OpenZFS
-//! before 2.3, converted to the same shape.
+//! A pool's object in `zpool status -j`: its numbers and strings; and the text output of OpenZFS before 2.3,
+//! converted to the same shape.
 //!
 //! ```text
 //!   pool: tank                          paragraphs: a key at the start, continuation lines after a tab
@@ -26,7 +26,6 @@ pub fn number(value: &Value, key: &str) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A string in a JSON object.
 pub fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
 }
@@ -43,7 +42,6 @@ const CLASSES: [(&str, &str); 5] = [
 /// Prefixes of continuation lines and of names of damaged files.
 const CONTINUED: [&str; 2] = ["\t", "    "];
 
-/// A line of the vdev table.
 struct Row<'a> {
     level: usize,
     name: &'a str,
@@ -114,7 +112,6 @@ fn row(line: &str) -> Option<Row<'_>> {
     known.then_some(Row { level: (line.len() - content.len()) / 2, name, rest })
 }
 
-/// The vdevs of one level, with their children.
 fn vdevs(rows: &[Row<'_>], at: &mut usize, level: usize, list: &str) -> Value {
     let mut all = Map::new();
     while let Some(row) = rows.get(*at).filter(|row| row.level == level && !row.rest.is_empty()) {
@@ -190,8 +187,7 @@ fn scan(text: &str) -> Value {
     })
 }
 
-/// Number of data errors: `No known data errors`, `3 data errors, use '-v' for a list`, or a list
-/// of files.
+/// Number of data errors: `No known data errors`, `3 data errors, use '-v' for a list`, or a list of files.
 fn errors(text: &str) -> u64 {
     match text.split_whitespace().next() {
         None | Some("No") => 0,

@@ -1,5 +1,5 @@
-//! A vdev: its layout, state, fill and latency; from `zpool status -j`, `zpool get all POOL
-//! all-vdevs`, `zpool iostat -l`.
+//! A vdev: its layout, state, fill and latency; from `zpool status -j`, `zpool get all POOL all-vdevs`,
+//! `zpool iostat -l`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Properties;
 use super::status::{number, text};
 
-/// The allocation class of a top-level vdev.
+/// Allocation class of a top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -17,15 +17,15 @@ pub enum Class {
     Special,
     /// Deduplication tables.
     Dedup,
-    /// The intent log (SLOG).
+    /// Intent log (SLOG).
     Log,
-    /// The second level of the ARC (L2ARC).
+    /// Second level of the ARC (L2ARC).
     Cache,
     /// Hot spare.
     Spare,
 }
 
-/// How a vdev is built from its children.
+/// Construction of a vdev from its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevKind {
@@ -63,13 +63,13 @@ pub struct Latencies {
 /// A vdev with its children.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Vdev {
-    /// Its name in its pool: `mirror-0`, `sda`.
+    /// Name in the pool: `mirror-0`, `sda`.
     pub name: String,
-    /// Its path in `/dev`, if it is a leaf.
+    /// Path in `/dev`, for a leaf.
     pub path: Option<String>,
-    /// How it is built.
+    /// Construction.
     pub kind: VdevKind,
-    /// Its class.
+    /// Allocation class.
     pub class: Class,
     /// `ONLINE`, `DEGRADED`, `FAULTED`, `OFFLINE`, `UNAVAIL`, `REMOVED`, `AVAIL`, `INUSE`.
     pub state: String,
@@ -81,21 +81,20 @@ pub struct Vdev {
     pub ashift: Option<u32>,
     /// Logarithm of its disk's reported sector size, if `zpool status` finds that larger.
     pub physical_ashift: Option<u32>,
-    /// Size of a top-level vdev in bytes.
+    /// Bytes of a top-level vdev.
     pub size_bytes: Option<u64>,
     /// Allocated bytes of a top-level vdev.
     pub allocated_bytes: Option<u64>,
-    /// Fragmentation of its free space, in percent.
+    /// Fragmentation of free space in percent.
     pub fragmentation_percent: Option<u64>,
-    /// Its latencies. Set by the reader of `zpool iostat`.
+    /// Set by the reader of `zpool iostat`.
     #[serde(skip)]
     pub latencies: Option<Latencies>,
-    /// Its children.
+    /// Child vdevs.
     pub children: Vec<Vdev>,
 }
 
 impl Vdev {
-    /// Parses `zpool status -j`; facts from other outputs are added later.
     pub(super) fn from_status(name: &str, value: &Value, class: Class) -> Vdev {
         Vdev {
             name: name.to_owned(),
@@ -116,8 +115,7 @@ impl Vdev {
         }
     }
 
-    /// The vdevs in a JSON object: sorted by name, and by number if they have one (JSON objects are
-    /// unordered).
+    /// Vdevs in a JSON object: sorted by name, and by number if they have one (JSON objects are unordered).
     pub(super) fn list_from_status(children: &Value, class: Class) -> Vec<Vdev> {
         let all = children.as_object().into_iter().flatten();
         let mut vdevs: Vec<Vdev> = all.map(|(name, value)| Vdev::from_status(name, value, class)).collect();
@@ -129,7 +127,6 @@ impl Vdev {
         vdevs
     }
 
-    /// Adds facts from `zpool get all POOL all-vdevs`.
     pub(super) fn add_properties(&mut self, properties: &Properties) {
         let get = |name: &str| properties.number(&self.name, name);
         self.ashift = get("ashift").filter(|ashift| *ashift > 0).map(|n| n as u32).or(self.ashift);
@@ -148,7 +145,7 @@ impl Vdev {
         self.children.iter_mut().for_each(|child| child.add_latencies(of));
     }
 
-    /// The disks, partitions and files in it.
+    /// Disks, partitions and files in it.
     pub fn leaves(&self) -> Vec<&Vdev> {
         match self.kind {
             VdevKind::Leaf => vec![self],
@@ -156,7 +153,7 @@ impl Vdev {
         }
     }
 
-    /// How many of its disks can fail before data are lost.
+    /// Number of its disks that can fail before data are lost.
     pub fn may_lose(&self) -> usize {
         match self.kind {
             VdevKind::Mirror => self.children.len().saturating_sub(1),
@@ -165,7 +162,7 @@ impl Vdev {
         }
     }
 
-    /// Its fill in percent.
+    /// Fill in percent.
     pub fn capacity_percent(&self) -> Option<f64> {
         let size = self.size_bytes.filter(|size| *size > 0)?;
         Some(self.allocated_bytes? as f64 / size as f64 * 100.0)
@@ -191,7 +188,7 @@ fn numbered(name: &str) -> (&str, u64) {
     (name, number.parse().unwrap_or(0))
 }
 
-/// The kind from the type, with the parity from the name (`raidz2-0`, `draid1:4d:6c:1s-0`).
+/// Kind from the type, with the parity from the name (`raidz2-0`, `draid1:4d:6c:1s-0`).
 fn kind(vdev_type: &str, name: &str) -> VdevKind {
     let parity = |after: &str| {
         let digit = name.strip_prefix(after).and_then(|rest| rest.chars().next());

@@ -1,8 +1,7 @@
 //! Daily SMART records and their trends: one file per disk, with one line of JSON per day.
 //!
-//! A value's slope is a least-squares fit to the last [`WINDOW_DAYS`] days. Its meaning is given in
-//! words: when a disk's endurance runs out at this rate, or that a disk which reallocates sectors
-//! is likely to fail.
+//! A value's slope is a least-squares fit to the last [`WINDOW_DAYS`] days. A sentence gives its meaning:
+//! when a disk's endurance runs out at this rate, or that a disk which reallocates sectors is likely to fail.
 //!
 //! Files are only appended to; an unreadable line (a power cut during the write) is skipped.
 
@@ -16,7 +15,7 @@ use super::Smart;
 use crate::load::machine::date;
 use crate::{LabError, Result};
 
-/// How far trends look back.
+/// Days that trends look back.
 pub const WINDOW_DAYS: u64 = 180;
 /// Days needed for a credible wear slope: disks report it in whole percents.
 const LEAST_DAYS: u64 = 14;
@@ -28,26 +27,26 @@ const SOON_DAYS: f64 = 730.0;
 pub struct Day {
     /// Days since 1970, UTC.
     pub day: u64,
-    /// That day's date, for readers.
+    /// Date of the day, for readers.
     pub date: String,
-    /// The record.
+    /// SMART record.
     pub smart: Smart,
 }
 
-/// The trend of a value.
+/// Trend of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trend {
-    /// Its name, as in [`Smart::values`].
+    /// Name, as in [`Smart::values`].
     pub name: &'static str,
-    /// The first value in the window.
+    /// First value in the window.
     pub first: f64,
-    /// The last value in the window.
+    /// Last value in the window.
     pub last: f64,
     /// Days between them.
     pub days: u64,
     /// Growth per day.
     pub per_day: f64,
-    /// What it means, if worth mentioning.
+    /// Meaning, if worth mentioning.
     pub meaning: Option<String>,
 }
 
@@ -58,10 +57,10 @@ pub struct History {
 }
 
 impl History {
-    /// The records in `folder`, which is created if necessary.
+    /// Opens the records in `folder`, which is created if necessary.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn open(folder: &Path) -> Result<History> {
         fs::create_dir_all(folder).map_err(LabError::io(folder.display().to_string()))?;
         Ok(History { folder: folder.to_owned() })
@@ -105,7 +104,7 @@ impl History {
         Ok(days)
     }
 
-    /// The trends of a disk's values; none with records of fewer than two days.
+    /// Trends of a disk's values; none with records of fewer than two days.
     ///
     /// # Errors
     /// As for [`History::days`].
@@ -126,7 +125,7 @@ impl History {
     }
 }
 
-/// The trends of values over these days, which are in order.
+/// Trends of values over these days, which are in order.
 pub fn trends(days: &[Day]) -> Vec<Trend> {
     let Some(last) = days.last() else { return Vec::new() };
     let window: Vec<&Day> = days.iter().filter(|day| day.day + WINDOW_DAYS >= last.day).collect();

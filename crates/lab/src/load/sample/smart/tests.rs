@@ -67,8 +67,7 @@ fn trends_report_wear_and_reallocated_sectors() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::open(dir.path()).unwrap();
     for number in 0..=100 {
-        // One percent every ten days, in steps, as disks report it; sectors are reallocated from
-        // day 90 on.
+        // One percent every ten days, in steps, as disks report it; sectors are reallocated from day 90 on.
         let (smart, at) =
             day(20_000 + number, 40.0 + (number / 10) as f64, if number < 90 { 0.0 } else { 16.0 });
         history.record(&smart, at).unwrap();

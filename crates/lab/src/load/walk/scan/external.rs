@@ -11,8 +11,8 @@ use crate::load::measurement::Tool;
 use crate::load::program::{self, Ran};
 use crate::{LabError, Result};
 
-/// `fd` with a `stat` of everything it finds, as run in report 000. It reports failure when it
-/// could not enter a folder; that is recorded, as for the lab's own walk.
+/// `fd` with a `stat` of every entry, as run in report 000. It reports failure when it could not enter a
+/// folder; that is recorded, as for the lab's own walk.
 pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     let Some(program) = program::find(&["fd", "fdfind"]) else {
         return Ok(Attempt::NotHere("fd is not installed (package fd-find)".into()));
@@ -42,7 +42,7 @@ pub fn pool(pool: &PoolScan, list: &Path, control: &Control) -> Result<Scanned> 
 }
 
 impl PoolScan {
-    /// The arguments of `cenote` to scan that dataset.
+    /// Arguments of `cenote` to scan that dataset.
     pub fn arguments(data_set: &str) -> Vec<String> {
         let how =
             ["scan", "--format", "tsv", "--columns", "type,size,path", "--no-header", "--separator", "nul"];
@@ -63,7 +63,6 @@ fn scanned(name: &str, version: String, command: &Command, ran: Ran, listed: Lis
     }
 }
 
-/// Number and total size of the files in a list.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Listed {
     files: u64,
@@ -71,8 +70,8 @@ struct Listed {
 }
 
 impl Listed {
-    /// Reads a list of entries, each terminated by NUL. `size` parses an entry: a file's size,
-    /// Some(None) if it is not a file, None if it cannot be parsed.
+    /// Reads a list of entries, each terminated by NUL. `size` parses an entry: a file's size, Some(None) if
+    /// it is not a file, None if it cannot be parsed.
     fn read(list: &Path, program: &str, size: impl Fn(&[u8]) -> Option<Option<u64>>) -> Result<Listed> {
         let failed = || LabError::io(list.display().to_string());
         let mut reader = BufReader::with_capacity(1 << 20, File::open(list).map_err(failed())?);
@@ -90,7 +89,7 @@ impl Listed {
     }
 }
 
-/// The number before the first `end`.
+/// Number before the first `end`.
 fn number(line: &[u8], end: u8) -> Option<u64> {
     let digits = line.split(|&byte| byte == end).next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()

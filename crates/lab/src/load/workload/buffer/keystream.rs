@@ -1,9 +1,8 @@
-//! Random bytes at memory speed: AES-128 of a counter, with the processor's AES instructions if
-//! available.
+//! Random bytes at memory speed: AES-128 of a counter, with the processor's AES instructions if available.
 //!
-//! A counter block is `origin / 16 + index` and `serial`, 8 bytes each. Counters are written to the
-//! buffer in pieces that fit the first-level cache, and encrypted in place. The `aes` crate selects
-//! instructions at run time.
+//! A counter block is `origin / 16 + index` and `serial`, 8 bytes each. Counters are written to the buffer in
+//! pieces that fit the first-level cache, and encrypted in place. The `aes` crate selects instructions at run
+//! time.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};
@@ -22,8 +21,8 @@ impl Keystream {
         Keystream(Aes128::new(&bytes))
     }
 
-    /// Fills `buffer`. If `origin` is a multiple of 16, these are the bytes from there on of an
-    /// endless stream for that serial.
+    /// Fills `buffer`. If `origin` is a multiple of 16, these are the bytes from there on of an endless
+    /// stream for that serial.
     pub fn write(&self, buffer: &mut [u8], origin: u64, serial: u64) {
         let mut at = origin / BLOCK_BYTES as u64;
         let (blocks, rest) = Block::slice_as_chunks_mut(buffer);

@@ -1,17 +1,16 @@
-//! Self-describing sectors, so that reads can distinguish correct data from misplaced, stale and
-//! torn ones.
+//! Self-describing sectors, so that reads can distinguish correct data from misplaced, stale and torn ones.
 //!
 //! ```text
 //! byte 0     8        16       24                                 512
 //!      | tag | offset | number | random bytes of (offset, number) |
 //! ```
-//! Numbers are little-endian. The tag represents seed and worker, the offset is the sector's own,
-//! the number is that of the write. Each sector carries a header, because a disk may write some
-//! sectors of a block and not others.
+//! Numbers are little-endian. The tag represents seed and worker, the offset is the sector's own, the number
+//! is that of the write. Each sector carries a header, because a disk may write some sectors of a block and
+//! not others.
 
 use crate::load::workload::Operation;
 
-/// The unit of verification.
+/// Unit of verification.
 pub const SECTOR_BYTES: usize = 512;
 const HEADER_BYTES: usize = 24;
 
@@ -25,8 +24,8 @@ pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
     }
 }
 
-/// The number of the write that produced the sector found at `offset`, which must be at least
-/// `least`; or what is wrong with the sector.
+/// Number of the write that produced the sector found at `offset`, which must be at least `least`; or the
+/// defect of the sector.
 pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result<u64, String> {
     let Some((header, _)) = sector.split_first_chunk::<HEADER_BYTES>() else {
         return Err(format!("only {} bytes of a {SECTOR_BYTES}-byte sector", sector.len()));
@@ -57,7 +56,7 @@ pub(super) fn number(sector: &[u8], tag: u64, offset: u64, least: u64) -> Result
     Ok(number)
 }
 
-/// The first wrong byte of the random part of `found`, in words.
+/// First wrong byte of the random part of `found`, in words.
 pub(super) fn difference(found: &[u8], expected: &[u8; SECTOR_BYTES]) -> Option<(usize, String)> {
     if found.get(HEADER_BYTES..) == Some(&expected[HEADER_BYTES..]) {
         return None;
