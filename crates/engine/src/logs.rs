@@ -1,10 +1,10 @@
 //! Where the engine meets intent logs: opening datasets, writing txgs, closing the pool.
 //!
 //! ```text
-//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out.
-//!              One that can't be read to its end keeps the engine from starting, unless its end is given up
-//!   dataset    a log of its own for each dataset that is opened
-//!   sync       the head gets the log's header, blocks that are covered are freed, then records forgotten
+//!   start      claim unreplayed logs and open their datasets; `logs_to_replay` hands them out. A log that
+//!              cannot be read to its end keeps the engine from starting, unless its end is given up
+//!   dataset    each open dataset has a log
+//!   sync       write the log's header to the head, free covered blocks, then drop records
 //!   export     logs end
 //! ```
 
@@ -28,28 +28,28 @@ use crate::txgs::Hold;
 use crate::zil::claim::FoundLog;
 use crate::zil::log::Log;
 
-/// An intent log of which only the beginning can be read: what was committed after that is lost.
+/// An intent log that is readable only in part: commits after that point are lost.
 #[derive(Debug)]
 pub struct LostLog {
     /// Its dataset.
     pub dataset: String,
-    /// How many records come before the loss. They are replayed.
+    /// Records before the loss, which are replayed.
     pub kept: usize,
     /// Why reading ended.
     pub why: DatasetError,
 }
 
-/// A dataset's log, and the objects that it tells of.
+/// A dataset's log and object set.
 pub(crate) struct OpenedLog {
     pub(crate) dataset: DatasetId,
     pub(crate) objset: LiveObjset,
     pub(crate) log: Log,
 }
 
-/// What logs need of the engine.
+/// Intent logs.
 impl Engine {
-    /// Logs that are to be replayed are claimed, before anything else is allocated. What can't be read is
-    /// given up, and noted in `lost` if there is such a list.
+    /// Claims logs that await replay, before anything else is allocated. Unreadable parts are given up and
+    /// noted in `lost`, or are an error if that is `None`.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for (head, objset) in heads_with_logs(mos).await? {
@@ -63,7 +63,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs end unread: what they hold is of no txg of this state.
+    /// Ends logs unread: their records belong to no txg of this state.
     pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
         let (first, last) = (self.open_txg(), mos.uberblock().txg);
         let vdevs = mos.pool().vdevs();
@@ -79,7 +79,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What txg `first` has to know of a log; `None`: nothing, unless its dataset is opened.
+    /// The part of a log that txg `first` must know; `None`: nothing until its dataset is opened.
     async fn claim_log(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl Engine {
         let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
         let uberblock = objset.pool().uberblock();
         let tree_txg = uberblock.rootbp.logical_birth();
-        // Somebody went back to an older tree, and nothing has been written since.
+        // The pool was rewound to an older tree, and nothing has been written since.
         if tree_txg < uberblock.txg && !header.is_claimed() {
             return Ok(Some(FoundLog::stale(log, header, tree_txg, first)));
         }
@@ -110,7 +110,7 @@ impl Engine {
         Ok(Some(found))
     }
 
-    /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
+    /// Makes a claimed log an owner of other files' blocks. Nothing else changes the MOS yet.
     async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
         let (mos, pool) = (self.0.mos.edit(), self.pool());
         let mut shared = self.0.tables.lock().await;
@@ -120,7 +120,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A log for a dataset that is opened.
+    /// The log of a dataset being opened.
     pub(crate) async fn open_log(
         &self,
         dataset: DatasetId,
@@ -145,7 +145,7 @@ impl Engine {
         Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)
     }
 
-    /// All logs there are.
+    /// All open logs.
     pub(crate) fn opened_logs(&self) -> Vec<OpenedLog> {
         let datasets = self.0.datasets.lock();
         let with_log = |(&id, dataset): (&DatasetId, &LiveDataset)| {
@@ -154,18 +154,18 @@ impl Engine {
         datasets.iter().filter_map(with_log).collect()
     }
 
-    /// Ends all logs: the next txg on disk covers what they hold, and leaves no log. Those that wait for
-    /// their replay stay.
+    /// Ends all logs but those that await replay: the next txg on disk covers their records and leaves no
+    /// log.
     #[boxed]
     pub async fn end_logs(&self) -> Result<()> {
         self.end_logs_of(|_| true).await
     }
 
-    /// The same for some datasets.
+    /// Like [`Engine::end_logs`], for some datasets.
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
-            // A commit under way, which nobody may be waiting for any more, has written its last block. It
-            // may wait for a txg: so this comes before the hold.
+            // An abandoned commit may still be running. It may wait for a txg, so take its turn before the
+            // hold.
             let _turn = opened.log.0.turn.lock().await;
             let hold = self.hold().await?;
             opened.log.end(hold.txg());
@@ -173,12 +173,12 @@ impl Engine {
         Ok(())
     }
 
-    /// How an opened dataset is stored.
+    /// The storage policy of an open dataset.
     pub(crate) fn policy_of(&self, dataset: DatasetId) -> Option<Arc<StoragePolicy>> {
         self.0.datasets.lock().get(&dataset).map(|open| open.policy.clone())
     }
 
-    /// For blocks of the txg that is held open, which its tree will not have.
+    /// For blocks of the held txg that its tree does not contain.
     pub(crate) fn apart_from_tree(&self, hold: &Hold) -> SyncingTxg {
         let allocator = self.0.allocator.clone();
         SyncingTxg {
@@ -195,7 +195,7 @@ impl Engine {
 }
 
 impl Shared {
-    /// SyncingTxg `txg` is on disk: nobody has to write its records any more.
+    /// Drops the records of all logs through `txg`, which is on disk.
     pub(crate) fn forget_records(&self, txg: Txg) {
         for dataset in self.datasets.lock().values() {
             dataset.log.as_ref().inspect(|log| log.drop_through(txg));
@@ -203,12 +203,12 @@ impl Shared {
     }
 }
 
-/// The header that the head of a dataset gets; what its log does not need any more is freed.
+/// Returns the log header for a dataset's head, and frees log blocks that are no longer needed.
 pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
     let objset = &dataset.objset;
     let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };
     let settled = log.settle(context.syncing.txg).await;
-    // Not at once: the txg that frees what a log shared may be the one in which a file gets it.
+    // Not at once: a file may gain a block in the txg that frees the log's share of it.
     context.dead.extend(settled.dead);
     let on_disk = objset.on_disk();
     let (had_log, has_log) = (!on_disk.phys().zil_header.log.is_hole(), !settled.header.log.is_hole());
@@ -218,7 +218,7 @@ pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset)
     Ok(settled.header)
 }
 
-/// Frees the log of a dataset that goes, or gets another tree.
+/// Frees the log of a dataset that is destroyed or gets another tree.
 #[boxed]
 pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) -> Result<()> {
     assert_eq!(quiet.dataset(), head.id(), "the proof is of another dataset");
@@ -233,12 +233,12 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) 
     context.free_all(&blocks).await
 }
 
-/// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that
-/// leads to none.
+/// Gives a head that begins with the tree of a snapshot a log header that points to no log, instead of the
+/// one of the snapshot's time.
 #[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
-    // Without one, its key need not be known.
+    // Without a log, its key need not be loaded.
     if dataset.objset_head().await?.phys().zil_header.log.is_hole() {
         return Ok(());
     }
@@ -251,8 +251,8 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
     Ok(())
 }
 
-/// The heads that have logs, with their object sets. A log that only a damaged dataset leads to is lost with
-/// it, as in OpenZFS (`zil_claim`): the others are not held up.
+/// Heads that have logs, with their object sets. A log reachable only through a damaged dataset is lost with
+/// it, as in OpenZFS (`zil_claim`), so that the others can be replayed.
 async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
     let (reached, lost) = mos.reachable_datasets().await?;
     let note = |name: &str, why: &DatasetError| {
