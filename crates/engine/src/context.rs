@@ -28,27 +28,23 @@ use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
 use crate::taking::{HELD_BYTES_MAX, refuse_changed};
 
-/// The syncing txg, for code that changes the MOS in it.
+/// The syncing txg, for code that changes the MOS.
 pub struct SyncContext {
     pub(crate) engine: Arc<Shared>,
     pub(crate) syncing: SyncingTxg,
-    /// Unreferenced blocks that are not free yet.
+    /// Unreferenced blocks, not free yet.
     pub(crate) dead: Vec<Blkptr>,
-    /// Object sets made by tasks.
     pub(crate) born_objsets: Vec<LiveDataset>,
-    /// The configuration must be rewritten in the MOS and all labels.
+    /// Write it to the MOS and all labels.
     pub(crate) config_changed: bool,
-    /// Features were enabled or became active.
     pub(crate) features_changed: bool,
-    /// Deadlists that a task keeps open.
     pub(crate) deadlists: parking_lot::Mutex<KeptDeadlists>,
-    /// Part of the txg has been written, or is about to be.
+    /// Part of the txg is written, or about to be.
     pub(crate) has_begun: bool,
-    /// Write the txg even if nothing has changed: some work waits for txgs to pass.
+    /// Write even an empty txg: some work waits for txgs to pass.
     pub(crate) is_forced: bool,
-    /// A task failed half-way: the txg must not be written.
+    /// A task failed half-way: do not write the txg.
     pub(crate) broken: Option<DatasetError>,
-    /// The user the task runs for.
     pub(crate) actor: User,
 }
 
@@ -58,27 +54,26 @@ impl SyncContext {
         self.syncing.txg
     }
 
-    /// The user the task runs for ([`crate::Engine::acting_for`]).
+    /// The user ([`crate::Engine::acting_for`]).
     pub fn uid(&self) -> u32 {
         self.actor.uid
     }
 
-    /// The user's credentials, unless they are an administrator.
+    /// Credentials, unless the user is an administrator.
     pub fn delegated(&self) -> Option<&Credentials> {
         self.actor.delegated.as_deref()
     }
 
-    /// Counts the changes made by tasks.
     pub(crate) fn changes(&self) -> u64 {
         self.edit().changes() + self.dead.len() as u64
     }
 
-    /// An editor of the MOS.
+    /// Edits the MOS.
     pub fn edit(&self) -> Edit {
         self.engine.mos.edit()
     }
 
-    /// The MOS with all changes so far.
+    /// The MOS with all changes.
     ///
     /// # Errors
     /// Its directory is damaged.
@@ -87,7 +82,7 @@ impl SyncContext {
         Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.config()).await
     }
 
-    /// Looks up an object in the object directory.
+    /// An object in the object directory.
     ///
     /// # Errors
     /// The name is missing.
@@ -97,14 +92,14 @@ impl SyncContext {
         found.ok_or_else(|| self.damaged(&format!("the object directory has no '{name}'")))
     }
 
-    /// Looks up an object in the object directory, if it is listed.
+    /// An object in the object directory, if listed.
     #[boxed]
     pub async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
         let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
         Ok(directory.get_u64(name).await?.map(ObjectId))
     }
 
-    /// Gives a new head an empty object set, written in this txg.
+    /// Gives a new head an empty object set.
     #[boxed]
     pub async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
         self.activate_missing(dataset).await?;
@@ -120,7 +115,7 @@ impl SyncContext {
         Ok(objset)
     }
 
-    /// Applies changed properties to open datasets and their handles.
+    /// Applies changed properties to open datasets and handles.
     #[boxed]
     pub async fn refresh_policies(&mut self) -> Result<()> {
         let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
@@ -144,17 +139,17 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Withdraws the object set made for a dataset whose creation failed.
+    /// Withdraws the object set of a failed creation.
     pub fn unmake_objset(&mut self, dataset: DatasetId) {
         self.born_objsets.retain(|born| born.objset.dataset_id() != dataset);
     }
 
-    /// Whether the pool has the features of a version.
+    /// Whether the pool's version allows it.
     pub fn has(&self, what: Since) -> bool {
         self.syncing.pool.has(what)
     }
 
-    /// Refuses an operation that the pool's version does not support.
+    /// Refuses what the pool's version does not allow.
     pub fn require(&self, what: Since, name: &str) -> Result<()> {
         match self.has(what) {
             true => Ok(()),
@@ -175,13 +170,13 @@ impl SyncContext {
         &self.engine.runtime
     }
 
-    /// The pool, with its vdev tree as of this txg.
+    /// The pool with this txg's vdev tree.
     pub fn pool(&self) -> &Pool {
         &self.syncing.pool
     }
 
-    /// Marks the pool as in use, if it is not yet. Call it before this txg writes anything, and before a task
-    /// that has passed its checks changes state outside the txg.
+    /// Marks the pool as in use, once. Required before the first write of a txg, and before a checked task
+    /// changes state outside it.
     ///
     /// # Errors
     /// Another system has taken the pool; a device fails.
@@ -192,7 +187,7 @@ impl SyncContext {
         let Some(taking) = engine.told.taking.get() else { return self.settle_scratch().await };
         let mark = taking.mark.lock().take();
         if let Some(mark) = mark {
-            // As on disk: a task may have changed the vdevs of the txg's own pool.
+            // From disk: a task may have changed the txg's vdevs.
             let pool = engine.on_disk.read().pool.clone();
             refuse_changed(&pool, taking).await?;
             pool.write_config(&mark).await?;
@@ -206,8 +201,8 @@ impl SyncContext {
         if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
     }
 
-    /// After a power cut in the middle of a RAIDZ expansion, moves its first rows from the scratch area to
-    /// their places, before other writes go there.
+    /// After a power cut during a RAIDZ expansion, moves its first rows out of the scratch area, before other
+    /// writes go to their place.
     async fn settle_scratch(&mut self) -> Result<()> {
         let last = self.last_uberblock();
         if self.pool().settle_scratch(&last, self.txg()).await? {
@@ -223,7 +218,7 @@ impl SyncContext {
         *self.engine.on_disk.read().pool.uberblock()
     }
 
-    /// Writes the rest of the txg to `pool`, which has another vdev tree or version.
+    /// Writes the rest of the txg with another vdev tree or version.
     pub fn write_to(&mut self, pool: Pool) {
         self.syncing.pool = pool;
     }
@@ -233,24 +228,23 @@ impl SyncContext {
         &self.syncing.allocator
     }
 
-    /// The pool's configuration, to read or to change. A change is written only after
-    /// [`SyncContext::config_has_changed`].
+    /// The configuration; report changes with [`SyncContext::config_has_changed`].
     pub fn config(&self) -> impl DerefMut<Target = PoolConfig> + '_ {
         self.engine.config.lock()
     }
 
-    /// Has the configuration rewritten in the MOS and all labels.
+    /// Rewrites the configuration in the MOS and all labels.
     pub fn config_has_changed(&mut self) {
         self.config_changed = true;
     }
 
-    /// Registers `array`, the list of a new vdev's space maps.
+    /// Adds a new vdev's list of space maps.
     #[boxed]
     pub async fn add_metaslab_array(&self, vdev: VdevId, array: ObjectId) {
         self.engine.space_maps.lock().await.add_vdev(vdev, array);
     }
 
-    /// Frees the space maps of a removed vdev.
+    /// Frees a removed vdev's space maps.
     ///
     /// # Errors
     /// The MOS is damaged.
@@ -268,7 +262,7 @@ impl SyncContext {
         }
     }
 
-    /// Has the next txg flush the space map log to all metaslabs.
+    /// Flushes the space map log in the next txg.
     #[boxed]
     pub async fn flush_space_log(&self) {
         self.engine.space_maps.lock().await.log.flush_all();
@@ -294,20 +288,19 @@ impl SyncContext {
         Guid((self.random() >> 8).max(1))
     }
 
-    /// An error: the MOS is damaged.
+    /// The error for a damaged MOS.
     pub fn damaged(&self, why: &str) -> DatasetError {
         self.engine.mos.view().damaged(DMU_POOL_DIRECTORY_OBJECT, why)
     }
 
-    /// Queues an unreferenced block to be freed.
     pub(crate) fn free(&mut self, bp: Blkptr) {
         self.dead.push(bp);
     }
 
-    /// Blocks freed at a time, whose table entries are read concurrently.
+    /// Blocks freed at a time.
     pub const FREES_AT_ONCE: usize = 256;
 
-    /// Frees blocks in this txg. Nothing may refer to them once the txg is on disk.
+    /// Frees blocks that nothing refers to once the txg is on disk.
     ///
     /// # Errors
     /// A block was not allocated.
@@ -316,7 +309,7 @@ impl SyncContext {
         let (pool, tables, mos) = (&self.syncing.pool, &self.engine.tables, self.edit());
         for some in blocks.chunks(Self::FREES_AT_ONCE) {
             match tables.fetch(pool, some).await {
-                // `release` below finds out which block it is.
+                // `release` finds out which block it is.
                 Err(error) if !error.is_damage() => return Err(error),
                 _ => {}
             }
@@ -324,7 +317,7 @@ impl SyncContext {
                 match tables.lock().await.release(&mos, pool, bp).await {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
-                    // The block may have another owner: a leak is better than a loss.
+                    // Leak it rather than free it under another owner.
                     Err(error) if error.is_damage() => pool.note_leak(pool.vdevs().dsize(bp), &error),
                     Err(error) => return Err(error),
                 }
@@ -339,7 +332,6 @@ impl SyncContext {
         Ok(pool.free(allocator, bp, self.txg(), &ReadContext::new(Zbookmark::default())).await?)
     }
 
-    /// Space that a block takes.
     pub(crate) fn space_of(&self, bp: &Blkptr) -> SpaceDelta {
         SpaceDelta::of(&self.syncing.pool, bp)
     }

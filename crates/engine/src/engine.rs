@@ -1,4 +1,4 @@
-//! The engine: a pool opened for writing, and the state that its parts share.
+//! The engine: a pool opened for writing, and the state its parts share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,26 +38,24 @@ use crate::throttle::Throttle;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 
-/// A handle on a pool opened for writing, and the actor that changes are made for. A clone costs one atomic
-/// increment.
+/// A handle on a pool opened for writing. A clone costs one atomic increment.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 
-/// A user; root by default.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct User {
     pub(crate) uid: u32,
-    /// A delegated user: needs delegated permissions and obeys limits. `None`: an administrator.
+    /// Needs delegated permissions and obeys limits; `None`: an administrator.
     pub(crate) delegated: Option<Arc<Credentials>>,
 }
 
-/// The user or command that changes are made for.
+/// The user or command that makes changes.
 #[derive(Default, Clone)]
 pub(crate) struct Actor {
     pub(crate) user: User,
-    /// Last txg with a change of this actor; `None` if the handle belongs to no command.
+    /// Last txg this actor changed; `None`: no command's handle.
     last_txg: Option<Arc<AtomicU64>>,
-    /// Source of keys for new encryption roots; `None`: the keyring's source.
+    /// Keys for new encryption roots; `None`: from the keyring.
     new_keys: Option<KeySource>,
 }
 
@@ -75,7 +73,6 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     pub(crate) kstats: Kstats,
     pub(crate) mos_policy: Arc<StoragePolicy>,
-    /// Owners of shared blocks.
     pub(crate) tables: Tables,
     pub(crate) datasets: Ranked<Mutex<BTreeMap<DatasetId, LiveDataset>>>,
     pub(crate) tasks: Ranked<Mutex<Tasks>>,
@@ -85,11 +82,9 @@ pub(crate) struct Shared {
     pub(crate) on_disk: Ranked<RwLock<OnDisk>>,
     /// Changed only by the writer of a txg.
     pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
-    /// State shared by all users of a dataset.
     pub(crate) handles: Handles,
-    /// Snapshots in use.
     pub(crate) snapshots: Snapshots,
-    /// Write: tasks that create or remove datasets. Read: lookups that open one.
+    /// Write: tasks that create or remove datasets. Read: opens.
     pub(crate) names: tokio::sync::RwLock<()>,
     pub(crate) background: Background,
     /// Serializes the writing of txgs.
@@ -97,14 +92,12 @@ pub(crate) struct Shared {
     pub(crate) told: Told,
 }
 
-/// The pool as of the last txg on disk. Passes of the syncing txg may overwrite their own blocks, so that txg
-/// is not readable here.
+/// The pool as of the last txg on disk. The syncing txg is not readable here: its passes overwrite their
+/// blocks.
 #[derive(Clone)]
 pub(crate) struct OnDisk {
-    /// With its uberblock.
     pub(crate) pool: Pool,
     pub(crate) mos: Objset,
-    /// The vdevs of that txg.
     pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
 }
 
@@ -124,22 +117,19 @@ impl Tasks {
 
 /// State carried from one txg to the next.
 pub(crate) struct Carried {
-    /// As of the last txg whose tasks ran.
     pub(crate) features: Features,
-    /// Txgs that devices missed, from their DTLs.
+    /// From the DTLs.
     pub(crate) missed: Missed,
     /// Cost of writing the MOS, not yet charged to its directory.
     pub(crate) uncharged: SpaceDelta,
 }
 
-/// Settings given at most once.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// How the pool was imported.
     pub(crate) taking: OnceLock<Taking>,
     /// Called with each new history record.
     pub(crate) history_listener: OnceLock<HistoryListener>,
-    /// Called after each change of the configuration, once the labels have it.
+    /// Called after a changed configuration is in the labels.
     pub(crate) config_listener: OnceLock<ConfigListener>,
 }
 
@@ -150,16 +140,15 @@ pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
 
 pub(crate) type ConfigListener = Box<dyn Fn() + Send + Sync>;
 
-/// A dataset open for writing.
 #[derive(Clone)]
 pub(crate) struct LiveDataset {
     pub(crate) objset: LiveObjset,
     pub(crate) policy: Arc<StoragePolicy>,
-    /// The intent log; none in a new dataset that has not been opened yet.
+    /// None in a new dataset that was never opened.
     pub(crate) log: Option<Log>,
 }
 
-/// Work to do when the open txg is written. It answers through its own channel.
+/// Runs when the open txg is written; answers through its own channel.
 pub(crate) type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
 
 impl Engine {
@@ -167,14 +156,14 @@ impl Engine {
         Engine(shared, Actor::default())
     }
 
-    /// Takes a hold on the open txg without reserving space. Only for the engine and for tests: others use
-    /// [`Engine::change`], which also rolls back half-made changes.
+    /// Takes a hold without reserving space. Only for the engine and tests: others use [`Engine::change`],
+    /// which also rolls back half-made changes.
     ///
     /// # Errors
-    /// [`DatasetError::Stopped`]: a txg could not be written.
+    /// [`DatasetError::Stopped`].
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
-        // This may wait: a log block on its way to an unresponsive device holds the txg open.
+        // May wait: a log block on its way to an unresponsive device holds the txg open.
         let hold = self.for_command(self.0.txgs.hold()).await?;
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
@@ -182,7 +171,7 @@ impl Engine {
         Ok(hold)
     }
 
-    /// Waits until all changes made through this handle of [`Engine::acting_for`] and its clones are on disk.
+    /// Waits until the changes of this handle ([`Engine::acting_for`]) and its clones are on disk.
     ///
     /// # Errors
     /// A txg could not be written.
@@ -194,12 +183,11 @@ impl Engine {
         }
     }
 
-    /// Whether this handle was made for a command.
     pub(crate) fn is_of_command(&self) -> bool {
         self.1.last_txg.is_some()
     }
 
-    /// Runs steps that belong together. Once begun, they run to their end even if this future is dropped.
+    /// Runs steps to their end, once begun, even if this future is dropped.
     pub async fn to_end<F>(&self, steps: impl FnOnce(Engine) -> F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -207,8 +195,7 @@ impl Engine {
         self.0.runtime.to_end(steps(self.clone())).await
     }
 
-    /// Like [`Engine::to_end`], with the open txg held until the steps end or pass the hold to
-    /// [`Engine::run_in`].
+    /// Like [`Engine::to_end`], holding the open txg until the steps end or call [`Engine::run_in`].
     ///
     /// # Errors
     /// Those of the steps; [`DatasetError::Stopped`].
@@ -229,14 +216,14 @@ impl Engine {
         &self.0.keys
     }
 
-    /// A handle that acts for user `uid`: tasks run as that user, who gets the permissions of `zfs allow -c`
-    /// on what they create. The caller checks permissions.
+    /// A handle for user `uid`, who gets the permissions of `zfs allow -c` on created datasets. The caller
+    /// checks permissions.
     pub fn acting_for(&self, uid: u32) -> Engine {
         self.acting(User { uid, delegated: None })
     }
 
-    /// Like [`Engine::acting_for`], for a user who needs delegated permissions and is bound by
-    /// `filesystem_limit` and `snapshot_limit`.
+    /// Like [`Engine::acting_for`], for a delegated user, who is bound by `filesystem_limit` and
+    /// `snapshot_limit`.
     pub fn acting_for_delegated(&self, who: Credentials) -> Engine {
         self.acting(User { uid: who.uid, delegated: Some(Arc::new(who)) })
     }
@@ -246,7 +233,7 @@ impl Engine {
         Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()), new_keys })
     }
 
-    /// A handle that asks `new_keys` for the keys of new encryption roots.
+    /// A handle that asks `new_keys` for keys of new encryption roots.
     pub fn asking(self, new_keys: KeySource) -> Engine {
         Engine(self.0, Actor { new_keys: Some(new_keys), ..self.1 })
     }
@@ -261,10 +248,9 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as of the last txg on disk. While this, or anything opened through it, is held, blocks freed
-    /// meanwhile are not reallocated, so the tree can be walked while others change the pool. Long-lived
-    /// holders that do not walk the tree release this claim ([`Objset::not_keeping`]). A pool short of space
-    /// revokes it ([`Pool::has_whole_tree`]).
+    /// The pool as of the last txg on disk. While it is held, blocks freed meanwhile are not reused, so its
+    /// tree can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]);
+    /// a pool short of space revokes it ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
     /// The object directory is damaged.
@@ -273,8 +259,7 @@ impl Engine {
         self.mos_keeping(false).await
     }
 
-    /// Like [`Engine::mos`], for repairs that overwrite the blocks of this tree for some seconds: the claim
-    /// is never revoked.
+    /// Like [`Engine::mos`], with a claim that is never revoked, for repairs that take some seconds.
     ///
     /// # Errors
     /// The object directory is damaged.
@@ -285,7 +270,7 @@ impl Engine {
 
     async fn mos_keeping(&self, is_firm: bool) -> Result<Mos> {
         let (on_disk, kept) = {
-            // Under one lock, so that the tree is not newer than the blocks kept for it.
+            // Under one lock, so that the tree is no newer than its kept blocks.
             let on_disk = self.0.on_disk.read();
             (on_disk.clone(), self.0.allocator.keep_freed(is_firm))
         };
@@ -293,17 +278,15 @@ impl Engine {
         Mos::at(&mos, self.0.keys.clone(), on_disk.vdevs).await
     }
 
-    /// A handle that does not keep the pool open.
+    /// Does not keep the pool open.
     pub fn weak(&self) -> WeakEngine {
         WeakEngine(Arc::downgrade(&self.0))
     }
 
-    /// The open txg.
     pub(crate) fn open_txg(&self) -> Txg {
         self.0.txgs.open()
     }
 
-    /// The last txg on disk.
     pub(crate) fn synced(&self) -> Result<Txg> {
         self.0.txgs.synced()
     }
@@ -313,23 +296,23 @@ impl Engine {
         self.0.on_disk.read().pool.clone()
     }
 
-    /// The pool's block cache.
+    /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.0.cache
     }
 
-    /// Borrows free space of a metaslab: see [`Allocator::borrow_free`].
+    /// See [`Allocator::borrow_free`].
     pub fn borrow_free(&self, vdev: VdevId, metaslab: u64, from: u64, most_bytes: u64) -> BorrowedSpace {
         self.0.allocator.borrow_free(vdev, metaslab, from, most_bytes)
     }
 
-    /// Borrows recently freed space: see [`Allocator::borrow_untrimmed`].
+    /// See [`Allocator::borrow_untrimmed`].
     pub fn borrow_untrimmed(&self, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
     }
 
-    /// Sets the listener for changes of the configuration (devices, names, guids). It is called as soon as
-    /// the labels have the change and must not block. Only the first call counts.
+    /// Sets the listener for configuration changes (devices, names, guids) that are in the labels. It must
+    /// not block. Only the first call counts.
     pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
         drop(self.0.told.config_listener.set(Box::new(listener)));
     }
@@ -340,19 +323,18 @@ impl Engine {
     }
 }
 
-/// An engine that may have been closed.
+/// An engine that may be closed.
 #[derive(Clone)]
 pub struct WeakEngine(pub(crate) Weak<Shared>);
 
 impl WeakEngine {
     /// # Errors
-    /// The engine was closed.
+    /// It is closed.
     pub fn upgrade(&self) -> Result<Engine> {
         let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
         self.0.upgrade().map(Engine::of).ok_or_else(gone)
     }
 
-    /// Whether the pool has log devices.
     pub(crate) fn has_log_device(&self) -> bool {
         self.0.upgrade().is_some_and(|engine| engine.allocator.has_class(AllocClass::Log))
     }

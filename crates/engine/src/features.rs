@@ -1,8 +1,7 @@
 //! Feature flags: enabling them and counting their users.
 //!
 //! A dataset whose properties ask for blocks of a feature counts as its user before the first such block is
-//! written; OpenZFS waits for the block. Both are correct: at worst, a reader is asked for a feature that it
-//! does not need yet.
+//! written; OpenZFS waits for the block. Both are correct: at worst, a reader needs a feature too early.
 //!
 //! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
 
@@ -41,7 +40,7 @@ const COUNTED: [(&str, u64); 2] = [
 ];
 
 impl SyncContext {
-    /// Makes a ZAP and lists it in the object directory.
+    /// Makes a ZAP listed in the object directory.
     #[boxed]
     pub async fn make_linked_zap(&mut self, name: &str) -> Result<ObjectId> {
         let edit = self.edit();
@@ -50,13 +49,13 @@ impl SyncContext {
         Ok(id)
     }
 
-    /// How many use a feature; `None`: it is disabled.
+    /// Users of a feature; `None`: it is disabled.
     #[boxed]
     pub async fn count_of(&self, feature: &Feature) -> Result<Option<u64>> {
         FeatureCounts::of(&self.edit()).count(feature.name).await
     }
 
-    /// Notes that a dataset's content needs a feature (`dsl_dataset_activate_feature`).
+    /// Makes a dataset a user of a feature (`dsl_dataset_activate_feature`).
     #[boxed]
     pub async fn activate_feature(
         &mut self,
@@ -69,7 +68,7 @@ impl SyncContext {
         self.use_feature(feature.name, 1).await
     }
 
-    /// Turns an object with only a bonus into a ZAP, for additional fields (`dmu_object_zapify`).
+    /// Turns an object with only a bonus into a ZAP for more fields (`dmu_object_zapify`).
     #[boxed]
     pub async fn zapify(&mut self, object: ObjectId) -> Result<()> {
         let edit = self.edit();
@@ -81,7 +80,7 @@ impl SyncContext {
         self.use_feature("extensible_dataset", 1).await
     }
 
-    /// A nonzero number among the extra fields of a dataset.
+    /// A nonzero number among a dataset's extra fields.
     #[boxed]
     pub async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
         let edit = self.edit();
@@ -92,7 +91,7 @@ impl SyncContext {
         Ok(found.filter(|&id| id != 0).map(ObjectId))
     }
 
-    /// Adds `delta` users to an enabled feature (named as after `feature@`).
+    /// Adds `delta` users to an enabled feature, by its name after `feature@`.
     #[boxed]
     pub async fn use_feature(&mut self, name: &str, delta: i64) -> Result<()> {
         let count = FeatureCounts::of(&self.edit()).change(name, delta).await?;
@@ -102,8 +101,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Follows a change of a feature's count: the next task's blocks use it, and features needed to read the
-    /// MOS are listed in the labels while in use.
+    /// Follows a changed count: later tasks write accordingly, and labels list the features in use that are
+    /// needed to read the MOS.
     pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
         self.features_changed = true;
         let in_labels = &mut self.engine.config.lock().features_for_read;
@@ -119,7 +118,7 @@ impl SyncContext {
         self.config_changed = true;
     }
 
-    /// Enlarges gang headers if a gang block of the last txg ran out of pointers and the pool has the feature
+    /// Enlarges gang headers if the last txg's were too small and the pool has the feature
     /// (`zio_write_gang_block`).
     pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
         const NAME: &str = "dynamic_gang_header";
@@ -131,8 +130,7 @@ impl SyncContext {
         self.use_feature(NAME, 1).await
     }
 
-    /// Activates or drops the feature for attribute records (`zilsaxattr`) as a file system's intent log
-    /// begins or ends.
+    /// Activates `zilsaxattr` (attributes in log records) while a file system has a log.
     pub(crate) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {
         let Some(feature) = Feature::by_name("zilsaxattr") else { return Ok(()) };
         if self.count_of(feature).await?.is_none() {
@@ -152,8 +150,7 @@ impl SyncContext {
         }
     }
 
-    /// Activates per-owner accounting in a new object set. Returns the objset flags for it
-    /// (`dmu_objset_create_impl`).
+    /// Activates per-owner accounting in a new object set; returns its flags (`dmu_objset_create_impl`).
     pub(crate) async fn count_owners(&mut self, id: DatasetId, kind: ObjsetType) -> Result<u64> {
         let mut flags = if self.has(Since::Userspace) { OBJSET_FLAG_USERACCOUNTING_COMPLETE } else { 0 };
         if kind != ObjsetType::Zfs {
@@ -171,7 +168,6 @@ impl SyncContext {
 }
 
 impl Engine {
-    /// Makes a head a user of the features that its properties ask for.
     pub(crate) async fn activate_missing(&self, name: &str) -> Result<()> {
         let dataset = self.mos().await?.dataset(name).await?;
         if dataset.is_snapshot() || missing(&dataset).await?.is_empty() {
@@ -183,13 +179,12 @@ impl Engine {
 }
 
 impl SyncContext {
-    /// Makes a dataset a user of the features that its properties ask for.
     pub(crate) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
         let dataset = self.mos().await?.dataset_by_id(id).await?;
         self.activate(id, missing(&dataset).await?).await
     }
 
-    /// Makes a dataset a user of the features of blocks that it shares or receives.
+    /// Makes a dataset a user of the features of shared or received blocks.
     #[boxed]
     pub async fn activate_of_blocks(
         &mut self,
@@ -220,7 +215,7 @@ pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> 
     not_used(dataset, &needed.collect::<Vec<&str>>()).await
 }
 
-/// Those of `wanted` that the pool has and the dataset does not use yet.
+/// Those that the pool has and the dataset does not use yet.
 async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Feature>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -236,7 +231,6 @@ async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Fea
     Ok(missing)
 }
 
-/// Features needed to read a block.
 pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static str> {
     let asked = [
         ("checksum", u64::from(bp.checksum_id())),

@@ -28,28 +28,26 @@ use crate::txgs::Hold;
 use crate::zil::claim::FoundLog;
 use crate::zil::log::Log;
 
-/// An intent log that is readable only in part: commits after that point are lost.
+/// An intent log readable only in part: later commits are lost.
 #[derive(Debug)]
 pub struct LostLog {
     /// Its dataset.
     pub dataset: String,
-    /// Records before the loss, which are replayed.
+    /// Records that can be replayed.
     pub kept: usize,
     /// Why reading ended.
     pub why: DatasetError,
 }
 
-/// A dataset's log and object set.
 pub(crate) struct OpenedLog {
     pub(crate) dataset: DatasetId,
     pub(crate) objset: LiveObjset,
     pub(crate) log: Log,
 }
 
-/// Intent logs.
 impl Engine {
-    /// Claims logs that await replay, before anything else is allocated. Unreadable parts are given up and
-    /// noted in `lost`, or are an error if that is `None`.
+    /// Claims logs before anything else is allocated. Gives up unreadable parts if there is a `lost` list for
+    /// them.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for (head, objset) in heads_with_logs(mos).await? {
@@ -79,7 +77,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The part of a log that txg `first` must know; `None`: nothing until its dataset is opened.
+    /// `None`: the log matters only once its dataset is opened.
     async fn claim_log(
         &self,
         name: &str,
@@ -90,7 +88,7 @@ impl Engine {
         let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
         let uberblock = objset.pool().uberblock();
         let tree_txg = uberblock.rootbp.logical_birth();
-        // The pool was rewound to an older tree, and nothing has been written since.
+        // The pool was rewound, and nothing has been written since.
         if tree_txg < uberblock.txg && !header.is_claimed() {
             return Ok(Some(FoundLog::stale(log, header, tree_txg, first)));
         }
@@ -120,7 +118,6 @@ impl Engine {
         Ok(())
     }
 
-    /// The log of a dataset being opened.
     pub(crate) async fn open_log(
         &self,
         dataset: DatasetId,
@@ -135,7 +132,7 @@ impl Engine {
         Ok(self.log(dataset, policy, found))
     }
 
-    /// A log that never gets a record.
+    /// Never gets a record.
     pub(crate) fn log_of_raw(&self, dataset: DatasetId, policy: &StoragePolicy) -> Log {
         self.log(dataset, policy, FoundLog::nothing())
     }
@@ -145,7 +142,6 @@ impl Engine {
         Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)
     }
 
-    /// All open logs.
     pub(crate) fn opened_logs(&self) -> Vec<OpenedLog> {
         let datasets = self.0.datasets.lock();
         let with_log = |(&id, dataset): (&DatasetId, &LiveDataset)| {
@@ -154,18 +150,15 @@ impl Engine {
         datasets.iter().filter_map(with_log).collect()
     }
 
-    /// Ends all logs but those that await replay: the next txg on disk covers their records and leaves no
-    /// log.
+    /// Ends all logs but those that await replay: the next txg covers their records and leaves no log.
     #[boxed]
     pub async fn end_logs(&self) -> Result<()> {
         self.end_logs_of(|_| true).await
     }
 
-    /// Like [`Engine::end_logs`], for some datasets.
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
-            // An abandoned commit may still be running. It may wait for a txg, so take its turn before the
-            // hold.
+            // An abandoned commit may still run, and may wait for a txg: take its turn before the hold.
             let _turn = opened.log.0.turn.lock().await;
             let hold = self.hold().await?;
             opened.log.end(hold.txg());
@@ -173,12 +166,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The storage policy of an open dataset.
     pub(crate) fn policy_of(&self, dataset: DatasetId) -> Option<Arc<StoragePolicy>> {
         self.0.datasets.lock().get(&dataset).map(|open| open.policy.clone())
     }
 
-    /// For blocks of the held txg that its tree does not contain.
+    /// For blocks of the held txg outside its tree.
     pub(crate) fn apart_from_tree(&self, hold: &Hold) -> SyncingTxg {
         let allocator = self.0.allocator.clone();
         SyncingTxg {
@@ -195,7 +187,7 @@ impl Engine {
 }
 
 impl Shared {
-    /// Drops the records of all logs through `txg`, which is on disk.
+    /// Drops records through `txg`, which is on disk.
     pub(crate) fn forget_records(&self, txg: Txg) {
         for dataset in self.datasets.lock().values() {
             dataset.log.as_ref().inspect(|log| log.drop_through(txg));
@@ -203,7 +195,7 @@ impl Shared {
     }
 }
 
-/// Returns the log header for a dataset's head, and frees log blocks that are no longer needed.
+/// The log header for a dataset's head. Frees log blocks that are no longer needed.
 pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
     let objset = &dataset.objset;
     let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };
@@ -233,8 +225,7 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) 
     context.free_all(&blocks).await
 }
 
-/// Gives a head that begins with the tree of a snapshot a log header that points to no log, instead of the
-/// one of the snapshot's time.
+/// Resets the log header of a head that begins with a snapshot's tree, which points to the log of that time.
 #[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
@@ -251,8 +242,8 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
     Ok(())
 }
 
-/// Heads that have logs, with their object sets. A log reachable only through a damaged dataset is lost with
-/// it, as in OpenZFS (`zil_claim`), so that the others can be replayed.
+/// Heads that have logs. A log reachable only through a damaged dataset is lost with it, as in OpenZFS
+/// (`zil_claim`), so that the others can be replayed.
 async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
     let (reached, lost) = mos.reachable_datasets().await?;
     let note = |name: &str, why: &DatasetError| {

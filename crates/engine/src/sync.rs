@@ -13,9 +13,9 @@
 //!   labels, uberblock
 //! ```
 //!
-//! Damage is confined. If one object, or one block to be freed, cannot be read, the object stays as it is on
-//! disk, the space stays allocated, and the pool reports it ([`Pool::take_aside`]). A txg fails only if the
-//! MOS cannot be read or a write fails.
+//! Damage is confined. An object that cannot be read stays as it is on disk, a block that cannot be freed
+//! stays allocated, and the pool reports it ([`Pool::take_aside`]). A txg fails only if the MOS is unreadable
+//! or a write fails.
 //!
 //! [`Pool::take_aside`]: cenote_pool::Pool::take_aside
 //!
@@ -54,21 +54,20 @@ use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::{InFlight, SyncingTxg};
 
-/// `zfs_sync_pass_deferred_free`: from this pass on, dead blocks are freed in the next txg.
+/// `zfs_sync_pass_deferred_free`: later passes leave frees to the next txg.
 const SYNC_PASS_DEFERRED_FREE: u32 = 2;
-/// More passes than this are a bug; a handful is usual.
+/// More are a bug; a handful is usual.
 const MAX_PASSES: u32 = 64;
 
-/// Datasets written concurrently; `store/txg` bounds their blocks in flight together.
+/// Datasets written concurrently; `store/txg` bounds their blocks in flight.
 const DATASETS_AT_ONCE: usize = 32;
 
-/// The content of a closed txg.
 struct Frozen {
     datasets: Vec<(LiveDataset, Arc<Layer>)>,
     tasks: Tasks,
 }
 
-/// Closes the open txg and writes it. Returns its number, also with an error.
+/// Writes the open txg. Returns its number, also with an error.
 pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, DatasetError)> {
     let (begun, now) = (engine.txgs.opened(), || engine.runtime.now());
     let (dirty_bytes, closes) = (engine.throttle.dirty().bytes(), now());
@@ -94,8 +93,8 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
 
 async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
-    // Block dataset opens until the txg is on disk, since tasks may change what is opened. Taking this lock
-    // earlier could deadlock with a txg holder.
+    // Block dataset opens until the txg is on disk. Taking this lock earlier could deadlock with a txg
+    // holder.
     let has_tasks = !frozen.tasks.is_empty();
     let _names = if has_tasks { Some(engine.names.write().await) } else { None };
     let context = &mut new_context(engine, txg);
@@ -118,7 +117,7 @@ fn freeze(engine: &Shared, next: Txg) -> Frozen {
     let is_dirty = |dataset: &&LiveDataset| dataset.objset.is_dirty() || has_log(dataset);
     let (dirty, idle): (Vec<&LiveDataset>, Vec<_>) = datasets.values().partition(is_dirty);
     let datasets = dirty.into_iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
-    // Their next change, and its intent log records, belong to the next txg.
+    // Their next change, and its log records, belong to the next txg.
     idle.into_iter().for_each(|dataset| dataset.objset.relabel(next));
     let tasks = std::mem::take(&mut *engine.tasks.lock());
     Frozen { datasets, tasks }
@@ -169,7 +168,7 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
     Ok(())
 }
 
-/// A task may have enabled features: later writes of this txg use them.
+/// Later writes of this txg use features that a task has enabled.
 async fn follow_features(context: &mut SyncContext) -> Result<()> {
     if std::mem::take(&mut context.features_changed) {
         let features = Features::of(&context.mos().await?).await?;
@@ -193,7 +192,7 @@ fn has_changed(context: &SyncContext) -> bool {
     context.has_begun || context.is_forced || context.config_changed || in_memory
 }
 
-/// Writes datasets that a task has made, so that the next task may take a snapshot of them.
+/// Writes datasets that a task has made, so that the next task can take a snapshot.
 async fn write_born(context: &mut SyncContext) -> Result<()> {
     if !context.born_objsets.is_empty() {
         context.begin_writing().await?;
@@ -207,8 +206,8 @@ async fn write_born(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Writes changed datasets, their trees concurrently, so that one slow disk does not delay the others. The
-/// MOS changes only before and after, because deduplication changes it meanwhile.
+/// Writes changed datasets concurrently, so that one slow disk does not delay all. The MOS changes only
+/// before and after, because deduplication changes it meanwhile.
 async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc<Layer>)>) -> Result<()> {
     let mut prepared = Vec::with_capacity(frozen.len());
     for (dataset, layer) in frozen {
@@ -222,7 +221,7 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
         let old = dataset.objset.on_disk().in_view(sink.pool());
         let written = write_objset(&sink, &old, layer.freeze(), log).await?;
         let bp = *written.on_disk.bp();
-        // Releases its changes from memory without waiting for the other datasets.
+        // Frees memory without waiting for the other datasets.
         let for_clients = sink.pool().waiting(Waits::AsClient);
         dataset.objset.synced(written.on_disk.in_view(&for_clients));
         for (object, why) in written.damaged {
@@ -249,7 +248,7 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
     loop {
         context.charge_leaks().await?;
         if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
-            // Devices may miss some of these writes, and this txg must record that.
+            // Devices may miss these writes; this txg must record that.
             context.syncing.pool.write_kept(context.syncing.txg).await?;
             if !has_missed(context) {
                 return Ok(());
@@ -271,7 +270,7 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// Writes the pool's configuration, as of this txg, to the MOS.
+/// Writes the configuration to the MOS.
 pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
     let packed = {
         let mut config = context.engine.config.lock();
@@ -285,8 +284,7 @@ pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
     edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
 }
 
-/// Charges the cost of the last pass to the MOS directory. The MOS cannot change while it is written, so the
-/// cost of the last pass of all goes to the next txg.
+/// Charges the last pass to the MOS directory; the final pass is charged in the next txg.
 async fn charge_mos(context: &mut SyncContext) -> Result<()> {
     let space = std::mem::take(&mut context.engine.carried.lock().uncharged);
     if space == SpaceDelta::default() {
@@ -296,14 +294,13 @@ async fn charge_mos(context: &mut SyncContext) -> Result<()> {
     context.use_space(mos_dir, space, Account::Head).await
 }
 
-/// Writes the changes of the MOS.
 async fn write_mos(context: &mut SyncContext) -> Result<()> {
     let engine = context.engine.clone();
     let layer = engine.mos.freeze(context.syncing.txg);
     let frees_at_once = context.syncing.pass < SYNC_PASS_DEFERRED_FREE;
     let sink = PoolSink::new(&context.syncing, &engine.mos_policy).freeing_at_once(frees_at_once);
     let written = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
-    // A MOS with a missing part is useless: fail the txg.
+    // An incomplete MOS is useless: fail the txg.
     if let Some((_, error)) = written.damaged.into_iter().next() {
         return Err(error);
     }
@@ -319,7 +316,7 @@ async fn write_mos(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Frees dead blocks: at once in the first pass, later through the list for the next txg.
+/// Frees dead blocks in the first pass; later ones defer them to the next txg.
 async fn free_dead(context: &mut SyncContext) -> Result<()> {
     let dead = std::mem::take(&mut context.dead);
     if context.syncing.pass >= SYNC_PASS_DEFERRED_FREE && !dead.is_empty() {
@@ -334,7 +331,7 @@ async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
     match context.take_list(list).await {
         Ok(left) => context.free_all(&left).await,
-        // The listed blocks leak. A new list takes the next ones.
+        // The listed blocks leak; a new list takes the next ones.
         Err(error) if error.is_damage() => {
             let header = Bpobj::open(&context.edit().view(), list).await;
             context.syncing.pool.note_leak(header.map_or(0, |list| list.phys().bytes), &error);
@@ -345,7 +342,6 @@ async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// Updates the tables of shared blocks, and frees blocks without owners.
 async fn write_shared(context: &SyncContext) -> Result<()> {
     let free = context.engine.tables.lock().await.write(&context.edit(), &context.syncing.pool).await?;
     for bp in free {
@@ -354,7 +350,7 @@ async fn write_shared(context: &SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Writes labels and uberblock: from here on an import finds this txg.
+/// From here on an import finds this txg.
 async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let pool = &context.syncing.pool;
     let uberblock = Uberblock {

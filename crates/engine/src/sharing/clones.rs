@@ -1,11 +1,12 @@
 //! Changes to the block reference table (BRT), which counts references to cloned blocks.
 //!
-//! A block without an entry has one owner. Memory: counts of entries by range of a vdev, 2 bytes for each 16
-//! MiB. A table is made with its first entry and destroyed with its last.
+//! A block without an entry has one owner. A table is made with its first entry and destroyed with its last.
+//!
+//! Memory: counts of entries by range of a vdev, 2 bytes for each 16 MiB.
 //!
 //! While feature `block_cloning_endian` is active, all tables store counts as numbers; otherwise as bytes. It
-//! becomes active with the pool's first table, if it is enabled, and counts the tables from then on. A pool
-//! with older tables keeps their form until the last of them is gone.
+//! becomes active with the pool's first table, if enabled, and counts the tables from then on. A pool with
+//! older tables keeps their form until the last is gone.
 //!
 //! Source: OpenZFS `brt.c` (`brt_pending_apply_vdev`, `brt_vdev_addref`, `brt_entry_decref`,
 //! `brt_vdev_decref`, `brt_vdev_sync`, `brt_vdev_create`, `brt_vdev_destroy`).
@@ -36,7 +37,6 @@ const COUNTS_BLOCK_BYTES: u32 = 32 << 10;
 /// `brt_zap_default_bs`, `brt_zap_default_ibs`.
 const ENTRIES_BLOCK_SHIFT: u8 = 12;
 
-/// The tables of cloned blocks, by vdev.
 #[derive(Debug, Default)]
 pub(crate) struct Clones {
     tables: BTreeMap<VdevId, Table>,
@@ -53,7 +53,6 @@ enum Form {
     Number,
 }
 
-/// The table of a vdev.
 #[derive(Debug)]
 struct Table {
     object: ObjectId,
@@ -91,7 +90,6 @@ impl Clones {
         self.tables.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Adds a reference to a block.
     pub(crate) async fn add(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         let Some(dva) = bp.dvas().next() else { return Ok(()) };
         if pool.vdevs().top(dva.vdev).is_none_or(|top| dva.offset_bytes >= top.asize_bytes) {
@@ -130,7 +128,7 @@ impl Clones {
         Ok(())
     }
 
-    /// Place of a block's entry, if it may have one.
+    /// The entry to read, if the block may have one.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         let dva = bp.dvas().next()?;
         let table = self.tables.get(&dva.vdev)?;
@@ -170,7 +168,7 @@ impl Clones {
         Ok(false)
     }
 
-    /// Writes changed headers and counts. Destroys tables without entries.
+    /// Destroys tables without entries.
     pub(crate) async fn write(&mut self, mos: &Edit) -> Result<()> {
         for table in self.tables.values_mut().filter(|table| table.is_changed) {
             table.is_changed = false;
@@ -225,7 +223,6 @@ impl Form {
     }
 }
 
-/// An entry to look up.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     zap: ObjectId,
@@ -240,7 +237,6 @@ impl Lookup {
 }
 
 impl Table {
-    /// Makes an empty table for a vdev.
     async fn create(mos: &Edit, pool: &Pool, vdev: VdevId) -> Result<Table> {
         let object = NewObject::of(ObjectType::ZAP_METADATA).indirect_block_shift(ENTRIES_BLOCK_SHIFT);
         let entries = NewZap::in_object(object)

@@ -6,21 +6,21 @@
 //! ```
 //!
 //! Idea: an entry that is looked up moves into memory and out of the statistics. At the end of the pass it
-//! goes to the ZAP for its count, unique or duplicate; without references, its block is free. So each entry
-//! is written once a pass, however often it changes.
+//! goes to the ZAP for its count, unique or duplicate; without references, its block is free. So an entry is
+//! written once a pass, however often it changes.
 //!
-//! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no such log,
-//! and empties those it finds into the ZAPs with the first change, as OpenZFS does some time after an import.
+//! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
+//! empties an existing one with the first change.
 //!
-//! A missing entry was pruned: its block has one owner. In memory a missing entry stands without references,
-//! so that it is looked up once, and is dropped when the pass is written.
+//! A missing entry was pruned: its block has one owner. In memory it stands without references, so that it is
+//! looked up once, and is dropped at the end of the pass.
 //!
-//! Only `write` changes ZAPs, so the result of an earlier [`Lookup`] stays valid until then.
+//! Only `write` changes ZAPs, so an earlier [`Lookup`] stays valid until then.
 //!
-//! Memory: the entries of a pass, and the content of the logs.
+//! Memory: the entries of a pass, and of the logs.
 //!
-//! If a block is known with too few copies, a new one is stored outside the table; OpenZFS would add copies
-//! to the entry.
+//! A block known with too few copies is stored again outside the table; OpenZFS would add copies to the
+//! entry.
 //!
 //! Source: OpenZFS `ddt.c` (`ddt_lookup`, `ddt_sync_flush_entry`, `ddt_sync_update_stats`), `ddt_zap.c`.
 
@@ -52,10 +52,9 @@ const BLOCK_SHIFT: u8 = 15;
 const FEATURE: &str = "fast_dedup";
 /// `DDT_VERSION_FDT`.
 const DDT_VERSION_FDT: u64 = 1;
-/// Set of a traditional entry for extra copies (`DDT_PHYS_DITTO`), obsolete and freed when found.
+/// Obsolete set of a traditional entry for extra copies (`DDT_PHYS_DITTO`).
 const DITTO_SET: usize = 0;
 
-/// The tables, by checksum algorithm.
 #[derive(Debug, Default)]
 pub(crate) struct DedupTables(BTreeMap<u8, Table>);
 
@@ -64,20 +63,19 @@ struct Table {
     checksum_id: u8,
     checksum: &'static str,
     flat: bool,
-    /// Directory of the ZAPs and logs: the table's own, or the pool's.
+    /// Lists the ZAPs and logs: the table's own directory, or the pool's.
     directory: ObjectId,
     zaps: [Option<ObjectId>; DdtClass::ALL.len()],
     histograms: [DdtHistogram; DdtClass::ALL.len()],
     /// In memory and not in the statistics.
     live: BTreeMap<DdtWords, Live>,
-    /// Logs whose entries are in memory.
+    /// Their entries are in memory.
     logs: Vec<(String, ObjectId)>,
     is_changed: bool,
 }
 
 type DdtWords = Vec<u64>;
 
-/// An entry in memory.
 #[derive(Debug)]
 struct Live {
     key: DdtKey,
@@ -87,8 +85,7 @@ struct Live {
 }
 
 impl DedupTables {
-    /// Space saved by further references: from the statistics, and from entries in memory, which those leave
-    /// out.
+    /// Space saved by further references, including entries in memory.
     pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
         let mut sum = DdtStat::default();
         for table in self.0.values() {
@@ -127,19 +124,18 @@ impl DedupTables {
         Ok(DedupTables(tables))
     }
 
-    /// The entry to read before a block's state is known; `None`: it is known.
+    /// The entry to read first; `None`: it is in memory.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         self.0.get(&bp.checksum_id())?.lookup(DdtKey::of(bp))
     }
 
-    /// Takes an entry that was read into memory.
     pub(crate) fn admit(&mut self, pool: &Pool, found: Found) {
         if let Some(table) = self.0.get_mut(&found.checksum_id) {
             table.admit(pool, found.key, found.stored);
         }
     }
 
-    /// A known block with the content of `bp` (which has no addresses yet) and at least as many copies.
+    /// A known block with the content of `bp` and as many copies; `bp` has no addresses yet.
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,
@@ -161,12 +157,11 @@ impl DedupTables {
         }
     }
 
-    /// Adds a reference to a block; `false`: no table knows it.
+    /// Adds a reference; `false`: no table has the block.
     pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         self.count(mos, pool, bp, 1).await
     }
 
-    /// Enters a new block with its first reference.
     pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         if let Entry::Vacant(place) = self.0.entry(bp.checksum_id()) {
             let Some(table) = Table::create(mos, bp.checksum_id()).await? else { return Ok(()) };
@@ -182,12 +177,11 @@ impl DedupTables {
         Ok(())
     }
 
-    /// Drops a reference to a block; `false`: no table knows it.
+    /// Drops a reference; `false`: no table has the block.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         self.count(mos, pool, bp, -1).await
     }
 
-    /// Changes a block's count of references; `false`: no table knows it.
     async fn count(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr, delta: i64) -> Result<bool> {
         let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(false) };
         let live = table.find(mos, pool, DdtKey::of(bp)).await?;
@@ -201,7 +195,7 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Writes all changes. Returns the blocks without references, to be freed.
+    /// Writes all changes. Returns blocks without references.
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         let mut free = Vec::new();
         for table in self.0.values_mut() {
@@ -214,7 +208,6 @@ impl DedupTables {
     }
 }
 
-/// An entry to look up in the ZAPs.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     checksum_id: u8,
@@ -223,7 +216,6 @@ pub(crate) struct Lookup {
     flat: bool,
 }
 
-/// Result of a [`Lookup`].
 #[derive(Debug)]
 pub(crate) struct Found {
     checksum_id: u8,
@@ -232,7 +224,7 @@ pub(crate) struct Found {
 }
 
 impl Lookup {
-    /// Reads the entry; needs no lock.
+    /// Needs no lock.
     pub(crate) async fn read(self, mos: &Edit) -> Result<Found> {
         let Lookup { checksum_id, key, zaps, flat } = self;
         let words = key.to_words();
@@ -248,20 +240,16 @@ impl Lookup {
     }
 }
 
-/// A table's knowledge of a block about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alike {
-    /// No such block.
     None,
-    /// The same block, at this pointer.
     Block(Blkptr),
-    /// The same block, in fewer copies.
+    /// The block is known, in fewer copies.
     TooFew,
 }
 
 impl Table {
-    /// Makes the table of an algorithm in the newest format of the pool; `None`: the algorithm cannot
-    /// identify blocks.
+    /// Makes an algorithm's table in the pool's newest format; `None`: the algorithm can't identify blocks.
     async fn create(mos: &Edit, checksum_id: u8) -> Result<Option<Table>> {
         let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == checksum_id) else {
             return Ok(None);
@@ -302,7 +290,6 @@ impl Table {
         }
     }
 
-    /// The entry of a block, in memory.
     async fn find(&mut self, mos: &Edit, pool: &Pool, key: DdtKey) -> Result<&mut Live> {
         let stored = match self.lookup(key) {
             Some(lookup) => lookup.read(mos).await?.stored,
@@ -317,7 +304,6 @@ impl Table {
         (!is_known).then_some(Lookup { checksum_id, key, zaps, flat })
     }
 
-    /// Takes an entry into memory, unless it is there.
     fn admit(&mut self, pool: &Pool, key: DdtKey, stored: Option<(DdtClass, DdtValue)>) -> &mut Live {
         let place = match self.live.entry(key.to_words()) {
             Entry::Occupied(known) => return known.into_mut(),
@@ -361,7 +347,7 @@ impl Table {
         self.write_statistics(mos).await
     }
 
-    /// Drops sets without references, and obsolete ones, and frees their blocks.
+    /// Frees the blocks of obsolete sets and those without references.
     fn drop_unused(&self, live: &mut Live, free: &mut Vec<Blkptr>) {
         for (number, set) in live.value.sets().into_iter().enumerate() {
             let is_ditto = !self.flat && number == DITTO_SET;
@@ -372,7 +358,6 @@ impl Table {
         }
     }
 
-    /// The ZAP of a class, made on first use.
     async fn zap(&mut self, mos: &Edit, class: DdtClass) -> Result<ObjectId> {
         if let Some(zap) = self.zaps[class as usize] {
             return Ok(zap);
@@ -387,7 +372,7 @@ impl Table {
         Ok(zap)
     }
 
-    /// Destroys the logs, whose entries are in the ZAPs by now.
+    /// Their entries are in the ZAPs by now.
     async fn drop_logs(&mut self, mos: &Edit) -> Result<()> {
         for (name, log) in std::mem::take(&mut self.logs) {
             mos.destroy(log).await?;
@@ -427,7 +412,6 @@ impl Table {
     }
 }
 
-/// The statistics of a ZAP, from the MOS.
 async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
     let Some(all) = mos.directory_zap(names::DDT_STATS).await? else { return Ok(DdtHistogram::default()) };
     match all.lookup(name.as_bytes()).await? {
@@ -439,7 +423,7 @@ async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
     }
 }
 
-/// Encodes an entry for a ZAP, packed if that is shorter (`ddt_zap_compress`).
+/// Packed if that is shorter (`ddt_zap_compress`).
 fn pack(value: &DdtValue) -> ZapValue {
     let raw = value.encode_unpacked(Endian::NATIVE);
     let packed = Compression::Zle.compress(&raw, raw.len() - 1, ZstdLevel::DEFAULT).ok().flatten();

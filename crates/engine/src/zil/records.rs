@@ -2,7 +2,7 @@
 //!
 //! Written data is not kept: a commit reads it from the file's blocks, as it is by then. A later write to the
 //! same place thus enters the log early; replay writes it again. Truncated or freed bytes are in no block, so
-//! their notes are dropped, and a commit that has already taken such a note learns it from `is_there`.
+//! their notes are dropped, and a commit that has taken such a note checks `is_there`.
 //!
 //! Memory: counted and bounded as dirty data.
 //!
@@ -17,26 +17,23 @@ use cenote_format::units::{ObjectId, Txg};
 use cenote_format::zil::record::Operation;
 use cenote_object::live::{Dirty, DirtyTotal};
 
-/// The trace of an operation.
 pub(crate) enum Note {
     /// A record, ready to write.
     Said(Box<Operation>),
-    /// A write, without its data.
     WriteNote(WriteNote),
 }
 
-/// A write to an object, within one of its blocks.
+/// A write within one block of an object.
 pub(crate) struct WriteNote {
     pub(crate) object: ObjectId,
     pub(crate) range: Range<u64>,
     /// The object's block size at that time.
     pub(crate) block_bytes: u64,
-    /// If the whole block was written, its data goes to a block of its own, outside the log.
+    /// A whole block goes to its own place, outside the log.
     pub(crate) is_apart: bool,
 }
 
 impl Note {
-    /// See [`Operation::late_object`].
     fn late_object(&self) -> Option<ObjectId> {
         match self {
             Note::WriteNote(written) => Some(written.object),
@@ -44,15 +41,14 @@ impl Note {
         }
     }
 
-    /// Whether later operations on other objects may depend on this note. Flags and projects decide which
-    /// names a file may gain or lose, so such a record keeps its place among records of names, even if the
-    /// file is gone by the time of the commit.
+    /// Whether later operations on other objects may depend on it. Flags and projects decide which names a
+    /// file may gain or lose, so their records keep their place among records of names, even if the file is
+    /// gone at the commit.
     fn is_for_others(&self) -> bool {
         let Note::Said(operation) = self else { return false };
         matches!(**operation, Operation::SetAttr { attrs: Some(_), .. })
     }
 
-    /// Bytes of memory.
     fn bytes(&self) -> u64 {
         let said = match self {
             Note::Said(operation) => size_of::<Operation>() + operation.encoded_bytes(),
@@ -63,7 +59,7 @@ impl Note {
 }
 
 impl WriteNote {
-    /// Absorbs a write directly behind this one in the same block.
+    /// Absorbs a write directly behind it in the same block.
     fn join(&mut self, next: &WriteNote) -> bool {
         let follows = self.range.end == next.range.start
             && !self.range.end.is_multiple_of(self.block_bytes)
@@ -75,12 +71,11 @@ impl WriteNote {
     }
 }
 
-/// Notes by txg.
 pub(crate) struct Records {
     txgs: BTreeMap<Txg, OfTxg>,
     /// Last txg with a change that no record describes.
     unsaid: Txg,
-    /// Objects whose data the current commit reads, and the size each was cut to since.
+    /// Objects whose data the current commit reads, and where they were cut since.
     taken: BTreeMap<ObjectId, u64>,
     total: DirtyTotal,
 }
@@ -96,7 +91,7 @@ struct OfTxg {
 }
 
 impl OfTxg {
-    /// Notes of an object that are not in the log yet.
+    /// Notes not in the log yet.
     fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
         let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
         released.chain(self.waiting.get_mut(&object))
@@ -122,7 +117,7 @@ impl Drop for OfTxg {
 }
 
 impl Records {
-    /// No records; `total` counts the memory of later ones.
+    /// `total` counts their memory.
     pub(crate) fn new(total: DirtyTotal) -> Records {
         Records { txgs: BTreeMap::new(), unsaid: Txg(0), taken: BTreeMap::new(), total }
     }
@@ -157,7 +152,6 @@ impl Records {
         self.unsaid = self.unsaid.max(txg);
     }
 
-    /// Last txg with a change that only the txg itself makes durable.
     pub(crate) fn unsaid(&self) -> Txg {
         self.unsaid
     }
@@ -189,7 +183,7 @@ impl Records {
         self.taken.entry(object).and_modify(|end| *end = size_bytes.min(*end));
     }
 
-    /// Drops the notes of an object about to be freed: its number may soon belong to another.
+    /// Drops notes of an object about to be freed, whose number may be reused.
     pub(crate) fn forget(&mut self, object: ObjectId) {
         for noted in self.txgs.values_mut() {
             noted.released.remove(&object);
@@ -202,13 +196,13 @@ impl Records {
         self.txgs = self.txgs.split_off(&Txg(txg.0 + 1));
     }
 
-    /// Whether the next commit has anything that txg `synced` does not cover.
+    /// Whether the next commit has notes that txg `synced` does not cover.
     pub(crate) fn has_any(&self, synced: Txg) -> bool {
         let has_any = |noted: &OfTxg| !noted.ordered.is_empty() || !noted.released.is_empty();
         self.txgs.iter().any(|(txg, noted)| *txg > synced && has_any(noted))
     }
 
-    /// Takes the notes that txg `synced` does not cover, in order, for a commit.
+    /// Takes these notes, in order.
     pub(crate) fn take(&mut self, synced: Txg) -> Vec<(Txg, Note)> {
         self.drop_through(synced);
         let of_txg = |(&txg, noted): (&Txg, &mut OfTxg)| noted.take().map(move |note| (txg, note));
@@ -221,7 +215,7 @@ impl Records {
         all
     }
 
-    /// Whether data of a note taken by the commit is still in the object's blocks.
+    /// Whether the data of a taken note is still in the object's blocks.
     pub(crate) fn is_there(&self, written: &WriteNote) -> bool {
         self.taken.get(&written.object).is_none_or(|&end| written.range.end <= end)
     }
@@ -253,7 +247,7 @@ mod tests {
             records.append(Txg(3), written(start..start + 10));
         }
         assert_eq!(ranges(&mut records), [50..100, 100..150, 10..30, 40..50]);
-        // Notes taken for a commit stay as they are.
+        // Taken notes stay as they are.
         records.append(Txg(3), written(50..60));
         assert_eq!(ranges(&mut records).first(), Some(&(50..60)));
     }

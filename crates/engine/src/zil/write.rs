@@ -1,8 +1,8 @@
 //! One commit on its way to the disk: records into blocks, blocks to their places, one flush.
 //!
-//! Idea: a block points to its successor, so it can be closed only when the successor has a place. The size
-//! of the next block follows from the rest of this commit or, at its end, from the size of recent commits. A
-//! write that does not fit is split.
+//! Idea: a block points to its successor, so it is closed only when that has a place. The next block's size
+//! follows from the rest of this commit or, at its end, from recent commits. A write that does not fit is
+//! split.
 //!
 //! Memory: the blocks of a window, besides the records.
 //!
@@ -37,9 +37,9 @@ use crate::zil::turn::Turn;
 const MAX_BLOCK_BYTES: u64 = 128 << 10;
 /// Most bytes of records in a block.
 const MAX_ROOM_BYTES: u64 = MAX_BLOCK_BYTES - ZIL_CHAIN_BYTES as u64;
-/// Bytes of a write record without its data.
+/// A write record without its data.
 const WRITE_BYTES: u64 = (LR_BYTES + 4 * 8 + BLKPTR_BYTES) as u64;
-/// `zil_max_waste_space`: with less room than this, a write is not split.
+/// `zil_max_waste_space`: with less room, a write is not split.
 const WORTH_A_PIECE_BYTES: u64 = (MAX_ROOM_BYTES - WRITE_BYTES) / 16;
 /// Bytes of blocks written concurrently.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -52,7 +52,6 @@ pub(crate) struct LogWriter<'a> {
     /// The block being filled, and its records.
     block: Blkptr,
     filled: Vec<u8>,
-    /// Closed blocks to write.
     window: Vec<(Blkptr, Bytes)>,
     /// Vdevs to flush.
     vdevs: BTreeSet<VdevId>,
@@ -63,7 +62,7 @@ pub(crate) struct LogWriter<'a> {
 }
 
 impl<'a> LogWriter<'a> {
-    /// Begins a commit of these records into an existing chain.
+    /// Needs an existing chain.
     pub(crate) fn new(
         log: &'a Log,
         engine: &'a Engine,
@@ -92,7 +91,7 @@ impl<'a> LogWriter<'a> {
         })
     }
 
-    /// Writes the notes. Returns false if data of one is gone, so that only a txg can make it durable.
+    /// Returns false if a note's data is gone, so that only a txg can make it durable.
     pub(crate) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<bool> {
         let kstats = &self.engine.0.kstats;
         kstats.log(Zil::Records, notes.len() as u64);
@@ -130,8 +129,8 @@ impl<'a> LogWriter<'a> {
         Ok(true)
     }
 
-    /// Adds a write: as a pointer to its own block, or with its data, in as many pieces as needed. Returns
-    /// whether the data is still there.
+    /// Adds a write as a pointer to its block, or as data in as many pieces as needed. Returns false if the
+    /// data is gone.
     async fn add_written(&mut self, txg: Txg, written: &WriteNote) -> Result<bool> {
         let (object, mut offset) = (written.object, written.range.start);
         let mut data = match self.log.content(self.engine, self.live, written).await? {
@@ -173,12 +172,11 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Bytes left in the block.
     fn room(&self) -> u64 {
         self.block.lsize().0 - (ZIL_CHAIN_BYTES + self.filled.len()) as u64
     }
 
-    /// Allocates the next block, with room for at least `room_bytes`, and closes the current one.
+    /// Allocates the next block, with room for `room_bytes`, and closes the current one.
     async fn close(&mut self, room_bytes: u64) -> Result<()> {
         let mut words = self.block.checksum();
         words[ZIL_ZC_SEQ] += 1;
@@ -206,11 +204,10 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Size of the next block.
     fn next_bytes(&self, room_bytes: u64) -> u64 {
         let wanted = match self.left_bytes {
             0 => self.turn.bursts.iter().copied().max().unwrap_or(0),
-            // Spread the bytes evenly, so that the last block is not nearly empty.
+            // Spread bytes evenly: a nearly empty last block wastes space.
             left => left.div_ceil(left.div_ceil(MAX_ROOM_BYTES - WRITE_BYTES)),
         };
         let bytes = wanted.max(room_bytes).saturating_add(ZIL_CHAIN_BYTES as u64).min(MAX_BLOCK_BYTES);
@@ -246,7 +243,7 @@ async fn make_ready(engine: &Engine, next: &Blkptr) {
             }
         }
     };
-    // A separate task, which survives cancellation of the commit. A failure does not matter.
+    // A separate task survives cancellation of the commit; its failure does not matter.
     drop(engine.runtime().spawn(fill).await);
 }
 
@@ -271,14 +268,14 @@ impl Log {
     }
 }
 
-/// The record of a write; `bp` points to the data if it has its own block.
+/// `bp` points to the data if it has its own block.
 fn write_of(object: ObjectId, offset: u64, len: u64, bp: Blkptr, data: WriteData) -> Operation {
     let (offset_bytes, length_bytes) = (offset, len);
     let (already_synced, block_offset) = (false, 0);
     Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
 }
 
-/// Bytes of a note in the log, at least.
+/// Bytes in the log, at least.
 fn note_bytes(note: &Note) -> u64 {
     match note {
         Note::Said(operation) => record_bytes(operation),
@@ -289,7 +286,6 @@ fn note_bytes(note: &Note) -> u64 {
     }
 }
 
-/// Bytes of a record in the log.
 fn record_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Write { data: WriteData::Copied(data), .. } => {
