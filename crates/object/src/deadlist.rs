@@ -1,10 +1,10 @@
 //! Lists of block pointers: bpobjs, and the deadlists and livelists made of them.
 //!
-//! Idea: a bpobj is an object full of block pointers, and may name others whose blocks belong to it too. A
-//! deadlist is a table of bpobjs by birth, so that all blocks born before some snapshot are found without
-//! reading the rest. Pools before version 26 have a plain bpobj in its place.
+//! Idea: a bpobj is an object of block pointers, and may name others whose blocks belong to it too. A
+//! deadlist is a table of bpobjs by birth, so that blocks born before a snapshot are found without reading
+//! the rest. Pools before version 26 have a plain bpobj instead.
 //!
-//! Invariants: subobjects are visited to a bounded depth; every count is checked against the size of its
+//! Invariants: subobjects are visited to a bounded depth; counts are checked against the size of their
 //! object.
 //!
 //! Source: OpenZFS `bpobj.c`, `dsl_deadlist.c`.
@@ -32,7 +32,7 @@ use crate::zap::Zap;
 pub use append::{BlockLists, BlockSpace};
 pub use edit::{DeadlistEdit, PutAside};
 
-/// Subobjects within subobjects that are followed. OpenZFS makes two levels.
+/// Depth of subobjects that is followed; OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;
 /// Block pointers read at once: 1 MiB.
 const WINDOW: u64 = 8192;
@@ -50,7 +50,7 @@ impl Bpobj {
     /// Opens an object that must be a bpobj.
     ///
     /// # Errors
-    /// It is none, or its counts can't be.
+    /// It is none, or its counts are impossible.
     #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Bpobj> {
         let object = objset.object(id).await?;
@@ -62,18 +62,18 @@ impl Bpobj {
         Ok(Bpobj { object, phys })
     }
 
-    /// Its head: counts and space, subobjects' included.
+    /// Its header: counts and space, with subobjects.
     pub fn phys(&self) -> &BpobjPhys {
         &self.phys
     }
 
-    /// All entries, subobjects' included, batch by batch.
+    /// All entries, with subobjects, in batches.
     pub fn entries(&self) -> BpobjEntries {
         let trail = Trail::new(self.object.objset(), "lists within one another");
         BpobjEntries { pending: vec![(self.clone(), 0)], next: 0, trail }
     }
 
-    /// The blocks that a list of a livelist notes as written and not as dead.
+    /// Blocks that a list of a livelist has as written but not as dead.
     ///
     /// # Errors
     /// The list is damaged.
@@ -100,8 +100,7 @@ impl Bpobj {
     }
 }
 
-/// Blocks that a livelist notes as written more often than as dead: by address, so that they are freed in the
-/// same order every time.
+/// Blocks listed more often as written than as dead, by address, for a reproducible order of frees.
 #[derive(Default)]
 struct LiveBlocks(BTreeMap<(Option<Dva>, Txg), (i64, Blkptr)>);
 
@@ -116,7 +115,7 @@ impl LiveBlocks {
     }
 
     fn into_sorted(self) -> Vec<Blkptr> {
-        // Cloned and deduplicated blocks may be there several times.
+        // Cloned and deduplicated blocks may occur several times.
         let times = |(count, bp): (i64, Blkptr)| std::iter::repeat_n(bp, count.max(0) as usize);
         self.0.into_values().flat_map(times).collect()
     }
@@ -125,7 +124,7 @@ impl LiveBlocks {
 /// An iteration over the entries of a bpobj.
 #[derive(Debug)]
 pub struct BpobjEntries {
-    /// Lists still to read, with their depth; the last is being read.
+    /// Lists to read, with their depth; the last is being read.
     pending: Vec<(Bpobj, usize)>,
     next: u64,
     trail: Trail,
@@ -173,7 +172,7 @@ pub enum Deadlist {
     ByBirth {
         /// The sum.
         phys: DeadlistPhys,
-        /// The table of the lists: as many as there were snapshots, so it is read only if it has to be.
+        /// The table of lists, one per snapshot: read only when needed.
         table: Object,
     },
 }
@@ -197,7 +196,7 @@ impl Deadlist {
         Ok(Deadlist::ByBirth { phys, table: object })
     }
 
-    /// Lists by the txg from which on their blocks were born, in order; none of a plain list.
+    /// Lists by the txg after which their blocks were born, in order; none in a plain list.
     ///
     /// # Errors
     /// The table is damaged.
@@ -209,14 +208,14 @@ impl Deadlist {
         Ok(lists)
     }
 
-    /// Passes on the keys of its table with their lists, in no order; none of a plain list.
+    /// Passes on keys and lists of the table, in no order.
     async fn each_key(&self, mut each: impl FnMut(Txg, ObjectId)) -> Result<()> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(()) };
         let pass_on = |name: &[u8], list| {
             each(parse_deadlist_key(name)?, ObjectId(list));
             Ok(())
         };
-        // Who destroys snapshots reads thousands of such tables, each once.
+        // Destroying snapshots reads thousands of such tables, each once.
         Zap::open(table.uncached()).await?.each_number(pass_on).await
     }
 
@@ -234,7 +233,7 @@ impl Deadlist {
     /// A list is damaged.
     #[boxed]
     pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
-        // The list under key T holds what was born after T: `mintxg` is the snapshot before.
+        // The list under key T has blocks born after T: `mintxg` is the snapshot before.
         self.bytes_of(|from| from < txg, |birth| birth <= txg).await
     }
 
@@ -247,7 +246,7 @@ impl Deadlist {
         self.bytes_of(|from| from >= txg, |birth| birth > txg).await
     }
 
-    /// Space of lists by their keys; of one plain list, of blocks by their births.
+    /// Selects lists by key, or blocks of a plain list by birth.
     async fn bytes_of(&self, is_key: impl Fn(Txg) -> bool, is_birth: impl Fn(Txg) -> bool) -> Result<u64> {
         let mut bytes = 0u64;
         match self {
@@ -261,7 +260,7 @@ impl Deadlist {
             }
             Deadlist::ByBirth { phys, .. } if phys.used_bytes == 0 => {}
             Deadlist::ByBirth { table, .. } => {
-                // Most are one and the same empty list.
+                // Most are the same empty list.
                 let mut empty = None;
                 for (_, list) in self.by_birth().await?.into_iter().filter(|(from, _)| is_key(*from)) {
                     if empty == Some(list) {

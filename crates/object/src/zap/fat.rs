@@ -1,4 +1,4 @@
-//! Changing a fat ZAP: the header, the pointer that leads to a leaf, and the leaf, in place.
+//! Changing a fat ZAP in place: the header, the pointer to a leaf, and the leaf.
 //!
 //! Source: OpenZFS `zap.c`.
 
@@ -18,7 +18,6 @@ pub(super) const DEFAULT_BLOCK_SHIFT: u32 = 14;
 pub(super) const HEADER: BlockId = BlockId(0);
 const FIRST_LEAF: BlockId = BlockId(1);
 
-/// A fat ZAP's header, decoded.
 #[derive(Debug)]
 pub(super) struct Fat {
     pub(super) head: FatHeader,
@@ -46,7 +45,7 @@ impl Fat {
         Ok(Fat { head: FatHeader::decode_fields(blocks.get(HEADER)?, Endian::NATIVE)? })
     }
 
-    /// Sets a value. With a differentiator if the entry comes from elsewhere.
+    /// Sets a value; `cd` keeps the differentiator of an entry moved from a micro ZAP.
     pub(super) fn put(
         &mut self,
         blocks: &mut Blocks<'_>,
@@ -80,7 +79,6 @@ impl Fat {
         }
     }
 
-    /// Removes an entry.
     pub(super) fn remove(&mut self, blocks: &mut Blocks<'_>, key: LeafKey<'_>) -> Step<Outcome> {
         let id = self.leaf_of(blocks, key.hash)?;
         let mut leaf = open_leaf(blocks, id, key.hash)?;
@@ -91,7 +89,6 @@ impl Fat {
         Ok(if left == 0 { Outcome::Emptied(key.hash) } else { Outcome::Done })
     }
 
-    /// The value under a key.
     pub(super) fn get(&self, blocks: &Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
         let hash = key.hash(self.head.hasher(), self.head.normflags);
         let leaf = Leaf::decode(blocks.bytes(self.leaf_of(blocks, hash)?)?, Endian::NATIVE)?;
@@ -103,7 +100,7 @@ impl Fat {
         Ok(Some(ZapValue::new(entry.int_bytes, entry.value_bytes()?.into())))
     }
 
-    /// The leaf where an entry of that hash is, if there is one.
+    /// The leaf for a hash.
     pub(super) fn leaf_of(&self, blocks: &Blocks<'_>, hash: u64) -> Step<BlockId> {
         let (block, offset_bytes) = self.head.pointer_place(self.head.table_index(hash));
         let leaf = read_pointer(blocks.get(block)?, offset_bytes, Endian::NATIVE)?;
