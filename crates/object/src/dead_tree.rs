@@ -46,7 +46,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// From the bookmark of the next leaf: object set, object, level (0), block. `None`: nothing is gone.
+    /// From the bookmark of the next leaf: object set, object, level (0), block.
     pub fn of(resume: [u64; 4]) -> Option<Mark> {
         let [_, object, _, block] = resume;
         if resume == [0; 4] {
@@ -59,7 +59,7 @@ impl Mark {
         Some(Mark { object, block, dnode_block: object / DNODES_PER_BLOCK })
     }
 
-    /// Whether a block and all below it are gone; `fanout_shift` is its object's.
+    /// `fanout_shift` is that of its object.
     pub fn is_past(&self, place: &Zbookmark, fanout_shift: u8) -> bool {
         let end = leaves_before(place.block.0.saturating_add(1), place.level, fanout_shift);
         match place.object {
@@ -114,7 +114,7 @@ pub struct DeadTree {
     born_after: Txg,
     mark: Option<Mark>,
     opened: Vec<Opened>,
-    /// The block returned last, or that could not be opened; and whether all below it was returned before.
+    /// The block returned last, or that could not be opened; and whether all below was returned before.
     at: Option<(Node, bool)>,
     met: OpenedBlocks,
 }
@@ -137,7 +137,7 @@ impl DeadTree {
     /// The next block to free; `None` after the last.
     ///
     /// # Errors
-    /// A block with children is unreadable: the walk ends there.
+    /// Unreadable block with children: the walk ends.
     #[boxed]
     pub async fn next(&mut self) -> Result<Option<Blkptr>> {
         loop {
@@ -167,7 +167,7 @@ impl DeadTree {
         }
     }
 
-    /// Whether the walk may stop before the block returned last, to resume there in a later txg.
+    /// Whether the walk may stop before the block returned last, and resume in a later txg.
     pub fn may_stop(&self) -> bool {
         self.at.is_some_and(|(node, _)| node.place.level == 0 && node.holds != Holds::Objset)
     }
@@ -195,7 +195,6 @@ impl DeadTree {
                 && self.mark.is_some_and(|mark| mark.is_past(&node.place, node.fanout_shift)))
     }
 
-    /// Reads a child of the open block, and some after it.
     async fn read(&mut self, child: Node) -> Result<Bytes> {
         let Some(opened) = self.opened.last() else { return Ok(Bytes::new()) };
         if opened.ahead.is_empty() {
@@ -230,7 +229,6 @@ impl Node {
         self.holds != Holds::Nothing && !self.bp.is_embedded()
     }
 
-    /// All children, in order.
     fn children(&self, block: &Bytes) -> Result<Vec<Node>> {
         let mut children = Vec::new();
         let endian = self.bp.endian();
@@ -280,7 +278,6 @@ impl Node {
         }
     }
 
-    /// A block of an object's tree.
     fn of(bp: Blkptr, place: Zbookmark, fanout_shift: u8) -> Node {
         let holds = match place.level {
             0 if place.object == META_DNODE_OBJECT => Holds::Dnodes,

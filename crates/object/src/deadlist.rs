@@ -32,7 +32,7 @@ use crate::zap::Zap;
 pub use append::{BlockLists, BlockSpace};
 pub use edit::{DeadlistEdit, PutAside};
 
-/// Depth of subobjects that is followed; OpenZFS makes two levels.
+/// Depth of subobjects; OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;
 /// Block pointers read at once: 1 MiB.
 const WINDOW: u64 = 8192;
@@ -50,7 +50,7 @@ impl Bpobj {
     /// Opens an object that must be a bpobj.
     ///
     /// # Errors
-    /// It is none, or its counts are impossible.
+    /// No bpobj; damage.
     #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Bpobj> {
         let object = objset.object(id).await?;
@@ -62,21 +62,21 @@ impl Bpobj {
         Ok(Bpobj { object, phys })
     }
 
-    /// Its header: counts and space, with subobjects.
+    /// Counts and space, with subobjects.
     pub fn phys(&self) -> &BpobjPhys {
         &self.phys
     }
 
-    /// All entries, with subobjects, in batches.
+    /// All entries, with subobjects.
     pub fn entries(&self) -> BpobjEntries {
         let trail = Trail::new(self.object.objset(), "lists within one another");
         BpobjEntries { pending: vec![(self.clone(), 0)], next: 0, trail }
     }
 
-    /// Blocks that a list of a livelist has as written but not as dead.
+    /// Blocks of a livelist's list that are not dead.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn live_blocks(&self) -> Result<Vec<Blkptr>> {
         let mut live = LiveBlocks::default();
@@ -100,7 +100,7 @@ impl Bpobj {
     }
 }
 
-/// Blocks listed more often as written than as dead, by address, for a reproducible order of frees.
+/// Blocks listed more often as written than as dead; by address, for a reproducible order of frees.
 #[derive(Default)]
 struct LiveBlocks(BTreeMap<(Option<Dva>, Txg), (i64, Blkptr)>);
 
@@ -131,7 +131,7 @@ pub struct BpobjEntries {
 }
 
 impl BpobjEntries {
-    /// The next entries; `None` after the last. An error ends it.
+    /// `None` after the last; an error ends it.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BpobjEntry>>> {
         let batch = self.read().await;
@@ -163,7 +163,7 @@ impl BpobjEntries {
     }
 }
 
-/// Blocks of the previous snapshot that died before this version; or a clone's livelist.
+/// Blocks of the previous snapshot that died before this version; or a livelist.
 #[derive(Debug, Clone)]
 pub enum Deadlist {
     /// One list (pools before version 26).
@@ -172,16 +172,16 @@ pub enum Deadlist {
     ByBirth {
         /// The sum.
         phys: DeadlistPhys,
-        /// The table of lists, one per snapshot: read only when needed.
+        /// One list per snapshot: read only when needed.
         table: Object,
     },
 }
 
 impl Deadlist {
-    /// Opens a deadlist of either form; number 0 is an empty one.
+    /// Opens a deadlist of either form; number 0 is empty.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Deadlist> {
         if id.0 == 0 {
@@ -196,10 +196,10 @@ impl Deadlist {
         Ok(Deadlist::ByBirth { phys, table: object })
     }
 
-    /// Lists by the txg after which their blocks were born, in order; none in a plain list.
+    /// Lists by the txg after which their blocks were born; none in a plain list.
     ///
     /// # Errors
-    /// The table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
         let mut lists = Vec::new();
@@ -208,7 +208,6 @@ impl Deadlist {
         Ok(lists)
     }
 
-    /// Passes on keys and lists of the table, in no order.
     async fn each_key(&self, mut each: impl FnMut(Txg, ObjectId)) -> Result<()> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(()) };
         let pass_on = |name: &[u8], list| {
@@ -227,20 +226,20 @@ impl Deadlist {
         }
     }
 
-    /// Space of its blocks born in this txg or before. Exact if a snapshot was taken then.
+    /// Space of blocks born in this txg or before. Exact if a snapshot was taken then.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
         // The list under key T has blocks born after T: `mintxg` is the snapshot before.
         self.bytes_of(|from| from < txg, |birth| birth <= txg).await
     }
 
-    /// Space of its blocks born after this txg. Exact if a snapshot was taken then.
+    /// Space of blocks born after this txg. Exact if a snapshot was taken then.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn bytes_born_after(&self, txg: Txg) -> Result<u64> {
         self.bytes_of(|from| from >= txg, |birth| birth > txg).await
@@ -278,7 +277,7 @@ impl Deadlist {
     /// Its lists: one, or one for each span of births.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lists(&self) -> Result<Vec<Bpobj>> {
         match self {

@@ -17,10 +17,10 @@ pub enum DatasetError {
     /// A block is unreadable.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// A structure has a valid checksum but makes no sense.
+    /// A valid checksum, but invalid content.
     #[error("dataset {dataset} object {object}: {source}")]
     Format {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The object.
         object: ObjectId,
@@ -30,7 +30,7 @@ pub enum DatasetError {
     /// An object contradicts a reference to it.
     #[error("dataset {dataset} object {object}: damaged: {why}")]
     Damaged {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The object.
         object: ObjectId,
@@ -40,15 +40,15 @@ pub enum DatasetError {
     /// No such object.
     #[error("dataset {dataset} has no object {object}")]
     NoObject {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
-        /// The number asked for.
+        /// Its number.
         object: ObjectId,
     },
     /// A table has that entry already.
     #[error("dataset {dataset} object {object} has an entry '{name}' already")]
     EntryExists {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
@@ -58,7 +58,7 @@ pub enum DatasetError {
     /// A table lacks that entry.
     #[error("dataset {dataset} object {object} has no entry '{name}'")]
     NoEntry {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
@@ -68,7 +68,7 @@ pub enum DatasetError {
     /// A table can't hold such an entry.
     #[error("dataset {dataset} object {object} can't take '{name}': it {why}")]
     EntryRefused {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
@@ -83,7 +83,7 @@ pub enum DatasetError {
         /// The name.
         name: Arc<str>,
     },
-    /// The dataset is encrypted and its key is missing.
+    /// The key of an encrypted dataset is missing.
     #[error("'{name}' is encrypted; give the key of '{root}' with --key {root}=...")]
     KeyMissing {
         /// The dataset.
@@ -102,7 +102,7 @@ pub enum DatasetError {
     /// The pool uses unreadable features.
     #[error("pool '{pool}' uses features that this version can't read: {features}")]
     UnsupportedFeatures {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// Guids and descriptions.
         features: Arc<str>,
@@ -110,7 +110,7 @@ pub enum DatasetError {
     /// The pool has an unreleased version.
     #[error("pool '{pool}' has version {version}; this version reads 1 to 28 and 5000")]
     UnsupportedVersion {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The uberblock's version.
         version: u64,
@@ -122,7 +122,7 @@ pub enum DatasetError {
          can still be read"
     )]
     NotOpened {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The newest txg tried.
         txg: Txg,
@@ -144,14 +144,14 @@ pub enum DatasetError {
          that is whole with `zpool import -F {pool}`"
     )]
     Unchangeable {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The part.
         part: &'static str,
         /// The cause.
         source: Arc<DatasetError>,
     },
-    /// An intent log is unreadable in part: its last commits would be lost if the pool were changed now.
+    /// An unreadable intent log: a change would lose its last commits.
     #[error(
         "the intent log of '{name}' can't be read to its end: {source}; bring back the device that holds it, \
          or give up what can't be read with `zpool import -m {pool}`"
@@ -164,7 +164,7 @@ pub enum DatasetError {
         /// Where reading ended.
         source: Arc<DatasetError>,
     },
-    /// A task met changes of a later txg than its own. Nothing was changed; it can run again in the next txg.
+    /// A task met changes of a later txg than its own. It can run again in the next txg.
     #[error("'{name}' has just been changed; try again")]
     NextTxg {
         /// The dataset.
@@ -176,20 +176,20 @@ pub enum DatasetError {
          it are on disk: export the pool, mend what is wrong and import it again"
     )]
     Stopped {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The txg.
         txg: Txg,
         /// The cause.
         why: Arc<str>,
     },
-    /// The pool waits for its devices. Operations under way complete when they work again.
+    /// The pool waits for its devices, then completes operations under way.
     #[error(
         "pool '{pool}': pool I/O is currently suspended: vdev {vdev}: {why}; mend the devices, then `zpool \
          clear {pool}`"
     )]
     Suspended {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The failing vdev.
         vdev: VdevId,
@@ -199,7 +199,7 @@ pub enum DatasetError {
     /// The pool has no checkpoint.
     #[error("pool '{pool}' has no checkpoint")]
     NoCheckpoint {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
     },
     /// The name is taken.
@@ -226,7 +226,7 @@ pub enum DatasetError {
         /// The reason, and the remedy.
         why: Arc<str>,
     },
-    /// The dataset is in use, or others depend on it.
+    /// In use, or needed by others.
     #[error("'{name}' is busy: {why}")]
     Busy {
         /// The dataset.
@@ -247,18 +247,18 @@ pub enum DatasetError {
         /// Bytes available.
         available_bytes: u64,
     },
-    /// A quota of the dataset, or one above it, is used up.
+    /// A quota of the dataset, or one above, is used up.
     #[error(
         "pool '{pool}': dataset {dataset} has used up its quota, or one above it has: free some, or raise \
          the quota"
     )]
     OverQuota {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The dataset.
         dataset: DatasetId,
     },
-    /// The limit of file systems or snapshots is reached.
+    /// Too many file systems or snapshots.
     #[error("'{name}': {limit} is reached; `zfs get -r {limit}` shows where")]
     OverLimit {
         /// The dataset.
@@ -266,7 +266,7 @@ pub enum DatasetError {
         /// The property.
         limit: &'static str,
     },
-    /// The request makes no sense for this dataset.
+    /// The request makes no sense for the dataset.
     #[error("'{name}': {why}")]
     Unsuitable {
         /// The dataset.
@@ -287,7 +287,7 @@ impl DatasetError {
         DatasetError::Unsuitable { name: name.into(), why: why.into() }
     }
 
-    /// Maps damage of metadata needed to open a pool to [`DatasetError::Unopenable`].
+    /// Maps damage to [`DatasetError::Unopenable`].
     pub fn stops_opening(part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
         move |error| match error.is_damage() {
             true => DatasetError::Unopenable { part, source: error.into() },
@@ -295,7 +295,7 @@ impl DatasetError {
         }
     }
 
-    /// Maps damage of metadata needed to change a pool to [`DatasetError::Unchangeable`].
+    /// Maps damage to [`DatasetError::Unchangeable`].
     pub fn stops_changes(pool: &str, part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
         move |error| match error.is_damage() {
             true => DatasetError::Unchangeable { pool: pool.into(), part, source: error.into() },
@@ -308,7 +308,7 @@ impl DatasetError {
         matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })
     }
 
-    /// The request can't be met here and now; the pool is sound.
+    /// Can't be done here and now; the pool is sound.
     pub fn is_refusal(&self) -> bool {
         use DatasetError::*;
         matches!(

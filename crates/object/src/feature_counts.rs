@@ -14,12 +14,12 @@ use crate::zap::ZapEdit;
 /// `DMU_POOL_DIRECTORY_OBJECT`.
 pub const POOL_DIRECTORY: ObjectId = ObjectId(1);
 
-/// Feature counts in a MOS being changed.
+/// Feature counts of a MOS.
 #[derive(Debug, Clone, Copy)]
 pub struct FeatureCounts<'a>(&'a Edit);
 
 impl<'a> FeatureCounts<'a> {
-    /// The counts of this MOS.
+    /// Of this MOS.
     pub fn of(mos: &'a Edit) -> FeatureCounts<'a> {
         FeatureCounts(mos)
     }
@@ -27,18 +27,18 @@ impl<'a> FeatureCounts<'a> {
     /// Users of a feature (named as after `feature@`); 0: enabled only; `None`: disabled or unknown.
     ///
     /// # Errors
-    /// A table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn count(&self, name: &str) -> Result<Option<u64>> {
         let Some((table, guid)) = self.place(name).await? else { return Ok(None) };
         Ok(ZapEdit::new(self.0, table).get(guid).await?.and_then(|count| count.as_u64()))
     }
 
-    /// Changes a feature's count and returns it. If that activates or deactivates a feature listed in the
-    /// labels, the caller rewrites those.
+    /// Changes and returns a feature's count. The caller rewrites the labels if they list the feature and it
+    /// becomes active or inactive.
     ///
     /// # Errors
-    /// It is not enabled, or has too few users; a table is damaged.
+    /// Not enabled; fewer users than that; damage.
     #[boxed]
     pub async fn change(&self, name: &str, delta: i64) -> Result<u64> {
         let no_feature = || self.0.damaged(POOL_DIRECTORY, &format!("has no feature {name} enabled"));
@@ -51,7 +51,6 @@ impl<'a> FeatureCounts<'a> {
         Ok(changed)
     }
 
-    /// The table of a feature, and its key there.
     async fn place(&self, name: &str) -> Result<Option<(ObjectId, &'static str)>> {
         let Some(feature) = SPA_FEATURES.iter().find(|feature| feature.name == name) else { return Ok(None) };
         let table = match feature.readonly_compatible {

@@ -24,7 +24,7 @@ use cenote_pool::{PoolError, ReadContext};
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
 
-/// Most bytes of log blocks read. A log has at most the writes of a few txgs.
+/// Most bytes of log blocks read; a log has the writes of a few txgs.
 pub const MAX_LOG_BYTES: u64 = 4 << 30;
 
 /// A log, read to its end.
@@ -32,7 +32,7 @@ pub const MAX_LOG_BYTES: u64 = 4 << 30;
 pub struct IntentLog {
     /// Records to replay, in order.
     pub records: Vec<LogRecord>,
-    /// Records that are in the tree already.
+    /// Records in the tree already.
     pub synced: u64,
     /// Blocks in the chain.
     pub blocks: u64,
@@ -44,15 +44,15 @@ pub struct IntentLog {
     pub clones: Vec<Blkptr>,
     /// Number of the last block of `chain`.
     pub last_block: u64,
-    /// Number of the last record, synced ones included.
+    /// Number of the last record, also if synced.
     pub last_record: u64,
-    /// Why reading stopped early: a device error, a damaged claimed block, or an invalid record.
+    /// A device error, a damaged claimed block, or an invalid record.
     pub damaged: Option<DatasetError>,
 }
 
 impl Objset {
-    /// Reads the intent log. Only a live dataset has one: a snapshot's head may still name a log long gone.
-    /// Records of encrypted datasets need the set's key.
+    /// Reads the log of a live dataset: a snapshot's head may still name one long gone. Encrypted records
+    /// need the set's key.
     #[boxed]
     pub async fn intent_log(&self) -> IntentLog {
         let header = &self.phys().zil_header;
@@ -119,11 +119,11 @@ impl Objset {
         Ok(self.pool().read_physical(bp, &context).await?)
     }
 
-    /// Reads one block of the chain; `None`: another block is there, so the chain ends. Unless it is known to
-    /// be claimed (`is_claimed`), it may never have been written, and no device is blamed.
+    /// Reads one block of the chain; `None`: another block is there, the end. Unless it is known to be
+    /// claimed (`is_claimed`), it may never have been written, and no device is blamed.
     ///
     /// # Errors
-    /// It is unreadable, or no log block.
+    /// Unreadable block; no log block.
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, is_claimed: bool) -> Result<Option<LogBlock>> {
         let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {

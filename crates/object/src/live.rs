@@ -38,7 +38,7 @@ pub use edit::{Edit, NewObject};
 pub use layer::{Layer, Shown};
 use layers::Layers;
 
-/// An object set that takes changes. A clone costs one atomic increment.
+/// An object set that takes changes; cheap to clone.
 #[derive(Clone)]
 pub struct LiveObjset(Arc<LiveInner>);
 
@@ -47,7 +47,7 @@ struct LiveInner {
     dirty: DirtyTotal,
     state: RwLock<LiveState>,
     slots: Mutex<Slots>,
-    /// Last txg in which another object set got blocks of this one, or 0.
+    /// See [`LiveObjset::lend`].
     lent: AtomicU64,
 }
 
@@ -68,12 +68,12 @@ impl LiveState {
 }
 
 impl LiveObjset {
-    /// A set whose changes begin in txg `txg`.
+    /// Changes begin in txg `txg`.
     pub fn new(on_disk: Objset, txg: Txg) -> LiveObjset {
         LiveObjset::counted(on_disk, txg, &DirtyTotal::default())
     }
 
-    /// Like [`LiveObjset::new`], with its dirty data counted in `dirty`.
+    /// [`LiveObjset::new`] with dirty data counted in `dirty`.
     pub fn counted(on_disk: Objset, txg: Txg, dirty: &DirtyTotal) -> LiveObjset {
         let (dataset, on_disk) = (on_disk.dataset_id(), on_disk.not_keeping());
         let state = RwLock::new(LiveState::new(on_disk, None, Arc::new(Layer::new(txg, dirty))));
@@ -97,7 +97,7 @@ impl LiveObjset {
         self.0.state.read().view.traffic().clone()
     }
 
-    /// The set as of the last txg on disk, which stays whole while held.
+    /// The set as of the last txg on disk, kept whole while held.
     pub fn on_disk(&self) -> Objset {
         self.kept(|state| &state.on_disk)
     }
@@ -107,7 +107,7 @@ impl LiveObjset {
         which(&self.0.state.read()).keeping_now()
     }
 
-    /// Edits it in the open txg, which the caller holds open.
+    /// Edits the open txg, which the caller holds.
     pub fn edit(&self) -> Edit {
         Edit::new(self.clone(), self.0.state.read().open.clone())
     }
@@ -133,13 +133,13 @@ impl LiveObjset {
         !self.0.state.read().open.is_empty()
     }
 
-    /// Notes that another object set gets blocks of this one in txg `txg`, which the caller holds. They are
-    /// counted only when that txg is on disk, so this set must not be destroyed or replaced before.
+    /// Notes that another object set gets blocks of this one in the held txg `txg`. They are counted only
+    /// when that txg is on disk, so this set must not be destroyed or replaced before.
     pub fn lend(&self, txg: Txg) {
         self.0.lent.fetch_max(txg.0, Ordering::AcqRel);
     }
 
-    /// The last txg given to [`LiveObjset::lend`], or 0.
+    /// Last txg of [`LiveObjset::lend`], or 0.
     pub fn last_lent(&self) -> Txg {
         Txg(self.0.lent.load(Ordering::Acquire))
     }
@@ -153,8 +153,7 @@ impl LiveObjset {
         }
     }
 
-    /// Closes the open layer for syncing and opens one for txg `next`. There must be no edit and no sync
-    /// under way.
+    /// Closes the open layer and opens one for txg `next`. No edit and no sync may be under way.
     pub fn freeze(&self, next: Txg) -> Arc<Layer> {
         let mut state = self.0.state.write();
         debug_assert!(state.syncing.is_none());

@@ -2,8 +2,7 @@
 //!
 //! Idea: blocks are the leaves of a tree of indirect blocks, each an array of block pointers. The pointer to
 //! block N follows from arithmetic on N, without a search. All reading uses [`Object::pointers`]: the
-//! pointers of a range at a level, found from the top down, with all indirect blocks of a level read
-//! together.
+//! pointers of a range, found from the top down, with all indirect blocks of a level read together.
 //!
 //! ```text
 //!   dnode    [p0 p1 p2]                  level L-1       fanout F = indirect block / 128
@@ -15,7 +14,7 @@
 //! A hole at any level reads as zeros. Metadata comes from the block cache, data of files and volumes from
 //! the pool, many blocks at once.
 //!
-//! Invariants: every index is checked against `max_block_id` and the length of the block it points into.
+//! Invariants: every index is checked against `max_block_id` and the length of its block.
 //!
 //! Source: OpenZFS `dbuf.c` (`dbuf_findbp`), `dnode.c` (`dnode_next_offset`).
 
@@ -43,16 +42,16 @@ use crate::objset::Objset;
 pub use chunks::{Chunk, Chunks};
 pub use walk::{SPILL_BLOCK, Visited, Walk};
 
-/// Most bytes read at once: the longest history of a pool.
+/// Most bytes read at once: a pool's longest history.
 const MOST_BYTES: usize = 1 << 30;
-/// Most words of an array read at once, 128 MiB: far more than arrays of counts or metaslabs have.
+/// Most words of an array read at once, 128 MiB; arrays of counts or metaslabs have far fewer.
 const MOST_WORDS: usize = 1 << 24;
 /// Data pointers looked up at once: 16 indirect blocks.
 const WINDOW_BLOCKS: u64 = 1 << 14;
 /// Words of a table read at once.
 const TABLE_WINDOW_WORDS: u64 = 1 << 16;
 
-/// An open object. A clone copies the dnode's header and two reference counts.
+/// An open object; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Object {
     objset: Objset,
@@ -63,7 +62,7 @@ pub struct Object {
 /// Pointers of neighbouring blocks, or an error.
 #[derive(Debug)]
 pub struct PointerRun {
-    /// The first block's number at its level.
+    /// Number of the first, at its level.
     pub first: BlockId,
     /// Number of blocks.
     pub count: u64,
@@ -78,7 +77,7 @@ pub struct DataBlock {
     pub id: BlockId,
     /// Byte order it was written in.
     pub endian: Endian,
-    /// A whole block; `None` for a hole.
+    /// `None` for a hole.
     pub data: Result<Option<Bytes>>,
 }
 
@@ -88,7 +87,7 @@ impl Object {
         Object { objset, id, dnode }
     }
 
-    /// Reads without caching, for one pass over the object.
+    /// Reads without caching.
     pub(crate) fn uncached(&self) -> Object {
         Object { objset: self.objset.uncached(), ..self.clone() }
     }
@@ -113,31 +112,31 @@ impl Object {
         u64::from(self.dnode.data_block_bytes)
     }
 
-    /// Bytes up to the end of the last block; a file's size is in its attributes.
+    /// End of the last block; a file's size is in its attributes.
     pub fn capacity_bytes(&self) -> u64 {
         self.dnode.max_block_id.0.saturating_add(1).saturating_mul(self.block_bytes())
     }
 
-    /// A damage error for this object.
+    /// A damage error.
     pub fn damaged(&self, why: &str) -> DatasetError {
         self.objset.damaged(self.id, why)
     }
 
-    /// A decoding error for this object.
+    /// A decoding error.
     pub fn format(&self, source: cenote_format::FormatError) -> DatasetError {
         self.objset.format(self.id, source)
     }
 
-    /// The pointer to a block; a hole if there is none, or beyond the end.
+    /// The pointer to a block; a hole if there is none.
     ///
     /// # Errors
-    /// An indirect block above it is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         self.pointer_to(level, block).await
     }
 
-    /// [`Object::blkptr`] without a box: allocates nothing if the cache has the path.
+    /// [`Object::blkptr`] without a box; allocates nothing if the path is cached.
     async fn pointer_to(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         let mut at = self.dnode.levels - 1;
         if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
@@ -159,9 +158,7 @@ impl Object {
     }
 
     /// The pointers of blocks `range` at `level`, as runs that share an indirect block. Blocks under a hole
-    /// are holes.
-    ///
-    /// Allocates in proportion to the range: ask for windows, not for whole objects.
+    /// are holes. Allocates in proportion to the range: ask for windows.
     #[boxed]
     pub async fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerRun> {
         let top = self.dnode.levels - 1;
@@ -186,11 +183,11 @@ impl Object {
         runs
     }
 
-    /// Pointers from the next data in `from..end` on, at most a window, and where to continue; `None`: no
-    /// more data.
+    /// Pointers from the next data in `from..end`, at most a window, and where to continue; `None`: no more
+    /// data.
     ///
     /// # Errors
-    /// An indirect block above the first of them is unreadable.
+    /// Unreadable indirect block above the first.
     pub(crate) async fn next_pointers(&self, from: u64, end: u64) -> Result<Option<(Vec<PointerRun>, u64)>> {
         let first = self.next_data_block(BlockId(from)).await?;
         let Some(BlockId(first)) = first.filter(|first| first.0 < end) else { return Ok(None) };
@@ -200,7 +197,7 @@ impl Object {
         Ok(Some((self.pointers(0, first..next).await, next)))
     }
 
-    /// Steps down from runs of level `at + 1` to those of level `at`, clipped to `span`.
+    /// From runs of level `at + 1` to those of level `at`, clipped to `span`.
     async fn descend(&self, parents: Vec<PointerRun>, at: u8, span: Range<u64>) -> Vec<PointerRun> {
         let shift = self.dnode.fanout_shift();
         let mut slots = Vec::new();
@@ -251,10 +248,10 @@ impl Object {
         Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx, self.objset.caching().get()).await?)
     }
 
-    /// Reads a whole block of a metadata object through the cache, with its byte order. A hole is zeros.
+    /// Reads a whole block of a metadata object through the cache. A hole is zeros.
     ///
     /// # Errors
-    /// The block or an indirect block above it is unreadable.
+    /// Unreadable block.
     #[boxed]
     pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
         let size = self.block_bytes() as usize;
@@ -271,10 +268,10 @@ impl Object {
         Ok((fit(bytes, size), endian))
     }
 
-    /// The spill block, if any, with its byte order.
+    /// The spill block, if any.
     ///
     /// # Errors
-    /// It is unreadable.
+    /// Unreadable block.
     #[boxed]
     pub async fn read_spill(&self) -> Result<Option<(Endian, Bytes)>> {
         if let Some(changed) = self.objset.layers().spill(self.id) {
@@ -288,7 +285,7 @@ impl Object {
     /// Reads a range, all blocks at once. Holes, and bytes beyond the end, are zeros.
     ///
     /// # Errors
-    /// A block is unreadable; the range is too long.
+    /// Unreadable block; too long a range.
     #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
         let (blocks, skip) = match self.part(offset_bytes, len_bytes)? {
@@ -302,7 +299,7 @@ impl Object {
         Ok(out.freeze())
     }
 
-    /// Like [`Object::read`], in a piece per block, without a copy.
+    /// [`Object::read`] in a piece per block, without a copy.
     ///
     /// # Errors
     /// Those of [`Object::read`].
@@ -354,10 +351,10 @@ impl Object {
         Ok(pieces)
     }
 
-    /// Reads `count` 64-bit words from word `first`, each in its block's byte order.
+    /// Reads `count` words from word `first`, each in its block's byte order.
     ///
     /// # Errors
-    /// A block is unreadable; the range is too long.
+    /// Unreadable block; too long a range.
     #[boxed]
     pub async fn read_words(&self, first: u64, count: usize) -> Result<Vec<u64>> {
         if count > MOST_WORDS {
@@ -383,7 +380,7 @@ impl Object {
     /// Reads words of a table without holes. A forged `count` costs no more than the table.
     ///
     /// # Errors
-    /// A block is unreadable or a hole.
+    /// Unreadable block; a hole.
     #[boxed]
     pub async fn read_table(&self, first: u64, count: u64) -> Result<Vec<u64>> {
         let per_block = (self.block_bytes() / 8).max(1);
@@ -406,15 +403,13 @@ impl Object {
         Ok(words)
     }
 
-    /// Content of a block received as stored.
     fn arrived(&self, block: &StoredBlock) -> Result<Bytes> {
         block
             .content()
             .ok_or_else(|| self.damaged("a block has just come, and can't be read without its key"))
     }
 
-    /// Reads a data block; `None` for a hole. The path of most small reads: makes no lists, and cached blocks
-    /// cost one lookup per level.
+    /// The path of most small reads: makes no lists, and cached blocks cost one lookup per level.
     async fn data_block(&self, block: BlockId) -> Result<Option<Bytes>> {
         let size = self.block_bytes() as usize;
         let layers = self.objset.layers();
@@ -441,7 +436,7 @@ impl Object {
         Ok(Some(fit(bytes, size)))
     }
 
-    /// Reads data blocks; uncached ones together with their neighbours on disk.
+    /// Reads data blocks, neighbours on disk together.
     #[boxed]
     pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
         let size = self.block_bytes() as usize;
@@ -474,7 +469,6 @@ impl Object {
         blocks
     }
 
-    /// Substitutes blocks changed in memory, which need no read.
     fn show_changes(
         &self,
         blocks: &mut [DataBlock],
@@ -509,23 +503,21 @@ impl Object {
         (*waiting, *requests) = below.chain(stored).unzip();
     }
 
-    /// All block pointers, indirect ones included, in batches.
+    /// All block pointers, indirect ones included.
     pub fn walk(&self) -> Walk {
         Walk::new(self.clone())
     }
 
-    /// The content of a range in order, with read-ahead.
+    /// The content of a range, with read-ahead.
     pub fn chunks(&self, offset_bytes: u64, end_bytes: u64) -> Chunks {
         Chunks::new(self.clone(), offset_bytes, end_bytes)
     }
 
-    /// The block at level `at` above `block` of `level`.
     fn ancestor(&self, block: BlockId, level: u8, at: u8) -> u64 {
         let shift = self.dnode.fanout_shift() * u32::from(at - level);
         block.0.checked_shr(shift).unwrap_or(0)
     }
 
-    /// Entry `index` of the indirect block at `parent`.
     fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
         let at = index as usize * BLKPTR_BYTES;
         let raw = indirect.get(at..).unwrap_or_default();
@@ -541,7 +533,7 @@ enum Part {
     Zeros,
     /// In one block, from this byte on.
     OfBlock(BlockId, usize),
-    /// In several, from this byte of the first; zeros follow behind the last.
+    /// In several, from this byte of the first; zeros follow.
     OfBlocks(Range<u64>, usize),
 }
 
@@ -556,7 +548,7 @@ pub(crate) fn fit(mut bytes: Bytes, size: usize) -> Bytes {
     whole.freeze()
 }
 
-/// Zeros, without allocation for small lengths.
+/// Small lengths are not allocated.
 pub(crate) fn zeros(len: usize) -> Bytes {
     static ZEROS: [u8; 1 << 17] = [0; 1 << 17];
     if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { BytesMut::zeroed(len).freeze() }

@@ -1,6 +1,6 @@
 //! Object set: a numbered array of objects, the content of a dataset, snapshot or the pool itself (the MOS).
 //!
-//! Idea: the set's head holds the meta dnode, an object whose data are all other dnodes, 512 bytes a slot. So
+//! Idea: the head holds the meta dnode, an object whose data are all other dnodes, 512 bytes a slot. So
 //! object N is a read of the meta dnode at N x 512. A dnode may take several slots; the numbers of its inner
 //! slots are no objects.
 //!
@@ -10,7 +10,7 @@
 //!                       user, group, project accounting: objects -1, -2, -3
 //! ```
 //!
-//! Single lookups go through the block cache. [`Objset::dnodes`] reads all in disk order and bypasses it.
+//! Single lookups go through the block cache; [`Objset::dnodes`] reads all in disk order and bypasses it.
 //!
 //! Source: OpenZFS `dmu_objset.c`, `dnode.c` (`dnode_hold_impl`).
 
@@ -52,7 +52,7 @@ pub const PROJECTUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 2);
 /// `DMU_META_DNODE_OBJECT`: the object of dnodes.
 pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
 
-/// The objects whose dnodes are in a set's head; all its blocks lie below them.
+/// The objects whose dnodes are in a head, above all blocks of the set.
 pub fn objects_of_head(head: ObjsetPhys) -> impl Iterator<Item = (ObjectId, Dnode)> {
     let objects = [
         (META_DNODE_OBJECT, head.meta_dnode),
@@ -67,7 +67,7 @@ pub fn objects_of_head(head: ObjsetPhys) -> impl Iterator<Item = (ObjectId, Dnod
 #[derive(Clone)]
 pub struct Objset {
     tree: Arc<ObjsetTree>,
-    /// Changes that are not on disk yet; none in a read-only set.
+    /// Changes not on disk yet.
     layers: Layers,
     /// Keeps this state of a changing set whole on disk.
     kept: Option<KeptSpace>,
@@ -77,11 +77,9 @@ pub struct Objset {
 struct ObjsetTree {
     pool: Pool,
     cache: Arc<BlockCache>,
-    /// Caching policy, shared by all states of the set.
+    /// Shared by all states of the set, like the next two.
     caching: Arc<CachingCell>,
-    /// Shared by all states of the set.
     prefetcher: Arc<Prefetcher>,
-    /// Shared by all states of the set.
     traffic: Arc<Traffic>,
     dataset: DatasetId,
     key: Option<Arc<DatasetKey>>,
@@ -91,7 +89,7 @@ struct ObjsetTree {
     raw: Option<Arc<RawHead>>,
 }
 
-/// Properties from the source pool of an encrypted set written without its key.
+/// From the source pool: properties of an encrypted set written without its key.
 ///
 /// Locking: `dnodes` for one access.
 #[derive(Debug)]
@@ -108,15 +106,15 @@ pub struct RawHead {
     pub compression_id: u8,
     /// The set's final MAC.
     pub portable_mac: [u8; 32],
-    /// Encryption of dnode blocks announced and not written yet.
+    /// Encryption of announced dnode blocks.
     pub dnodes: Mutex<BTreeMap<BlockId, CryptParams>>,
 }
 
 impl Objset {
-    /// Reads the head of an object set. `dataset` is 0 for the MOS; `key` decrypts an encrypted set.
+    /// Reads a head. `dataset` is 0 for the MOS.
     ///
     /// # Errors
-    /// The head is unreadable or can't be decoded.
+    /// Unreadable or invalid head.
     #[boxed]
     pub async fn open(
         pool: &Pool,
@@ -152,7 +150,7 @@ impl Objset {
         Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
-    /// A set with nothing on disk yet.
+    /// A set with nothing on disk.
     pub fn empty(
         pool: &Pool,
         cache: &Arc<BlockCache>,
@@ -171,38 +169,38 @@ impl Objset {
         Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
-    /// The set in a later view of its pool.
+    /// In a later view of its pool.
     #[must_use]
     pub fn in_view(&self, pool: &Pool) -> Objset {
         let tree = ObjsetTree { pool: pool.clone(), ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: self.layers.clone(), kept: None }
     }
 
-    /// The set, to be written without its key.
+    /// To be written without its key.
     #[must_use]
     pub fn written_raw(&self, raw: Arc<RawHead>) -> Objset {
         let tree = ObjsetTree { raw: Some(raw), ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
-    /// Its properties, if it is written without its key.
+    /// `None`: written with its key.
     pub fn raw(&self) -> Option<&Arc<RawHead>> {
         self.tree.raw.as_ref()
     }
 
-    /// A long-lived view that does not keep its space. A snapshot's space lasts as long as the snapshot; a
-    /// changing set's is kept for each view ([`crate::LiveObjset::view`]).
+    /// A long-lived view that does not keep its space: a snapshot's lasts as long as the snapshot; a changing
+    /// set's is kept for each view ([`crate::LiveObjset::view`]).
     #[must_use]
     pub fn not_keeping(&self) -> Objset {
         self.in_view(&self.tree.pool.not_keeping())
     }
 
-    /// Keeps the present state on disk while this view is held.
+    /// Keeps the present state on disk.
     pub(crate) fn keeping_now(&self) -> Objset {
         Objset { kept: self.tree.pool.keep_now(), ..self.clone() }
     }
 
-    /// Sets the caching policy of a set just opened (its head is cached anyway).
+    /// Sets the caching policy of a set just opened.
     #[must_use]
     pub fn cached_as(self, caching: Caching) -> Objset {
         self.tree.caching.set(caching);
@@ -217,7 +215,7 @@ impl Objset {
         Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
-    /// For a task that reads ahead, which must not keep the prefetcher alive.
+    /// For read-ahead tasks, which must not keep the prefetcher alive.
     pub(crate) fn apart(&self, class: IoClass) -> Objset {
         let (pool, prefetcher) = (self.tree.pool.for_class(class), Arc::default());
         let tree = ObjsetTree { pool, prefetcher, ..(*self.tree).clone() };
@@ -238,7 +236,7 @@ impl Objset {
         &self.tree.traffic
     }
 
-    /// The tree, seen through changes not on disk yet.
+    /// The tree under changes not on disk yet.
     pub(crate) fn under(&self, layers: Layers) -> Objset {
         Objset { tree: self.tree.clone(), layers, kept: self.kept.clone() }
     }
@@ -257,7 +255,7 @@ impl Objset {
         &self.tree.cache
     }
 
-    /// Whether an object has changed since the last txg on disk.
+    /// Whether an object has changes not on disk.
     pub fn is_changed(&self, object: ObjectId) -> bool {
         self.layers.touches(object)
     }
@@ -287,7 +285,7 @@ impl Objset {
         self.tree.meta.clone().map(|dnode| Object::new(self.clone(), META_DNODE_OBJECT, dnode))
     }
 
-    /// One past the highest number of an object, by the meta dnode's size.
+    /// End of the object numbers, by the meta dnode's size.
     pub fn last_object(&self) -> ObjectId {
         let Some(meta) = &self.tree.meta else { return ObjectId(0) };
         let blocks = meta.max_block_id.0.saturating_add(1);
@@ -313,7 +311,7 @@ impl Objset {
         head.build(&tree).map_err(|e| self.format(object, e))
     }
 
-    /// The head of an object's dnode, without block pointers: cheaper for one changed lately.
+    /// The dnode without block pointers: cheap for one changed lately.
     ///
     /// # Errors
     /// As [`Objset::dnode`].
@@ -330,7 +328,6 @@ impl Objset {
         Ok(head)
     }
 
-    /// The dnode as of the last txg on disk.
     pub(crate) async fn dnode_on_disk(&self, object: ObjectId) -> Result<Dnode> {
         if let Some(special) = self.accounting_dnode(object) {
             return special.ok_or_else(|| self.no_object(object));
@@ -366,18 +363,17 @@ impl Objset {
         Ok(Object::new(self.clone(), object, dnode))
     }
 
-    /// Like [`Objset::dnodes`], as of the last txg on disk.
     pub(crate) fn dnodes_on_disk(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.under(Layers::default()), from, to)
     }
 
-    /// The objects in `from..to` in order, in batches.
+    /// Objects in `from..to`, in order.
     pub fn dnodes(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.clone(), from, to)
     }
 
-    /// Reads blocks of dnodes, bypassing the cache. Without the key an encrypted block comes as stored:
-    /// pointers and sizes are in clear, the bonus is ciphertext.
+    /// Bypasses the cache. Without the key an encrypted block comes as stored: pointers and sizes are in
+    /// clear, the bonus is ciphertext.
     pub(crate) async fn read_dnode_blocks(
         &self,
         requests: Vec<(Blkptr, ReadContext)>,
@@ -396,7 +392,7 @@ impl Objset {
         blocks
     }
 
-    /// Position of a block of this set, with its key.
+    /// Position and key of a block.
     pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
         let place = self.place(object, level, block);
         let (key, kept) = (self.tree.key.clone(), self.kept.clone());
@@ -407,12 +403,12 @@ impl Objset {
         Zbookmark { dataset: self.tree.dataset, object, level, block }
     }
 
-    /// A damage error for an object.
+    /// A damage error.
     pub fn damaged(&self, object: ObjectId, why: impl Into<Arc<str>>) -> DatasetError {
         DatasetError::Damaged { dataset: self.tree.dataset, object, why: why.into() }
     }
 
-    /// A decoding error for an object.
+    /// A decoding error.
     pub fn format(&self, object: ObjectId, source: FormatError) -> DatasetError {
         DatasetError::Format { dataset: self.tree.dataset, object, source }
     }
@@ -437,7 +433,7 @@ impl std::fmt::Debug for Objset {
     }
 }
 
-/// Slots of the dnode at the start of `slot`; 1 if free. Reads single bytes, so byte order does not matter.
+/// Slots of a dnode; 1 if free. Reads single bytes, so byte order does not matter.
 fn slots_of(slot: &[u8]) -> usize {
     const EXTRA_SLOTS: usize = 12;
     match slot {
@@ -446,7 +442,6 @@ fn slots_of(slot: &[u8]) -> usize {
     }
 }
 
-/// Counts the dnodes of a block.
 pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
     let (mut used, mut slot) = (0, 0);
     while let Some(bytes) = block.get(slot * DNODE_MIN_BYTES..).filter(|bytes| !bytes.is_empty()) {
@@ -456,7 +451,7 @@ pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
     used
 }
 
-/// The dnodes of a block with their slots, without free slots.
+/// The dnodes of a block with their slots.
 pub fn dnodes_of_block(
     block: &Bytes,
     endian: Endian,

@@ -36,21 +36,18 @@ const SHARDS: usize = 8;
 /// Objects that have streams.
 const MOST_OBJECTS: usize = 512;
 
-/// Reads ahead in one object set.
 #[derive(Default)]
 pub(crate) struct Prefetcher {
     objects: [Mutex<BTreeMap<ObjectId, Streams>>; SHARDS],
     tasks: Mutex<Vec<Task>>,
 }
 
-/// A task that reads a window, and whether it still does.
 struct Task {
     alive: Weak<()>,
     _task: AbortOnDrop<()>,
 }
 
 impl Prefetcher {
-    /// Notes a read of data and its result in the cache.
     pub(crate) fn note(&self, object: &Object, blocks: Range<u64>, looked: Looked) {
         let (objset, last_block) = (object.objset(), object.dnode().max_block_id.0);
         // Without cached data, sequential readers read ahead themselves.
@@ -120,7 +117,7 @@ impl Prefetcher {
     }
 }
 
-/// Evicts the streams unused for longest if there are too many.
+/// Evicts the longest unused.
 fn make_room(objects: &mut BTreeMap<ObjectId, Streams>, object: ObjectId) {
     if objects.len() >= MOST_OBJECTS / SHARDS && !objects.contains_key(&object) {
         let oldest = objects.iter().min_by_key(|(_, streams)| streams.used_ns()).map(|(&id, _)| id);
@@ -129,7 +126,7 @@ fn make_room(objects: &mut BTreeMap<ObjectId, Streams>, object: ObjectId) {
 }
 
 impl Object {
-    /// Reads blocks ahead. Errors are left to later readers.
+    /// Errors are left to later readers.
     async fn read_ahead(&self, level: u8, blocks: Range<u64>) {
         let objset = self.objset();
         let mut requests = Vec::new();

@@ -32,7 +32,7 @@ impl Wait {
     pub const ALL: [Wait; 3] = [Wait::Read, Wait::Write, Wait::Commit];
 }
 
-/// Buckets of times: bucket `n` begins at 2^n ns, the last one at 2^36 ns (69 s).
+/// Bucket `n` begins at 2^n ns, the last at 2^36 ns (69 s).
 pub const WAIT_BUCKETS: usize = 37;
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use cenote_format::units::ObjectId;
 use crate::error::Result;
 use crate::objset::Objset;
 
-/// Objects that name one another: parent directories, earlier snapshots, nested lists.
+/// Objects that name one another: parents, earlier snapshots, nested lists.
 #[derive(Debug)]
 pub struct Trail {
     objset: Objset,
@@ -28,7 +28,7 @@ impl Trail {
     /// Enters an object.
     ///
     /// # Errors
-    /// It was met before.
+    /// Met before.
     pub fn enter(&mut self, object: ObjectId) -> Result<()> {
         match self.met.insert(object) {
             true => Ok(()),
@@ -37,14 +37,14 @@ impl Trail {
     }
 }
 
-/// Indirect blocks and blocks of dnodes. They have one owner each; only data is shared within a tree.
+/// Blocks with pointers or dnodes, which have one owner each; only data is shared within a tree.
 ///
 /// Memory: some 12 bytes for each.
 #[derive(Debug, Default)]
 pub struct OpenedBlocks(HashSet<u64>);
 
 impl OpenedBlocks {
-    /// Whether a block is new. An embedded one has no address and counts as new.
+    /// An embedded block has no address and counts as new.
     pub fn first(&mut self, bp: &Blkptr) -> bool {
         // Exact below 2^57 bytes a vdev and 2^16 vdevs.
         bp.dvas().next().is_none_or(|dva| self.0.insert(dva.vdev.0 << 48 ^ dva.offset_bytes >> 9))

@@ -63,7 +63,7 @@ impl Zap {
     /// Opens an object that must be a ZAP.
     ///
     /// # Errors
-    /// Its first block is unreadable, or no ZAP.
+    /// Damage; no ZAP.
     #[boxed]
     pub async fn open(object: Object) -> Result<Zap> {
         let (block, endian) = object.read_block(BlockId(0)).await?;
@@ -74,7 +74,7 @@ impl Zap {
     /// Opens the ZAP of that number.
     ///
     /// # Errors
-    /// No such object, or no ZAP.
+    /// No such object; no ZAP.
     #[boxed]
     pub async fn open_id(objset: &Objset, id: ObjectId) -> Result<Zap> {
         Zap::open(objset.object(id).await?).await
@@ -93,7 +93,7 @@ impl Zap {
         }
     }
 
-    /// Folding of names before hashing (`fold::U8_*`); 0: none.
+    /// Folding before hashing (`fold::U8_*`); 0: none.
     pub fn normflags(&self) -> u64 {
         self.block0.normflags()
     }
@@ -106,7 +106,7 @@ impl Zap {
     /// The value of a name, spelled exactly so.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>> {
         let found = match &*self.block0 {
@@ -125,10 +125,10 @@ impl Zap {
         }
     }
 
-    /// The entry whose name folds to the same as `name` by `flags` (`fold::U8_*`); an exact match wins.
+    /// The entry whose name folds to the same by `flags` (`fold::U8_*`); an exact match wins.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup_normalized(&self, name: &[u8], flags: u64) -> Result<Option<ZapEntry>> {
         if let Some(value) = self.lookup(name).await? {
@@ -154,7 +154,7 @@ impl Zap {
     /// The value under a numeric key.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup_words(&self, key: &[u64]) -> Result<Option<ZapValue>> {
         let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
@@ -167,13 +167,13 @@ impl Zap {
     /// The value of a name, if it is one number.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn get_u64(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.lookup(name.as_bytes()).await?.and_then(|value| value.as_u64()))
     }
 
-    /// All entries in batches, in disk order.
+    /// All entries, in disk order.
     pub fn entries(&self) -> Entries {
         Entries::new(self.clone())
     }
@@ -181,7 +181,7 @@ impl Zap {
     /// All entries at once, for small tables.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn to_vec(&self) -> Result<Vec<ZapEntry>> {
         let mut all = Vec::new();
@@ -192,10 +192,10 @@ impl Zap {
         Ok(all)
     }
 
-    /// The first name in disk order with this number (`zap_value_search`).
+    /// The first name with this number (`zap_value_search`).
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn name_of(&self, number: u64) -> Result<Option<String>> {
         let found = self.scan(|entry| entry.value.as_u64() == Some(number)).await?;
@@ -225,7 +225,7 @@ impl Zap {
         self.normflags() != 0 && !name.is_ascii() && matches!(&*self.block0, ZapBlock0::Fat(_))
     }
 
-    /// The stored hash of a name, if it differs from ours.
+    /// The stored hash, if it differs from ours.
     pub(crate) async fn odd_hash(&self, name: &[u8]) -> Result<Option<u64>> {
         let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
         let hash = self.hash(name);

@@ -44,8 +44,8 @@ pub struct BlockSpace {
 }
 
 impl BlockSpace {
-    /// Space of a block that takes `used_bytes`. Metadata counts as uncompressed, since users ask about the
-    /// compression of their data (`BP_GET_UCSIZE`).
+    /// Space of a block that takes `used_bytes`. Metadata counts as uncompressed (`BP_GET_UCSIZE`): users ask
+    /// about the compression of their data.
     pub fn of(bp: &Blkptr, used_bytes: u64) -> BlockSpace {
         let compressed_bytes = if bp.is_embedded() { 0 } else { bp.psize().0 };
         let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
@@ -59,7 +59,7 @@ impl BlockSpace {
         BlockSpace { used_bytes: phys.bytes, compressed_bytes, uncompressed_bytes }
     }
 
-    /// The sum; lists that subtract frees may go below 0 and back.
+    /// The sum; may go below 0 and back.
     pub fn plus(self, other: BlockSpace) -> BlockSpace {
         BlockSpace {
             used_bytes: self.used_bytes.wrapping_add(other.used_bytes),
@@ -86,12 +86,12 @@ pub struct BlockLists<'a> {
 }
 
 impl<'a> BlockLists<'a> {
-    /// The lists of a MOS; `dsize` gives a block's size in accounts (`cenote_dataset::Mos::dsize`).
+    /// `dsize` gives a block's size in accounts (`cenote_dataset::Mos::dsize`).
     pub fn new(mos: &'a Edit, dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync)) -> BlockLists<'a> {
         BlockLists { mos, dsize }
     }
 
-    /// Whether deadlists are sorted by birth; in older pools they are plain lists.
+    /// Older pools have plain lists.
     pub(super) fn has_deadlists(&self) -> bool {
         self.mos.view().pool().has(Since::Deadlists)
     }
@@ -99,7 +99,7 @@ impl<'a> BlockLists<'a> {
     /// Makes a list (`bpobj_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn create(&self) -> Result<ObjectId> {
         let livelists = FeatureCounts::of(self.mos).count(LIVELIST_FEATURE).await?.unwrap_or(0);
@@ -115,7 +115,7 @@ impl<'a> BlockLists<'a> {
     /// An empty list, shared if the pool has the feature (`bpobj_alloc_empty`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn create_empty(&self) -> Result<ObjectId> {
         match self.create_empties(1).await?.pop() {
@@ -154,11 +154,11 @@ impl<'a> BlockLists<'a> {
         Ok(id.and_then(|id| id.as_u64()).map(ObjectId))
     }
 
-    /// Frees a list with all subobjects, or a reference to the shared empty one (`bpobj_free`,
+    /// Frees a list with subobjects, or a reference to the shared empty one (`bpobj_free`,
     /// `bpobj_decr_empty`).
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn free(&self, list: ObjectId) -> Result<()> {
         self.free_all([list]).await
@@ -204,7 +204,7 @@ impl<'a> BlockLists<'a> {
     /// Appends blocks, no holes (`bpobj_enqueue`). Returns their space, less frees.
     ///
     /// # Errors
-    /// The list is damaged, or its form has no marks but an entry has.
+    /// Damage; a freed entry in a list without such marks.
     #[boxed]
     pub async fn append(&self, list: ObjectId, entries: &[BpobjEntry]) -> Result<BlockSpace> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
@@ -226,10 +226,10 @@ impl<'a> BlockLists<'a> {
         Ok(space)
     }
 
-    /// Takes all blocks off a list without subobjects: the deferred frees of the last txg.
+    /// Takes all blocks off a list without subobjects.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn take_all(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
@@ -257,10 +257,10 @@ impl<'a> BlockLists<'a> {
     }
 
     /// Adds a list to another, which then owns or has absorbed it (`bpobj_enqueue_subobj`). Returns its
-    /// space. If unreadable, it is named, not copied; blocks that can't be listed stay allocated.
+    /// space. An unreadable list is named, not copied; blocks that can't be listed stay allocated.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn append_list(&self, list: ObjectId, added: ObjectId) -> Result<BlockSpace> {
         let sub = Bpobj::open(&self.mos.view(), added).await?;
@@ -300,7 +300,7 @@ impl<'a> BlockLists<'a> {
         self.mos.write_words(list, phys.blkptr_count * WORDS, &words).await
     }
 
-    /// Continues after damage, whose space will not be freed.
+    /// Continues after damage; `bytes` will not be freed.
     fn or_unlisted<T>(&self, bytes: u64, read: Result<T>) -> Result<Option<T>> {
         match read {
             Ok(read) => Ok(Some(read)),

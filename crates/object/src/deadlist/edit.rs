@@ -34,16 +34,16 @@ use crate::zap::{NewZap, ZapEdit};
 pub struct DeadlistEdit<'a> {
     lists: BlockLists<'a>,
     object: ObjectId,
-    /// Lists by the txg after which their blocks were born; `None`: a plain list (pools before version 26).
+    /// By the txg after which their blocks were born; `None`: a plain list (pools before version 26).
     by_birth: Option<Keys>,
     space: BlockSpace,
-    /// Removed keys that are still on disk, perhaps thousands if the deadlist itself goes later.
+    /// Removed keys still on disk: perhaps thousands, in vain if the deadlist is freed later.
     gone: Vec<Txg>,
     /// Keys with another list than on disk.
     changed: BTreeSet<Txg>,
 }
 
-/// An open deadlist put aside, to be resumed.
+/// An open deadlist put aside.
 #[derive(Debug)]
 pub struct PutAside {
     by_birth: Option<Keys>,
@@ -63,7 +63,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Makes a deadlist without keys (`dsl_deadlist_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     pub async fn create(lists: BlockLists<'a>) -> Result<DeadlistEdit<'a>> {
         if !lists.has_deadlists() {
             let object = lists.create().await?;
@@ -87,7 +87,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Opens a deadlist.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     pub async fn open(lists: BlockLists<'a>, object: ObjectId) -> Result<DeadlistEdit<'a>> {
         let opened = Deadlist::open(&lists.mos.view(), object).await?;
         let (by_birth, space) = match &opened {
@@ -110,17 +110,17 @@ impl<'a> DeadlistEdit<'a> {
         DeadlistEdit { lists, object, by_birth, space, gone, changed }
     }
 
-    /// Puts it aside. Until it is stored, it must not be opened again.
+    /// Puts it aside; it must not be opened again until it is stored.
     pub fn put_aside(self) -> PutAside {
         let DeadlistEdit { by_birth, space, gone, changed, .. } = self;
         PutAside { by_birth, space, gone, changed }
     }
 
-    /// Stores the changes of [`DeadlistEdit::drop_from`], [`DeadlistEdit::insert`] and
-    /// [`DeadlistEdit::merge`]. Not needed before the deadlist is freed.
+    /// Stores changes of [`DeadlistEdit::drop_from`], [`DeadlistEdit::insert`] and [`DeadlistEdit::merge`].
+    /// Not needed before it is freed.
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn store(&mut self) -> Result<()> {
         let table = ZapEdit::new(self.lists.mos, self.object);
@@ -145,11 +145,11 @@ impl<'a> DeadlistEdit<'a> {
         self.space
     }
 
-    /// Space of blocks born after `from` and up to `to`, both keys: of their lists, or of the blocks of a
+    /// Space of blocks born after `from` and up to `to`, both keys: of their lists, or of single blocks in a
     /// plain list (`dsl_deadlist_space_range`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
         let mut space = BlockSpace::default();
@@ -170,10 +170,10 @@ impl<'a> DeadlistEdit<'a> {
         Ok(space)
     }
 
-    /// The lists with keys from `from` on, without the shared empty one; none of a plain list.
+    /// Lists with keys from `from` on, without the shared empty one.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lists_from(&self, from: Txg) -> Result<Vec<Bpobj>> {
         let mut lists = Vec::new();
@@ -186,7 +186,7 @@ impl<'a> DeadlistEdit<'a> {
     /// The list with the highest key.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     #[boxed]
     pub async fn last_list(&mut self) -> Result<Option<Bpobj>> {
         let Some(last) = self.by_birth.as_ref().and_then(Keys::last) else { return Ok(None) };
@@ -197,7 +197,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Frees the lists with keys from `from` on, not their blocks.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn drop_from(&mut self, from: Txg) -> Result<()> {
         for list in self.lists_from(from).await? {
@@ -210,11 +210,10 @@ impl<'a> DeadlistEdit<'a> {
         self.store_space().await
     }
 
-    /// Takes the blocks born after `from` off a plain list; none if sorted by birth. Memory: all blocks of
-    /// the list.
+    /// Takes the blocks born after `from` off a plain list. Memory: all blocks of the list.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn take_from_plain(&mut self, from: Txg) -> Result<Vec<Blkptr>> {
         if self.by_birth.is_some() {
@@ -231,7 +230,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Adds dead blocks, or births and deaths to a livelist (`dsl_deadlist_insert`).
     ///
     /// # Errors
-    /// A block is older than every key; a list is damaged.
+    /// A block older than every key; damage.
     #[boxed]
     pub async fn insert(&mut self, entries: &[BpobjEntry]) -> Result<()> {
         let Some(keys) = &mut self.by_birth else {
@@ -253,7 +252,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Begins the last list, for births after a txg (`dsl_deadlist_add_key`).
     ///
     /// # Errors
-    /// The key exists; the MOS is damaged.
+    /// The key exists; damaged MOS.
     #[boxed]
     pub async fn add_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
@@ -266,7 +265,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Adds a list to the one before it (`dsl_deadlist_remove_key`).
     ///
     /// # Errors
-    /// No such key, or none before; a list is damaged.
+    /// No such key, or none before; damage.
     #[boxed]
     pub async fn remove_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
@@ -276,10 +275,10 @@ impl<'a> DeadlistEdit<'a> {
         self.add_to(before, list).await.map(|_| ())
     }
 
-    /// Takes all blocks of another deadlist and frees it (`dsl_deadlist_merge`).
+    /// Absorbs another deadlist (`dsl_deadlist_merge`).
     ///
     /// # Errors
-    /// Either is damaged.
+    /// Damage.
     #[boxed]
     pub async fn merge(&mut self, mut other: DeadlistEdit<'_>) -> Result<()> {
         let Some(keys) = other.by_birth.take() else {
@@ -303,7 +302,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Makes a deadlist with the keys below a txg and empty lists (`dsl_deadlist_clone`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
         let clone = DeadlistEdit::create(self.lists).await?;
@@ -319,7 +318,7 @@ impl<'a> DeadlistEdit<'a> {
     /// (`dsl_deadlist_move_bpobj`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn move_to(&mut self, list: ObjectId, from: Txg) -> Result<()> {
         for key in self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(from, Txg(u64::MAX))) {
@@ -332,14 +331,14 @@ impl<'a> DeadlistEdit<'a> {
     /// Frees it with all its lists (`dsl_deadlist_free`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     pub async fn free(self) -> Result<()> {
         let Some(by_birth) = self.by_birth else { return self.lists.free(self.object).await };
         self.lists.free_all(by_birth.into_lists()).await?;
         self.lists.mos.destroy(self.object).await
     }
 
-    /// A key's list, created if it is the shared empty one.
+    /// Replaces the shared empty list by an own one.
     async fn own_list(&mut self, key: Txg) -> Result<ObjectId> {
         let list = self.list(key)?;
         if self.lists.shared_empty().await? != Some(list) {

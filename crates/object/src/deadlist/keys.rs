@@ -32,7 +32,6 @@ impl Keys {
         self.own.len() + self.empties.len()
     }
 
-    /// `empty` is the present shared empty list.
     pub(super) fn add(&mut self, key: Txg, list: ObjectId, empty: Option<ObjectId>) {
         if empty != Some(list) {
             self.own.insert(key, list);
@@ -43,7 +42,6 @@ impl Keys {
         self.empties.push(key);
     }
 
-    /// Gives a key a list of its own.
     pub(super) fn set(&mut self, key: Txg, list: ObjectId) {
         self.take(key);
         self.own.insert(key, list);
@@ -56,7 +54,6 @@ impl Keys {
         }
     }
 
-    /// Removes a key; returns its list.
     pub(super) fn take(&mut self, key: Txg) -> Option<ObjectId> {
         if let Some(list) = self.own.remove(&key) {
             return Some(list);
@@ -91,7 +88,6 @@ impl Keys {
         keys
     }
 
-    /// Removes and returns the keys from `from` on.
     pub(super) fn split_off(&mut self, from: Txg) -> Keys {
         let own = self.own.split_off(&from);
         let empties = self.empties.extract_if(.., |key| *key >= from).collect();
@@ -103,12 +99,12 @@ impl Keys {
         self.own.keys().chain(&self.empties).copied()
     }
 
-    /// All lists; the shared empty one once per key.
+    /// The shared empty one once per key.
     pub(super) fn into_lists(mut self) -> impl Iterator<Item = ObjectId> {
         std::mem::take(&mut self.own).into_values().chain(self.into_empties())
     }
 
-    /// The shared empty list, once per key.
+    /// Once per key.
     pub(super) fn into_empties(self) -> impl Iterator<Item = ObjectId> {
         self.empty.into_iter().flat_map(move |empty| std::iter::repeat_n(empty, self.empties.len()))
     }

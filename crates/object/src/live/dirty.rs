@@ -43,7 +43,7 @@ impl Dirty {
         self.own.bytes.load(Ordering::Relaxed)
     }
 
-    /// Replaces `before` bytes by `after`. Sums may wrap temporarily.
+    /// Replaces `before` bytes by `after`.
     pub fn replace(&self, before: u64, after: u64) {
         let more = after.wrapping_sub(before);
         self.own.bytes.fetch_add(more, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Dirty {
         self.total.0.finished_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Subtracts this part: its layer is on disk or given up.
+    /// Subtracts this part from the sum.
     pub fn settle(&self) {
         let settle = |total: &AtomicU64, own: &AtomicU64| {
             total.fetch_sub(own.swap(0, Ordering::Relaxed), Ordering::Relaxed);

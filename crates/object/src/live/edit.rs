@@ -116,7 +116,7 @@ impl Edit {
         self.live.on_disk()
     }
 
-    /// Number of changes of this set in the txg.
+    /// Changes of this set in the txg.
     pub fn changes(&self) -> u64 {
         self.layer.changes()
     }
@@ -124,7 +124,7 @@ impl Edit {
     /// Makes an object under a free number.
     ///
     /// # Errors
-    /// Blocks of dnodes are unreadable.
+    /// Unreadable dnodes.
     #[boxed]
     pub async fn create(&self, new: &NewObject) -> Result<ObjectId> {
         loop {
@@ -139,14 +139,14 @@ impl Edit {
             };
             let (block, free) = slots::free_slots(&self.view(), wanted).await?;
             let mut slots = self.live.0.slots.lock();
-            // A concurrent creation may have taken some meanwhile.
+            // A concurrent creation may have taken some.
             if slots.wanted(self.txg()) == wanted {
                 slots.begin(wanted, block, free);
             }
         }
     }
 
-    /// Makes an object under a free number of the caller's choice.
+    /// Makes an object under this number.
     ///
     /// # Errors
     /// The number is taken.
@@ -173,7 +173,7 @@ impl Edit {
     /// Frees an object with all its blocks.
     ///
     /// # Errors
-    /// No such object; its blocks can't be found.
+    /// No such object; unreadable indirect block.
     #[boxed]
     pub async fn destroy(&self, object: ObjectId) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
@@ -189,7 +189,7 @@ impl Edit {
     /// Frees objects in a range, some thousands at most; returns where to continue.
     ///
     /// # Errors
-    /// Dnodes are unreadable, or an object's blocks can't be found.
+    /// Unreadable dnodes or indirect blocks.
     #[boxed]
     pub async fn destroy_some(&self, range: Range<ObjectId>) -> Result<Option<ObjectId>> {
         let view = self.view();
@@ -204,7 +204,7 @@ impl Edit {
             found.extend(batch.dnodes.into_iter().map(|(object, _)| object));
             next = Some(dnodes.position()).filter(|next| *next < range.end);
         }
-        // Few are of this txg: a stream does not free the objects it makes.
+        // Few: a stream does not free the objects it makes.
         found.extend(view.layers().touched(range.start..next.unwrap_or(range.end)));
         for object in found {
             match self.destroy(object).await {
@@ -215,11 +215,11 @@ impl Edit {
         Ok(next)
     }
 
-    /// Writes bytes at an offset. A single whole block is taken without a copy. Several blocks are copied: a
-    /// slice of `data` would keep all of it in memory while cached.
+    /// Writes bytes. A single whole block is taken without a copy. Several are copied: a slice of `data`
+    /// would keep all of it in memory while cached.
     ///
     /// # Errors
-    /// No such object; a block written in part, or an indirect block, is unreadable.
+    /// No such object; unreadable block.
     #[boxed]
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -249,8 +249,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes a part of a block, which is copied once a txg and then changed in place. Returns whether the
-    /// block has been written from start to end.
+    /// Copies the block once a txg, then changes it in place. Returns whether it was written from start to
+    /// end.
     async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<bool> {
         let write = |blocks: &mut Blocks<'_>| {
             let bytes = blocks.get_mut(block)?;
@@ -265,7 +265,7 @@ impl Edit {
     /// Writes a whole block.
     ///
     /// # Errors
-    /// No such object; another block size; an indirect block is unreadable.
+    /// No such object; another block size; unreadable indirect block.
     #[boxed]
     pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -281,11 +281,11 @@ impl Edit {
         self.layer.change(object, Some(current), |changed| changed.put(block, data));
     }
 
-    /// Replaces an object's blocks from `first` on by shares of blocks on disk, or holes. These must be data
-    /// that this set can read, with an owner until the txg is written.
+    /// Replaces blocks from `first` on by shares of blocks on disk, or holes. These must be data that this
+    /// set can read, with an owner until the txg is written.
     ///
     /// # Errors
-    /// No such object; another block size; an indirect block is unreadable.
+    /// As [`Edit::write_block`].
     #[boxed]
     pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -313,7 +313,7 @@ impl Edit {
     /// Writes a whole block as received: compressed or encrypted.
     ///
     /// # Errors
-    /// No such object; another block size; an indirect block is unreadable.
+    /// As [`Edit::write_block`].
     #[boxed]
     pub async fn write_stored(&self, object: ObjectId, block: BlockId, stored: StoredBlock) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -339,7 +339,7 @@ impl Edit {
     }
 
     /// Sets an object's head and least levels as in the source pool, in a set written without its key.
-    /// `is_new`: drops everything of an earlier object of that number.
+    /// `is_new` drops everything of the number's earlier object.
     ///
     /// # Errors
     /// No such object, unless it is new.
@@ -361,10 +361,10 @@ impl Edit {
         .await
     }
 
-    /// Frees `count` whole blocks from `first` on.
+    /// Frees whole blocks.
     ///
     /// # Errors
-    /// No such object; its blocks can't be found.
+    /// No such object; unreadable indirect block.
     #[boxed]
     pub async fn punch(&self, object: ObjectId, first: BlockId, count: u64) -> Result<()> {
         let end = first.0.saturating_add(count);
@@ -409,10 +409,10 @@ impl Edit {
         self.change_head(object, |changed| changed.spill = Some(spill)).await
     }
 
-    /// Changes the block size of an object of at most one block; keeps its content.
+    /// Changes the block size of an object of at most one block.
     ///
     /// # Errors
-    /// It has several blocks, or the block is unreadable.
+    /// Several blocks; unreadable block.
     #[boxed]
     pub async fn set_block_bytes(&self, object: ObjectId, block_bytes: u32) -> Result<()> {
         let opened = self.view().object(object).await?;

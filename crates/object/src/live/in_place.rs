@@ -23,10 +23,8 @@ use crate::live::Edit;
 use crate::live::layer::{Changed, WriteRun};
 use crate::zap::micro_index::MicroIndex;
 
-/// Why a change stops.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Blocks are not in memory.
     Missing(Range<u64>),
     /// Damage.
     Format(FormatError),
@@ -40,12 +38,11 @@ impl From<FormatError> for Stop {
 
 pub(crate) type Step<T> = std::result::Result<T, Stop>;
 
-/// An object's blocks and head, to be changed in place.
 pub(crate) struct Blocks<'a> {
     changed: &'a mut Changed,
-    /// Blocks from below, where the layer has none.
+    /// From below, where the layer has none.
     below: &'a mut BTreeMap<BlockId, Bytes>,
-    /// Blocks taken out of the layer for writing: few.
+    /// Taken out of the layer for writing: few.
     open: Vec<(BlockId, BytesMut)>,
 }
 
@@ -68,7 +65,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Requires these blocks in memory.
+    /// Requires blocks in memory.
     pub(crate) fn need(&self, range: Range<u64>) -> Step<()> {
         let is_missing = |id: u64| self.get(BlockId(id)).is_err();
         if range.clone().any(is_missing) { Err(Stop::Missing(range)) } else { Ok(()) }
@@ -90,7 +87,7 @@ impl Blocks<'_> {
         Ok(&mut self.open[at].1)
     }
 
-    /// Sets a whole block, also beyond the end.
+    /// May lie beyond the end.
     pub(crate) fn put(&mut self, block: BlockId, bytes: BytesMut) {
         self.open.retain(|(id, _)| *id != block);
         self.open.push((block, bytes));
@@ -104,17 +101,15 @@ impl Blocks<'_> {
         self.changed.punch(range);
     }
 
-    /// The object's head; `None` only if it was freed meanwhile.
+    /// `None` only if it was freed meanwhile.
     pub(crate) fn head(&mut self) -> Option<&mut DnodeHead> {
         self.changed.head.as_mut()
     }
 
-    /// The last sequential write.
     pub(crate) fn run(&mut self) -> &mut WriteRun {
         &mut self.changed.run
     }
 
-    /// The index of a micro ZAP's block.
     pub(crate) fn index(&mut self) -> &mut Option<Arc<MicroIndex>> {
         &mut self.changed.index
     }
@@ -130,11 +125,10 @@ impl Drop for Blocks<'_> {
 }
 
 impl Edit {
-    /// Changes blocks of an object in place; see the module on writing `change`. `swap` converts a block of
-    /// the other byte order.
+    /// See the module on writing `change`. `swap` converts a block of the other byte order.
     ///
     /// # Errors
-    /// No such object; a block is unreadable; damage found by `change`.
+    /// No such object; unreadable block; damage found by `change`.
     pub(crate) async fn in_place<T>(
         &self,
         object: ObjectId,
@@ -169,7 +163,7 @@ impl Edit {
         }
     }
 
-    /// A damage error for an object.
+    /// A damage error.
     pub fn damaged(&self, object: ObjectId, why: &str) -> DatasetError {
         self.view().damaged(object, why)
     }

@@ -33,9 +33,9 @@ use crate::zap::micro_index::MicroIndex;
 pub struct Layer {
     pub(crate) txg: Txg,
     objects: Mutex<BTreeMap<ObjectId, Changed>>,
-    /// Level 1 indirect blocks read with all above them, by object and number: see `reach`.
+    /// Level 1 indirect blocks read, with all above them: see `reach`.
     read: Mutex<BTreeSet<(ObjectId, u64)>>,
-    /// Counted against the limit on dirty data.
+    /// Counts against the limit on dirty data.
     dirty: Dirty,
     /// Tells after a failure whether a change had begun.
     changes: AtomicU64,
@@ -49,27 +49,26 @@ pub struct Changed {
     /// Freed in this txg, and perhaps made again: hides everything below.
     pub(crate) fresh: bool,
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
-    /// Blocks shared or received; none is in `blocks`.
+    /// Shared or received; none is in `blocks`.
     pub(crate) clones: BTreeMap<BlockId, Foreign>,
-    /// Bytes of `clones` in memory or missing on a disk: these cost as much as writes when the txg syncs.
+    /// Bytes of `clones` in memory or missing on a disk: these cost as much as writes.
     pub(crate) lacking_bytes: u64,
     /// Least levels of its tree.
     pub(crate) least_levels: u8,
-    /// Freed ranges that don't touch, by start; `blocks` and `clones` in them are newer.
+    /// Separate freed ranges, by start; `blocks` and `clones` are newer.
     pub(crate) punched: BTreeMap<u64, u64>,
     /// The spill block, written or removed.
     pub(crate) spill: Option<Option<Bytes>>,
-    /// Index of a micro ZAP's block; dropped when the block is written in another way.
+    /// Dropped when the block is written in another way.
     pub(crate) index: Option<Arc<MicroIndex>>,
     pub(crate) run: WriteRun,
 }
 
-/// A block that was not written here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// Shared, at this place on disk.
     Shared(Blkptr),
-    /// Received compressed or encrypted, to be stored as is.
+    /// Received compressed or encrypted.
     Arrived(StoredBlock),
 }
 
@@ -81,7 +80,6 @@ pub struct WriteRun {
 }
 
 impl WriteRun {
-    /// Extends the run, or begins a new one.
     pub(crate) fn goes_on_with(&mut self, block: BlockId, part: Range<usize>) -> Range<usize> {
         let follows = (self.block, self.part.end) == (block, part.start);
         let start = if follows { self.part.start } else { part.start };
@@ -95,9 +93,9 @@ impl WriteRun {
 pub enum Shown {
     /// Its content.
     Data(Bytes),
-    /// Its place on disk, not in this object's tree yet.
+    /// Its place on disk.
     Stored(Blkptr),
-    /// Its stored form, not written yet.
+    /// Its stored form.
     Arrived(StoredBlock),
     /// Zeros.
     Hole,
@@ -115,7 +113,7 @@ impl Layer {
         self.objects.lock().get(&object).map_or(Shown::Below, |changed| changed.block(block))
     }
 
-    /// Its changes of an object, without blocks.
+    /// Without blocks.
     pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
         let objects = self.objects.lock();
         let changed = objects.get(&object)?;
@@ -127,7 +125,7 @@ impl Layer {
         })
     }
 
-    /// An object's head; `Some(None)`: freed; `None`: not in this layer.
+    /// `Some(None)`: freed; `None`: not in this layer.
     pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
         self.objects.lock().get(&object).map(|changed| changed.head.clone())
     }
@@ -140,7 +138,7 @@ impl Layer {
         self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
     }
 
-    /// Whether an object's level 1 indirect block was read in this txg, or is absent.
+    /// Whether it was read in this txg, or is absent.
     pub(crate) fn has_read(&self, object: ObjectId, indirect: u64) -> bool {
         self.read.lock().contains(&(object, indirect))
     }
@@ -166,7 +164,7 @@ impl Layer {
         written.into_iter().chain(cloned).chain(punched).min()
     }
 
-    /// One past the last block of the hole at `block`.
+    /// End of the hole at `block`.
     pub(crate) fn hole_end(&self, object: ObjectId, block: BlockId) -> u64 {
         self.objects.lock().get(&object).map_or(block.0, |changed| changed.hole_end(block))
     }
@@ -184,7 +182,7 @@ impl Layer {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Changes an object; `current` is its present head, needed for the txg's first change.
+    /// `current` is its present head, for the txg's first change.
     pub(crate) fn change<T>(
         &self,
         object: ObjectId,
@@ -288,7 +286,6 @@ impl Changed {
         self.punched.range(..=block.0).next_back().is_some_and(|(_, &end)| block.0 < end)
     }
 
-    /// Whether it has no change besides this head.
     fn is_only(&self, head: &Option<DnodeHead>) -> bool {
         let changes_content = self.fresh || self.spill.is_some();
         let has_blocks = !self.blocks.is_empty() || !self.clones.is_empty();
@@ -296,7 +293,7 @@ impl Changed {
     }
 
     fn bytes(&self) -> u64 {
-        // An approximation: few blocks change at a time, or large ones.
+        // Approximate: few blocks change at a time, or large ones.
         let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
         let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
         let clones = (self.clones.len() * BLKPTR_BYTES) as u64 + self.lacking_bytes;

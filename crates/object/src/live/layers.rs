@@ -26,7 +26,7 @@ impl Layers {
         answers.into_iter().find(|shown| *shown != Shown::Below).unwrap_or(Shown::Below)
     }
 
-    /// The newest layer's changes of an object, `fresh` if any layer hides the tree; `None`: unchanged.
+    /// The newest changes; `fresh` if any layer hides the tree.
     pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
         let mut known = self.all().iter().filter_map(|layer| layer.object(object));
         let newest = known.next()?;
@@ -34,12 +34,12 @@ impl Layers {
         Some(Changed { fresh, ..newest })
     }
 
-    /// An object's head; `Some(None)`: freed; `None`: unchanged.
+    /// `Some(None)`: freed; `None`: unchanged.
     pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
         self.all().iter().find_map(|layer| layer.head(object))
     }
 
-    /// An object's spill block; `Some(None)`: none; `None`: unchanged.
+    /// `Some(None)`: none; `None`: unchanged.
     pub(crate) fn spill(&self, object: ObjectId) -> Option<Option<Bytes>> {
         for changed in self.all().iter().filter_map(|layer| layer.object(object)) {
             if changed.spill.is_some() {
@@ -56,12 +56,11 @@ impl Layers {
         self.all().iter().any(|layer| layer.touches(object))
     }
 
-    /// The first changed block from `from` on.
     pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
         self.all().iter().filter_map(|layer| layer.next_change(object, from)).min()
     }
 
-    /// One past the last block of the hole at `block`.
+    /// End of the hole at `block`.
     pub(crate) fn hole_end(&self, object: ObjectId, block: BlockId) -> u64 {
         let mut end = u64::MAX;
         for layer in self.all() {

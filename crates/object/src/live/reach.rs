@@ -18,7 +18,6 @@ use crate::live::edit::Edit;
 use crate::object::Object;
 
 impl Edit {
-    /// Reads the indirect blocks above blocks to be written.
     pub(super) async fn reach(
         &self,
         object: ObjectId,
@@ -39,7 +38,6 @@ impl Edit {
         Ok(())
     }
 
-    /// Reads the indirect blocks of a range.
     pub(super) async fn reach_all(&self, object: ObjectId, blocks: Range<u64>) -> Result<()> {
         let Some(old) = self.object_on_disk(object).await?.filter(|old| old.dnode().levels > 1) else {
             return Ok(());
@@ -54,7 +52,6 @@ impl Edit {
         Ok(())
     }
 
-    /// The object on disk whose blocks a change replaces.
     async fn object_on_disk(&self, object: ObjectId) -> Result<Option<Object>> {
         if self.view().layers().object(object).is_some_and(|changed| changed.fresh) {
             return Ok(None);

@@ -5,7 +5,7 @@
 //! search has passed gets another turn once a quarter of it was freed and that is on disk: earlier, a new
 //! object could be mistaken for the number's previous owner. Turns come when a block is used up, so a set
 //! that never had a second block reuses no number while open; OpenZFS's incremental send relies on that. The
-//! MOS never reuses numbers while the pool is open: they identify datasets.
+//! MOS reuses none while the pool is open: its numbers identify datasets.
 //!
 //! Memory: [`MOST_FREED`] blocks with freed slots; others are found when the set is opened again.
 //!
@@ -27,26 +27,24 @@ pub(super) struct Slots {
     block: u64,
     /// A bit for each free slot.
     free: u32,
-    /// The block behind the farthest one searched.
+    /// Behind the farthest block searched.
     next: u64,
-    /// Earlier blocks with slots freed since their last turn.
+    /// Earlier blocks, slots freed since their turn.
     freed: BTreeMap<u64, Freed>,
 }
 
 #[derive(Debug)]
 struct Freed {
     slots: u32,
-    /// Txg of the last free.
     txg: Txg,
 }
 
-/// Freed slots that earn another turn: a quarter of a block.
+/// A quarter of a block earns another turn.
 const MANY_FREED: u32 = SLOTS as u32 / 4;
-/// Most blocks with counted freed slots.
 const MOST_FREED: usize = 4096;
 
 impl Slots {
-    /// Takes a run of free slots; `None`: this block has none.
+    /// Takes a run of free slots, if any.
     pub(super) fn take(&mut self, slots: u8) -> Option<ObjectId> {
         let run = u32::MAX >> (32 - u32::from(slots.clamp(1, 32)));
         // A large dnode stays within its block.
@@ -71,15 +69,14 @@ impl Slots {
         }
     }
 
-    /// The block to search when `take` fails. Txg `txg` is open, the one before is syncing, all others are on
-    /// disk.
+    /// The block to search when `take` fails. Txg `txg` is open; all before the last are on disk.
     pub(super) fn wanted(&self, txg: Txg) -> u64 {
         let is_due =
             |(_, freed): &(&u64, &Freed)| freed.slots >= MANY_FREED && freed.txg.0.saturating_add(1) < txg.0;
         self.freed.iter().find(is_due).map_or(self.next, |(block, _)| *block)
     }
 
-    /// Begins with a block with free slots, the first from `wanted` on.
+    /// The first block from `wanted` on with free slots.
     pub(super) fn begin(&mut self, wanted: u64, block: u64, free: u32) {
         self.freed.remove(&wanted);
         if wanted < self.next && block != wanted {
@@ -97,7 +94,7 @@ impl Slots {
 /// `DN_MAX_OBJECT`: numbers are lower.
 const MAX_OBJECTS: u64 = 1 << 48;
 
-/// The first block from `from` on with free slots, and which.
+/// The first block from `from` on with free slots.
 pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
     let mut block = from;
     while block < MAX_OBJECTS / SLOTS {
@@ -120,13 +117,11 @@ pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
 }
 
 enum Slotted {
-    /// Bits of free slots.
     Free(u32),
     /// Unreadable, like all blocks before this one.
     UnreadableUpTo(u64),
 }
 
-/// No objects beyond the end.
 async fn free_on_disk(view: &Objset, block: u64) -> Result<Slotted> {
     let Some(meta) = view.meta().filter(|_| block * SLOTS < view.last_object().0) else {
         return Ok(Slotted::Free(u32::MAX));
@@ -184,7 +179,7 @@ mod tests {
             slots.begin(block, block, u32::MAX);
         }
         (0..7).for_each(|at| slots.is_freed(ObjectId(SLOTS + at), 1, Txg(5)));
-        // The search has not come to this block yet and will find it anyway.
+        // The search will still come to this block.
         (0..9).for_each(|at| slots.is_freed(ObjectId(9 * SLOTS + at), 1, Txg(5)));
         assert_eq!(slots.wanted(Txg(9)), 3);
         slots.is_freed(ObjectId(SLOTS + 7), 1, Txg(6));

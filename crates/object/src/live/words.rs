@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::live::Edit;
 
 impl Edit {
-    /// Writes words from word `first` on; the object grows as needed.
+    /// Writes words from word `first` on.
     ///
     /// # Errors
-    /// No such object; a block written in part is unreadable.
+    /// No such object; unreadable block.
     #[boxed]
     pub async fn write_words(&self, object: ObjectId, first: u64, words: &[u64]) -> Result<()> {
         let view = self.view();
@@ -28,7 +28,7 @@ impl Edit {
             let (block, skip) = (BlockId(at / per_block as u64), (at % per_block as u64) as usize);
             let (here, others) = rest.split_at(rest.len().min(per_block - skip));
             self.in_place(object, swap_words, |blocks| {
-                // A write at a block's start is taken to be all of the block.
+                // A write at a block's start is the whole block.
                 if here.len() == per_block {
                     blocks.put(block, BytesMut::zeroed(per_block * 8));
                 }
@@ -43,7 +43,7 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes an nvlist as an object's whole content (`DMU_OT_PACKED_NVLIST`), with its size in the bonus.
+    /// Writes an nvlist as an object's content (`DMU_OT_PACKED_NVLIST`), its size in the bonus.
     ///
     /// # Errors
     /// No such object.
@@ -62,7 +62,7 @@ impl Edit {
         self.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, size).await
     }
 
-    /// Sets the bonus to as many words as it had, perhaps of an older form.
+    /// Sets as many words of the bonus as it had: it may be of an older form.
     ///
     /// # Errors
     /// No such object.

@@ -39,7 +39,6 @@ pub struct Chunks {
     object: Object,
     at_bytes: u64,
     end_bytes: u64,
-    /// The next block to request.
     next_block: u64,
     under_way: VecDeque<Ahead>,
     ready: VecDeque<DataBlock>,
@@ -74,7 +73,7 @@ impl Chunks {
         }
     }
 
-    /// The next piece; `None` at the end. Continues behind an error.
+    /// `None` at the end. Continues behind an error.
     #[boxed]
     pub async fn next(&mut self) -> Option<Chunk> {
         if self.at_bytes >= self.end_bytes {
@@ -110,7 +109,6 @@ impl Chunks {
         }
     }
 
-    /// Cuts the blocks from `start` to `end` to the wanted range.
     fn piece(&mut self, start: u64, end: u64, data: Result<Option<Bytes>>) -> Chunk {
         let offset_bytes = self.at_bytes;
         self.at_bytes = end.min(self.end_bytes).max(offset_bytes);
@@ -125,7 +123,6 @@ impl Chunks {
         Chunk { offset_bytes, len_bytes: self.at_bytes - offset_bytes, data: Ok(None) }
     }
 
-    /// Starts windows until enough are under way or all blocks are requested.
     async fn read_ahead(&mut self) {
         let size = self.object.block_bytes().max(1);
         let end_block = self.end_bytes.min(self.object.capacity_bytes()).div_ceil(size);

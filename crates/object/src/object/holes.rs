@@ -29,10 +29,10 @@ pub(crate) enum RegionKind {
 }
 
 impl Object {
-    /// The first offset of data from `offset_bytes` on; `None` if only holes follow.
+    /// The first offset of data from `offset_bytes` on.
     ///
     /// # Errors
-    /// An indirect block is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_data(&self, offset_bytes: u64) -> Result<Option<u64>> {
         let size = self.block_bytes().max(1);
@@ -43,7 +43,7 @@ impl Object {
     /// The first offset of a hole from `offset_bytes` on, at the latest the end of the last block.
     ///
     /// # Errors
-    /// An indirect block is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_hole(&self, offset_bytes: u64) -> Result<u64> {
         let size = self.block_bytes().max(1);
@@ -59,10 +59,10 @@ impl Object {
         Ok(self.capacity_bytes().max(offset_bytes))
     }
 
-    /// Whether a range starts with data, and where that ends, without looking beyond the range.
+    /// Whether a range starts with data, and where that ends within it.
     ///
     /// # Errors
-    /// An indirect block is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn extent(&self, range: Range<u64>) -> Result<(bool, u64)> {
         let size = self.block_bytes().max(1);
@@ -85,7 +85,7 @@ impl Object {
     /// The first block from `from` on that is not a hole.
     ///
     /// # Errors
-    /// An indirect block is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>> {
         match self.next_region(from.0).await {
@@ -95,8 +95,7 @@ impl Object {
         }
     }
 
-    /// The first region from `from` on that is not a hole. Continuing at its end skips an unreadable region
-    /// in one step.
+    /// The first region from `from` on that is not a hole. Continue at its end to skip an unreadable one.
     pub(crate) async fn next_region(&self, from: u64) -> Option<Region> {
         let mut block = from;
         while block <= self.dnode().max_block_id.0 {
@@ -109,7 +108,7 @@ impl Object {
         None
     }
 
-    /// The region from `block` on that one descent shows to be all data, all hole or unreadable.
+    /// The region from `block` on that one descent shows to be of one kind.
     pub(super) async fn region(&self, block: u64) -> Region {
         let layers = self.objset().layers();
         let next = block.saturating_add(1);
@@ -135,7 +134,7 @@ impl Object {
             let blocks_shift = shift * u32::from(level);
             let here = block.checked_shr(blocks_shift).unwrap_or(0);
             if level + 1 == self.dnode().levels && here >= self.dnode().blkptr_count.into() {
-                // No pointer leads here: an object that grew in memory is longer than its tree.
+                // An object that grew in memory is longer than its tree.
                 return Region { start: block, end: u64::MAX, kind: RegionKind::Hole };
             }
             let (kind, reach) = match self.blkptr(level, BlockId(here)).await {
@@ -153,7 +152,7 @@ impl Object {
     }
 }
 
-/// One past the last block of the subtree of `1 << shift` blocks around `block`.
+/// End of the subtree of `1 << shift` blocks around `block`.
 fn end_of_subtree(block: u64, shift: u32) -> u64 {
     let parent = block.checked_shr(shift).unwrap_or(0);
     1u64.checked_shl(shift).and_then(|blocks| (parent + 1).checked_mul(blocks)).unwrap_or(u64::MAX)

@@ -11,10 +11,10 @@ use crate::live::layer::Shown;
 use crate::object::Object;
 
 impl Object {
-    /// Pointers of data blocks; `None`: some have changed and are only in memory.
+    /// Pointers of data blocks; `None`: some are only in memory.
     ///
     /// # Errors
-    /// An indirect block is unreadable.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn stored_blocks(&self, range: Range<u64>) -> Result<Option<Vec<Blkptr>>> {
         let mut blocks = vec![Blkptr::HOLE; range.end.saturating_sub(range.start) as usize];

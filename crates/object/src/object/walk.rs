@@ -5,8 +5,7 @@
 //! indirect block met twice is damage and not opened again, so a cyclic tree ends. Reads bypass the cache,
 //! which a full walk would only flush.
 //!
-//! With [`Walk::born_after`] a walk yields only newer blocks: a pointer has the newest birth of its subtree,
-//! so old subtrees are not opened.
+//! A pointer has the newest birth of its subtree, so [`Walk::born_after`] skips old subtrees.
 
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
@@ -27,17 +26,16 @@ pub enum Visited {
     Block {
         /// 0 for data, higher for indirect blocks.
         level: u8,
-        /// Number at that level; [`SPILL_BLOCK`] for the spill block.
+        /// Its number; [`SPILL_BLOCK`] for the spill block.
         block: BlockId,
         /// The pointer.
         bp: Blkptr,
     },
-    /// A wrong pointer, or an indirect block (yielded before as `Block`) with unreadable content: its subtree
-    /// is skipped.
+    /// A wrong pointer, or an unreadable indirect block (yielded before as `Block`).
     Unreadable {
         /// Its level.
         level: u8,
-        /// Number at that level.
+        /// Its number.
         block: BlockId,
         /// The error.
         error: DatasetError,
@@ -60,13 +58,13 @@ impl Walk {
         Walk { object, pending, born_after: Txg(0), started: false, opened }
     }
 
-    /// Skips blocks born in `txg` or before.
+    /// Skips older blocks.
     pub fn born_after(mut self, txg: Txg) -> Walk {
         self.born_after = txg;
         self
     }
 
-    /// The next pointers, parents before children; `None` at the end.
+    /// Parents come before children; `None` at the end.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Vec<Visited>> {
         let mut visited = Vec::new();

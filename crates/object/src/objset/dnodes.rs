@@ -22,7 +22,7 @@ const WINDOW_BLOCKS: u64 = 256;
 /// A batch of objects.
 #[derive(Debug, Default)]
 pub struct DnodeBatch {
-    /// Objects in order of their numbers.
+    /// In order of their numbers.
     pub dnodes: Vec<(ObjectId, Dnode)>,
     /// Numbers with unreadable dnodes.
     pub damaged: Vec<(Range<ObjectId>, DatasetError)>,
@@ -42,15 +42,14 @@ impl Dnodes {
         Dnodes { objset, next: from.0.max(1), end }
     }
 
-    /// The first number of the next batch.
     pub(crate) fn position(&self) -> ObjectId {
         ObjectId(self.next)
     }
 
-    /// The next objects, perhaps none; `None` after the last.
+    /// `None` after the last; a batch may be empty.
     ///
     /// # Errors
-    /// The tree can't be walked further; errors of single blocks are in the batch.
+    /// The tree can't be walked further; other errors are in the batch.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<DnodeBatch>> {
         if self.next >= self.end {

@@ -14,7 +14,7 @@ use cenote_pool::PoolError;
 use crate::error::{DatasetError, Result};
 use crate::objset::{META_DNODE_OBJECT, Objset, slots_of};
 
-/// A dnode with the pointer to its block, which gives the place and time of its last write.
+/// A dnode with the pointer to its block: the place and time of its last write.
 #[derive(Debug)]
 pub struct Gathered<'a> {
     /// The object.
@@ -25,14 +25,14 @@ pub struct Gathered<'a> {
     pub block: &'a Blkptr,
 }
 
-/// Blocks of dnodes read at once: 512, as stored some 2 MiB, at most 8. They are decoded one by one.
+/// Blocks of dnodes read at once: as stored some 2 MiB, at most 8. They are decoded one by one.
 const MOST_BLOCKS: usize = 512;
 
-/// Wanted blocks no farther apart share one walk of the indirect blocks.
+/// Closer blocks share one walk of the indirect blocks.
 const NEAR_BLOCKS: u64 = 64;
 
 impl Objset {
-    /// Reads the dnodes of `objects`, which must be sorted. Calls `each` once for every number, in order.
+    /// Reads the dnodes of `objects`, which must be sorted, and passes each to `each`.
     #[boxed]
     pub async fn gather(&self, objects: &[ObjectId], each: &mut (dyn FnMut(Gathered<'_>) + Send)) {
         debug_assert!(objects.is_sorted());
@@ -43,7 +43,7 @@ impl Objset {
             }
             return;
         }
-        // Group objects by block, then read as many groups at once as memory allows.
+        // Groups by block; as many at once as memory allows.
         let groups: Vec<&[ObjectId]> = objects.chunk_by(|a, b| a.0 / per_block == b.0 / per_block).collect();
         for groups in groups.chunks(MOST_BLOCKS) {
             self.gather_groups(groups, per_block, each).await;
@@ -71,7 +71,7 @@ impl Objset {
         }
         let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);
         let mut rest = groups.iter().zip(&pointers);
-        // Passes on groups up to and including the next one that has a block, which is `block`.
+        // Passes on groups up to and including that of `block`.
         let mut hand_on = |mut block: Option<Result<Bytes, PoolError>>| {
             for (group, pointer) in rest.by_ref() {
                 let (bp, found) = match pointer {
@@ -100,8 +100,8 @@ impl Objset {
         hand_on(None);
     }
 
-    /// The dnode at `slot` of a block; an error if the slot is inside a larger dnode. `known` is a slot at or
-    /// before it where a dnode begins or that is free; it is advanced.
+    /// The dnode at `slot`; an error if the slot is inside a larger one. `known`, a slot at or before it
+    /// where a dnode begins or that is free, is advanced.
     pub(super) fn dnode_in(
         &self,
         block: &Bytes,
@@ -121,7 +121,7 @@ impl Objset {
         dnode.ok_or_else(|| self.no_object(object))
     }
 
-    /// Pointers to blocks of the meta dnode; `ids` are sorted and distinct.
+    /// `ids` are sorted and distinct.
     async fn dnode_block_pointers(&self, ids: &[u64]) -> Vec<Result<Blkptr>> {
         let Some(meta) = self.meta() else { return ids.iter().map(|_| Ok(Blkptr::HOLE)).collect() };
         let mut found = Vec::with_capacity(ids.len());

@@ -71,7 +71,7 @@ impl Streams {
         self.0.iter().map(|stream| stream.used_ns).max().unwrap_or(0)
     }
 
-    /// Classifies an access. Returns the kind, and the blocks to read ahead.
+    /// Returns the kind of access, and what to read ahead.
     pub(super) fn access(&mut self, access: &Access, values: &PrefetchValues) -> (Seen, Ahead) {
         let Some((at, seen, moved)) = self.find(access, values) else {
             return (self.begin(access, values), Ahead::default());
@@ -94,7 +94,7 @@ impl Streams {
         (seen, ahead)
     }
 
-    /// The stream of an access, the kind of access, and the blocks that the stream advances by.
+    /// The stream, the kind of access, and the blocks that the stream advances by.
     fn find(&mut self, access: &Access, values: &PrefetchValues) -> Option<(usize, Seen, u64)> {
         let Range { start, end } = access.blocks;
         // An access may begin within the last block of the one before.
@@ -125,7 +125,6 @@ impl Streams {
         })
     }
 
-    /// Begins a stream behind an access.
     fn begin(&mut self, access: &Access, values: &PrefetchValues) -> Seen {
         let next = access.blocks.end;
         if next >= access.last_block {
@@ -157,7 +156,7 @@ impl Stream {
         Stream { next, used_ns, early, distance, indirect_distance, data_end, indirect_end, missed, late }
     }
 
-    /// Advances by `blocks`, and over early ranges that follow. Returns by how many.
+    /// Advances by `blocks` and over early ranges that follow. Returns the sum.
     fn go_on(&mut self, blocks: u64) -> u64 {
         let from = self.next;
         self.next += blocks;
@@ -168,7 +167,7 @@ impl Stream {
         self.next - from
     }
 
-    /// Keeps an early access, and advances behind it if there are few gaps. Returns by how many blocks.
+    /// Keeps an early access, and advances behind it if there are few gaps. Returns the blocks advanced.
     fn keep_early(&mut self, range: Range<u64>, hole_shift: u32) -> u64 {
         let first = self.early.partition_point(|early| early.end < range.start);
         let last = self.early.partition_point(|early| early.start <= range.end);
@@ -190,7 +189,6 @@ impl Stream {
         full.map_or(0, |end| self.go_on(end - self.next))
     }
 
-    /// What to read after advancing by `moved` blocks.
     fn look_ahead(&mut self, moved: u64, access: &Access, values: &PrefetchValues) -> Ahead {
         let Access { last_block, block_bytes, with_data, most_bytes, is_full, .. } = *access;
         let moved_bytes = moved.saturating_mul(block_bytes);

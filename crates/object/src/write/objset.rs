@@ -44,7 +44,6 @@ use crate::write::owners::{self, Owners};
 use crate::write::sink::{BlockSink, NewBlock};
 use crate::write::tree::{free_tree, write_tree};
 
-/// Objects that one task writes, one after the other.
 const OBJECTS_PER_TASK: usize = 32;
 /// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
 const META_DNODE_LEVELS: u8 = 6;
@@ -57,10 +56,10 @@ pub struct WrittenObjset {
     pub damaged: Vec<(ObjectId, DatasetError)>,
 }
 
-/// Writes the changes of the set `old`, with the header of its intent log.
+/// Writes the changes of the set `old`, with its log header.
 ///
 /// # Errors
-/// The set itself is unreadable, or a write fails.
+/// The set itself is unreadable; a write fails.
 pub async fn write_objset(
     sink: &impl BlockSink,
     old: &Objset,
@@ -125,7 +124,7 @@ struct WrittenObject {
     before: Option<Dnode>,
     /// `None`: freed.
     after: Option<Dnode>,
-    /// Blocks of the number's earlier object that could not be found to be freed.
+    /// The number's earlier object had blocks that were not found.
     lost: Option<DatasetError>,
 }
 
@@ -187,7 +186,6 @@ async fn write_or_fail(
     Ok(WrittenObject { object, before: dnode_before, after: Some(after), lost })
 }
 
-/// Puts a dnode into its block, which is read for its first change.
 async fn put_dnode(
     old: &Objset,
     blocks: &mut BTreeMap<BlockId, BytesMut>,
@@ -212,7 +210,6 @@ async fn put_dnode(
     Ok(())
 }
 
-/// A block of dnodes from disk.
 async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
     let Some(meta) = old.meta() else { return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES)) };
     let (bytes, endian) = match old.raw() {
@@ -259,7 +256,7 @@ async fn write_meta_dnode(
     head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
 }
 
-/// Non-empty blocks of dnodes are stored with the salt, IV and MAC they came with.
+/// Blocks with dnodes keep the salt, IV and MAC they came with.
 async fn encrypted_dnodes(old: &Objset, raw: &RawHead, changed: &mut Changed) -> Result<()> {
     for (block, bytes) in std::mem::take(&mut changed.blocks) {
         if used_dnodes(&bytes) == 0 {
@@ -299,7 +296,6 @@ fn new_meta_head() -> DnodeHead {
     }
 }
 
-/// Writes the head; returns the set as readers will find it.
 async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Objset> {
     let has_accounts = sink.pool().has(Since::Userspace);
     let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
@@ -323,7 +319,6 @@ async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill
     Ok(old.with_head(sink.pool(), bp, as_written))
 }
 
-/// The head's slot for an accounting object.
 fn accounting_slot(object: ObjectId, phys: &mut ObjsetPhys) -> Option<&mut Option<Dnode>> {
     match object {
         USERUSED_OBJECT => Some(&mut phys.userused_dnode),

@@ -76,7 +76,7 @@ impl Owners {
         }
     }
 
-    /// Applies the changes; returns the changed objects, and unreadable tables, which stay as they are.
+    /// Returns changed objects, and unreadable tables, which stay as they are.
     pub(super) async fn settle(
         self,
         set: &Objset,
@@ -107,7 +107,7 @@ async fn account(edit: &Edit, table: ObjectId, name: &str, delta: i64) -> Result
     ZapEdit::new(edit, table).increment(name, delta).await.map(drop)
 }
 
-/// User, group and project of a file; `None` for other objects.
+/// User, group and project of a file.
 fn owners(dnode: &Dnode) -> Option<[u64; 3]> {
     let bonus = dnode.bonus();
     if dnode.bonus_type == ObjectType::ZNODE {

@@ -40,7 +40,7 @@ impl NewBlock {
     }
 }
 
-/// Stores the blocks of one object set in one txg, and accounts for births and deaths. A clone is cheap.
+/// Stores the blocks of one object set in one txg, and accounts for births and deaths. Cheap to clone.
 pub trait BlockSink: Clone + Send + Sync + 'static {
     /// The pool.
     fn pool(&self) -> &Pool;
@@ -48,14 +48,14 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// The txg.
     fn txg(&self) -> Txg;
 
-    /// A sink for another object with its own space count. End it with [`BlockSink::object_is_written`] or
+    /// A sink for another object with its own space count, until [`BlockSink::object_is_written`] or
     /// [`BlockSink::object_is_given_up`].
     fn for_object(&self) -> Self;
 
-    /// A sink for the same object that does not count space.
+    /// For the same object, without counting space.
     fn uncounted(&self) -> Self;
 
-    /// Bytes of the object born less bytes dead.
+    /// Bytes born less bytes dead.
     fn used_bytes(&self) -> i64;
 
     /// Writes a block in place of `old`.
@@ -64,7 +64,7 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// Writes a block as received, in place of `old`.
     fn write_stored(&self, new: NewBlock, block: StoredBlock) -> impl Future<Output = Result<Blkptr>> + Send;
 
-    /// Adds an owner to a data block on disk, in place of `old`.
+    /// Adds an owner to a data block, in place of `old`.
     fn share(
         &self,
         bp: &Blkptr,
@@ -75,10 +75,10 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
     /// Drops a block.
     fn kill(&self, bp: &Blkptr);
 
-    /// Ends the object: its dead blocks may be freed.
+    /// Its dead blocks may be freed.
     fn object_is_written(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Gives the object up: its births are dead, its deaths void.
+    /// Its births are dead, its deaths void.
     fn object_is_given_up(&self);
 
     /// The hole that replaces `old`.

@@ -33,13 +33,12 @@ use crate::objset::used_dnodes;
 use crate::write::batches::{all, in_batches};
 use crate::write::sink::{BlockSink, NewBlock};
 
-/// Blocks that a task writes: enough to pay for the task and to be neighbours on disk.
+/// Enough to pay for a task and to be neighbours on disk.
 const BLOCKS_PER_TASK: usize = 16;
-/// Indirect blocks that a task patches: each is 32 times as large in memory as on disk.
+/// Each is 32 times as large in memory as on disk.
 const INDIRECTS_PER_TASK: usize = 8;
 
-/// Writes an object's changes through its own sink; returns its new tree. `old` is the object on disk, unless
-/// freed since.
+/// Returns the new tree. `old` is the object on disk, unless freed since.
 pub(super) async fn write_tree(
     sink: &impl BlockSink,
     object: ObjectId,
@@ -72,7 +71,6 @@ pub(super) async fn write_tree(
     Ok(DnodeTree { levels, blkptrs, spill, used_bytes })
 }
 
-/// Levels needed for the last block.
 fn levels_needed(head: &DnodeHead) -> u8 {
     let fanout_shift = head.fanout_shift();
     let reach = |levels: u8| {
@@ -108,7 +106,7 @@ impl<S: BlockSink> TreeWriter<S> {
         }
     }
 
-    /// Frees the blocks of a range, except those with new content, which are freed when that is written.
+    /// Blocks with new content are freed when that is written.
     async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let mut next = start;
@@ -127,7 +125,6 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(())
     }
 
-    /// Adds shared blocks, and received ones as stored.
     async fn share(
         self: &Arc<Self>,
         clones: BTreeMap<BlockId, Foreign>,
@@ -173,7 +170,7 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(())
     }
 
-    /// Writes the indirect blocks of `level` above `updates`; returns their pointers.
+    /// Writes the indirect blocks of `level` above `updates`.
     async fn write_level(self: &Arc<Self>, level: u8, updates: Updates) -> Result<Updates> {
         let shift = self.head.fanout_shift();
         let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
@@ -192,7 +189,6 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(all(written).await?.into_iter().collect())
     }
 
-    /// Writes an indirect block with new pointers.
     async fn write_indirect(&self, level: u8, parent: u64, children: Vec<(usize, Blkptr)>) -> Result<Blkptr> {
         let (old_bp, mut block) = self.old_indirect(level, parent).await?;
         for (index, bp) in children {
@@ -207,7 +203,7 @@ impl<S: BlockSink> TreeWriter<S> {
         self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await
     }
 
-    /// A hole in a new level, as old as the youngest hole below.
+    /// As old as the youngest hole below.
     fn hole_above(&self, level: u8, block: &[u8]) -> Blkptr {
         match pointers(block).filter(is_known).map(|bp| bp.logical_birth()).max() {
             None => Blkptr::HOLE,
@@ -220,7 +216,7 @@ impl<S: BlockSink> TreeWriter<S> {
         }
     }
 
-    /// An indirect block as it was, in native byte order, and its pointer.
+    /// As it was, in native byte order.
     async fn old_indirect(&self, level: u8, parent: u64) -> Result<(Blkptr, BytesMut)> {
         let mut block = BytesMut::zeroed(1 << self.head.indirect_block_shift);
         if level >= self.old_tree.levels {
@@ -287,7 +283,7 @@ impl<S: BlockSink> TreeWriter<S> {
     }
 }
 
-/// Frees all blocks of an object that can be found; returns the first error for others.
+/// Frees all blocks that can be found; returns the first error.
 pub(super) async fn free_tree(sink: &impl BlockSink, object: &Object) -> Result<()> {
     let (mut walk, mut lost) = (object.walk(), None);
     while let Some(batch) = walk.next_batch().await {
@@ -309,12 +305,11 @@ fn data_fill(object_type: ObjectType, data: &[u8]) -> u64 {
     }
 }
 
-/// Whether a pointer has a block or a hole's birth.
+/// Whether it has a block or a hole's birth.
 fn is_known(bp: &Blkptr) -> bool {
     !bp.is_hole() || bp.logical_birth().0 != 0
 }
 
-/// A part of the hole `parent`.
 fn hole_below(parent: &Blkptr, child_lsize: Lsize) -> Blkptr {
     let identity = BlockIdentity {
         lsize: child_lsize,

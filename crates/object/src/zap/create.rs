@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::live::{Edit, NewObject};
 use crate::zap::{fat, micro};
 
-/// log2 of the block sizes of a fat ZAP, up to `SPA_OLD_MAXBLOCKSHIFT`.
+/// log2 of block sizes, up to `SPA_OLD_MAXBLOCKSHIFT`.
 const FAT_BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=17;
 
-/// Properties of a new ZAP: micro while it fits, unless it has flags.
+/// A new ZAP: micro while it fits, unless it has flags.
 #[derive(Debug, Clone)]
 pub struct NewZap {
     object: NewObject,
@@ -28,7 +28,7 @@ impl NewZap {
         NewZap::in_object(NewObject::of(object_type))
     }
 
-    /// A ZAP in an object with a bonus or a large dnode.
+    /// In an object with a bonus or a large dnode.
     pub fn in_object(object: NewObject) -> NewZap {
         NewZap { object, normflags: 0, flags: 0, salt: None }
     }
@@ -44,7 +44,7 @@ impl NewZap {
         NewZap { object: self.object.block_bytes(1 << shift), flags, ..self }
     }
 
-    /// Sets the salt of the hash, otherwise random.
+    /// Sets the salt, otherwise random.
     pub fn salt(self, salt: u64) -> NewZap {
         NewZap { salt: Some(salt), ..self }
     }
@@ -52,7 +52,7 @@ impl NewZap {
     /// Makes it under a free number.
     ///
     /// # Errors
-    /// Blocks of dnodes are unreadable.
+    /// Unreadable dnodes.
     #[boxed]
     pub async fn create(&self, edit: &Edit) -> Result<ObjectId> {
         let object = edit.create(&self.object).await?;
@@ -60,7 +60,7 @@ impl NewZap {
         Ok(object)
     }
 
-    /// Makes it under a free number of the caller's choice.
+    /// Makes it under this number.
     ///
     /// # Errors
     /// The number is taken.

@@ -27,18 +27,16 @@ impl Cursor {
         Cursor(hash >> (64 - hash_bits) | cd << hash_bits)
     }
 
-    /// Hash and least differentiator of the next name.
     fn parts(self, hash_bits: u32) -> (u64, u64) {
         (self.0 << (64 - hash_bits), self.0 >> hash_bits)
     }
 }
 
 impl Zap {
-    /// Entries from `from` on in hash order, each with the point behind it: those of one leaf. Empty at the
-    /// end.
+    /// A leaf's entries from `from` on in hash order, each with the point behind it; empty at the end.
     ///
     /// # Errors
-    /// A block of the table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn entries_from(&self, from: Cursor) -> Result<Vec<(ZapEntry, Cursor)>> {
         let hash_bits = if self.block0.hasher().flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };

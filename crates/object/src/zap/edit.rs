@@ -74,10 +74,10 @@ impl<'a> ZapEdit<'a> {
         self.answer(&key, outcome)
     }
 
-    /// Adds to the number under a name, 0 if absent, and returns the sum. A sum of 0 is removed.
+    /// Adds to a name's number, 0 if absent, and returns the sum. A sum of 0 is removed.
     ///
     /// # Errors
-    /// The value is no number; damage; an invalid entry.
+    /// No number; damage; an invalid entry.
     pub async fn increment<'k>(&self, key: impl Into<ZapKey<'k>>, delta: i64) -> Result<u64> {
         let key = key.into();
         let number = match self.get(key).await? {

@@ -24,7 +24,6 @@ const WINDOW_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Entries {
     zap: Zap,
-    /// The next block to read.
     next: u64,
     /// Errors still to report.
     failures: VecDeque<DatasetError>,
@@ -35,7 +34,7 @@ impl Entries {
         Entries { zap, next: 0, failures: VecDeque::new() }
     }
 
-    /// The next entries; `None` after the last. Continues behind damage.
+    /// `None` after the last; continues behind damage.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<ZapEntry>>> {
         if let Some(failure) = self.failures.pop_front() {
@@ -63,7 +62,6 @@ impl Entries {
         }
     }
 
-    /// The leaves of the next window.
     async fn next_leaves(&mut self) -> Option<Result<Vec<Leaf>>> {
         if let Some(failure) = self.failures.pop_front() {
             return Some(Err(failure));
@@ -117,10 +115,10 @@ fn is_leaf(block: &[u8], endian: Endian) -> bool {
 }
 
 impl Zap {
-    /// Passes on all entries of a table from names to single numbers, in disk order.
+    /// Passes on all entries of a table from names to single numbers.
     ///
     /// # Errors
-    /// A block is damaged, a value is no number, or `each` fails.
+    /// Damage; no number; those of `each`.
     pub async fn each_number(
         &self,
         mut each: impl FnMut(&[u8], u64) -> Result<(), FormatError>,

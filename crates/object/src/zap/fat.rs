@@ -23,7 +23,6 @@ pub(super) struct Fat {
     pub(super) head: FatHeader,
 }
 
-/// Makes the object an empty fat ZAP with blocks of `1 << shift` bytes.
 pub(super) fn create(blocks: &mut Blocks<'_>, shift: u32, hasher: ZapHasher, normflags: u64) -> Step<()> {
     let mut leaf = BytesMut::zeroed(1 << shift);
     LeafMut::init(&mut leaf, 0, 0, normflags != 0)?;
@@ -45,7 +44,7 @@ impl Fat {
         Ok(Fat { head: FatHeader::decode_fields(blocks.get(HEADER)?, Endian::NATIVE)? })
     }
 
-    /// Sets a value; `cd` keeps the differentiator of an entry moved from a micro ZAP.
+    /// `cd` keeps the differentiator of an entry moved from a micro ZAP.
     pub(super) fn put(
         &mut self,
         blocks: &mut Blocks<'_>,
@@ -100,7 +99,6 @@ impl Fat {
         Ok(Some(ZapValue::new(entry.int_bytes, entry.value_bytes()?.into())))
     }
 
-    /// The leaf for a hash.
     pub(super) fn leaf_of(&self, blocks: &Blocks<'_>, hash: u64) -> Step<BlockId> {
         let (block, offset_bytes) = self.head.pointer_place(self.head.table_index(hash));
         let leaf = read_pointer(blocks.get(block)?, offset_bytes, Endian::NATIVE)?;

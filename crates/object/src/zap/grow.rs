@@ -20,14 +20,13 @@ use cenote_format::zap::{LeafMut, ZAP_FLAG_HASH64};
 use crate::live::in_place::{Blocks, Step};
 use crate::zap::fat::{Fat, HEADER, damaged};
 
-/// Most pointers of a table, which is in memory while it grows: enough for a billion entries.
+/// A table is in memory while it grows: enough for a billion entries.
 const MAX_POINTERS: u64 = 1 << 24;
-/// A table may grow only while it is at most this many times as large as all leaves. With random hashes it is
-/// a thousandth of them.
+/// A table grows only up to this many times the size of all leaves; with random hashes it is a thousandth.
 const MAX_TABLE_RATIO: u64 = 8;
 
 impl Fat {
-    /// Splits a leaf in two; `false`: its hashes are too similar.
+    /// `false`: its hashes are too similar.
     pub(super) fn split(&mut self, blocks: &mut Blocks<'_>, id: BlockId) -> Step<bool> {
         let (prefix, prefix_len) = LeafMut::open(blocks.get_mut(id)?)?.prefix();
         if prefix_len > self.head.table.shift {
@@ -49,7 +48,7 @@ impl Fat {
         Ok(true)
     }
 
-    /// Merges the leaf of a hash with its sibling if both are empty.
+    /// Merges a leaf with its sibling if both are empty.
     pub(super) fn merge(&mut self, blocks: &mut Blocks<'_>, hash: u64) -> Step<bool> {
         let id = self.leaf_of(blocks, hash)?;
         let (prefix, prefix_len, entries) = LeafMut::summary(blocks.get(id)?)?;
@@ -77,11 +76,11 @@ impl Fat {
         Ok(true)
     }
 
-    /// Doubles the table; `false`: that would not help.
+    /// `false`: that would not help.
     fn double_table(&mut self, blocks: &mut Blocks<'_>) -> Step<bool> {
         let hash_bits = if self.head.flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };
         // With two bits left (`zap_grow_ptrtbl`), or a table larger than its leaves, many names have nearly
-        // the same hash: more bits would cost memory without separating them.
+        // the same hash: more bits would cost memory in vain.
         let leaves_bytes = self.head.leaf_count.saturating_mul(self.head.block_bytes() as u64);
         let is_too_large = self.head.table_len() * 8 > leaves_bytes.saturating_mul(MAX_TABLE_RATIO);
         let is_at_end = self.head.table.shift + 2 >= hash_bits || self.head.table_len() * 2 > MAX_POINTERS;
@@ -124,7 +123,6 @@ impl Fat {
         prefix << spare..(prefix + 1) << spare
     }
 
-    /// Requires their blocks in memory.
     fn need_pointers(&self, blocks: &Blocks<'_>, range: &std::ops::Range<u64>) -> Step<()> {
         if range.end - range.start > MAX_POINTERS {
             return Err(damaged("a leaf has more pointers of the table than can be").into());

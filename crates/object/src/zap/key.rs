@@ -55,12 +55,12 @@ impl std::fmt::Display for ZapKey<'_> {
 pub(super) struct StoredKey<'a> {
     pub(super) key: ZapKey<'a>,
     bytes: Vec<u8>,
-    /// Its stored hash, if our folding gives another.
+    /// The stored hash, if our folding gives another.
     known_hash: Option<u64>,
 }
 
 impl<'a> StoredKey<'a> {
-    /// Fails with the reason if no ZAP holds such a key.
+    /// Fails with the reason if no ZAP holds it.
     pub(super) fn new(key: ZapKey<'a>) -> Result<StoredKey<'a>, &'static str> {
         let bytes: Vec<u8> = match key {
             ZapKey::Name([]) => return Err("has no name"),
@@ -75,7 +75,6 @@ impl<'a> StoredKey<'a> {
         StoredKey { known_hash: Some(hash), ..self }
     }
 
-    /// Its name, if it fits into a micro ZAP.
     pub(super) fn micro_name(&self) -> Option<&'a [u8]> {
         match self.key {
             ZapKey::Name(name) if name.len() < MZAP_NAME_LEN => Some(name),
@@ -91,7 +90,7 @@ impl<'a> StoredKey<'a> {
         }
     }
 
-    /// As stored in a leaf; `None`: the ZAP has keys of the other kind.
+    /// `None`: the ZAP has keys of the other kind.
     pub(super) fn for_leaf(&self, hasher: ZapHasher, normflags: u64) -> Option<LeafKey<'_>> {
         let has_words = hasher.flags & ZAP_FLAG_UINT64_KEY != 0;
         let len = match self.key {

@@ -21,11 +21,11 @@ use crate::zap::micro_index::{
 use crate::zap::outcome::{Outcome, Put};
 use crate::zap::value::ZapValue;
 
-/// `zap_micro_max_size` (`MZAP_MAX_BLKSZ`): larger blocks need a feature that is not activated here.
+/// `zap_micro_max_size`: larger blocks need a feature not activated here.
 const MAX_BLOCK_BYTES: usize = 128 << 10;
 /// `SPA_MINBLOCKSIZE`.
 const GROWTH_BYTES: usize = 512;
-/// All names of one hash must fit into one leaf of a fat ZAP, at five chunks each (`mze_canfit_fzap_leaf`).
+/// Names of one hash must fit into one fat leaf, at five chunks each (`mze_canfit_fzap_leaf`).
 const MAX_SAME_HASH: usize = 127;
 const BLOCK: BlockId = BlockId(0);
 
@@ -41,7 +41,7 @@ pub(super) fn empty(block_bytes: usize, salt: u64, normflags: u64) -> BytesMut {
     block
 }
 
-/// Sets a value; `None`: only a fat ZAP can hold it.
+/// `None`: only a fat ZAP can hold it.
 pub(super) fn put(
     blocks: &mut Blocks<'_>,
     key: &StoredKey<'_>,
@@ -90,7 +90,7 @@ pub(super) fn remove(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Outco
     })
 }
 
-/// The value of a name. Without an index it scans the block, which is faster than making one.
+/// Without an index it scans the block, which is faster than making one.
 pub(super) fn get(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
     let Some(name) = key.micro_name() else { return Ok(None) };
     let index = blocks.index().clone();
@@ -122,7 +122,7 @@ pub(super) fn upgrade(blocks: &mut Blocks<'_>) -> Step<()> {
     Ok(())
 }
 
-/// Lends the index of the block, made on first use and kept by the layer.
+/// The index is made on first use and kept by the layer.
 fn with_index<T>(
     blocks: &mut Blocks<'_>,
     change: impl FnOnce(&mut Blocks<'_>, &mut MicroIndex) -> Step<T>,
@@ -136,7 +136,7 @@ fn with_index<T>(
     answer
 }
 
-/// Adds slots; `false`: the block has its largest size.
+/// `false`: the block has its largest size.
 fn grow(blocks: &mut Blocks<'_>) -> Step<bool> {
     let old = blocks.get(BLOCK)?;
     let size = old.len() + GROWTH_BYTES;

@@ -10,9 +10,9 @@ const SLOT_BYTES: usize = 64;
 
 #[derive(Debug, Clone)]
 pub(crate) struct MicroIndex {
-    /// Upper half of the hash, differentiator (16 bits) and slot (16 bits), in order.
+    /// Upper half of the hash, differentiator and slot (16 bits each), in order.
     pub(super) order: Vec<u64>,
-    /// Start of the search for a free slot, so that a new name does not come before the position of a reader.
+    /// Start of the search for a free slot: a new name must not come before a reader's position.
     next: usize,
     pub(super) hasher: ZapHasher,
     pub(super) normflags: u64,

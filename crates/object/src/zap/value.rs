@@ -5,14 +5,14 @@ use bytes::Bytes;
 /// An entry of a ZAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapEntry {
-    /// The name without its NUL, or the big-endian bytes of a numeric key.
+    /// Without its NUL; big-endian bytes of a numeric key.
     pub name: Bytes,
     /// Its value.
     pub value: ZapValue,
 }
 
 impl ZapEntry {
-    /// The name as text; invalid UTF-8 is replaced.
+    /// As text; invalid UTF-8 is replaced.
     pub fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
@@ -35,7 +35,7 @@ impl From<&ZapValue> for ZapValue {
     }
 }
 
-/// An array of integers of 1, 2, 4 or 8 bytes, big-endian as in a fat ZAP.
+/// Integers of 1, 2, 4 or 8 bytes, big-endian as in a fat ZAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapValue {
     integer_bytes: u8,
@@ -43,7 +43,7 @@ pub struct ZapValue {
 }
 
 impl ZapValue {
-    /// From big-endian integers of `integer_bytes` each.
+    /// From big-endian integers.
     pub fn new(integer_bytes: u8, raw: Bytes) -> ZapValue {
         ZapValue { integer_bytes: integer_bytes.max(1), raw }
     }
@@ -99,7 +99,7 @@ impl ZapValue {
         (self.integer_bytes == 1).then_some(&self.raw)
     }
 
-    /// Text without its NUL, if the integers are bytes.
+    /// Text without its NUL.
     pub fn as_text(&self) -> Option<String> {
         let bytes = self.as_bytes()?;
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
