@@ -66,8 +66,7 @@ impl Account {
 }
 
 impl SyncContext {
-    /// Stores a dataset's new root, and charges its births and deaths. `reserved_bytes` is its
-    /// refreservation.
+    /// `reserved_bytes` is the refreservation.
     pub(crate) async fn settle(
         &mut self,
         dataset: DatasetId,
@@ -142,7 +141,7 @@ impl SyncContext {
             self.set_dataset_phys(head.prev_snapshot, &previous).await?;
         }
         match self.append_to_deadlist(head.deadlist, dead).await {
-            // Snapshots have these blocks. With the last one their space leaks, nothing else.
+            // With the last of its snapshots their space leaks, nothing else.
             Err(error) if error.is_damage() => {
                 self.syncing.pool.note_unlisted(space.used.unsigned_abs(), &error);
             }
@@ -158,8 +157,7 @@ impl SyncContext {
         BlockLists::new(&self.edit(), &self.dsize()).create().await
     }
 
-    /// Makes a list of frees deferred to the next txg. Uncompressed, as passes converge sooner if sizes don't
-    /// change.
+    /// Makes a list of deferred frees. Uncompressed: passes converge sooner if sizes don't change.
     #[boxed]
     pub async fn make_deferred_list(&self) -> Result<ObjectId> {
         let (edit, list) = (self.edit(), self.make_list().await?);
@@ -172,7 +170,6 @@ impl SyncContext {
         BlockLists::new(&self.edit(), &self.dsize()).append(list, &entries(blocks)).await.map(|_| ())
     }
 
-    /// Takes all blocks off a list.
     pub(crate) async fn take_list(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
         BlockLists::new(&self.edit(), &self.dsize()).take_all(list).await
     }
@@ -316,7 +313,7 @@ fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
     blocks.iter().map(|&bp| BpobjEntry { bp, freed: false }).collect()
 }
 
-/// Adds a signed delta. In a damaged pool an account may fall short; it stops at zero.
+/// Adds a signed delta; stops at zero in a damaged pool.
 pub fn add(account: &mut u64, delta: i64) {
     *account = account.saturating_add_signed(delta);
 }

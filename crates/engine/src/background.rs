@@ -1,9 +1,8 @@
-//! State of background work in memory: turns, orders, scan progress and tunables. Persistent progress is in
-//! the pool.
+//! Background work in memory: turns, orders, progress and tunables. Persistent progress is in the pool.
 //!
 //! Locking: a turn is held while working. Scans and rebuilds share `walking` for a slice each; work that must
-//! not fall into a slice takes it exclusively. `walking` is taken under a turn, and no lock is taken under
-//! it. The other locks are held for one access.
+//! not fall into a slice takes it exclusively, under a turn; no lock is taken under it. Others are held for
+//! one access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ const TABLE: [Tunable; 16] = [
     ("zfs_trim_txg_batch", 32, 1, 1 << 20),
 ];
 
-/// Tunables of scans, removals and expansions. They may change at any time.
+/// Tunables, which may change at any time.
 ///
 /// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least
 /// that much of each txg. Its default for scrubs is one second; slices here are longer, since each costs a
@@ -67,8 +66,7 @@ impl ScanSettings {
         Duration::from_millis(self.0.get(if is_resilver { 9 } else { 13 }))
     }
 
-    /// Whether to condense the mapping of a removed vdev, given its obsolete share, its size and the size of
-    /// its obsolete map.
+    /// Whether to condense a removed vdev's mapping.
     pub fn is_worth_condensing(&self, obsolete_percent: u64, mapping_bytes: u64, map_bytes: u64) -> bool {
         let is_much = obsolete_percent >= self.0.get(1) && mapping_bytes > self.0.get(4);
         self.0.get(2) != 0 && (is_much || map_bytes >= self.0.get(3))
@@ -125,7 +123,7 @@ impl ScanSettings {
     }
 }
 
-/// One kind of background work, with one worker at a time and a channel for orders.
+/// One kind of background work: one worker at a time, and orders to it.
 pub struct Work {
     turn: Arc<tokio::sync::Mutex<()>>,
     orders: watch::Sender<u64>,
@@ -138,12 +136,12 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Waits for the turn to work.
+    /// Waits for the turn.
     pub async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turn.clone().lock_owned().await
     }
 
-    /// Tells the worker to look for changed orders.
+    /// Has the worker check for changes.
     pub fn order(&self) {
         self.orders.send_modify(|orders| *orders += 1);
     }
@@ -154,7 +152,7 @@ impl Work {
     }
 }
 
-/// Shared by background workers, commands and status.
+/// State of background work.
 #[derive(Default)]
 pub struct Background {
     /// Scrubs and resilvers. Orders: start, pause, resume, end; a device is back.
@@ -167,7 +165,6 @@ pub struct Background {
     pub expansions: Work,
     /// Sequential rebuilds.
     pub rebuilds: Work,
-    /// Shared by slices of walks over the tree on disk.
     walking: Arc<tokio::sync::RwLock<()>>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
@@ -190,18 +187,17 @@ impl Engine {
 }
 
 impl Background {
-    /// Tunables of scans; a change comes with an order.
+    /// Tunables; a change comes with an order.
     pub fn settings(&self) -> &ScanSettings {
         &self.settings
     }
 
-    /// Takes a slice of a walk over the tree on disk. Callers of [`Background::no_walks`] precede later
-    /// slices.
+    /// Takes a slice of a walk over the tree on disk. [`Background::no_walks`] precedes later slices.
     pub async fn walk_turn(&self) -> OwnedRwLockReadGuard<()> {
         self.walking.clone().read_owned().await
     }
 
-    /// Waits for running slices to end, and blocks new ones.
+    /// Waits for running slices, and blocks new ones.
     pub async fn no_walks(&self) -> OwnedRwLockWriteGuard<()> {
         self.walking.clone().write_owned().await
     }
@@ -211,7 +207,7 @@ impl Background {
         *self.pass.lock()
     }
 
-    /// Sets the scan's progress; `None`: it has ended.
+    /// `None`: it has ended.
     pub fn set_scan_pass(&self, pass: Option<Pass>) {
         *self.pass.lock() = pass;
     }

@@ -41,7 +41,7 @@ pub struct SyncContext {
     pub(crate) deadlists: parking_lot::Mutex<KeptDeadlists>,
     /// Part of the txg is written, or about to be.
     pub(crate) has_begun: bool,
-    /// Write even an empty txg: some work waits for txgs to pass.
+    /// Write even an empty txg.
     pub(crate) is_forced: bool,
     /// A task failed half-way: do not write the txg.
     pub(crate) broken: Option<DatasetError>,
@@ -76,7 +76,7 @@ impl SyncContext {
     /// The MOS with all changes.
     ///
     /// # Errors
-    /// Its directory is damaged.
+    /// Damaged directory.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.config()).await
@@ -175,8 +175,8 @@ impl SyncContext {
         &self.syncing.pool
     }
 
-    /// Marks the pool as in use, once. Required before the first write of a txg, and before a checked task
-    /// changes state outside it.
+    /// Marks the pool as in use, once. Required before a txg's first write, and before a checked task changes
+    /// state outside the txg.
     ///
     /// # Errors
     /// Another system has taken the pool; a device fails.
@@ -201,7 +201,7 @@ impl SyncContext {
         if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
     }
 
-    /// After a power cut during a RAIDZ expansion, moves its first rows out of the scratch area, before other
+    /// After a power cut during a RAIDZ expansion, moves its first rows from the scratch area before other
     /// writes go to their place.
     async fn settle_scratch(&mut self) -> Result<()> {
         let last = self.last_uberblock();
@@ -218,7 +218,7 @@ impl SyncContext {
         *self.engine.on_disk.read().pool.uberblock()
     }
 
-    /// Writes the rest of the txg with another vdev tree or version.
+    /// Continues the txg with another vdev tree or version.
     pub fn write_to(&mut self, pool: Pool) {
         self.syncing.pool = pool;
     }
@@ -247,7 +247,7 @@ impl SyncContext {
     /// Frees a removed vdev's space maps.
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn forget_vdev(&mut self, vdev: VdevId) -> Result<()> {
         let engine = self.engine.clone();
@@ -283,7 +283,7 @@ impl SyncContext {
         self.engine.runtime.random_u64()
     }
 
-    /// 56 bits that identify a dataset on this machine (`unique_create`).
+    /// A dataset's 56-bit id on this machine (`unique_create`).
     pub fn new_fsid(&self) -> Guid {
         Guid((self.random() >> 8).max(1))
     }
@@ -300,7 +300,7 @@ impl SyncContext {
     /// Blocks freed at a time.
     pub const FREES_AT_ONCE: usize = 256;
 
-    /// Frees blocks that nothing refers to once the txg is on disk.
+    /// Frees blocks that nothing refers to after this txg.
     ///
     /// # Errors
     /// A block was not allocated.
@@ -317,7 +317,7 @@ impl SyncContext {
                 match tables.lock().await.release(&mos, pool, bp).await {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
-                    // Leak it rather than free it under another owner.
+                    // Better a leak than a free under another owner.
                     Err(error) if error.is_damage() => pool.note_leak(pool.vdevs().dsize(bp), &error),
                     Err(error) => return Err(error),
                 }

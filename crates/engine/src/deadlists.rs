@@ -42,7 +42,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Opens a deadlist; return it with [`SyncContext::close_deadlist`] unless it is destroyed.
+    /// Return it with [`SyncContext::close_deadlist`] unless it is destroyed.
     #[boxed]
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let (aside, ahead) = {
@@ -51,7 +51,7 @@ impl SyncContext {
         };
         match (aside, ahead) {
             (Some(aside), _) => Ok(DeadlistEdit::resume(lists, id, aside)),
-            // A task that panicked has left nothing.
+            // A failed task left nothing.
             (None, Some(ahead)) => match ahead.await {
                 Ok(aside) => Ok(DeadlistEdit::resume(lists, id, aside?)),
                 Err(_) => DeadlistEdit::open(lists, id).await,

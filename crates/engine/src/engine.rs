@@ -38,7 +38,7 @@ use crate::throttle::Throttle;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 
-/// A handle on a pool opened for writing. A clone costs one atomic increment.
+/// A handle on a pool opened for writing; cheap to clone.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 
@@ -53,9 +53,9 @@ pub(crate) struct User {
 #[derive(Default, Clone)]
 pub(crate) struct Actor {
     pub(crate) user: User,
-    /// Last txg this actor changed; `None`: no command's handle.
+    /// Last txg this actor changed; `None`: not a command.
     last_txg: Option<Arc<AtomicU64>>,
-    /// Keys for new encryption roots; `None`: from the keyring.
+    /// `None`: from the keyring.
     new_keys: Option<KeySource>,
 }
 
@@ -92,8 +92,7 @@ pub(crate) struct Shared {
     pub(crate) told: Told,
 }
 
-/// The pool as of the last txg on disk. The syncing txg is not readable here: its passes overwrite their
-/// blocks.
+/// The pool as of the last txg on disk. The syncing txg can't be read: its passes overwrite their blocks.
 #[derive(Clone)]
 pub(crate) struct OnDisk {
     pub(crate) pool: Pool,
@@ -101,7 +100,6 @@ pub(crate) struct OnDisk {
     pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
 }
 
-/// Tasks of the open txg, in order.
 #[derive(Default)]
 pub(crate) struct Tasks {
     /// Run before everything else in the sync.
@@ -120,16 +118,15 @@ pub(crate) struct Carried {
     pub(crate) features: Features,
     /// From the DTLs.
     pub(crate) missed: Missed,
-    /// Cost of writing the MOS, not yet charged to its directory.
+    /// Cost of writing the MOS, to be charged to its directory.
     pub(crate) uncharged: SpaceDelta,
 }
 
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) taking: OnceLock<Taking>,
-    /// Called with each new history record.
     pub(crate) history_listener: OnceLock<HistoryListener>,
-    /// Called after a changed configuration is in the labels.
+    /// Called once the labels have the change.
     pub(crate) config_listener: OnceLock<ConfigListener>,
 }
 
@@ -156,14 +153,14 @@ impl Engine {
         Engine(shared, Actor::default())
     }
 
-    /// Takes a hold without reserving space. Only for the engine and tests: others use [`Engine::change`],
-    /// which also rolls back half-made changes.
+    /// Takes a hold without reserving space: for the engine and tests. Others use [`Engine::change`], which
+    /// also runs a change to its end.
     ///
     /// # Errors
     /// [`DatasetError::Stopped`].
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
-        // May wait: a log block on its way to an unresponsive device holds the txg open.
+        // May wait: a log block in flight to an unresponsive device holds the txg open.
         let hold = self.for_command(self.0.txgs.hold()).await?;
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
@@ -171,7 +168,7 @@ impl Engine {
         Ok(hold)
     }
 
-    /// Waits until the changes of this handle ([`Engine::acting_for`]) and its clones are on disk.
+    /// Waits until the changes of this handle and its clones are on disk.
     ///
     /// # Errors
     /// A txg could not be written.
@@ -187,7 +184,7 @@ impl Engine {
         self.1.last_txg.is_some()
     }
 
-    /// Runs steps to their end, once begun, even if this future is dropped.
+    /// Runs steps to their end, even if this future is dropped.
     pub async fn to_end<F>(&self, steps: impl FnOnce(Engine) -> F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -195,7 +192,7 @@ impl Engine {
         self.0.runtime.to_end(steps(self.clone())).await
     }
 
-    /// Like [`Engine::to_end`], holding the open txg until the steps end or call [`Engine::run_in`].
+    /// [`Engine::to_end`] with the open txg held until the steps end or call [`Engine::run_in`].
     ///
     /// # Errors
     /// Those of the steps; [`DatasetError::Stopped`].
@@ -216,14 +213,13 @@ impl Engine {
         &self.0.keys
     }
 
-    /// A handle for user `uid`, who gets the permissions of `zfs allow -c` on created datasets. The caller
-    /// checks permissions.
+    /// A handle for user `uid`, who gets `zfs allow -c` permissions on created datasets. The caller checks
+    /// permissions.
     pub fn acting_for(&self, uid: u32) -> Engine {
         self.acting(User { uid, delegated: None })
     }
 
-    /// Like [`Engine::acting_for`], for a delegated user, who is bound by `filesystem_limit` and
-    /// `snapshot_limit`.
+    /// [`Engine::acting_for`] a delegated user, bound by `filesystem_limit` and `snapshot_limit`.
     pub fn acting_for_delegated(&self, who: Credentials) -> Engine {
         self.acting(User { uid: who.uid, delegated: Some(Arc::new(who)) })
     }
@@ -233,7 +229,7 @@ impl Engine {
         Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()), new_keys })
     }
 
-    /// A handle that asks `new_keys` for keys of new encryption roots.
+    /// Asks `new_keys` for keys of new encryption roots.
     pub fn asking(self, new_keys: KeySource) -> Engine {
         Engine(self.0, Actor { new_keys: Some(new_keys), ..self.1 })
     }
@@ -248,21 +244,21 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as of the last txg on disk. While it is held, blocks freed meanwhile are not reused, so its
-    /// tree can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]);
-    /// a pool short of space revokes it ([`Pool::has_whole_tree`]).
+    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so that its tree
+    /// can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]); a
+    /// pool short of space revokes it ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
-    /// The object directory is damaged.
+    /// Damaged object directory.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         self.mos_keeping(false).await
     }
 
-    /// Like [`Engine::mos`], with a claim that is never revoked, for repairs that take some seconds.
+    /// [`Engine::mos`] with a claim that is never revoked, for short repairs.
     ///
     /// # Errors
-    /// The object directory is damaged.
+    /// Damaged object directory.
     #[boxed]
     pub async fn mos_to_mend(&self) -> Result<Mos> {
         self.mos_keeping(true).await
@@ -311,8 +307,8 @@ impl Engine {
         self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
     }
 
-    /// Sets the listener for configuration changes (devices, names, guids) that are in the labels. It must
-    /// not block. Only the first call counts.
+    /// Sets the listener for configuration changes (devices, names, guids), called once the labels have them.
+    /// It must not block. Only the first call counts.
     pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
         drop(self.0.told.config_listener.set(Box::new(listener)));
     }

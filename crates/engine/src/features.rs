@@ -33,7 +33,7 @@ const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 const CHECKSUM_MASK: u64 = 0xff;
 /// Above it is the level.
 const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
-/// Features that count more than the bytes of users and groups.
+/// Features that count more than bytes by user and group.
 const COUNTED: [(&str, u64); 2] = [
     ("userobj_accounting", OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE),
     ("project_quota", OBJSET_FLAG_PROJECTQUOTA_COMPLETE),
@@ -101,8 +101,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Follows a changed count: later tasks write accordingly, and labels list the features in use that are
-    /// needed to read the MOS.
+    /// Later tasks write according to the new count; labels list active features that are needed to read the
+    /// MOS.
     pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
         self.features_changed = true;
         let in_labels = &mut self.engine.config.lock().features_for_read;
@@ -118,8 +118,7 @@ impl SyncContext {
         self.config_changed = true;
     }
 
-    /// Enlarges gang headers if the last txg's were too small and the pool has the feature
-    /// (`zio_write_gang_block`).
+    /// Enlarges gang headers if the last txg's were too small (`zio_write_gang_block`).
     pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
         const NAME: &str = "dynamic_gang_header";
         let is_wanted = self.pool().take_cramped() && !self.syncing.features.large_gang_headers;
@@ -130,7 +129,7 @@ impl SyncContext {
         self.use_feature(NAME, 1).await
     }
 
-    /// Activates `zilsaxattr` (attributes in log records) while a file system has a log.
+    /// Activates `zilsaxattr` (attribute records) while a file system has a log.
     pub(crate) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {
         let Some(feature) = Feature::by_name("zilsaxattr") else { return Ok(()) };
         if self.count_of(feature).await?.is_none() {
@@ -150,7 +149,7 @@ impl SyncContext {
         }
     }
 
-    /// Activates per-owner accounting in a new object set; returns its flags (`dmu_objset_create_impl`).
+    /// Activates per-owner accounting; returns the objset's flags (`dmu_objset_create_impl`).
     pub(crate) async fn count_owners(&mut self, id: DatasetId, kind: ObjsetType) -> Result<u64> {
         let mut flags = if self.has(Since::Userspace) { OBJSET_FLAG_USERACCOUNTING_COMPLETE } else { 0 };
         if kind != ObjsetType::Zfs {
@@ -184,7 +183,7 @@ impl SyncContext {
         self.activate(id, missing(&dataset).await?).await
     }
 
-    /// Makes a dataset a user of the features of shared or received blocks.
+    /// Adds the features of shared or received blocks.
     #[boxed]
     pub async fn activate_of_blocks(
         &mut self,
@@ -207,7 +206,7 @@ impl SyncContext {
     }
 }
 
-/// Features that a dataset's properties need, the pool has, and the dataset does not use yet.
+/// Features that the properties need, the pool has, and the dataset does not use yet.
 pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
     let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize", "longname"];
     let numbers = dataset.numbers(names).await?;
@@ -215,7 +214,6 @@ pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> 
     not_used(dataset, &needed.collect::<Vec<&str>>()).await
 }
 
-/// Those that the pool has and the dataset does not use yet.
 async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Feature>> {
     if wanted.is_empty() {
         return Ok(Vec::new());

@@ -1,12 +1,12 @@
 //! Handles on open datasets: one per dataset, shared by all users.
 //!
-//! Idea: the locks, tables and options that a file system or volume keeps in memory work only if all users
-//! share them, so opening a dataset asks here first. The engine holds a handle weakly; it closes with its
-//! last user. The engine tells it only that settings have changed.
+//! Idea: the locks, tables and options that a file system or volume keeps in memory must be shared by all
+//! users, so opening a dataset asks here first. The engine holds a handle weakly, and tells it only that
+//! settings have changed.
 //!
 //! Locking: an opener holds the dataset's lock in `opening`, so that it is opened once; opening may wait for
-//! a txg. `table` is locked for one access, also by tasks in a txg. A task that changes settings of a dataset
-//! being opened sets a flag, because the opener may have read the old ones.
+//! a txg. `table` is locked for one access, also by tasks. A task that changes settings of a dataset being
+//! opened sets a flag, because the opener may have read the old ones.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -40,7 +40,6 @@ struct Table {
 #[derive(Default)]
 struct Opening {
     alone: Arc<tokio::sync::Mutex<()>>,
-    /// Callers that want to open it.
     users: usize,
     /// Whether settings have changed since the opening began.
     has_changed: bool,
@@ -78,7 +77,7 @@ struct Wants<'a> {
 }
 
 impl Wants<'_> {
-    /// The open handle. If there is none, changes of settings are noted from here on.
+    /// If there is none, changes of settings are noted from here on.
     fn known(&self) -> Option<Arc<dyn Handle>> {
         let mut table = self.handles.table.lock();
         if let Some(opening) = table.opening.get_mut(&self.dataset) {
@@ -87,7 +86,7 @@ impl Wants<'_> {
         table.of(self.dataset)
     }
 
-    /// Registers the handle. Returns whether settings have changed meanwhile.
+    /// Returns whether settings have changed meanwhile.
     fn opened(&self, handle: &Arc<dyn Handle>) -> bool {
         let mut table = self.handles.table.lock();
         table.open.retain(|_, handle| handle.strong_count() > 0);

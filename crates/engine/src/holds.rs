@@ -20,9 +20,8 @@ use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
 
 impl Engine {
-    /// Changes objects of a dataset in the open txg. Waits for memory, and for space if some may be freed
-    /// soon. Dropping this future leaves the change either whole or not made. `change` must not wait for a
-    /// txg.
+    /// Changes objects of a dataset in the open txg. Waits for memory, and for space that will be freed soon.
+    /// Dropping this future leaves the change whole or not made. `change` must not wait for a txg.
     ///
     /// # Errors
     /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`]; those of `change`.
@@ -41,7 +40,6 @@ impl Engine {
         self.under(hold, change(dataset.edit())).await
     }
 
-    /// Runs a change to its end under a hold.
     pub(crate) async fn under<T: Send + 'static>(
         &self,
         hold: Hold,
@@ -126,7 +124,7 @@ impl Engine {
         in_flight
     }
 
-    /// Reads the accounts of all open datasets, once per txg on disk or for a newly opened one.
+    /// Once per txg on disk, or for a newly opened dataset.
     async fn read_accounts(&self, dataset: DatasetId) -> Result<()> {
         let as_of = self.synced()?;
         {
@@ -184,8 +182,7 @@ impl Engine {
         self.0.throttle.dirty.bytes()
     }
 
-    /// Writes txgs in the background, every five seconds or as memory fills, until all returned handles are
-    /// dropped.
+    /// Writes txgs every five seconds or as memory fills, until all returned handles are dropped.
     pub fn sync_in_background(&self) -> Arc<AbortOnDrop<()>> {
         let mut running = self.0.throttle.background.lock();
         if let Some(running) = running.upgrade() {
@@ -207,7 +204,7 @@ impl Engine {
         begun
     }
 
-    /// Waits for memory, and throttles writers as it fills.
+    /// Throttles writers as memory fills.
     pub(crate) async fn wait_for_memory(&self) -> Result<()> {
         let throttle = &self.0.throttle;
         loop {

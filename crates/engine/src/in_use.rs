@@ -1,8 +1,8 @@
 //! Proofs that a head or snapshot is unused, for tasks that take it away.
 //!
 //! Idea: a task of txg N runs while clients already work in txg N+1. It must not free anything of N+1: log
-//! blocks placed there, changes, or blocks lent to another object set, whose new owner is counted only when
-//! N+1 is written. So "in use" means more than an open handle:
+//! blocks, changes, or blocks lent to another object set, whose new owner is counted only when N+1 is
+//! written. So "in use" means more than an open handle:
 //!
 //! ```text
 //!              the task of txg N finds                                 it gets
@@ -14,14 +14,13 @@
 //!              neither                                                 Withdrawn: no new hold
 //! ```
 //!
-//! Functions that free a log or close a dataset take a [`Quiet`], those that remove a snapshot a
-//! [`Withdrawn`], so no task can forget the check.
+//! Freeing a log or closing a dataset takes a [`Quiet`], removing a snapshot a [`Withdrawn`], so no task can
+//! forget the check.
 //!
 //! Invariants: a [`Quiet`] stays true until its task ends, because datasets are opened under `Shared::names`,
-//! which is held while tasks run. A hold on a snapshot is a counter, taken at any time; a withdrawn snapshot
-//! refuses it.
+//! held while tasks run. A hold on a snapshot is a counter; a withdrawn snapshot refuses it.
 //!
-//! Locking: the table of snapshots and a snapshot's state are locked one after the other, for one access.
+//! Locking: the table of snapshots, then a snapshot's state, for one access each.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_long_hold`, `dsl_dataset_long_held`), `dsl_synctask.c` (a
 //! task that answers `EAGAIN` runs again).
@@ -39,8 +38,7 @@ use crate::engine::Engine;
 use crate::in_use::uses::{Quiet, Snapshot, Withdrawn};
 use crate::space_check::SpaceCheck;
 
-/// Reruns of a task that answers [`DatasetError::NextTxg`]. A dataset changed in so many successive txgs is
-/// in use.
+/// Reruns of a task. A dataset changed in so many successive txgs is in use.
 const RUNS_MAX: u32 = 16;
 
 impl Engine {
@@ -111,8 +109,7 @@ impl SyncContext {
         self.engine.datasets.lock().remove(&quiet.dataset);
     }
 
-    /// Blocks new holds on a snapshot, until the result is dropped or given to
-    /// [`SyncContext::forget_snapshot`].
+    /// Blocks new holds until the result is dropped or given to [`SyncContext::forget_snapshot`].
     ///
     /// # Errors
     /// It is in use; [`DatasetError::NextTxg`].
@@ -134,7 +131,7 @@ impl SyncContext {
         Ok(Withdrawn { id, snapshot: Some(known) })
     }
 
-    /// Forgets a destroyed snapshot: another may get its number.
+    /// Another may get its number.
     pub fn forget_snapshot(&self, mut withdrawn: Withdrawn) {
         self.engine.snapshots.forget(withdrawn.id);
         withdrawn.snapshot = None;
@@ -142,7 +139,7 @@ impl SyncContext {
 }
 
 impl Engine {
-    /// Closes unused datasets, freeing their memory. If one is in use, returns it and closes none.
+    /// Closes unused datasets. If one is in use, returns it and closes none.
     ///
     /// # Errors
     /// Their changes could not be written.

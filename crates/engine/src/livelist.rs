@@ -34,7 +34,7 @@ const MAX_ENTRIES: u64 = 500_000;
 /// `zfs_livelist_min_percent_shared`: with no more in common, a clone drops its livelist.
 const MIN_PERCENT_SHARED: u64 = 75;
 
-/// The livelist of a directory, if it is a clone made since feature `livelist`.
+/// A clone's livelist, if it was made since feature `livelist`.
 #[boxed]
 pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<ObjectId>> {
     let edit = context.edit();
@@ -57,7 +57,6 @@ pub async fn make_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<(
     context.use_feature(FEATURE, 1).await
 }
 
-/// Lists a clone's births and deaths.
 pub(crate) async fn note_in_livelist(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -83,7 +82,7 @@ pub(crate) async fn note_in_livelist(
     opened.store().await
 }
 
-/// Drops the livelist of a clone that has become too different from its origin.
+/// Drops the livelist of a clone that shares too little with its origin.
 pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let phys = context.dir_phys(dir).await?;
     let own = phys.used_breakdown.head_bytes;
@@ -95,7 +94,7 @@ pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: Object
     Ok(())
 }
 
-/// Drops the livelist of a directory, which is no longer accurate (`dsl_dir_remove_livelist`).
+/// Drops an inaccurate livelist (`dsl_dir_remove_livelist`).
 #[boxed]
 pub async fn drop_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let Some(livelist) = livelist(context, dir).await? else { return Ok(()) };
@@ -115,7 +114,7 @@ pub async fn survey_livelist(context: &SyncContext, livelist: ObjectId) -> Resul
     Ok(())
 }
 
-/// Frees a clone's own blocks by its livelist, and the list.
+/// Frees the blocks of a livelist, and the list.
 #[boxed]
 pub async fn free_livelist(context: &mut SyncContext, livelist: ObjectId) -> Result<()> {
     let (edit, dsize) = (context.edit(), context.dsize());

@@ -46,8 +46,7 @@ pub(crate) struct OpenedLog {
 }
 
 impl Engine {
-    /// Claims logs before anything else is allocated. Gives up unreadable parts if there is a `lost` list for
-    /// them.
+    /// Claims logs before anything else is allocated. `lost` lists unreadable parts that are given up.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for (head, objset) in heads_with_logs(mos).await? {
@@ -61,7 +60,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends logs unread: their records belong to no txg of this state.
+    /// Their records belong to no txg of this state.
     pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
         let (first, last) = (self.open_txg(), mos.uberblock().txg);
         let vdevs = mos.pool().vdevs();
@@ -108,7 +107,7 @@ impl Engine {
         Ok(Some(found))
     }
 
-    /// Makes a claimed log an owner of other files' blocks. Nothing else changes the MOS yet.
+    /// Nothing else changes the MOS yet.
     async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
         let (mos, pool) = (self.0.mos.edit(), self.pool());
         let mut shared = self.0.tables.lock().await;
@@ -150,7 +149,7 @@ impl Engine {
         datasets.iter().filter_map(with_log).collect()
     }
 
-    /// Ends all logs but those that await replay: the next txg covers their records and leaves no log.
+    /// Ends all logs but those that await replay: the next txg covers their records.
     #[boxed]
     pub async fn end_logs(&self) -> Result<()> {
         self.end_logs_of(|_| true).await
@@ -158,7 +157,7 @@ impl Engine {
 
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
-            // An abandoned commit may still run, and may wait for a txg: take its turn before the hold.
+            // An abandoned commit may still run and wait for a txg: take its turn before the hold.
             let _turn = opened.log.0.turn.lock().await;
             let hold = self.hold().await?;
             opened.log.end(hold.txg());
@@ -187,7 +186,6 @@ impl Engine {
 }
 
 impl Shared {
-    /// Drops records through `txg`, which is on disk.
     pub(crate) fn forget_records(&self, txg: Txg) {
         for dataset in self.datasets.lock().values() {
             dataset.log.as_ref().inspect(|log| log.drop_through(txg));
@@ -195,7 +193,7 @@ impl Shared {
     }
 }
 
-/// The log header for a dataset's head. Frees log blocks that are no longer needed.
+/// Frees log blocks that are no longer needed.
 pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
     let objset = &dataset.objset;
     let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };
@@ -210,7 +208,7 @@ pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset)
     Ok(settled.header)
 }
 
-/// Frees the log of a dataset that is destroyed or gets another tree.
+/// Frees the log of a dataset that goes or gets another tree.
 #[boxed]
 pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) -> Result<()> {
     assert_eq!(quiet.dataset(), head.id(), "the proof is of another dataset");
@@ -225,7 +223,7 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) 
     context.free_all(&blocks).await
 }
 
-/// Resets the log header of a head that begins with a snapshot's tree, which points to the log of that time.
+/// Resets the header of a head with a snapshot's tree, which points to an old log.
 #[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
@@ -242,8 +240,8 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
     Ok(())
 }
 
-/// Heads that have logs. A log reachable only through a damaged dataset is lost with it, as in OpenZFS
-/// (`zil_claim`), so that the others can be replayed.
+/// A log reachable only through a damaged dataset is lost with it, as in OpenZFS (`zil_claim`): others can be
+/// replayed.
 async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
     let (reached, lost) = mos.reachable_datasets().await?;
     let note = |name: &str, why: &DatasetError| {

@@ -42,11 +42,11 @@ const SPACE_MAPS: &str = "list of space maps";
 
 impl Engine {
     /// Starts an engine on a pool whose devices are open for writing and exclusively owned. Claims unreplayed
-    /// logs; their datasets can be opened only after replay ([`Engine::logs_to_replay`]).
+    /// logs; their datasets can be opened after replay ([`Engine::logs_to_replay`]).
     ///
     /// # Errors
-    /// [`DatasetError::Unchangeable`]: needed metadata is lost; the pool has features that can't be written
-    /// here; or [`DatasetError::LogUnreadable`]. Nothing was written.
+    /// [`DatasetError::Unchangeable`]: lost metadata, or features that can't be written here;
+    /// [`DatasetError::LogUnreadable`]. Nothing was written.
     #[boxed]
     pub async fn start(mos: &Mos) -> Result<Engine> {
         let engine = Engine::load(mos).await?;
@@ -54,8 +54,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Like [`Engine::start`], but gives up unreadable parts of intent logs (`zpool import -m`) and returns
-    /// their list.
+    /// [`Engine::start`] that gives up unreadable parts of intent logs (`zpool import -m`) and lists them.
     ///
     /// # Errors
     /// Those of [`Engine::start`], except for logs.
@@ -66,8 +65,8 @@ impl Engine {
         Ok((engine, lost))
     }
 
-    /// Like [`Engine::start`], but discards all intent logs in the first txg, for a state that ends with its
-    /// last txg. Their blocks on log devices are not freed.
+    /// [`Engine::start`] that discards all intent logs in the first txg, for a state that ends with its last
+    /// txg. Their blocks on log devices are not freed.
     ///
     /// # Errors
     /// Those of [`Engine::start`], except for logs.

@@ -71,14 +71,14 @@ impl Engine {
     /// No such dataset; it is a snapshot; its key is missing; its log awaits replay.
     #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
-        // Preparing its log and features does not count as a change by the opener.
+        // Preparing its log and features is not a change by the opener.
         self.prepare(self.open_dataset(name)).await
     }
 
-    /// Opens a dataset that was found by name.
+    /// Opens a dataset found by name.
     ///
     /// # Errors
-    /// Those of [`Engine::dataset`]; [`DatasetError::NextTxg`]: another dataset has that name by now.
+    /// Those of [`Engine::dataset`]; [`DatasetError::NextTxg`]: the name was reused.
     #[boxed]
     pub async fn dataset_as(&self, found: &Dataset) -> Result<OpenDataset> {
         let opened = self.dataset(found.name()).await?;

@@ -26,8 +26,7 @@ use crate::engine::Engine;
 use crate::open::pool_config;
 
 impl Engine {
-    /// Rewinds a pool, whose devices are open for writing, to its checkpoint, and starts an engine. Later
-    /// changes are lost.
+    /// Rewinds a pool, whose devices are open for writing, to its checkpoint, losing later changes.
     ///
     /// # Errors
     /// No checkpoint; labels can't be written; those of [`Engine::start`].
@@ -45,16 +44,15 @@ impl Engine {
     }
 }
 
-/// A state a pool can be rewound to: everything the engine needs is readable. Nothing is written yet.
+/// A state to rewind to: all that the engine needs is readable. Nothing is written yet.
 pub struct OlderState {
-    /// The pool in this state.
     mos: Mos,
     newest: Txg,
     successor: Successor,
 }
 
 impl OlderState {
-    /// The state of an uberblock, older or newest, if all its datasets can be opened.
+    /// The state of an uberblock, if all its datasets can be opened.
     ///
     /// # Errors
     /// Unreadable metadata, or the pool can't be changed here.
@@ -86,13 +84,12 @@ impl OlderState {
         self.uberblock().txg == self.newest
     }
 
-    /// Whether it still has all its blocks: none freed after it can have been reused.
+    /// Whether all its blocks remain: none freed after it can have been reused.
     pub fn is_kept(&self) -> bool {
         self.uberblock().txg.0.saturating_add(TXG_DEFER_SIZE as u64) >= self.newest.0
     }
 
-    /// Makes it the newest state of a pool whose devices are open for writing, and starts an engine. Later
-    /// changes are lost.
+    /// Makes it the newest state of a pool whose devices are open for writing, losing later changes.
     ///
     /// # Errors
     /// Labels can't be written.

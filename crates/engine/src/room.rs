@@ -32,7 +32,7 @@ pub(crate) const PATIENCE: usize = 4;
 /// Space need of a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
-    /// Most bytes of content; small for names and attributes.
+    /// Most bytes written; an allowance for names and attributes.
     Write(u64),
     /// Frees more than it writes.
     Free,
@@ -84,7 +84,6 @@ pub(crate) enum Verdict {
     OverQuota,
 }
 
-/// Returns a hold's reservation when dropped.
 pub(crate) struct Asked {
     pub(crate) room: Arc<Room>,
     pub(crate) dataset: DatasetId,

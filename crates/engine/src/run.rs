@@ -13,8 +13,8 @@ use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
 use crate::txgs::Hold;
 
-/// Guards the writing of a txg. If that panics or is aborted, no other txg is written, since memory holds
-/// half of this one. Dropped before the lock on the turn.
+/// If writing a txg panics or is aborted, no other is written: memory holds half of this one. Dropped before
+/// the lock on the turn.
 struct Unwinding<'a> {
     engine: &'a Engine,
     txg: Txg,
@@ -27,7 +27,6 @@ impl Drop for Unwinding<'_> {
     }
 }
 
-/// Picks a queue of a txg's tasks.
 type Queue = fn(&mut Tasks) -> &mut Vec<Task>;
 
 enum Ran<T, F> {
@@ -37,11 +36,11 @@ enum Ran<T, F> {
 }
 
 impl Engine {
-    /// Runs a task in the open txg and returns once that txg is on disk. A txg whose tasks were all refused
-    /// is not written.
+    /// Runs a task in the open txg and returns once that is on disk. A txg whose tasks were all refused is
+    /// not written.
     ///
-    /// A task checks before it changes: a refusal must leave no change. If it meets damage after its first
-    /// change, the txg is not written and the engine stops.
+    /// A task checks before it changes: a refusal must leave no change. Damage after its first change stops
+    /// the engine without writing the txg.
     ///
     /// # Errors
     /// Those of the task; the txg could not be written; [`DatasetError::Suspended`], for commands.
@@ -53,7 +52,7 @@ impl Engine {
         self.run_within(SpaceCheck::None, task).await
     }
 
-    /// Like [`Engine::run`], after a check of space.
+    /// [`Engine::run`] after a check of space.
     ///
     /// # Errors
     /// Those of [`Engine::run`]; no space.
@@ -65,7 +64,7 @@ impl Engine {
         self.run_among(|tasks| &mut tasks.rest, check, task).await
     }
 
-    /// Like [`Engine::run_within`], before anything is freed in the txg.
+    /// [`Engine::run_within`] before anything is freed in the txg.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -77,7 +76,7 @@ impl Engine {
         self.run_among(|tasks| &mut tasks.first, check, task).await
     }
 
-    /// Like [`Engine::run`], in the txg of a hold.
+    /// [`Engine::run`] in the txg of a hold.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -169,7 +168,7 @@ impl Engine {
         self.write_soon(txg).await
     }
 
-    /// Writes the changes at a pace set by dirty data.
+    /// At a pace set by dirty data.
     pub(crate) async fn sync_gently(&self) -> Result<()> {
         // A caller may be waiting for a txg under way.
         if self.0.turn.try_lock().is_ok() {
@@ -211,7 +210,6 @@ impl Engine {
         self.for_command(self.sync(self.last_changed())).await
     }
 
-    /// The last txg with changes.
     fn last_changed(&self) -> Txg {
         // In this order: earlier changes are in the open txg or before.
         let has_work = self.0.has_work();
@@ -219,7 +217,6 @@ impl Engine {
         if has_work { open } else { Txg(open.0 - 1) }
     }
 
-    /// The error for a task without an answer.
     fn stopped(&self) -> DatasetError {
         let given_up = |txg| DatasetError::Stopped {
             pool: self.0.on_disk.read().pool.name().into(),

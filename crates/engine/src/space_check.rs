@@ -28,7 +28,6 @@ pub enum SpaceCheck {
     None,
 }
 
-/// Refuses a task if space is short.
 pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Result<()> {
     let kept_back = match check {
         SpaceCheck::Normal => 0,
@@ -45,8 +44,8 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     let used = context.dir_phys(root).await?.used_bytes;
     let is_full = |available| used.saturating_add(TASK_BYTES) > available;
     if is_full(available) {
-        // `used` has this txg's writes, shared blocks once per owner, but the MOS has savings only as of the
-        // last txg: add the difference.
+        // `used` has this txg's shared blocks once per owner; the MOS has savings as of the last txg: add the
+        // difference.
         let before = mos.dedup_summary().await?.saved_bytes();
         let before = before.saturating_add(mos.cloned_summary().await?.saved_bytes);
         let saved = context.engine.tables.lock().await.saved_bytes(&context.syncing.pool);
@@ -55,7 +54,7 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     match is_full(available) {
         false => Ok(()),
         true => {
-            // Frees space for the next task: blocks kept for readers of older states.
+            // For the next task: frees blocks kept for readers of older states.
             context.syncing.allocator.give_up_kept();
             Err(DatasetError::NoSpace {
                 name: context.syncing.pool.name().into(),

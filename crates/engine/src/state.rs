@@ -21,7 +21,7 @@ use crate::taking::{Preparing, Taking};
 use crate::zil::log::Log;
 
 impl Engine {
-    /// Writes a txg whose labels give the pool's state and `host`. Leaving state active ends all intent logs.
+    /// Writes a txg whose labels give the state and `host`. Any state but active ends all intent logs.
     ///
     /// # Errors
     /// The txg could not be written.
@@ -50,8 +50,8 @@ async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> R
 }
 
 impl Engine {
-    /// Makes `host` the owner of the pool, whose devices lie behind `gate`, from its first change on. Call
-    /// once, before any change.
+    /// Makes `host` the owner of the pool behind `gate` from its first change on. Call once, before any
+    /// change.
     pub fn take(&self, gate: &Gate, host: Host) {
         let pool = self.pool();
         let mut config = self.0.config.lock();
@@ -73,8 +73,7 @@ impl Engine {
         drop(self.0.told.taking.set(taking));
     }
 
-    /// Runs work that must precede any change of the pool. It is written with the first change, or not at
-    /// all.
+    /// Runs work that must precede changes. It is written with the first change, or not at all.
     ///
     /// # Errors
     /// Those of `work`; a txg could not be written.
@@ -92,14 +91,14 @@ impl Engine {
         done
     }
 
-    /// Whether anything has changed since the pool was opened, on disk or in memory.
+    /// Whether anything has changed since the pool was opened.
     pub fn has_changed(&self) -> bool {
         !self.0.is_untouched() || self.0.is_dirty()
     }
 
-    /// Writes all changes in a last txg, and leaves the pool in `state`. An unchanged pool already in that
-    /// state is left as it is, unless some devices lack its newest txg: its state must not depend on which
-    /// devices are seen (OpenZFS writes a txg with every import).
+    /// Writes all changes in a last txg, and leaves the pool in `state`. An unchanged pool in that state
+    /// stays as it is, unless some devices lack its newest txg: its state must not depend on which devices
+    /// are seen (OpenZFS writes a txg with every import).
     ///
     /// # Errors
     /// The txg could not be written.

@@ -24,7 +24,7 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(8);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Waits on behalf of a client, or refuses by failmode.
+    /// For clients: waits, or refuses by failmode.
     ///
     /// # Errors
     /// Those of `done`; [`DatasetError::Suspended`].
@@ -39,8 +39,7 @@ impl Engine {
         }
     }
 
-    /// Waits for devices: with a command's handle ([`Engine::acting_for`]) for some seconds, otherwise
-    /// without limit.
+    /// With a command's handle ([`Engine::acting_for`]) waits for some seconds, otherwise without limit.
     ///
     /// # Errors
     /// Those of `done`; [`DatasetError::Suspended`].
@@ -110,7 +109,7 @@ impl Engine {
         pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
-    /// Waits while the pool is being left; after `patience`, gives up suspended I/O and unresponsive devices.
+    /// Waits; after `patience`, gives up suspended I/O and unresponsive devices.
     pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
         let pool = self.pool();
         let giving_up = async {

@@ -46,7 +46,6 @@ pub(crate) struct Taking {
     pub(crate) found_label_txg: Txg,
     /// For the labels, before the first change.
     pub(crate) mark: Mutex<Option<PoolConfig>>,
-    /// Running preparations.
     pub(crate) preparing: AtomicUsize,
     /// A preparation has begun.
     pub(crate) is_prepared: AtomicBool,
@@ -68,8 +67,8 @@ impl Drop for Preparing<'_> {
     }
 }
 
-/// Checks that no other system has taken the pool since it was opened: until now its labels did not say that
-/// it is in use.
+/// Checks that no other system has taken the pool since it was opened: its labels did not say that it is in
+/// use.
 pub(crate) async fn refuse_changed(pool: &Pool, taking: &Taking) -> Result<()> {
     for device in taking.gate.devices().iter().take(WITNESSES) {
         for label in read_labels(&**device).await {

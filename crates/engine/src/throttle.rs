@@ -65,8 +65,7 @@ impl Throttle {
         Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due, background }
     }
 
-    /// I/O pressure of a background txg: dirty data in percent of the limit; full after long runs of new
-    /// blocks, as from a copy at full speed.
+    /// Dirty data in percent of the limit; 100 after long runs of new blocks, as from a copy at full speed.
     pub(crate) fn percent(&self) -> u32 {
         let max = self.max_bytes.load(Ordering::Relaxed).max(1);
         match self.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
@@ -75,13 +74,12 @@ impl Throttle {
         }
     }
 
-    /// Dirty data of all datasets.
     pub(crate) fn dirty(&self) -> &DirtyTotal {
         &self.dirty
     }
 }
 
-/// Delay of a change at this fill, if any.
+/// Delay of a change at this fill.
 pub(crate) fn delay(dirty: u64, max: u64) -> Option<Duration> {
     let min = max / 100 * DELAY_MIN_PERCENT;
     let over = dirty.checked_sub(min).filter(|&over| over > 0)?;

@@ -47,7 +47,7 @@ pub struct Hold {
 }
 
 impl Txgs {
-    /// Opens the txg after `synced`, the last on disk.
+    /// `synced` is the last on disk.
     pub(crate) fn after(synced: Txg) -> Txgs {
         let state =
             TxgState { open: Txg(synced.0 + 1), opened: Instant::default(), holds: 0, closing: false };
@@ -91,7 +91,7 @@ impl Txgs {
         }
     }
 
-    /// Closes the open txg: waits for its holds, runs `freeze` with the next txg's number, and opens that.
+    /// Waits for the open txg's holds, runs `freeze` with the next number, and opens that.
     pub(crate) async fn close<T>(&self, runtime: &Runtime, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
         self.state.lock().closing = true;
         loop {
@@ -115,7 +115,7 @@ impl Txgs {
         (closed, frozen)
     }
 
-    /// Notes that a txg is on disk, or that it failed and no later one will be.
+    /// After a failure, no later txg will be on disk.
     pub(crate) fn done(&self, outcome: Result<Txg, DatasetError>) {
         let mut synced = self.synced.lock();
         if synced.is_ok() {
@@ -133,7 +133,6 @@ impl Hold {
         self.txg
     }
 
-    /// Attaches a reservation.
     pub(crate) fn with(mut self, asked: Asked) -> Hold {
         self.asked = Some(asked);
         self

@@ -9,8 +9,8 @@
 //!
 //! Idea: every operation leaves a record. A commit, of one object or all, writes the records that no txg on
 //! disk covers to a chain of blocks outside the tree; the object set's header points to it. After a power
-//! cut, the next import replays them. Commits that arrive while another is written wait and are then written
-//! together: one block, one flush for all.
+//! cut, the next import replays them. Commits that arrive while another is written are then written together:
+//! one block, one flush.
 //!
 //! Usage:
 //!
@@ -19,13 +19,13 @@
 //! - [`Log::is_always`]: property `sync=always` asks for a commit after each operation.
 //! - Replay after a power cut: [`crate::engine::Engine::logs_to_replay`].
 //!
-//! Order: records about names enter the log in the order of operations. Records about one object's content or
-//! attributes wait until that object or all are committed, or a record about names depends on them
-//! ([`Log::append_after`]); replay expects them late. Changes of flags and projects don't wait, since they
-//! decide which later operations on names are allowed.
+//! Order: records about names enter the log in order. Records about one object's content or attributes wait
+//! until that object or all are committed, or a record about names depends on them ([`Log::append_after`]);
+//! replay expects them late. Changes of flags and projects don't wait, since they decide which later
+//! operations on names are allowed.
 //!
-//! Memory: records of the two txgs not on disk, counted as dirty data. Written bytes are kept only in the
-//! file's blocks.
+//! Memory: records of the two txgs not on disk, counted as dirty data. Written bytes are only in the file's
+//! blocks.
 //!
 //! Source: OpenZFS `zil.c`. Here, commits of one log take turns; OpenZFS pipelines them as block states.
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cenote_format::units::{DatasetId, Txg};
 use parking_lot::Mutex;
 
-/// Proof that a head is unused and that nothing of it belongs to a txg after the syncing one.
+/// Proof that a head is unused and has nothing of a later txg than the syncing one.
 #[derive(Debug)]
 pub struct Quiet {
     pub(super) dataset: DatasetId,
@@ -19,20 +19,18 @@ impl Quiet {
         self.dataset
     }
 
-    /// The syncing txg.
     pub(crate) fn txg(&self) -> Txg {
         self.txg
     }
 }
 
-/// A snapshot that may be held until it is destroyed. A clone costs one atomic increment.
+/// A snapshot that can be held; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Snapshot(pub(super) Arc<Mutex<SnapshotState>>);
 
 #[derive(Debug, Default)]
 pub(super) struct SnapshotState {
     pub(super) holds: usize,
-    /// The last txg in which an object set got blocks of it.
     pub(super) lent: Txg,
     pub(super) is_withdrawn: bool,
 }
@@ -54,7 +52,7 @@ impl Snapshot {
 }
 
 impl SnapshotHold {
-    /// Notes that an object set gets blocks of the snapshot in txg `txg`, which the caller holds.
+    /// Notes a loan of blocks in the held txg `txg`.
     pub fn lend(&self, txg: Txg) {
         let mut state = self.0.0.lock();
         state.lent = state.lent.max(txg);
@@ -74,7 +72,7 @@ impl Drop for SnapshotHold {
     }
 }
 
-/// Snapshots in use, now or recently. An entry stays until the blocks lent from it are on disk.
+/// Snapshots in use, now or recently; kept until the blocks lent from them are on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots(Mutex<BTreeMap<DatasetId, Snapshot>>);
 

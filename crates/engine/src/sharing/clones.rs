@@ -57,7 +57,6 @@ enum Form {
 struct Table {
     object: ObjectId,
     phys: BrtVdevPhys,
-    /// Entries in each range.
     counts: Vec<u16>,
     is_changed: bool,
 }
@@ -85,7 +84,6 @@ impl Clones {
         Ok(Clones { tables, form: if has_numbers { Form::Number } else { Form::Bytes } })
     }
 
-    /// Space that further references save.
     pub(crate) fn saved_bytes(&self) -> u64 {
         self.tables.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
     }
@@ -148,7 +146,7 @@ impl Clones {
         let key = &[dva.offset_bytes][..];
         let endian = table.phys.endian();
         let Some(value) = entries.get(key).await? else { return Ok(true) };
-        // With an unreadable count, leak the block rather than free it under another owner.
+        // Better a leak than a free under another owner.
         let Some(count) = brt_count(&value, endian) else {
             pool.note_leak(pool.vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
@@ -168,7 +166,6 @@ impl Clones {
         Ok(false)
     }
 
-    /// Destroys tables without entries.
     pub(crate) async fn write(&mut self, mos: &Edit) -> Result<()> {
         for table in self.tables.values_mut().filter(|table| table.is_changed) {
             table.is_changed = false;
@@ -197,7 +194,7 @@ impl Clones {
         Ok(())
     }
 
-    /// The form of all tables, when another one is about to be made (`brt_vdev_create`).
+    /// The form of all tables once another is made (`brt_vdev_create`).
     async fn form_of_new_table(&self, mos: &Edit) -> Result<Form> {
         let counts = FeatureCounts::of(mos);
         let has_older = !self.tables.is_empty() || counts.count(FEATURE).await?.unwrap_or(0) > 0;
@@ -230,7 +227,7 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// Reads the entry's part of the ZAP into the cache; needs no lock. Errors surface at the later read.
+    /// Reads the entry into the cache; needs no lock. Errors surface at the later read.
     pub(crate) async fn read_ahead(self, mos: &Edit) {
         let _ = ZapEdit::new(mos, self.zap).get(&[self.offset_bytes][..]).await;
     }
@@ -243,7 +240,7 @@ impl Table {
             .with_flags(ZAP_FLAG_HASH64 | ZAP_FLAG_UINT64_KEY, ENTRIES_BLOCK_SHIFT.into())
             .create(mos)
             .await?;
-        // Whole metaslabs only: OpenZFS rejects a table with more.
+        // OpenZFS rejects a table beyond whole metaslabs.
         let whole = |top: &VdevConfig| top.asize_bytes & (u64::MAX << top.metaslab_shift.min(63));
         let bytes = pool.vdevs().top(vdev).map_or(0, whole);
         let range_count = bytes.div_ceil(BRT_RANGE_BYTES).max(1);
@@ -266,7 +263,7 @@ impl Table {
         Ok(Table { object, phys, counts: vec![0; range_count as usize], is_changed: true })
     }
 
-    /// Count of entries in the range of an offset; the vdev may have grown.
+    /// The vdev may have grown.
     fn count_at(&mut self, offset_bytes: u64) -> &mut u16 {
         let range = (offset_bytes / self.phys.range_bytes.max(1)) as usize;
         if range >= self.counts.len() {

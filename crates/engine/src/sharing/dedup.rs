@@ -63,7 +63,7 @@ struct Table {
     checksum_id: u8,
     checksum: &'static str,
     flat: bool,
-    /// Lists the ZAPs and logs: the table's own directory, or the pool's.
+    /// Lists the ZAPs and logs: its own directory, or the pool's.
     directory: ObjectId,
     zaps: [Option<ObjectId>; DdtClass::ALL.len()],
     histograms: [DdtHistogram; DdtClass::ALL.len()],
@@ -85,7 +85,6 @@ struct Live {
 }
 
 impl DedupTables {
-    /// Space saved by further references, including entries in memory.
     pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
         let mut sum = DdtStat::default();
         for table in self.0.values() {
@@ -135,7 +134,7 @@ impl DedupTables {
         }
     }
 
-    /// A known block with the content of `bp` and as many copies; `bp` has no addresses yet.
+    /// A known block with the content of `bp`, which has no addresses yet, and as many copies.
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,
@@ -195,7 +194,7 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Writes all changes. Returns blocks without references.
+    /// Returns blocks without references.
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         let mut free = Vec::new();
         for table in self.0.values_mut() {
@@ -249,7 +248,7 @@ pub(crate) enum Alike {
 }
 
 impl Table {
-    /// Makes an algorithm's table in the pool's newest format; `None`: the algorithm can't identify blocks.
+    /// `None`: the algorithm can't identify blocks.
     async fn create(mos: &Edit, checksum_id: u8) -> Result<Option<Table>> {
         let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == checksum_id) else {
             return Ok(None);
@@ -347,7 +346,6 @@ impl Table {
         self.write_statistics(mos).await
     }
 
-    /// Frees the blocks of obsolete sets and those without references.
     fn drop_unused(&self, live: &mut Live, free: &mut Vec<Blkptr>) {
         for (number, set) in live.value.sets().into_iter().enumerate() {
             let is_ditto = !self.flat && number == DITTO_SET;

@@ -14,7 +14,6 @@ use cenote_pool::Pool;
 use crate::sharing::clones::{self, Clones};
 use crate::sharing::dedup::{self, Alike, DedupTables};
 
-/// Tables of blocks with several owners.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBlocks {
     clones: Clones,
@@ -26,12 +25,12 @@ impl SharedBlocks {
         Ok(SharedBlocks { clones: Clones::load(mos).await?, deduplicated: DedupTables::load(mos).await? })
     }
 
-    /// Space saved by further references by now; the MOS has it as of the last txg.
+    /// Savings by now; the MOS has them as of the last txg.
     pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
         self.clones.saved_bytes().saturating_add(self.deduplicated.saved_bytes(pool))
     }
 
-    /// The entry to read before a block's state is known, if any.
+    /// The entry to read first, if any.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         match bp.is_dedup() {
             _ if bp.kind() != BlkptrKind::Normal => None,
@@ -61,7 +60,6 @@ impl SharedBlocks {
         self.clones.release(mos, pool, bp).await
     }
 
-    /// A known block with the same content.
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,
@@ -85,19 +83,17 @@ impl SharedBlocks {
         }
     }
 
-    /// Enters a new block.
     pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         self.deduplicated.enter(mos, pool, bp).await
     }
 
-    /// Writes changes to the MOS. Returns blocks without owners.
+    /// Returns blocks without owners.
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         self.clones.write(mos).await?;
         self.deduplicated.write(mos, pool).await
     }
 }
 
-/// An entry that is not in memory.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Deduplicated(dedup::Lookup),
@@ -105,7 +101,7 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
-    /// Reads it; needs no lock.
+    /// Needs no lock.
     pub(crate) async fn read(self, mos: &Edit) -> Result<Option<dedup::Found>> {
         match self {
             Lookup::Deduplicated(lookup) => lookup.read(mos).await.map(Some),

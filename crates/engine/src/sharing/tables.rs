@@ -1,12 +1,12 @@
 //! Concurrent access to the tables of shared blocks.
 //!
 //! Idea: a lookup may read a ZAP leaf from anywhere on disk; under the tables' lock such reads would be
-//! serial. So entries are read first, concurrently and without the lock ([`Tables::fetch`]); under it, all is
-//! in memory.
+//! serial. So [`Tables::fetch`] reads entries first, concurrently and without the lock; under it, all is in
+//! memory.
 //!
-//! Locking: a writer of a deduplicated block holds the lock of its checksum ([`Tables::alike`]) until the
-//! block is entered, so that a second equal block finds the first. Within it, the tables' lock is held for
-//! one lookup or count. Never the other way round.
+//! Locking: a writer of a deduplicated block holds its checksum's lock ([`Tables::alike`]) until the block is
+//! entered, so that an equal block finds it. Within it, the tables' lock is held for one access. Never the
+//! other way round.
 //!
 //! Memory: fetched entries stay until the end of the pass.
 
@@ -20,12 +20,11 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::sharing::release::SharedBlocks;
 
-/// Locks for checksums: many more than concurrent writes.
+/// Many more than concurrent writes.
 const STRIPES: usize = 256;
-/// Concurrent reads of entries, about a disk's queue.
+/// About a disk's queue.
 const LOOKUPS_AT_ONCE: usize = 64;
 
-/// The tables, and their MOS. A clone is cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     shared: Arc<Mutex<SharedBlocks>>,
@@ -52,10 +51,10 @@ impl Tables {
         self.stripes[bp.checksum()[0] as usize % STRIPES].lock().await
     }
 
-    /// Reads the entries of blocks about to be looked up, written or freed.
+    /// Reads the entries of blocks about to be written or freed.
     ///
     /// # Errors
-    /// A table is damaged.
+    /// Damage.
     pub(crate) async fn fetch(&self, pool: &Pool, bps: &[Blkptr]) -> Result<()> {
         let lookups = {
             let shared = self.lock().await;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Idea: no block of the checkpoint may be overwritten; the current state can only stop using it. Its
-//! physical birth tells such a block (its last pointer may be a clone's, and younger than the checkpoint), so
+//! physical birth identifies it (its last pointer may be a clone's, and younger than the checkpoint), so
 //! no list of the checkpoint's blocks is needed.
 //!
 //! A checkpoint is taken first in a txg, before any free.

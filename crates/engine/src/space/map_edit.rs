@@ -41,10 +41,10 @@ pub struct SpaceMapChange {
 }
 
 impl<'a> SpaceMapEdit<'a> {
-    /// Makes an empty map with blocks of `block_bytes` and units of `1 << shift` bytes (`space_map_alloc`).
+    /// Makes an empty map with units of `1 << shift` bytes (`space_map_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     pub async fn create(mos: &'a Edit, block_bytes: u32, shift: u32) -> Result<SpaceMapEdit<'a>> {
         let features = FeatureCounts::of(mos);
         let head_bytes = match features.count(HISTOGRAM_FEATURE).await? {
@@ -73,7 +73,7 @@ impl<'a> SpaceMapEdit<'a> {
     /// Appends a pass's changes, all of one type (`space_map_write`).
     ///
     /// # Errors
-    /// The map is damaged, or a range is not a multiple of the unit.
+    /// Damage; a range that is no multiple of the unit.
     #[boxed]
     pub async fn append(&self, changes: &[SpaceMapChange], sync_pass: u16) -> Result<()> {
         let Some(first) = changes.first() else { return Ok(()) };
@@ -103,7 +103,7 @@ impl<'a> SpaceMapEdit<'a> {
     /// Stores the histogram of free ranges, except in the oldest form (`space_map_histogram_add`).
     ///
     /// # Errors
-    /// The map is damaged.
+    /// Damage.
     #[boxed]
     pub async fn set_free_ranges(&self, counts: &SizeHistogram) -> Result<()> {
         let (_, phys) = self.head().await?;
@@ -114,7 +114,7 @@ impl<'a> SpaceMapEdit<'a> {
     /// Empties the map (`space_map_truncate`).
     ///
     /// # Errors
-    /// The map is damaged.
+    /// Damage.
     #[boxed]
     pub async fn truncate(&self) -> Result<()> {
         let (_, phys) = self.head().await?;
@@ -126,7 +126,7 @@ impl<'a> SpaceMapEdit<'a> {
     /// Destroys the map (`space_map_free_obj`). An unreadable one counts as of the present form.
     ///
     /// # Errors
-    /// The map or the MOS is damaged.
+    /// Damage.
     pub async fn free(self) -> Result<()> {
         let dnode = self.mos.view().dnode(self.object).await;
         let counts_free = dnode.map_or(true, |dnode| dnode.bonus().len() > SPACE_MAP_SIZE_V0);
@@ -137,7 +137,6 @@ impl<'a> SpaceMapEdit<'a> {
         self.mos.destroy(self.object).await
     }
 
-    /// Block size and header.
     async fn head(&self) -> Result<(usize, SpaceMapPhys)> {
         let object = self.mos.view().object(self.object).await?;
         // Appending relies on its checks.

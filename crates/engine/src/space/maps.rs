@@ -37,7 +37,6 @@ impl SpaceMaps {
         Ok(all)
     }
 
-    /// Removes a vdev; returns its list of maps, and the maps.
     pub(crate) fn remove_vdev(&mut self, vdev: VdevId) -> (Option<ObjectId>, Vec<ObjectId>) {
         let is_of_vdev = |id: &(VdevId, u64)| id.0 == vdev;
         self.log.metaslabs.retain(|id, _| !is_of_vdev(id));
@@ -52,7 +51,7 @@ impl SpaceMaps {
     }
 }
 
-/// Converts ranges of a vdev to changes of the map that begins at `start_bytes`.
+/// Changes of the map that begins at `start_bytes`.
 pub(crate) fn changes(map_type: MapType, ranges: &Ranges, start_bytes: u64) -> Vec<SpaceMapChange> {
     let change = |(start, end)| SpaceMapChange {
         map_type,

@@ -16,7 +16,6 @@ use crate::space::map_edit::{SpaceMapChange, SpaceMapEdit};
 /// `zfs_vdev_dtl_sm_blksz`.
 const LOG_BLOCK_BYTES: u32 = 4 << 10;
 
-/// Whether DTLs are out of date.
 pub(crate) fn has_missed(context: &SyncContext) -> bool {
     context.engine.carried.lock().missed != context.syncing.pool.missed()
 }

@@ -38,7 +38,6 @@ pub(crate) async fn follow(mos: &Mos, allocator: &Allocator) -> Result<()> {
     Ok(())
 }
 
-/// Stores newly obsolete ranges.
 pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
     for (vdev, ranges) in context.syncing.allocator.take_obsolete() {
         if FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_none() {
@@ -55,7 +54,7 @@ pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Counts blocks freed from a vdev under removal before they were copied as done.
+/// Counts frees on a vdev under removal as copied.
 pub(crate) async fn note_removal(context: &mut SyncContext, change: &MetaslabChanges) -> Result<()> {
     let copied_to = context.syncing.allocator.moved_up_to(change.vdev);
     let is_removing = context.syncing.pool.vdevs().top(change.vdev).is_some_and(|top| top.removing);

@@ -29,7 +29,6 @@ const CONDENSE_PERCENT: u64 = 200;
 /// ...and of more blocks than this (`zfs_metaslab_condense_block_threshold`).
 const CONDENSE_BLOCKS: u64 = 4;
 
-/// Writes the allocations and frees of this pass.
 pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
     let engine = context.engine.clone();
     let maps = &mut *engine.space_maps.lock().await;
@@ -63,7 +62,7 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
     write_obsolete(context).await
 }
 
-/// Replaces unreadable maps by new ones with everything allocated. Call before taking this txg's changes.
+/// Gives metaslabs with unreadable maps new ones, all allocated. Call before taking this txg's changes.
 async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged: bool) -> Result<()> {
     for (vdev, place) in std::mem::take(&mut maps.lost) {
         if let Some(old) = maps.maps.remove(&(vdev, place.index)) {
@@ -82,7 +81,7 @@ async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged
     Ok(())
 }
 
-/// Flushes a metaslab's changes to its own map, or condenses it.
+/// Appends the changes, or condenses the map.
 pub(crate) async fn flush_metaslab(
     context: &mut SyncContext,
     maps: &mut SpaceMaps,
@@ -109,7 +108,6 @@ async fn append(
     map.append(&changes(MapType::Free, freed, start_bytes), pass).await
 }
 
-/// A metaslab's map, made on first use.
 async fn space_map(
     context: &mut SyncContext,
     maps: &mut SpaceMaps,
@@ -130,7 +128,6 @@ async fn space_map(
     Ok(map)
 }
 
-/// Rewrites a map from the allocations in memory.
 async fn condense(
     context: &SyncContext,
     map: ObjectId,

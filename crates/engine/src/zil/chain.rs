@@ -33,26 +33,22 @@ pub(crate) struct Chain {
     header: ZilHeader,
     /// In chain order.
     blocks: VecDeque<Placed>,
-    /// Data blocks that only records point to, with the txgs of their allocation; freed with that txg.
+    /// Data blocks that only records point to, with the txgs of their allocation.
     data: Vec<(Txg, Blkptr)>,
-    /// Txg of the first block's allocation.
     begun: Txg,
     /// Txg that claims a log found on disk.
     claimed: Txg,
-    /// Txg of the last change.
     touched: Txg,
     /// Takes no more records; freed once txgs cover it.
     is_ending: bool,
-    /// Pending replay: by txg, the last record that is in the tree.
+    /// By txg, the last replayed record in its tree.
     replayed: Option<BTreeMap<Txg, u64>>,
-    /// Number of the last record.
     last_record: u64,
 }
 
 /// A log as of a txg.
 pub(crate) struct Settled {
     pub(crate) header: ZilHeader,
-    /// Blocks to free.
     pub(crate) dead: Vec<Blkptr>,
 }
 
@@ -77,7 +73,7 @@ impl Chain {
         self.replayed.is_some()
     }
 
-    /// Whether commits must write a txg instead.
+    /// Commits must write a txg instead.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
     }
@@ -97,7 +93,7 @@ impl Chain {
         self.last_record
     }
 
-    /// Adds a block placed in `txg`; its predecessor is about to be written with a pointer to it.
+    /// Adds a block placed in `txg`; its predecessor is about to point to it.
     pub(crate) fn foretell(&mut self, bp: Blkptr, txg: Txg) {
         match self.blocks.back_mut() {
             Some(last) => last.last_txg = txg,
@@ -107,19 +103,18 @@ impl Chain {
         self.touched = txg;
     }
 
-    /// Adds a data block.
     pub(crate) fn add_data(&mut self, bp: Blkptr, txg: Txg) {
         self.data.push((txg, bp));
         self.touched = txg;
     }
 
-    /// Marks all but the last block as on disk.
+    /// All but the last block are on disk.
     pub(crate) fn all_written(&mut self) {
         let all = self.blocks.len().saturating_sub(1);
         self.blocks.iter_mut().take(all).for_each(|block| block.is_written = true);
     }
 
-    /// Ends the chain. Blocks behind an unwritten one are unreachable.
+    /// Blocks behind an unwritten one are unreachable.
     pub(crate) fn end(&mut self, txg: Txg) {
         self.is_ending = !self.blocks.is_empty();
         self.touched = self.touched.max(txg);
@@ -127,7 +122,6 @@ impl Chain {
         self.blocks.iter_mut().skip(whole).for_each(|block| block.is_written = false);
     }
 
-    /// Notes a replayed record in `txg`.
     pub(crate) fn note_replayed(&mut self, txg: Txg, sequence: u64) {
         if let Some(replayed) = &mut self.replayed {
             replayed.insert(txg, sequence);
@@ -145,14 +139,13 @@ impl Chain {
         self.touched >= txg
     }
 
-    /// Whether all blocks that point to places of `txg` or before are on disk.
+    /// Whether the blocks that point to places up to `txg` are on disk.
     pub(crate) fn is_complete(&self, txg: Txg) -> bool {
         let leads_here = |next: &Placed| next.placed <= txg;
         let mut pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         self.is_ending || pairs.all(|(block, next)| block.is_written || !leads_here(next))
     }
 
-    /// The log as of the syncing txg `txg`.
     pub(crate) fn settle(&mut self, txg: Txg) -> Settled {
         if let Some(replayed) = &self.replayed {
             if let Some((_, &sequence)) = replayed.range(..=txg).next_back() {
@@ -187,8 +180,7 @@ impl Chain {
     pub(crate) fn abandon(&mut self, txg: Txg) -> Vec<Blkptr> {
         let blocks = self.blocks.drain(..).map(|block| (block.placed, block.bp));
         let blocks: Vec<_> = blocks.chain(self.data.drain(..)).collect();
-        // A block of the open txg, freed in `txg`, would be freed before it is allocated, which no import
-        // accepts.
+        // A block of the open txg would be freed before it is allocated, which no import accepts.
         assert!(blocks.iter().all(|(placed, _)| *placed <= txg), "the log has blocks of a later txg");
         blocks.into_iter().map(|(_, bp)| bp).collect()
     }

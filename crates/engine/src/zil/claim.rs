@@ -1,13 +1,12 @@
 //! Claiming logs at import, before anything else is allocated.
 //!
 //! Idea: log blocks are allocated in the txg that was open at the power cut, so space maps on disk lack those
-//! younger than the last txg. The first txg after import allocates them, and records in the header that the
-//! log is claimed and where it ends: even if devices come back later, nothing beyond counts as part of it. A
-//! log with an unreadable first block is claimed, too: that block may point to others, which are not
-//! protected from being overwritten.
+//! younger than the last txg. The first txg after import allocates them, and records in the header where the
+//! log ends: even if devices come back later, nothing beyond counts as part of it. A log with an unreadable
+//! first block is claimed, too: that block may point to others, which may be overwritten.
 //!
-//! A claimed log owns the blocks that its clone records share with other files: otherwise an earlier record
-//! could free them before replay.
+//! A claimed log owns the blocks that its records share with other files: else an earlier record could free
+//! them before replay.
 //!
 //! Source: OpenZFS `zil.c` (`zil_claim`, `zil_claim_log_block`, `zil_claim_write`, `zil_claim_clone_range`).
 
@@ -18,21 +17,19 @@ use cenote_object::{IntentLog, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{ReadContext, Zbookmark};
 
-/// A log on disk when its dataset was opened.
 pub(crate) struct FoundLog {
     pub(crate) header: ZilHeader,
     pub(crate) blocks: Vec<Blkptr>,
     pub(crate) data: Vec<Blkptr>,
     /// Blocks in no space map; only in a new log.
     unclaimed: Vec<Blkptr>,
-    /// Other files' blocks to become an owner of; `data` has them, too.
+    /// Other files' blocks to own; `data` has them, too.
     pub(crate) to_share: Vec<Blkptr>,
     pub(crate) needs_replay: bool,
     /// Goes on beyond an unreadable block.
     is_cut: bool,
     /// Not claimed before.
     is_new: bool,
-    /// The txg that changes it: the open one, if any.
     pub(crate) touched: Txg,
     /// The txg that claims its blocks; on disk before any is freed.
     pub(crate) claimed: Txg,
@@ -89,14 +86,13 @@ impl FoundLog {
         }
     }
 
-    /// A log of an older state after a rewind: blocks after txg `last` belong to abandoned txgs, and nothing
-    /// is replayed (`zil_clear_log_block`).
+    /// A log after a rewind: blocks after txg `last` belong to abandoned txgs, and nothing is replayed
+    /// (`zil_clear_log_block`).
     pub(crate) fn stale(log: IntentLog, header: &ZilHeader, last: Txg, open: Txg) -> FoundLog {
         let blocks = log.chain.into_iter().take_while(|bp| bp.allocation_birth() <= last).collect();
         FoundLog { header: *header, blocks, touched: open, ..FoundLog::nothing() }
     }
 
-    /// All blocks, to free them.
     pub(crate) fn into_blocks(self) -> Vec<Blkptr> {
         self.blocks.into_iter().chain(self.data).collect()
     }
@@ -106,10 +102,10 @@ impl FoundLog {
         self.is_new || self.needs_replay || self.is_cut
     }
 
-    /// Allocates blocks younger than the last txg on disk, in txg `first`.
+    /// Allocates blocks younger than the last txg on disk.
     ///
     /// # Errors
-    /// A block is allocated already: space maps and log contradict each other.
+    /// Space maps and log contradict each other.
     pub(crate) async fn claim(&mut self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
         let context = ReadContext::new(Zbookmark { dataset: objset.dataset_id(), ..Zbookmark::default() });
         for bp in &self.unclaimed {

@@ -1,9 +1,8 @@
 //! Commits: requests that arrive while one is written share the next.
 //!
-//! Idea: each request takes a number and waits for its turn. The one whose turn it is writes for all numbers
-//! handed out so far; the others then find theirs served. After any failure, a txg covers the commit instead.
-//! A commit that has begun runs to its end even if its caller is cancelled: others wait for it, and its
-//! allocated blocks must not leak.
+//! Idea: each request takes a number and waits for its turn. In its turn it writes for all numbers handed out
+//! so far; the others then find theirs served. After any failure, a txg covers the commit instead. A commit
+//! runs to its end even if its caller is cancelled: others wait for it, and its blocks must not leak.
 //!
 //! Source: OpenZFS `zil.c` (`zil_commit`, `zil_commit_writer`, `zil_commit_writer_stall`, `zil_create`).
 
@@ -22,7 +21,7 @@ use crate::zil::turn::Turn;
 use crate::zil::write::LogWriter;
 
 impl Log {
-    /// Makes changes to an object, or to all, and to names durable. Not under a hold.
+    /// See [`crate::OpenDataset::commit`].
     pub(crate) async fn commit(&self, live: &LiveObjset, object: Option<ObjectId>) -> Result<()> {
         if self.0.policy.read().sync == SyncPolicy::Disabled {
             return Ok(());
@@ -56,10 +55,10 @@ impl Log {
         Ok(())
     }
 
-    /// Writes all pending records. Returns false if a txg is needed instead.
+    /// Returns false if a txg is needed instead.
     async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<bool> {
         let unsaid = self.0.records.lock().unsaid();
-        // Older pools have another log format: use a txg instead.
+        // Older pools have another log format.
         if !engine.pool().has(Since::SlimLog) {
             return Ok(false);
         }
@@ -75,7 +74,7 @@ impl Log {
             Some(begun) => begun,
             None => self.begin(engine).await?,
         };
-        // The header must point there first. This txg covers earlier changes.
+        // The header must point there first; this covers earlier changes.
         engine.for_client(engine.sync(begun)).await?;
         let notes = self.0.records.lock().take(engine.synced()?);
         if notes.is_empty() {
@@ -93,7 +92,6 @@ impl Log {
         written
     }
 
-    /// Allocates the first block of a new chain.
     async fn begin(&self, engine: &Engine) -> Result<Txg> {
         let hold = engine.hold().await?;
         let random = || engine.runtime().random_u64();

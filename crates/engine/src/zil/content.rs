@@ -28,7 +28,7 @@ pub(crate) enum Content {
 }
 
 impl Log {
-    /// The present content of a written range. `None`: it was truncated, or the object is gone.
+    /// `None`: it was truncated, or the object is gone.
     pub(crate) async fn content(
         &self,
         engine: &Engine,
@@ -50,8 +50,7 @@ impl Log {
         let (block, skip) = (BlockId(start / block_bytes), (start % block_bytes) as usize);
         let goes_apart = written.is_apart && len == block_bytes;
         if !goes_apart {
-            // Usually its txg is in memory. Copy the piece, or the next write to the block would have to copy
-            // all of it.
+            // Usually its txg is in memory. A slice would make the next write copy the whole block.
             if let Shown::Data(data) = live.shown(id, block)
                 && data.len() as u64 == block_bytes
             {

@@ -20,10 +20,10 @@ use crate::zil::policy::{LogPolicy, SyncPolicy};
 use crate::zil::records::{Note, Records, WriteNote};
 use crate::zil::turn::Turn;
 
-/// `zfs_immediate_write_sz`: longer file writes get their own blocks, unless there is a log device.
+/// `zfs_immediate_write_sz`: longer writes get their own blocks, unless there is a log device.
 const IMMEDIATE_WRITE_BYTES: u64 = 32 << 10;
 
-/// A dataset's intent log. A clone costs one atomic increment.
+/// A dataset's intent log; cheap to clone.
 #[derive(Clone)]
 pub struct Log(pub(crate) Arc<LogInner>);
 
@@ -70,14 +70,14 @@ impl Log {
         self.0.policy.read().sync == SyncPolicy::Always
     }
 
-    /// Records an operation of the held txg `txg`; no-op during replay.
+    /// Records an operation of the held txg; no-op during replay.
     pub fn append(&self, txg: Txg, operation: Operation) {
         if !self.0.chain.lock().is_replaying() {
             self.0.records.lock().append(txg, Note::Said(operation.into()));
         }
     }
 
-    /// Like [`Log::append`], after all waiting notes of `objects`, which decide the operation's outcome.
+    /// [`Log::append`] after all waiting notes of `objects`, which decide the outcome.
     pub fn append_after(&self, txg: Txg, objects: &[ObjectId], operation: Operation) {
         if !self.0.chain.lock().is_replaying() {
             let mut records = self.0.records.lock();
@@ -86,8 +86,7 @@ impl Log {
         }
     }
 
-    /// Records the truncation of an object. Call it **before** truncating: commits read written data from the
-    /// blocks.
+    /// Records a truncation. Call it **before** truncating: commits read written data from the blocks.
     pub fn append_cut(&self, txg: Txg, operation: Operation, (object, size_bytes): (ObjectId, u64)) {
         if !self.0.chain.lock().is_replaying() {
             let mut records = self.0.records.lock();
@@ -130,7 +129,7 @@ impl Log {
         }
     }
 
-    /// The last txg on disk, which a replay starts from.
+    /// The last txg on disk, where a replay starts.
     ///
     /// # Errors
     /// The pool is closed, or a txg could not be written.
@@ -138,28 +137,26 @@ impl Log {
         self.0.engine.upgrade()?.synced()
     }
 
-    /// Orders an object's waiting notes before later records, which give it another name.
+    /// Orders waiting notes before later records, which give the object another name.
     pub fn release(&self, object: ObjectId) {
         self.0.records.lock().release(Some(object));
     }
 
-    /// Drops an object's waiting notes. Call it when the loss of its last name has been recorded, or before
-    /// freeing or truncating it in a way that [`Log::append_cut`] does not cover.
+    /// Drops waiting notes: after the loss of the last name was recorded, or before a free or truncation that
+    /// [`Log::append_cut`] does not cover.
     pub fn forget(&self, object: ObjectId) {
         self.0.records.lock().forget(object);
     }
 
-    /// Drops records through `txg`, which is on disk.
     pub(crate) fn drop_through(&self, txg: Txg) {
         self.0.records.lock().drop_through(txg);
     }
 
-    /// Whether the closing txg `txg` changes the log.
     pub(crate) fn is_touched(&self, txg: Txg) -> bool {
         self.0.chain.lock().is_touched(txg)
     }
 
-    /// The log as of the syncing txg `txg`. Waits for blocks in flight.
+    /// Waits for blocks in flight.
     pub(crate) async fn settle(&self, txg: Txg) -> Settled {
         loop {
             let mut settled = std::pin::pin!(self.0.settled.notified());
@@ -174,13 +171,13 @@ impl Log {
         }
     }
 
-    /// Ends the log: it is freed once txgs cover its records, with the open txg `txg` or the next.
+    /// Ends the log once txgs cover its records: `txg` or the next.
     pub(crate) fn end(&self, txg: Txg) {
         self.0.chain.lock().end(txg);
         self.0.settled.notify_waiters();
     }
 
-    /// Takes all blocks of a log whose dataset goes or gets another tree.
+    /// Takes all blocks of the log.
     pub(crate) fn abandon(&self, quiet: &Quiet) -> Vec<Blkptr> {
         self.0.chain.lock().abandon(quiet.txg())
     }

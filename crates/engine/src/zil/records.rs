@@ -75,7 +75,7 @@ pub(crate) struct Records {
     txgs: BTreeMap<Txg, OfTxg>,
     /// Last txg with a change that no record describes.
     unsaid: Txg,
-    /// Objects whose data the current commit reads, and where they were cut since.
+    /// Objects whose data the current commit reads, and where they were cut.
     taken: BTreeMap<ObjectId, u64>,
     total: DirtyTotal,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Records {
 struct OfTxg {
     /// For the next commit, in this order.
     ordered: Vec<Note>,
-    /// Also for the next commit; each list goes before the ordered note of that index.
+    /// Also for the next commit, each before the ordered note of that index.
     released: BTreeMap<ObjectId, Vec<(usize, Vec<Note>)>>,
     /// Written only when their object is committed.
     waiting: BTreeMap<ObjectId, Vec<Note>>,
@@ -91,13 +91,11 @@ struct OfTxg {
 }
 
 impl OfTxg {
-    /// Notes not in the log yet.
     fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
         let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
         released.chain(self.waiting.get_mut(&object))
     }
 
-    /// Takes the notes to write, in order.
     fn take(&mut self) -> impl Iterator<Item = Note> + use<> {
         let released = std::mem::take(&mut self.released).into_values().flatten();
         let released =
@@ -183,7 +181,7 @@ impl Records {
         self.taken.entry(object).and_modify(|end| *end = size_bytes.min(*end));
     }
 
-    /// Drops notes of an object about to be freed, whose number may be reused.
+    /// The object's number may be reused.
     pub(crate) fn forget(&mut self, object: ObjectId) {
         for noted in self.txgs.values_mut() {
             noted.released.remove(&object);
@@ -196,7 +194,6 @@ impl Records {
         self.txgs = self.txgs.split_off(&Txg(txg.0 + 1));
     }
 
-    /// Whether the next commit has notes that txg `synced` does not cover.
     pub(crate) fn has_any(&self, synced: Txg) -> bool {
         let has_any = |noted: &OfTxg| !noted.ordered.is_empty() || !noted.released.is_empty();
         self.txgs.iter().any(|(txg, noted)| *txg > synced && has_any(noted))
@@ -215,7 +212,7 @@ impl Records {
         all
     }
 
-    /// Whether the data of a taken note is still in the object's blocks.
+    /// Whether a taken note's data is still in the blocks.
     pub(crate) fn is_there(&self, written: &WriteNote) -> bool {
         self.taken.get(&written.object).is_none_or(|&end| written.range.end <= end)
     }

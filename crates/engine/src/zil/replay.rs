@@ -30,8 +30,8 @@ impl PendingReplay {
         PendingReplay { name, dataset, records, log }
     }
 
-    /// Replays or skips a record: `change` and the progress are part of one txg. It is never refused for
-    /// space or quota, as users were promised it before the crash. A failure records no progress.
+    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, as users
+    /// were promised it before the crash. A failure records no progress.
     ///
     /// # Errors
     /// Those of `change`; [`DatasetError::Stopped`].
@@ -53,7 +53,7 @@ impl PendingReplay {
         engine.under(hold, noted).await
     }
 
-    /// Ends the replay: the log is freed, and the dataset can be opened. On disk with the txg.
+    /// Frees the log with this txg; the dataset can be opened.
     ///
     /// # Errors
     /// [`DatasetError::Stopped`].
@@ -66,7 +66,7 @@ impl PendingReplay {
 }
 
 impl Engine {
-    /// Logs found at open that await replay by `cenote_fs::replay_logs`.
+    /// Logs that await replay by `cenote_fs::replay_logs`.
     ///
     /// # Errors
     /// A dataset can't be looked up.

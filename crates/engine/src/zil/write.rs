@@ -49,13 +49,12 @@ pub(crate) struct LogWriter<'a> {
     engine: &'a Engine,
     live: &'a LiveObjset,
     turn: &'a mut Turn,
-    /// The block being filled, and its records.
     block: Blkptr,
     filled: Vec<u8>,
     window: Vec<(Blkptr, Bytes)>,
     /// Vdevs to flush.
     vdevs: BTreeSet<VdevId>,
-    /// Flush mark and txg of the first of these writes.
+    /// Of the first write to be flushed.
     since: (FlushMark, Txg),
     burst_bytes: u64,
     left_bytes: u64,
@@ -91,7 +90,7 @@ impl<'a> LogWriter<'a> {
         })
     }
 
-    /// Returns false if a note's data is gone, so that only a txg can make it durable.
+    /// Returns false if a note's data is gone: only a txg can make it durable.
     pub(crate) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<bool> {
         let kstats = &self.engine.0.kstats;
         kstats.log(Zil::Records, notes.len() as u64);
@@ -129,8 +128,7 @@ impl<'a> LogWriter<'a> {
         Ok(true)
     }
 
-    /// Adds a write as a pointer to its block, or as data in as many pieces as needed. Returns false if the
-    /// data is gone.
+    /// Adds a pointer to the data's block, or data in as many pieces as needed. Returns false if it is gone.
     async fn add_written(&mut self, txg: Txg, written: &WriteNote) -> Result<bool> {
         let (object, mut offset) = (written.object, written.range.start);
         let mut data = match self.log.content(self.engine, self.live, written).await? {
@@ -176,7 +174,7 @@ impl<'a> LogWriter<'a> {
         self.block.lsize().0 - (ZIL_CHAIN_BYTES + self.filled.len()) as u64
     }
 
-    /// Allocates the next block, with room for `room_bytes`, and closes the current one.
+    /// Closes the block with a pointer to the next, which has room for `room_bytes`.
     async fn close(&mut self, room_bytes: u64) -> Result<()> {
         let mut words = self.block.checksum();
         words[ZIL_ZC_SEQ] += 1;
@@ -229,7 +227,6 @@ impl<'a> LogWriter<'a> {
     }
 }
 
-/// Fills the hole behind the next block, if it lies in one.
 async fn make_ready(engine: &Engine, next: &Blkptr) {
     if !engine.pool().is_log_block_in_hole(next).await {
         return;
@@ -243,12 +240,11 @@ async fn make_ready(engine: &Engine, next: &Blkptr) {
             }
         }
     };
-    // A separate task survives cancellation of the commit; its failure does not matter.
+    // A separate task survives cancellation; its failure does not matter.
     drop(engine.runtime().spawn(fill).await);
 }
 
 impl Log {
-    /// Allocates a log block in the held txg.
     pub(crate) fn place(&self, engine: &Engine, hold: &Hold, len: u64, words: [u64; 4]) -> Result<Blkptr> {
         let place = Zbookmark { dataset: self.0.dataset, ..Zbookmark::default() };
         let props = WriteProps {
@@ -275,7 +271,6 @@ fn write_of(object: ObjectId, offset: u64, len: u64, bp: Blkptr, data: WriteData
     Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
 }
 
-/// Bytes in the log, at least.
 fn note_bytes(note: &Note) -> u64 {
     match note {
         Note::Said(operation) => record_bytes(operation),

@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// The block to search when `take` fails. Txg `txg` is open; all before the last are on disk.
+    /// The block to search when `take` fails, with txg `txg` open and the one before perhaps not on disk yet.
     pub(super) fn wanted(&self, txg: Txg) -> u64 {
         let is_due =
             |(_, freed): &(&u64, &Freed)| freed.slots >= MANY_FREED && freed.txg.0.saturating_add(1) < txg.0;
