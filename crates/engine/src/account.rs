@@ -6,8 +6,8 @@
 //!   parent ... used by children            sums; the larger of reservation and use
 //! ```
 //!
-//! A dead block is freed if it was born after the last snapshot, so that no snapshot has it. Otherwise it
-//! goes to the deadlist, which lists blocks held only by snapshots, and from the head's account to the
+//! A dead block born after the last snapshot is freed, since no snapshot has it. Another goes to the
+//! deadlist, which lists blocks that only snapshots hold, and moves from the head's account to the
 //! snapshots'.
 //!
 //! All sums cover a whole txg; the order of births and deaths within it does not matter.

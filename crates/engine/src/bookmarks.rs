@@ -14,8 +14,8 @@ use crate::SyncContext;
 use crate::account::add;
 use crate::store::space_delta::SpaceDelta;
 
-/// Counts a head's dead blocks in bookmarks with sizes since its last snapshot, if the block existed when the
-/// bookmark was made (`dsl_bookmark_block_killed`).
+/// Counts a head's dead blocks in the sized bookmarks since its last snapshot that had them
+/// (`dsl_bookmark_block_killed`).
 pub(crate) async fn note_in_bookmarks(
     context: &mut SyncContext,
     head: ObjectId,

@@ -63,7 +63,6 @@ impl SyncContext {
         found.ok_or_else(|| self.damaged(&format!("there is no directory '{name}'")))
     }
 
-    /// The root, and the directory if it exists.
     async fn find_special_dir(&self, name: &str) -> Result<(ObjectId, Option<ObjectId>)> {
         let root = self.directory_object(names::ROOT_DATASET).await?;
         let children = self.dir_phys(root).await?.child_dirs_zap;
@@ -71,7 +70,6 @@ impl SyncContext {
         Ok((root, found.map(ObjectId)))
     }
 
-    /// Charges leaks to `$LEAK`.
     pub(crate) async fn charge_leaks(&mut self) -> Result<()> {
         match self.syncing.pool.take_leaked_bytes() {
             0 => Ok(()),

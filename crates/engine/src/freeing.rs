@@ -79,7 +79,7 @@ pub async fn frees_in_background(context: &SyncContext) -> Result<bool> {
     Ok(FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_some())
 }
 
-/// Queues the blocks of a tree that were born after `birth_txg`; they take `space`.
+/// Queues the blocks of a tree born after `birth_txg`; they take `space`.
 #[boxed]
 pub async fn free_tree_later(
     context: &mut SyncContext,

@@ -52,7 +52,6 @@ impl Table {
 }
 
 impl Handles {
-    /// The open handle on a dataset whose settings have changed.
     pub(crate) fn to_follow(&self, dataset: DatasetId) -> Option<Arc<dyn Handle>> {
         let mut table = self.table.lock();
         if let Some(opening) = table.opening.get_mut(&dataset) {
@@ -69,7 +68,6 @@ impl Handles {
     }
 }
 
-/// An intent to open a dataset, until dropped.
 struct Wants<'a> {
     handles: &'a Handles,
     dataset: DatasetId,

@@ -27,7 +27,6 @@ use crate::engine::{Engine, Task};
 
 /// `SPA_OLD_MAXBLOCKSIZE`.
 const BLOCK_BYTES: u32 = 128 << 10;
-/// Length field before a record.
 const LENGTH_BYTES: u64 = 8;
 /// As OpenZFS on Linux (`spa_history_zone`).
 const ZONE: &str = "linux";
@@ -152,7 +151,7 @@ impl Ring {
         Ok(Ring { edit, object, phys })
     }
 
-    /// Appends a record, unless it is too long for the ring.
+    /// Leaves out a record too long for the ring.
     async fn append(&mut self, record: &[u8]) -> Result<()> {
         let len = record.len() as u64;
         if self.phys.max_offset_bytes - self.phys.create_end_bytes <= len {

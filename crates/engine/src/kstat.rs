@@ -64,7 +64,6 @@ impl<const N: usize> Counts<N> {
     }
 }
 
-/// Outcomes of changes: indices of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DmuTx {
     Assigned = 0,
@@ -74,7 +73,6 @@ pub(crate) enum DmuTx {
     Quota = 12,
 }
 
-/// Outcomes of commits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Zil {
     Commits = 0,
@@ -161,7 +159,6 @@ impl Kstats {
         self.zil.add(what as usize, count);
     }
 
-    /// Counts a log block with `used` bytes of records.
     pub(crate) fn log_block(&self, is_on_log_device: bool, used: u64, bytes: u64) {
         let first = if is_on_log_device { Zil::SlogBlocks } else { Zil::NormalBlocks } as usize;
         for (at, count) in [1, used, bytes, bytes].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Cache devices (L2ARC) of an open pool: asked before each read, fed in the background.
+//! Cache devices (L2ARC) of an open pool: checked before pool reads, fed in the background.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Space checks of sync tasks.
 //!
 //! Idea: frees must work in a full pool, and tasks that lead to frees (destroying a snapshot, renaming a
-//! dataset) first take some blocks of the MOS. So each kind of task may use a share of the reserved slop,
-//! larger the more it helps to free space.
+//! dataset) first take some blocks of the MOS. So each kind of task may use a share of the reserved slop: the
+//! more it helps to free space, the larger.
 //!
 //! Source: OpenZFS `dsl_synctask.c` (`dsl_sync_task_sync`), `dsl_pool.c` (`dsl_pool_adjustedsize`).
 

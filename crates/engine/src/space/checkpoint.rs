@@ -6,9 +6,9 @@
 //!   discard   the blocks in these maps are freed
 //! ```
 //!
-//! Idea: no block of the checkpoint may be overwritten; the current state can only stop using it. Its
-//! physical birth identifies it (its last pointer may be a clone's, and younger than the checkpoint), so
-//! no list of the checkpoint's blocks is needed.
+//! Idea: blocks of the checkpoint must not be overwritten; the current state can only stop using them. A
+//! block's physical birth tells whether the checkpoint has it (its last pointer may be a clone's, and
+//! younger), so no list of these blocks is needed.
 //!
 //! A checkpoint is taken first in a txg, before any free.
 //!
@@ -30,14 +30,13 @@ use crate::space::write::ashift;
 /// `zfs_vdev_standard_sm_blksz`.
 const MAP_BLOCK_BYTES: u32 = 128 << 10;
 
-/// Makes the allocator keep the checkpoint's blocks.
+/// Keeps the checkpoint's blocks.
 pub(crate) async fn keep(mos: &Mos, allocator: &Allocator) -> Result<()> {
     let checkpoint = mos.checkpoint().await?;
     allocator.keep_for_checkpoint(checkpoint.map_or(Txg(0), |uberblock| uberblock.checkpoint_txg));
     Ok(())
 }
 
-/// Notes freed blocks that are kept for the checkpoint.
 pub(crate) async fn write_kept(context: &mut SyncContext, vdev: VdevId, kept: &Ranges) -> Result<()> {
     if kept.is_empty() {
         return Ok(());
@@ -66,7 +65,6 @@ pub(crate) async fn map_of_vdev(
     Ok((map, true))
 }
 
-/// The ZAP of a top-level vdev, which must have one.
 pub(crate) fn top_zap(context: &SyncContext, vdev: VdevId) -> Result<ObjectId> {
     let found = top_zaps(context).into_iter().find(|(id, _)| *id == vdev);
     found.map(|(_, zap)| zap).ok_or_else(|| context.damaged("a vdev has no ZAP"))

@@ -46,7 +46,6 @@ pub(crate) async fn begin_space_log(context: &mut SyncContext, log: &mut SpaceLo
     Ok(true)
 }
 
-/// Logs changes of a metaslab.
 pub(crate) async fn log_changes(
     context: &mut SyncContext,
     log: &mut SpaceLog,
@@ -100,7 +99,7 @@ pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceM
     forget_maps(context, &mut maps.log).await
 }
 
-/// Notes that a metaslab's own map is complete up to this txg, whose changes are still to come.
+/// Notes that the map is complete up to this txg, whose changes are still to come.
 pub(crate) async fn note_up_to_date(
     context: &mut SyncContext,
     log: &mut SpaceLog,
@@ -112,7 +111,6 @@ pub(crate) async fn note_up_to_date(
     set_unflushed(context, id, txg).await
 }
 
-/// Frees obsolete log maps.
 async fn forget_maps(context: &mut SyncContext, log: &mut SpaceLog) -> Result<()> {
     let needed = log.maps.split_off(&log.oldest().min(context.txg()));
     let gone = std::mem::replace(&mut log.maps, needed);

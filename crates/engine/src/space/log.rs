@@ -51,11 +51,9 @@ pub(crate) struct SpaceLog {
     pub(crate) maps: BTreeMap<Txg, LogMap>,
     /// Metaslabs that have ever been in the log.
     pub(crate) metaslabs: BTreeMap<MetaslabId, Unflushed>,
-    /// The next txg flushes all metaslabs.
     pub(crate) is_to_be_flushed: bool,
 }
 
-/// A metaslab's unflushed changes.
 #[derive(Debug)]
 pub(crate) struct Unflushed {
     pub(crate) start_bytes: u64,
@@ -120,7 +118,7 @@ impl SpaceLog {
         !self.maps.is_empty()
     }
 
-    /// Metaslabs to flush in a txg, so that all have their turn before the log is full.
+    /// All metaslabs have their turn before the log is full.
     pub(crate) fn turns(&self) -> u64 {
         let behind = self.metaslabs.values().filter(|metaslab| !metaslab.is_clean()).count() as u64;
         let recent = self.maps.values().rev().take(RATE_TXGS).map(|map| map.blocks);

@@ -32,7 +32,6 @@ use crate::store::policy::{Dedup, StoragePolicy};
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
 
-/// Births and deaths of a written object set.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Blocks born, less those freed already.
@@ -41,7 +40,6 @@ pub(crate) struct Ledger {
     pub(crate) births: Vec<Blkptr>,
     /// Blocks no longer referred to and not free yet.
     pub(crate) dead: Vec<Blkptr>,
-    /// Features of blocks from other sets.
     pub(crate) features: BTreeSet<&'static str>,
 }
 
@@ -55,7 +53,6 @@ pub(crate) struct PoolSink {
     ledger: Arc<Mutex<Ledger>>,
     /// Bytes born less bytes dead in this object, for its dnode.
     used: Arc<AtomicI64>,
-    /// Births and deaths of this object, until it is written or given up.
     of_object: Arc<Mutex<OfObject>>,
 }
 
@@ -91,7 +88,7 @@ impl PoolSink {
         self.policy.dedup.filter(|_| !new.is_metadata())
     }
 
-    /// Writes a block, unless the same one exists, which gets another owner.
+    /// A known block gets another owner instead.
     async fn write_once(
         &self,
         tables: &Tables,
@@ -232,7 +229,7 @@ impl BlockSink for PoolSink {
         Ok(written.bp)
     }
 
-    /// Writes a block as received, unless it is deduplicated.
+    /// Writes as received, unless it is deduplicated.
     async fn write_stored(&self, new: NewBlock, block: StoredBlock) -> Result<Blkptr> {
         if let (Some(_), Some(data)) = (self.dedup(&new), block.content()) {
             return self.write(NewBlock { data, ..new }).await;
@@ -249,7 +246,7 @@ impl BlockSink for PoolSink {
         Ok(written.bp)
     }
 
-    /// Adds an owner to a block on disk, in place of `old`.
+    /// Adds an owner, in place of `old`.
     async fn share(&self, bp: &Blkptr, (object, block): (ObjectId, BlockId), old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
         if syncing.pool.may_lack(bp) {
@@ -297,7 +294,6 @@ impl BlockSink for PoolSink {
         self.ledger.lock().dead.extend(births);
     }
 
-    /// The hole that replaces `old`.
     fn hole(&self, old: &Blkptr) -> Blkptr {
         let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
         match self.syncing.features.hole_birth && lsize.0 != 0 {

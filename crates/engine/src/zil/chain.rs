@@ -31,7 +31,6 @@ struct Placed {
 
 pub(crate) struct Chain {
     header: ZilHeader,
-    /// In chain order.
     blocks: VecDeque<Placed>,
     /// Data blocks that only records point to, with the txgs of their allocation.
     data: Vec<(Txg, Blkptr)>,
@@ -46,7 +45,6 @@ pub(crate) struct Chain {
     last_record: u64,
 }
 
-/// A log as of a txg.
 pub(crate) struct Settled {
     pub(crate) header: ZilHeader,
     pub(crate) dead: Vec<Blkptr>,
@@ -78,7 +76,6 @@ impl Chain {
         self.is_ending
     }
 
-    /// The block to write next.
     pub(crate) fn foretold(&self) -> Option<Blkptr> {
         self.blocks.back().map(|last| last.bp)
     }

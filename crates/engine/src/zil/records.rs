@@ -199,7 +199,7 @@ impl Records {
         self.txgs.iter().any(|(txg, noted)| *txg > synced && has_any(noted))
     }
 
-    /// Takes these notes, in order.
+    /// Takes the notes that txg `synced` does not cover, in order.
     pub(crate) fn take(&mut self, synced: Txg) -> Vec<(Txg, Note)> {
         self.drop_through(synced);
         let of_txg = |(&txg, noted): (&Txg, &mut OfTxg)| noted.take().map(move |note| (txg, note));

@@ -35,9 +35,7 @@ use crate::zil::turn::Turn;
 
 /// `zil_maxblocksize`.
 const MAX_BLOCK_BYTES: u64 = 128 << 10;
-/// Most bytes of records in a block.
 const MAX_ROOM_BYTES: u64 = MAX_BLOCK_BYTES - ZIL_CHAIN_BYTES as u64;
-/// A write record without its data.
 const WRITE_BYTES: u64 = (LR_BYTES + 4 * 8 + BLKPTR_BYTES) as u64;
 /// `zil_max_waste_space`: with less room, a write is not split.
 const WORTH_A_PIECE_BYTES: u64 = (MAX_ROOM_BYTES - WRITE_BYTES) / 16;
@@ -54,7 +52,7 @@ pub(crate) struct LogWriter<'a> {
     window: Vec<(Blkptr, Bytes)>,
     /// Vdevs to flush.
     vdevs: BTreeSet<VdevId>,
-    /// Of the first write to be flushed.
+    /// Flush mark and txg of the first write to be flushed.
     since: (FlushMark, Txg),
     burst_bytes: u64,
     left_bytes: u64,

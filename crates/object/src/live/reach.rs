@@ -1,7 +1,7 @@
 //! Reads the indirect blocks above a change before it is accepted.
 //!
 //! Idea: syncing a change reads and patches the indirect blocks above it, and finds freed blocks through
-//! them. A read error then could be reported to nobody, and would fail the txg for all. So a change reads
+//! them. At that time a read error has no caller to go to, and would fail the txg for all. So a change reads
 //! them first and gets the error itself; the sync finds them in the cache.
 //!
 //! Blocks that become unreadable in between are confined: see `write/objset`.
