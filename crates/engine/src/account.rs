@@ -1,15 +1,16 @@
-//! Accounting: what blocks that were born and died cost, from their dataset up to the root.
+//! Space accounting: charges births and deaths of blocks to their dataset and the directories above.
 //!
 //! ```text
 //!   dataset    referenced, unique          of this version
 //!   dir        used by head, snapshots     of all its versions
-//!   parent ... used by children            sums, of reservations what is larger than what is used
+//!   parent ... used by children            sums; the larger of reservation and use
 //! ```
 //!
-//! A block that died is gone if no snapshot has it: if it was born after the last one. Otherwise it goes to
-//! the deadlist, the list of what only snapshots hold, and so from the head's account to the snapshots'.
+//! A dead block born after the last snapshot is freed, since no snapshot has it. Another goes to the
+//! deadlist, which lists blocks that only snapshots hold, and moves from the head's account to the
+//! snapshots'.
 //!
-//! All sums are for a whole txg at once; a txg's order of births and deaths does not show.
+//! All sums cover a whole txg; the order of births and deaths within it does not matter.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_block_born`, `dsl_dataset_block_kill`), `dsl_dir.c`
 //! (`dsl_dir_diduse_transfer_space`).
@@ -34,7 +35,7 @@ use crate::livelist::{drop_useless_livelist, livelist, note_in_livelist};
 use crate::store::sink::Ledger;
 use crate::store::space_delta::SpaceDelta;
 
-/// Blocks of the list of deferred frees, small since it is written in each txg.
+/// Block size of the deferred list; small, since each txg writes it.
 const DEFERRED_BLOCK_BYTES: u32 = 16 << 10;
 
 /// Accounts of a directory, `dd_used_t`.
@@ -65,8 +66,7 @@ impl Account {
 }
 
 impl SyncContext {
-    /// Enters a dataset's new tree, and what was born and died on the way to it. `reserved_bytes` is its
-    /// refreservation.
+    /// `reserved_bytes` is the refreservation.
     pub(crate) async fn settle(
         &mut self,
         dataset: DatasetId,
@@ -115,7 +115,7 @@ impl SyncContext {
         }
     }
 
-    /// Blocks that died and that snapshots hold; answers what they take.
+    /// Moves dead blocks to the deadlist of snapshots; returns their space.
     async fn keep_for_snapshots(&mut self, head: &DslDatasetPhys, dead: &[Blkptr]) -> Result<SpaceDelta> {
         let mut space = SpaceDelta::default();
         if dead.is_empty() {
@@ -141,7 +141,7 @@ impl SyncContext {
             self.set_dataset_phys(head.prev_snapshot, &previous).await?;
         }
         match self.append_to_deadlist(head.deadlist, dead).await {
-            // Snapshots have these blocks. With the last one their space is lost, nothing else.
+            // With the last of its snapshots their space leaks, nothing else.
             Err(error) if error.is_damage() => {
                 self.syncing.pool.note_unlisted(space.used.unsigned_abs(), &error);
             }
@@ -151,14 +151,13 @@ impl SyncContext {
         Ok(space)
     }
 
-    /// A list of blocks of its own.
+    /// Makes a block list.
     #[boxed]
     pub async fn make_list(&self) -> Result<ObjectId> {
         BlockLists::new(&self.edit(), &self.dsize()).create().await
     }
 
-    /// A list of blocks that are freed in the next txg. It is not compressed: passes settle sooner if sizes
-    /// don't change.
+    /// Makes a list of deferred frees. Uncompressed: passes converge sooner if sizes don't change.
     #[boxed]
     pub async fn make_deferred_list(&self) -> Result<ObjectId> {
         let (edit, list) = (self.edit(), self.make_list().await?);
@@ -171,12 +170,11 @@ impl SyncContext {
         BlockLists::new(&self.edit(), &self.dsize()).append(list, &entries(blocks)).await.map(|_| ())
     }
 
-    /// Takes all blocks off a list.
     pub(crate) async fn take_list(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
         BlockLists::new(&self.edit(), &self.dsize()).take_all(list).await
     }
 
-    /// An empty deadlist.
+    /// Makes an empty deadlist.
     #[boxed]
     pub async fn make_deadlist(&self) -> Result<ObjectId> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -190,7 +188,7 @@ impl SyncContext {
         self.close_deadlist(opened).await
     }
 
-    /// A deadlist with the keys below a txg, and nothing in its lists.
+    /// Makes an empty deadlist with the keys below a txg of another.
     #[boxed]
     pub async fn clone_deadlist(&self, deadlist: ObjectId, below: Txg) -> Result<ObjectId> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -200,7 +198,7 @@ impl SyncContext {
         Ok(clone)
     }
 
-    /// A deadlist tells what was born up to that txg apart from now on.
+    /// Adds a key: blocks born after it get a list of their own.
     #[boxed]
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -209,18 +207,18 @@ impl SyncContext {
         self.close_deadlist(opened).await
     }
 
-    /// Bytes that a block is accounted with.
+    /// Size of a block in accounts.
     pub fn dsize(&self) -> impl Fn(&Blkptr) -> u64 + Sync + use<> {
         let pool = self.syncing.pool.clone();
         move |bp| pool.vdevs().dsize(bp)
     }
 
-    /// Whether `next` comes directly after the snapshot in its own chain.
+    /// Whether `next` directly follows the snapshot in its own chain.
     async fn is_next(&self, snapshot: &DslDatasetPhys, next: &DslDatasetPhys) -> Result<bool> {
         Ok(self.dataset_phys(snapshot.next_snapshot).await?.guid == next.guid)
     }
 
-    /// The txg of the snapshot that a clone was made from; 0 if it is none.
+    /// Creation txg of a clone's origin; 0: no clone.
     #[boxed]
     pub async fn origin_txg(&self, dir: ObjectId) -> Result<Txg> {
         match self.dir_phys(dir).await?.origin {
@@ -229,13 +227,13 @@ impl SyncContext {
         }
     }
 
-    /// A directory uses more or less (`dsl_dir_diduse_space`).
+    /// Charges a directory (`dsl_dir_diduse_space`).
     #[boxed]
     pub async fn use_space(&mut self, dir: ObjectId, space: SpaceDelta, account: Account) -> Result<()> {
         self.charge(dir, space, space.used, account, account).await
     }
 
-    /// `space` more is used by a directory: of it `to_new` in account `new`, the rest in `old`; and so on
+    /// Charges `space` to a directory, `to_new` of it to account `new` and the rest to `old`, and so on
     /// upwards (`dsl_dir_diduse_transfer_space`).
     pub(crate) async fn charge(
         &mut self,
@@ -268,7 +266,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Moves what a directory uses from one account to another (`dsl_dir_transfer_space`).
+    /// Moves space between accounts of a directory (`dsl_dir_transfer_space`).
     #[boxed]
     pub async fn transfer(&mut self, dir: ObjectId, bytes: i64, from: Account, to: Account) -> Result<()> {
         let mut phys = self.dir_phys(dir).await?;
@@ -280,13 +278,13 @@ impl SyncContext {
         Ok(())
     }
 
-    /// A dataset or snapshot as this txg leaves it.
+    /// A dataset or snapshot as of this txg.
     #[boxed]
     pub async fn dataset_phys(&self, id: ObjectId) -> Result<DslDatasetPhys> {
         bonus(&self.edit(), id).await
     }
 
-    /// A directory as this txg leaves it.
+    /// A directory as of this txg.
     #[boxed]
     pub async fn dir_phys(&self, id: ObjectId) -> Result<DslDirPhys> {
         bonus(&self.edit(), id).await
@@ -315,8 +313,7 @@ fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
     blocks.iter().map(|&bp| BpobjEntry { bp, freed: false }).collect()
 }
 
-/// Adds what may be negative. An account that would fall below zero, as a damaged pool's might, stays at
-/// zero.
+/// Adds a signed delta; stops at zero in a damaged pool.
 pub fn add(account: &mut u64, delta: i64) {
     *account = account.saturating_add_signed(delta);
 }

@@ -1,9 +1,8 @@
-//! Work on an open pool in the background, as far as it is in memory: whose turn it is, who hears of orders,
-//! how fast the scan goes, and the tunables. How far each has come is in the pool.
+//! Background work in memory: turns, orders, progress and tunables. Persistent progress is in the pool.
 //!
-//! Locking: turns are held by whoever works. `walking` is shared by scans and rebuilds for a slice each, and
-//! held alone by what must not happen in the middle of one; it is asked for under a turn, and nothing is
-//! asked for under it. The others are locked for one look or change.
+//! Locking: a turn is held while working. Scans and rebuilds share `walking` for a slice each; work that must
+//! not fall into a slice takes it exclusively, under a turn; no lock is taken under it. Others are held for
+//! one access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +33,11 @@ const TABLE: [Tunable; 16] = [
     ("zfs_trim_txg_batch", 32, 1, 1 << 20),
 ];
 
-/// The tunables of scans, removals and expansions, which may be changed at any time.
+/// Tunables, which may change at any time.
 ///
-/// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least so
-/// much of each txg. Its default for scrubs is one second: slices here are longer, since each costs a txg.
+/// A slice of a scan takes `zfs_scrub_min_time_ms` or `zfs_resilver_min_time_ms`; OpenZFS spends at least
+/// that much of each txg. Its default for scrubs is one second; slices here are longer, since each costs a
+/// txg.
 #[derive(Debug)]
 pub struct ScanSettings(Tunables<{ TABLE.len() }>);
 
@@ -48,7 +48,7 @@ impl Default for ScanSettings {
 }
 
 impl ScanSettings {
-    /// All tunables with their values, by name.
+    /// All tunables, by name.
     pub fn all(&self) -> Vec<(String, u64)> {
         self.0.all()
     }
@@ -56,78 +56,76 @@ impl ScanSettings {
     /// Sets a tunable.
     ///
     /// # Errors
-    /// There is none of that name, or the value is out of range.
+    /// Unknown name; value out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         self.0.set(name, value)
     }
 
-    /// How long a slice takes.
+    /// Length of a slice.
     pub fn slice(&self, is_resilver: bool) -> Duration {
         Duration::from_millis(self.0.get(if is_resilver { 9 } else { 13 }))
     }
 
-    /// Whether the mapping of a removed vdev is to be made shorter: so many percent of what it maps are
-    /// obsolete; how long it is, and the map of what is obsolete.
+    /// Whether to condense a removed vdev's mapping.
     pub fn is_worth_condensing(&self, obsolete_percent: u64, mapping_bytes: u64, map_bytes: u64) -> bool {
         let is_much = obsolete_percent >= self.0.get(1) && mapping_bytes > self.0.get(4);
         self.0.get(2) != 0 && (is_much || map_bytes >= self.0.get(3))
     }
 
-    /// The most bytes of a device that a rebuild reads at once.
+    /// Most bytes a rebuild reads at once.
     pub fn rebuild_segment_bytes(&self) -> u64 {
         self.0.get(5)
     }
 
-    /// A scrub follows rebuilds.
+    /// Whether a scrub follows rebuilds.
     pub fn scrubs_after_rebuild(&self) -> bool {
         self.0.get(6) != 0
     }
 
-    /// Removals stand still.
+    /// Whether removals pause.
     pub fn is_removal_suspended(&self) -> bool {
         self.0.get(7) != 0
     }
 
-    /// An expansion that has copied so much stands still; 0: it goes to its end.
+    /// Bytes after which expansions pause; 0: never.
     pub fn most_reflow_bytes(&self) -> u64 {
         self.0.get(0)
     }
 
-    /// A scrub follows expansions.
+    /// Whether a scrub follows expansions.
     pub fn scrubs_after_expansion(&self) -> bool {
         self.0.get(11) != 0
     }
 
-    /// The longest range that is copied off a vdev as a whole.
+    /// Longest range copied off a vdev as a whole.
     pub fn removal_segment_bytes(&self) -> u64 {
         self.0.get(8)
     }
 
-    /// Known errors that are scrubbed together.
+    /// Known errors scrubbed together.
     pub fn error_blocks_per_txg(&self) -> usize {
         usize::try_from(self.0.get(12)).unwrap_or(usize::MAX)
     }
 
-    /// Automatic trim visits a metaslab each so many rounds.
+    /// Rounds between visits of automatic trim to a metaslab.
     pub fn trim_batch(&self) -> u64 {
         self.0.get(15)
     }
 
-    /// Whether so many bytes of a device, which lie together, are worth trimming.
+    /// Whether a run of free bytes is worth trimming.
     pub fn is_worth_trimming(&self, bytes: u64) -> bool {
         bytes >= self.0.get(14)
     }
 
-    /// Scans stand still.
+    /// Whether scans pause.
     pub fn is_suspended(&self) -> bool {
         self.0.get(10) != 0
     }
 }
 
-/// One kind of work in the background: one does it at a time, and hears when there is something else to do.
+/// One kind of background work: one worker at a time, and orders to it.
 pub struct Work {
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Counts orders.
     orders: watch::Sender<u64>,
 }
 
@@ -138,80 +136,78 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Waits until nobody else does it, and lets nobody else until this is dropped.
+    /// Waits for the turn.
     pub async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turn.clone().lock_owned().await
     }
 
-    /// There is something else to do, or nothing any more: whoever does it looks again.
+    /// Has the worker check for changes.
     pub fn order(&self) {
         self.orders.send_modify(|orders| *orders += 1);
     }
 
-    /// Hears of orders. It ends with the engine.
+    /// Receives orders; closed with the engine.
     pub fn orders(&self) -> watch::Receiver<u64> {
         self.orders.subscribe()
     }
 }
 
-/// What those who work on an open pool in the background share with those who order it and look at it.
+/// State of background work.
 #[derive(Default)]
 pub struct Background {
-    /// Scrubs and resilvers. Orders: one begins, pauses, goes on, ends; a device is back.
+    /// Scrubs and resilvers. Orders: start, pause, resume, end; a device is back.
     pub scans: Work,
-    /// Passes over free space (initialize, trim); nobody takes turns.
+    /// Passes over free space (initialize, trim); no turns.
     pub passes: Work,
-    /// Vdevs that are removed.
+    /// Vdev removals.
     pub removals: Work,
-    /// RAID-Z vdevs that are expanded.
+    /// RAID-Z expansions.
     pub expansions: Work,
     /// Sequential rebuilds.
     pub rebuilds: Work,
-    /// Shared by those who walk over what the tree on disk refers to, a slice at a time.
     walking: Arc<tokio::sync::RwLock<()>>,
     pass: Mutex<Option<Pass>>,
     settings: ScanSettings,
 }
 
-/// A scan that runs, since this engine began it or went on with it.
+/// A running scan, since this engine began or resumed it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pass {
-    /// When that was.
+    /// Its start.
     pub since: Instant,
     /// Bytes scanned since.
     pub done_bytes: u64,
 }
 
 impl Engine {
-    /// Its work in the background.
+    /// State of background work.
     pub fn background(&self) -> &Background {
         &self.0.background
     }
 }
 
 impl Background {
-    /// The tunables of scans; an order tells of changes.
+    /// Tunables; a change comes with an order.
     pub fn settings(&self) -> &ScanSettings {
         &self.settings
     }
 
-    /// For a slice of a walk over what the tree on disk refers to. Who waits for [`Background::no_walks`]
-    /// comes before later slices.
+    /// Takes a slice of a walk over the tree on disk. [`Background::no_walks`] precedes later slices.
     pub async fn walk_turn(&self) -> OwnedRwLockReadGuard<()> {
         self.walking.clone().read_owned().await
     }
 
-    /// Waits until the slices of walks that run have ended, and lets none begin until this is dropped.
+    /// Waits for running slices, and blocks new ones.
     pub async fn no_walks(&self) -> OwnedRwLockWriteGuard<()> {
         self.walking.clone().write_owned().await
     }
 
-    /// The scan that runs.
+    /// The running scan.
     pub fn scan_pass(&self) -> Option<Pass> {
         *self.pass.lock()
     }
 
-    /// How far the scan has come that runs; `None`: it has ended.
+    /// `None`: it has ended.
     pub fn set_scan_pass(&self, pass: Option<Pass>) {
         *self.pass.lock() = pass;
     }

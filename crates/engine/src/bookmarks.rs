@@ -1,4 +1,4 @@
-//! Bookmarks that tell sizes: what dies in a txg is counted in them.
+//! Bookmarks with sizes: they count the blocks that die in a txg.
 //!
 //! Source: OpenZFS `dsl_bookmark.c` (`dsl_bookmark_block_killed`).
 
@@ -14,8 +14,8 @@ use crate::SyncContext;
 use crate::account::add;
 use crate::store::space_delta::SpaceDelta;
 
-/// Blocks that a head has no longer: bookmarks since its last snapshot that tell sizes count those that
-/// were there at their time (`dsl_bookmark_block_killed`).
+/// Counts a head's dead blocks in the sized bookmarks since its last snapshot that had them
+/// (`dsl_bookmark_block_killed`).
 pub(crate) async fn note_in_bookmarks(
     context: &mut SyncContext,
     head: ObjectId,
@@ -42,11 +42,11 @@ pub(crate) async fn note_in_bookmarks(
 /// A bookmark in its table.
 #[derive(Debug, Clone)]
 pub struct StoredMark {
-    /// Its name, without the dataset's.
+    /// Name without the dataset's.
     pub name: String,
-    /// What it keeps.
+    /// Its content.
     pub mark: Bookmark,
-    /// How many words are stored; the oldest form has three.
+    /// Words stored; three in the oldest form.
     pub words: usize,
 }
 
@@ -66,12 +66,12 @@ pub async fn marks(context: &SyncContext, zap: ObjectId) -> Result<Vec<StoredMar
     Ok(marks)
 }
 
-/// It tells sizes: `ZBM_FLAG_HAS_FBN`.
+/// Whether it has sizes: `ZBM_FLAG_HAS_FBN`.
 pub fn has_sizes(mark: &Bookmark) -> bool {
     mark.flags & ZBM_FLAG_HAS_FBN != 0
 }
 
-/// So much of what a bookmark knows was freed.
+/// Adds freed space.
 pub fn add_freed(mark: &mut Bookmark, freed: SpaceDelta) {
     add(&mut mark.referenced_freed_bytes, freed.used);
     add(&mut mark.compressed_freed_bytes, freed.compressed);

@@ -1,4 +1,4 @@
-//! What a task sees and may do: the txg that is being written, and the MOS as it leaves it.
+//! The context of a sync task: the syncing txg, and the MOS as it leaves it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,83 +28,78 @@ use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
 use crate::taking::{HELD_BYTES_MAX, refuse_changed};
 
-/// The txg that is being written, for those who change the MOS in it.
+/// The syncing txg, for code that changes the MOS.
 pub struct SyncContext {
     pub(crate) engine: Arc<Shared>,
     pub(crate) syncing: SyncingTxg,
-    /// Blocks that nothing refers to any more and that are not free yet.
+    /// Unreferenced blocks, not free yet.
     pub(crate) dead: Vec<Blkptr>,
-    /// Object sets that tasks have made.
     pub(crate) born_objsets: Vec<LiveDataset>,
-    /// The configuration has to be written again, in the MOS and in all labels.
+    /// Write it to the MOS and all labels.
     pub(crate) config_changed: bool,
-    /// Features were enabled, or have got their first user.
     pub(crate) features_changed: bool,
-    /// Deadlists that a task keeps opened.
     pub(crate) deadlists: parking_lot::Mutex<KeptDeadlists>,
-    /// Something of the txg has been written, or is about to be.
+    /// Part of the txg is written, or about to be.
     pub(crate) has_begun: bool,
-    /// The txg is written although nothing has changed: time passes in txgs.
+    /// Write even an empty txg.
     pub(crate) is_forced: bool,
-    /// A task has failed half-way: the txg must not be written.
+    /// A task failed half-way: do not write the txg.
     pub(crate) broken: Option<DatasetError>,
-    /// For whom the task runs.
     pub(crate) actor: User,
 }
 
 impl SyncContext {
-    /// The txg.
+    /// The syncing txg.
     pub fn txg(&self) -> Txg {
         self.syncing.txg
     }
 
-    /// The user for whom the task runs ([`crate::Engine::acting_for`]).
+    /// The user ([`crate::Engine::acting_for`]).
     pub fn uid(&self) -> u32 {
         self.actor.uid
     }
 
-    /// The same, if the user is none of the administrators.
+    /// Credentials, unless the user is an administrator.
     pub fn delegated(&self) -> Option<&Credentials> {
         self.actor.delegated.as_deref()
     }
 
-    /// How often tasks have changed anything.
     pub(crate) fn changes(&self) -> u64 {
         self.edit().changes() + self.dead.len() as u64
     }
 
-    /// A hand on the MOS.
+    /// Edits the MOS.
     pub fn edit(&self) -> Edit {
         self.engine.mos.edit()
     }
 
-    /// The MOS with all changes so far.
+    /// The MOS with all changes.
     ///
     /// # Errors
-    /// Its directory is damaged.
+    /// Damaged directory.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.config()).await
     }
 
-    /// An object that the object directory names.
+    /// An object in the object directory.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The name is missing.
     #[boxed]
     pub async fn directory_object(&self, name: &str) -> Result<ObjectId> {
         let found = self.find_directory_object(name).await?;
         found.ok_or_else(|| self.damaged(&format!("the object directory has no '{name}'")))
     }
 
-    /// An object that the object directory names, if it does.
+    /// An object in the object directory, if listed.
     #[boxed]
     pub async fn find_directory_object(&self, name: &str) -> Result<Option<ObjectId>> {
         let directory = Zap::open_id(&self.edit().view(), DMU_POOL_DIRECTORY_OBJECT).await?;
         Ok(directory.get_u64(name).await?.map(ObjectId))
     }
 
-    /// Gives a head that has no content yet an empty object set, which is written in this txg.
+    /// Gives a new head an empty object set.
     #[boxed]
     pub async fn make_objset(&mut self, dataset: DatasetId, kind: ObjsetType) -> Result<LiveObjset> {
         self.activate_missing(dataset).await?;
@@ -120,7 +115,7 @@ impl SyncContext {
         Ok(objset)
     }
 
-    /// Settings have changed: opened datasets follow them from now on, and so do the handles on them.
+    /// Applies changed properties to open datasets and handles.
     #[boxed]
     pub async fn refresh_policies(&mut self) -> Result<()> {
         let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
@@ -144,17 +139,17 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Takes back object sets made for a dataset that is not to be.
+    /// Withdraws the object set of a failed creation.
     pub fn unmake_objset(&mut self, dataset: DatasetId) {
         self.born_objsets.retain(|born| born.objset.dataset_id() != dataset);
     }
 
-    /// Whether the pool has what came with a version.
+    /// Whether the pool's version allows it.
     pub fn has(&self, what: Since) -> bool {
         self.syncing.pool.has(what)
     }
 
-    /// Refuses what old pools can't do.
+    /// Refuses what the pool's version does not allow.
     pub fn require(&self, what: Since, name: &str) -> Result<()> {
         match self.has(what) {
             true => Ok(()),
@@ -175,16 +170,16 @@ impl SyncContext {
         &self.engine.runtime
     }
 
-    /// The pool, as this txg leaves its tree of vdevs.
+    /// The pool with this txg's vdev tree.
     pub fn pool(&self) -> &Pool {
         &self.syncing.pool
     }
 
-    /// Before anything of this txg is written, or a task whose checks are done changes what is not the txg's
-    /// alone: the pool is marked as in use, if that was not done yet.
+    /// Marks the pool as in use, once. Required before a txg's first write, and before a checked task changes
+    /// state outside the txg.
     ///
     /// # Errors
-    /// Somebody else has taken the pool; a device fails.
+    /// Another system has taken the pool; a device fails.
     #[boxed]
     pub async fn begin_writing(&mut self) -> Result<()> {
         self.has_begun = true;
@@ -192,7 +187,7 @@ impl SyncContext {
         let Some(taking) = engine.told.taking.get() else { return self.settle_scratch().await };
         let mark = taking.mark.lock().take();
         if let Some(mark) = mark {
-            // As it is on disk: a task may have changed the vdevs of the txg's.
+            // From disk: a task may have changed the txg's vdevs.
             let pool = engine.on_disk.read().pool.clone();
             refuse_changed(&pool, taking).await?;
             pool.write_config(&mark).await?;
@@ -206,8 +201,8 @@ impl SyncContext {
         if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
     }
 
-    /// The power failed while an expansion had its first rows in the scratch area: they come to where they
-    /// belong, before anything is written that would have to go there, too.
+    /// After a power cut during a RAIDZ expansion, moves its first rows from the scratch area before other
+    /// writes go to their place.
     async fn settle_scratch(&mut self) -> Result<()> {
         let last = self.last_uberblock();
         if self.pool().settle_scratch(&last, self.txg()).await? {
@@ -218,42 +213,41 @@ impl SyncContext {
         Ok(())
     }
 
-    /// The last one on disk.
+    /// The last uberblock on disk.
     pub fn last_uberblock(&self) -> Uberblock {
         *self.engine.on_disk.read().pool.uberblock()
     }
 
-    /// From here on the txg is written to `pool`: another tree of vdevs, or another version.
+    /// Continues the txg with another vdev tree or version.
     pub fn write_to(&mut self, pool: Pool) {
         self.syncing.pool = pool;
     }
 
-    /// What of the pool is allocated.
+    /// Allocated and free space.
     pub fn allocator(&self) -> &Arc<Allocator> {
         &self.syncing.allocator
     }
 
-    /// The pool's configuration, to look at or to change; one that has changed is written after
-    /// [`SyncContext::config_has_changed`].
+    /// The configuration; report changes with [`SyncContext::config_has_changed`].
     pub fn config(&self) -> impl DerefMut<Target = PoolConfig> + '_ {
         self.engine.config.lock()
     }
 
-    /// The configuration has to be written again, in the MOS and in all labels.
+    /// Rewrites the configuration in the MOS and all labels.
     pub fn config_has_changed(&mut self) {
         self.config_changed = true;
     }
 
-    /// A new vdev's space maps are listed in `array`.
+    /// Adds a new vdev's list of space maps.
     #[boxed]
     pub async fn add_metaslab_array(&self, vdev: VdevId, array: ObjectId) {
         self.engine.space_maps.lock().await.add_vdev(vdev, array);
     }
 
-    /// A vdev is gone, and all that was on it: its space maps are given up.
+    /// Frees a removed vdev's space maps.
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn forget_vdev(&mut self, vdev: VdevId) -> Result<()> {
         let engine = self.engine.clone();
@@ -268,7 +262,7 @@ impl SyncContext {
         }
     }
 
-    /// The next txg brings all metaslabs' own space maps up to date.
+    /// Flushes the space map log in the next txg.
     #[boxed]
     pub async fn flush_space_log(&self) {
         self.engine.space_maps.lock().await.log.flush_all();
@@ -279,7 +273,7 @@ impl SyncContext {
         self.engine.runtime.unix_time_ns() / 1_000_000_000
     }
 
-    /// The tunables of scans.
+    /// Tunables of scans.
     pub fn scan_settings(&self) -> &ScanSettings {
         self.engine.background.settings()
     }
@@ -289,25 +283,24 @@ impl SyncContext {
         self.engine.runtime.random_u64()
     }
 
-    /// 56 bits that name a dataset on this machine (`unique_create`).
+    /// A dataset's 56-bit id on this machine (`unique_create`).
     pub fn new_fsid(&self) -> Guid {
         Guid((self.random() >> 8).max(1))
     }
 
-    /// The MOS makes no sense, and why.
+    /// The error for a damaged MOS.
     pub fn damaged(&self, why: &str) -> DatasetError {
         self.engine.mos.view().damaged(DMU_POOL_DIRECTORY_OBJECT, why)
     }
 
-    /// Nothing refers to a block any more.
     pub(crate) fn free(&mut self, bp: Blkptr) {
         self.dead.push(bp);
     }
 
-    /// Of blocks that are freed, those whose entries in tables are read at once.
+    /// Blocks freed at a time.
     pub const FREES_AT_ONCE: usize = 256;
 
-    /// Frees blocks in this txg. Nothing may refer to them when the txg is on disk.
+    /// Frees blocks that nothing refers to after this txg.
     ///
     /// # Errors
     /// A block was not allocated.
@@ -316,7 +309,7 @@ impl SyncContext {
         let (pool, tables, mos) = (&self.syncing.pool, &self.engine.tables, self.edit());
         for some in blocks.chunks(Self::FREES_AT_ONCE) {
             match tables.fetch(pool, some).await {
-                // Which block it is about shows below.
+                // `release` finds out which block it is.
                 Err(error) if !error.is_damage() => return Err(error),
                 _ => {}
             }
@@ -324,7 +317,7 @@ impl SyncContext {
                 match tables.lock().await.release(&mos, pool, bp).await {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
-                    // Somebody else may have it: a leak is less than a loss.
+                    // Better a leak than a free under another owner.
                     Err(error) if error.is_damage() => pool.note_leak(pool.vdevs().dsize(bp), &error),
                     Err(error) => return Err(error),
                 }
@@ -339,7 +332,6 @@ impl SyncContext {
         Ok(pool.free(allocator, bp, self.txg(), &ReadContext::new(Zbookmark::default())).await?)
     }
 
-    /// What a block takes.
     pub(crate) fn space_of(&self, bp: &Blkptr) -> SpaceDelta {
         SpaceDelta::of(&self.syncing.pool, bp)
     }

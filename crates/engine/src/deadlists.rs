@@ -1,9 +1,9 @@
-//! Deadlists of datasets, as tasks change them when versions come and go.
+//! Changes to deadlists as snapshots and heads come and go.
 //!
-//! Idea: a deadlist has a key for each snapshot that there was when its own was taken, so opening one costs
-//! what there are snapshots. Whoever destroys many in a row keeps those opened that one and the next have in
-//! common; they are stored at the end, if they are still there. Those that follow are opened ahead, by a task
-//! for each: nobody else changes them in this txg, since all who do open them here.
+//! Idea: opening a deadlist costs time for each of its keys, one per earlier snapshot. A task that destroys
+//! many snapshots in a row keeps the deadlists that successive steps share open, and stores the remaining
+//! ones at the end. It opens following ones ahead in parallel tasks: deadlists change only through this
+//! module in this txg.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_dir_remove_clones_key`).
 
@@ -17,19 +17,19 @@ use cenote_object::deadlist::{BlockLists, DeadlistEdit, PutAside};
 use crate::context::SyncContext;
 use crate::store::space_delta::SpaceDelta;
 
-/// Keys of opened deadlists that are kept, about: 48 bytes each.
+/// Most keys in open deadlists, about: 48 bytes each.
 const KEPT_KEYS_MAX: usize = 1 << 20;
 
 impl SyncContext {
-    /// Keeps deadlists opened until [`SyncContext::store_deadlists`].
+    /// Keeps deadlists open until [`SyncContext::store_deadlists`].
     pub fn keep_deadlists(&self) {
         self.deadlists.lock().is_kept = true;
     }
 
-    /// Stores the deadlists that are kept opened, and keeps none from now on.
+    /// Stores the open deadlists, and keeps none from now on.
     #[boxed]
     pub async fn store_deadlists(&self) -> Result<()> {
-        // Those that were opened ahead in vain go.
+        // Drops unused ones that were opened ahead.
         let kept = std::mem::take(&mut *self.deadlists.lock());
         self.store_aside(kept.aside).await
     }
@@ -42,7 +42,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// A deadlist, to be given back with [`SyncContext::close_deadlist`] unless it goes.
+    /// Return it with [`SyncContext::close_deadlist`] unless it is destroyed.
     #[boxed]
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let (aside, ahead) = {
@@ -51,7 +51,7 @@ impl SyncContext {
         };
         match (aside, ahead) {
             (Some(aside), _) => Ok(DeadlistEdit::resume(lists, id, aside)),
-            // A task that failed in another way has left nothing.
+            // A failed task left nothing.
             (None, Some(ahead)) => match ahead.await {
                 Ok(aside) => Ok(DeadlistEdit::resume(lists, id, aside?)),
                 Err(_) => DeadlistEdit::open(lists, id).await,
@@ -60,7 +60,7 @@ impl SyncContext {
         }
     }
 
-    /// A deadlist will be opened soon: it is read meanwhile. Only while deadlists are kept.
+    /// Opens a deadlist ahead, if deadlists are kept.
     pub fn expect_deadlist(&self, id: ObjectId) {
         let mut kept = self.deadlists.lock();
         if !kept.is_kept || kept.aside.contains_key(&id) || kept.ahead.contains_key(&id) {
@@ -74,7 +74,7 @@ impl SyncContext {
         kept.ahead.insert(id, self.runtime().spawn(opening).abort_on_drop());
     }
 
-    /// Gives an opened deadlist back: stored, or kept.
+    /// Stores or keeps an open deadlist.
     #[boxed]
     pub async fn close_deadlist(&self, mut opened: DeadlistEdit<'_>) -> Result<()> {
         if !self.deadlists.lock().is_kept {
@@ -89,7 +89,7 @@ impl SyncContext {
         self.store_aside(too_many).await
     }
 
-    /// Space of a deadlist's blocks under keys from `from` up to, not including, `to`.
+    /// Space of a deadlist's blocks under keys in `from..to`.
     #[boxed]
     pub async fn dead_space(&self, deadlist: ObjectId, from: Txg, to: Txg) -> Result<SpaceDelta> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -99,7 +99,7 @@ impl SyncContext {
         Ok(space)
     }
 
-    /// Space of all of a deadlist's blocks.
+    /// Space of all blocks of a deadlist.
     #[boxed]
     pub async fn all_dead_space(&self, deadlist: ObjectId) -> Result<SpaceDelta> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -135,7 +135,7 @@ impl SyncContext {
         self.close_deadlist(opened).await
     }
 
-    /// Moves all of a deadlist's blocks to another, and gives it up.
+    /// Moves all blocks of a deadlist to another, and frees it.
     #[boxed]
     pub async fn merge_deadlist(&self, into: ObjectId, deadlist: ObjectId) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
@@ -146,14 +146,14 @@ impl SyncContext {
         self.close_deadlist(into).await
     }
 
-    /// Gives a deadlist up, with its lists.
+    /// Frees a deadlist and its lists.
     #[boxed]
     pub async fn free_deadlist(&self, deadlist: ObjectId) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?.free().await
     }
 
-    /// A deadlist does not tell apart any more what was born up to that txg.
+    /// Removes a key and merges its list into the one before.
     #[boxed]
     pub async fn remove_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());

@@ -1,15 +1,15 @@
-//! Directories: those of datasets, and those that OpenZFS keeps below the root for its own accounts.
+//! Directories: those of datasets, and special ones that OpenZFS keeps below the root.
 //!
 //! ```text
-//!   $MOS     what the MOS takes
-//!   $FREE    what was destroyed and is still being freed (freeing)
+//!   $MOS     space of the MOS
+//!   $FREE    destroyed datasets not freed yet (freeing)
 //!   $ORIGIN  an empty snapshot that all others are cloned from
-//!   $LEAK    what nobody has any more and could not be freed: made when it is first needed
+//!   $LEAK    leaked space: made when first needed
 //! ```
 //!
-//! What has leaked would be in no account: `zfs list` would show less than space maps have. A leak is noted
+//! Leaked space must have an account, or `zfs list` would show less than the space maps. A leak is noted
 //! where it is met ([`cenote_pool::Pool::note_leak`]), and charged before the txg ends. When nothing is left
-//! to be freed, what `$FREE` still has must have leaked, too.
+//! to free, the rest of `$FREE` has leaked, too.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_scan.c` (`dsl_process_async_destroys`).
 
@@ -29,7 +29,7 @@ use crate::context::SyncContext;
 use crate::store::space_delta::SpaceDelta;
 
 impl SyncContext {
-    /// Makes a directory called `name` below `parent`; the root of the tree if there is none.
+    /// Makes a directory below `parent`; `None`: the root.
     #[boxed]
     pub async fn make_dir(&self, parent: Option<ObjectId>, name: &str) -> Result<ObjectId> {
         let edit = self.edit();
@@ -56,14 +56,13 @@ impl SyncContext {
         Ok(id)
     }
 
-    /// One of the directories that OpenZFS keeps for itself below the root.
+    /// Looks up a special directory below the root.
     #[boxed]
     pub async fn special_dir(&self, name: &str) -> Result<ObjectId> {
         let found = self.find_special_dir(name).await?.1;
         found.ok_or_else(|| self.damaged(&format!("there is no directory '{name}'")))
     }
 
-    /// The root, and the directory if it is there.
     async fn find_special_dir(&self, name: &str) -> Result<(ObjectId, Option<ObjectId>)> {
         let root = self.directory_object(names::ROOT_DATASET).await?;
         let children = self.dir_phys(root).await?.child_dirs_zap;
@@ -71,7 +70,6 @@ impl SyncContext {
         Ok((root, found.map(ObjectId)))
     }
 
-    /// Charges `$LEAK` for what has leaked.
     pub(crate) async fn charge_leaks(&mut self) -> Result<()> {
         match self.syncing.pool.take_leaked_bytes() {
             0 => Ok(()),
@@ -79,7 +77,7 @@ impl SyncContext {
         }
     }
 
-    /// What `$FREE` has although nothing is left to be freed has leaked.
+    /// Moves the rest of `$FREE` to `$LEAK`, when nothing is left to free.
     pub(crate) async fn leak_rest(&mut self) -> Result<()> {
         let free = self.special_dir(FREE_DIR_NAME).await?;
         let phys = self.dir_phys(free).await?;

@@ -1,4 +1,4 @@
-//! The engine: an opened pool that takes changes, and what all its parts share.
+//! The engine: a pool opened for writing, and the state its parts share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,25 +38,24 @@ use crate::throttle::Throttle;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 
-/// An opened pool that takes changes, and for whom it does. Cloning it costs one atomic increment.
+/// A handle on a pool opened for writing; cheap to clone.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 
-/// A user; root unless said otherwise.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct User {
     pub(crate) uid: u32,
-    /// Whom limits bind: may do what was delegated, and no more.
+    /// Needs delegated permissions and obeys limits; `None`: an administrator.
     pub(crate) delegated: Option<Arc<Credentials>>,
 }
 
-/// For whom changes are made.
+/// The user or command that makes changes.
 #[derive(Default, Clone)]
 pub(crate) struct Actor {
     pub(crate) user: User,
-    /// The last txg with a change of theirs; of nobody in particular it is not known.
+    /// Last txg this actor changed; `None`: not a command.
     last_txg: Option<Arc<AtomicU64>>,
-    /// Of whom keys of new encryption roots are asked; none: of whom all are.
+    /// `None`: from the keyring.
     new_keys: Option<KeySource>,
 }
 
@@ -67,50 +66,43 @@ pub(crate) struct Shared {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) keys: Arc<Keyring>,
     pub(crate) txgs: Arc<Txgs>,
-    /// Changed only by whoever writes a txg.
+    /// Changed only by the writer of a txg.
     pub(crate) mos: LiveObjset,
     pub(crate) room: Arc<Room>,
     pub(crate) freeing: Freeing,
     pub(crate) throttle: Throttle,
     pub(crate) kstats: Kstats,
     pub(crate) mos_policy: Arc<StoragePolicy>,
-    /// Who else has a block that is freed.
     pub(crate) tables: Tables,
     pub(crate) datasets: Ranked<Mutex<BTreeMap<DatasetId, LiveDataset>>>,
     pub(crate) tasks: Ranked<Mutex<Tasks>>,
-    /// As the MOS and labels have it.
+    /// As in the MOS and labels.
     pub(crate) config: Ranked<Mutex<PoolConfig>>,
     pub(crate) carried: Ranked<Mutex<Carried>>,
     pub(crate) on_disk: Ranked<RwLock<OnDisk>>,
-    /// Changed only by whoever writes a txg.
+    /// Changed only by the writer of a txg.
     pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
-    /// What users of datasets share.
     pub(crate) handles: Handles,
-    /// Snapshots that somebody looks into.
     pub(crate) snapshots: Snapshots,
-    /// Held while tasks change which datasets there are, and by who looks one up to open it.
+    /// Write: tasks that create or remove datasets. Read: opens.
     pub(crate) names: tokio::sync::RwLock<()>,
     pub(crate) background: Background,
-    /// One txg is written at a time.
+    /// Serializes the writing of txgs.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) told: Told,
 }
 
-/// The pool as the last txg on disk left it: blocks of the one that is being written may be written over by
-/// its next pass.
+/// The pool as of the last txg on disk. The syncing txg can't be read: its passes overwrite their blocks.
 #[derive(Clone)]
 pub(crate) struct OnDisk {
-    /// With its uberblock.
     pub(crate) pool: Pool,
     pub(crate) mos: Objset,
-    /// With the vdevs that it had then.
     pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
 }
 
-/// Tasks of the open txg, in order.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// These come before anything else in its sync.
+    /// Run before everything else in the sync.
     pub(crate) first: Vec<Task>,
     pub(crate) rest: Vec<Task>,
 }
@@ -121,44 +113,39 @@ impl Tasks {
     }
 }
 
-/// What the writer of txgs carries from one to the next.
+/// State carried from one txg to the next.
 pub(crate) struct Carried {
-    /// As the last txg whose tasks ran left them.
     pub(crate) features: Features,
-    /// What devices have missed, as their logs say.
+    /// From the DTLs.
     pub(crate) missed: Missed,
-    /// What writing the MOS took and its directory has not been charged for.
+    /// Cost of writing the MOS, to be charged to its directory.
     pub(crate) uncharged: SpaceDelta,
 }
 
-/// What the engine was told once, if at all.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// How the pool was found.
     pub(crate) taking: OnceLock<Taking>,
-    /// Hears of each record that the history gets.
     pub(crate) history_listener: OnceLock<HistoryListener>,
-    /// Hears of each change of the configuration, once labels have it.
+    /// Called once the labels have the change.
     pub(crate) config_listener: OnceLock<ConfigListener>,
 }
 
-/// By leaf, runs of txgs that it missed: the first and the last of each.
+/// By leaf: first and last txg of each missed run.
 pub(crate) type Missed = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
 pub(crate) type HistoryListener = Box<dyn Fn(&Nvlist) + Send + Sync>;
 
 pub(crate) type ConfigListener = Box<dyn Fn() + Send + Sync>;
 
-/// A dataset whose objects may change.
 #[derive(Clone)]
 pub(crate) struct LiveDataset {
     pub(crate) objset: LiveObjset,
     pub(crate) policy: Arc<StoragePolicy>,
-    /// Where operations leave records; none in one that was just made and that nobody has opened yet.
+    /// None in a new dataset that was never opened.
     pub(crate) log: Option<Log>,
 }
 
-/// Something to be done when the open txg is written. It answers through a channel of its own.
+/// Runs when the open txg is written; answers through its own channel.
 pub(crate) type Task = Box<dyn for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, ()> + Send>;
 
 impl Engine {
@@ -166,15 +153,14 @@ impl Engine {
         Engine(shared, Actor::default())
     }
 
-    /// Takes a hold on the open txg without asking for room. For the engine itself, and for tests: whatever
-    /// else changes objects goes through [`Engine::change`], which also sees to it that no half of a change
-    /// stays.
+    /// Takes a hold without reserving space: for the engine and tests. Others use [`Engine::change`], which
+    /// also runs a change to its end.
     ///
     /// # Errors
-    /// [`DatasetError::Stopped`]: a txg could not be written.
+    /// [`DatasetError::Stopped`].
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
-        // A log block that is being written to a silent device holds the txg open.
+        // May wait: a log block in flight to an unresponsive device holds the txg open.
         let hold = self.for_command(self.0.txgs.hold()).await?;
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
@@ -182,8 +168,7 @@ impl Engine {
         Ok(hold)
     }
 
-    /// Waits until all that was changed through this handle of [`Engine::acting_for`], and its clones, is on
-    /// disk.
+    /// Waits until the changes of this handle and its clones are on disk.
     ///
     /// # Errors
     /// A txg could not be written.
@@ -195,13 +180,11 @@ impl Engine {
         }
     }
 
-    /// Whether this handle was made for a command.
     pub(crate) fn is_of_command(&self) -> bool {
         self.1.last_txg.is_some()
     }
 
-    /// Takes steps that belong together: if this future is dropped once they have begun, they go on without
-    /// it to their end.
+    /// Runs steps to their end, even if this future is dropped.
     pub async fn to_end<F>(&self, steps: impl FnOnce(Engine) -> F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -209,8 +192,7 @@ impl Engine {
         self.0.runtime.to_end(steps(self.clone())).await
     }
 
-    /// The same for steps that need the open txg to stay open, until they end or give the hold to
-    /// [`Engine::run_in`].
+    /// [`Engine::to_end`] with the open txg held until the steps end or call [`Engine::run_in`].
     ///
     /// # Errors
     /// Those of the steps; [`DatasetError::Stopped`].
@@ -231,14 +213,13 @@ impl Engine {
         &self.0.keys
     }
 
-    /// The same pool; what tasks make through this handle is made by user `uid`, who is given what `zfs allow
-    /// -c` promises. Whether the user may is for the caller to know.
+    /// A handle for user `uid`, who gets `zfs allow -c` permissions on created datasets. The caller checks
+    /// permissions.
     pub fn acting_for(&self, uid: u32) -> Engine {
         self.acting(User { uid, delegated: None })
     }
 
-    /// The same for a user who may do what was delegated, and whom `filesystem_limit` and `snapshot_limit`
-    /// bind.
+    /// [`Engine::acting_for`] a delegated user, bound by `filesystem_limit` and `snapshot_limit`.
     pub fn acting_for_delegated(&self, who: Credentials) -> Engine {
         self.acting(User { uid: who.uid, delegated: Some(Arc::new(who)) })
     }
@@ -248,12 +229,12 @@ impl Engine {
         Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()), new_keys })
     }
 
-    /// The same, which asks there for the keys of new encryption roots.
+    /// Asks `new_keys` for keys of new encryption roots.
     pub fn asking(self, new_keys: KeySource) -> Engine {
         Engine(self.0, Actor { new_keys: Some(new_keys), ..self.1 })
     }
 
-    /// Of whom keys of new encryption roots are asked.
+    /// Source of keys for new encryption roots.
     pub fn new_keys(&self) -> KeySource {
         self.1.new_keys.clone().unwrap_or_else(|| self.0.keys.source())
     }
@@ -263,24 +244,21 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as the last txg on disk left it. It stays so while this, or anything that was opened through
-    /// it, is held: what is freed meanwhile is not allocated again, so that the tree can be walked while
-    /// others change the pool. Those who hold it for long, and don't walk, let go of that
-    /// ([`Objset::not_keeping`]). If the pool is short of space, it is taken from them
-    /// ([`Pool::has_whole_tree`]).
+    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so that its tree
+    /// can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]); a
+    /// pool short of space revokes it ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
-    /// The object directory is damaged.
+    /// Damaged object directory.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
         self.mos_keeping(false).await
     }
 
-    /// The same for those who write to the blocks that they find in it, for some seconds: it is never taken
-    /// from them.
+    /// [`Engine::mos`] with a claim that is never revoked, for short repairs.
     ///
     /// # Errors
-    /// The object directory is damaged.
+    /// Damaged object directory.
     #[boxed]
     pub async fn mos_to_mend(&self) -> Result<Mos> {
         self.mos_keeping(true).await
@@ -301,7 +279,7 @@ impl Engine {
 
     async fn mos_for(&self, is_firm: bool, waits: Waits) -> Result<Mos> {
         let (on_disk, kept) = {
-            // Together, so that no later tree is looked at than is kept.
+            // Under one lock, so that the tree is no newer than its kept blocks.
             let on_disk = self.0.on_disk.read();
             (on_disk.clone(), self.0.allocator.keep_freed(is_firm))
         };
@@ -309,17 +287,15 @@ impl Engine {
         Mos::at(&mos, self.0.keys.clone(), on_disk.vdevs).await
     }
 
-    /// The same for those who must not keep the pool open.
+    /// Does not keep the pool open.
     pub fn weak(&self) -> WeakEngine {
         WeakEngine(Arc::downgrade(&self.0))
     }
 
-    /// The txg that is open.
     pub(crate) fn open_txg(&self) -> Txg {
         self.0.txgs.open()
     }
 
-    /// The last txg on disk.
     pub(crate) fn synced(&self) -> Result<Txg> {
         self.0.txgs.synced()
     }
@@ -329,46 +305,45 @@ impl Engine {
         self.0.on_disk.read().pool.clone()
     }
 
-    /// The cache of its blocks.
+    /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.0.cache
     }
 
-    /// Borrows free space of a metaslab: see [`Allocator::borrow_free`].
+    /// See [`Allocator::borrow_free`].
     pub fn borrow_free(&self, vdev: VdevId, metaslab: u64, from: u64, most_bytes: u64) -> BorrowedSpace {
         self.0.allocator.borrow_free(vdev, metaslab, from, most_bytes)
     }
 
-    /// The same of what was freed lately: see [`Allocator::borrow_untrimmed`].
+    /// See [`Allocator::borrow_untrimmed`].
     pub fn borrow_untrimmed(&self, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
     }
 
-    /// From now on `listener` hears of each change of the configuration (devices, names, guids), by whatever
-    /// cause, as soon as the labels have it. It must not wait. Said once.
+    /// Sets the listener for configuration changes (devices, names, guids), called once the labels have them.
+    /// It must not block. Only the first call counts.
     pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
         drop(self.0.told.config_listener.set(Box::new(listener)));
     }
 
-    /// What of the pool is allocated.
+    /// Allocated and free space.
     pub fn allocator(&self) -> &Allocator {
         &self.0.allocator
     }
 }
 
-/// An engine that may be gone by now.
+/// An engine that may be closed.
 #[derive(Clone)]
 pub struct WeakEngine(pub(crate) Weak<Shared>);
 
 impl WeakEngine {
     /// # Errors
-    /// It is gone.
+    /// It is closed.
     pub fn upgrade(&self) -> Result<Engine> {
         let gone = || DatasetError::unsuitable("the pool", "was closed; open it again");
         self.0.upgrade().map(Engine::of).ok_or_else(gone)
     }
 
-    /// Whether the pool has devices for nothing but logs.
     pub(crate) fn has_log_device(&self) -> bool {
         self.0.upgrade().is_some_and(|engine| engine.allocator.has_class(AllocClass::Log))
     }

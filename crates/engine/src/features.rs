@@ -1,8 +1,7 @@
-//! Feature flags: enabling them, counting who uses them.
+//! Feature flags: enabling them and counting their users.
 //!
-//! A dataset whose properties ask for blocks of a kind that came with a feature counts as its user before the
-//! first such block is written; OpenZFS waits for the block. Both are right: who reads the pool needs the
-//! feature at most.
+//! A dataset whose properties ask for blocks of a feature counts as its user before the first such block is
+//! written; OpenZFS waits for the block. Both are correct: at worst, a reader needs a feature too early.
 //!
 //! Source: OpenZFS `zfeature.c` (`feature_enable_sync`, `feature_sync`).
 
@@ -34,14 +33,14 @@ const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 const CHECKSUM_MASK: u64 = 0xff;
 /// Above it is the level.
 const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
-/// Features with which more than users' and groups' bytes is counted.
+/// Features that count more than bytes by user and group.
 const COUNTED: [(&str, u64); 2] = [
     ("userobj_accounting", OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE),
     ("project_quota", OBJSET_FLAG_PROJECTQUOTA_COMPLETE),
 ];
 
 impl SyncContext {
-    /// A ZAP that the object directory names.
+    /// Makes a ZAP listed in the object directory.
     #[boxed]
     pub async fn make_linked_zap(&mut self, name: &str) -> Result<ObjectId> {
         let edit = self.edit();
@@ -50,13 +49,13 @@ impl SyncContext {
         Ok(id)
     }
 
-    /// Makes a dataset a user of a feature.
+    /// Users of a feature; `None`: it is disabled.
     #[boxed]
     pub async fn count_of(&self, feature: &Feature) -> Result<Option<u64>> {
         FeatureCounts::of(&self.edit()).count(feature.name).await
     }
 
-    /// Notes that a dataset's content needs a feature (`dsl_dataset_activate_feature`).
+    /// Makes a dataset a user of a feature (`dsl_dataset_activate_feature`).
     #[boxed]
     pub async fn activate_feature(
         &mut self,
@@ -69,8 +68,7 @@ impl SyncContext {
         self.use_feature(feature.name, 1).await
     }
 
-    /// Makes an object that has only a bonus a ZAP, for fields that were thought of later
-    /// (`dmu_object_zapify`).
+    /// Turns an object with only a bonus into a ZAP for more fields (`dmu_object_zapify`).
     #[boxed]
     pub async fn zapify(&mut self, object: ObjectId) -> Result<()> {
         let edit = self.edit();
@@ -82,7 +80,7 @@ impl SyncContext {
         self.use_feature("extensible_dataset", 1).await
     }
 
-    /// A number among the fields of a dataset.
+    /// A nonzero number among a dataset's extra fields.
     #[boxed]
     pub async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
         let edit = self.edit();
@@ -93,7 +91,7 @@ impl SyncContext {
         Ok(found.filter(|&id| id != 0).map(ObjectId))
     }
 
-    /// More or fewer use a feature (named as after `feature@`), which must be enabled.
+    /// Adds `delta` users to an enabled feature, by its name after `feature@`.
     #[boxed]
     pub async fn use_feature(&mut self, name: &str, delta: i64) -> Result<()> {
         let count = FeatureCounts::of(&self.edit()).change(name, delta).await?;
@@ -103,8 +101,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// The count of a feature has changed: from the next task on, blocks are written accordingly. Features
-    /// that the MOS is written with are named in labels while they are in use.
+    /// Later tasks write according to the new count; labels list active features that are needed to read the
+    /// MOS.
     pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
         self.features_changed = true;
         let in_labels = &mut self.engine.config.lock().features_for_read;
@@ -120,8 +118,7 @@ impl SyncContext {
         self.config_changed = true;
     }
 
-    /// Gang headers become larger if one of the last txg could have done with more pieces, and the pool has
-    /// the feature (`zio_write_gang_block`).
+    /// Enlarges gang headers if the last txg's were too small (`zio_write_gang_block`).
     pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
         const NAME: &str = "dynamic_gang_header";
         let is_wanted = self.pool().take_cramped() && !self.syncing.features.large_gang_headers;
@@ -132,8 +129,7 @@ impl SyncContext {
         self.use_feature(NAME, 1).await
     }
 
-    /// A file system's intent log begins, or is gone: while there is one, records of attributes may be in it
-    /// (`zilsaxattr`).
+    /// Activates `zilsaxattr` (attribute records) while a file system has a log.
     pub(crate) async fn use_log_feature(&mut self, dataset: ObjectId, has_log: bool) -> Result<()> {
         let Some(feature) = Feature::by_name("zilsaxattr") else { return Ok(()) };
         if self.count_of(feature).await?.is_none() {
@@ -153,8 +149,7 @@ impl SyncContext {
         }
     }
 
-    /// What owners have of a new set is counted from the start; answers the flags that say so
-    /// (`dmu_objset_create_impl`).
+    /// Activates per-owner accounting; returns the objset's flags (`dmu_objset_create_impl`).
     pub(crate) async fn count_owners(&mut self, id: DatasetId, kind: ObjsetType) -> Result<u64> {
         let mut flags = if self.has(Since::Userspace) { OBJSET_FLAG_USERACCOUNTING_COMPLETE } else { 0 };
         if kind != ObjsetType::Zfs {
@@ -172,7 +167,6 @@ impl SyncContext {
 }
 
 impl Engine {
-    /// Sees to it that a head uses the features that its properties ask for.
     pub(crate) async fn activate_missing(&self, name: &str) -> Result<()> {
         let dataset = self.mos().await?.dataset(name).await?;
         if dataset.is_snapshot() || missing(&dataset).await?.is_empty() {
@@ -184,14 +178,12 @@ impl Engine {
 }
 
 impl SyncContext {
-    /// Makes a dataset a user of the features that its properties ask for.
     pub(crate) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
         let dataset = self.mos().await?.dataset_by_id(id).await?;
         self.activate(id, missing(&dataset).await?).await
     }
 
-    /// Makes a dataset a user of those of these features that the pool has and the dataset does not use yet:
-    /// blocks that it shares, or receives, came with them.
+    /// Adds the features of shared or received blocks.
     #[boxed]
     pub async fn activate_of_blocks(
         &mut self,
@@ -214,8 +206,7 @@ impl SyncContext {
     }
 }
 
-/// Features that what is written to a dataset needs, that the pool has, and that the dataset does not use
-/// yet.
+/// Features that the properties need, the pool has, and the dataset does not use yet.
 pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> {
     let names = ["checksum", "dedup", "compression", "recordsize", "volblocksize", "dnodesize", "longname"];
     let numbers = dataset.numbers(names).await?;
@@ -223,7 +214,6 @@ pub(crate) async fn missing(dataset: &Dataset) -> Result<Vec<&'static Feature>> 
     not_used(dataset, &needed.collect::<Vec<&str>>()).await
 }
 
-/// Those of the features that the pool has and the dataset does not use yet.
 async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Feature>> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -239,7 +229,6 @@ async fn not_used(dataset: &Dataset, wanted: &[&str]) -> Result<Vec<&'static Fea
     Ok(missing)
 }
 
-/// Features that a block came with.
 pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static str> {
     let asked = [
         ("checksum", u64::from(bp.checksum_id())),
@@ -249,7 +238,7 @@ pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static st
     asked.into_iter().filter_map(|(property, number)| feature_of(property, number))
 }
 
-/// The feature that came with what a setting asks for.
+/// The feature that a property's value needs.
 pub fn feature_of(property: &str, number: u64) -> Option<&'static str> {
     match property {
         "checksum" | "dedup" => match Checksum::try_from((number & CHECKSUM_MASK) as u8).ok()? {

@@ -1,16 +1,15 @@
-//! What was destroyed and is freed in the background, some in each txg.
+//! Frees destroyed datasets in the background, a part in each txg.
 //!
 //! ```text
-//!   free_bpobj   blocks that destroyed snapshots had alone; only OpenZFS leaves any there
+//!   free_bpobj   blocks that only destroyed snapshots had; only OpenZFS leaves any there
 //!   bptree_obj   [tree 0: gone] [tree 1: mark] [tree 2] ...   trees of destroyed file systems and volumes
 //! ```
 //!
-//! Idea: to destroy a data set is to put its tree into this list, whatever its size; what it used is then
-//! used by `$FREE`. Each txg frees a part, and notes in the list how far it came, so a cut loses nothing.
-//! Txgs are written for it as long as there is something to free.
+//! Idea: destroying a dataset puts its tree into this list, whatever its size, and charges its space to
+//! `$FREE`. Each txg frees a part and records its progress in the list, so a power cut loses nothing. Txgs
+//! are written for this as long as the list has entries.
 //!
-//! A tree that can't be read further stays as it is, and so do those after it: until the pool is opened again
-//! nothing more is tried. The same goes for a list.
+//! An unreadable tree stops the list until the pool is opened again; so does an unreadable list.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_process_async_destroys`), `bptree.c`, `dsl_destroy.c`
 //! (`dsl_async_dataset_destroy`).
@@ -41,24 +40,22 @@ const FEATURE: &str = "async_destroy";
 const ZB_DESTROYED_OBJSET: DatasetId = DatasetId(u64::MAX);
 /// `SPA_OLD_MAXBLOCKSIZE`.
 const LIST_BLOCK_BYTES: u32 = 128 << 10;
-/// Bytes of an entry of the list.
 const ENTRY_BYTES: u64 = BptreeEntry::COUNT as u64 * 8;
 
 impl Shared {
-    /// Whether the next txg frees something. In a pool that was not changed yet that alone is no reason to
-    /// write one.
+    /// Whether the next txg frees something. This alone does not start the first txg of an unchanged pool.
     pub(crate) fn frees_now(&self) -> bool {
         self.freeing.is_pending() && !self.is_untouched()
     }
 }
 
 impl Engine {
-    /// Whether txgs still have something to free of what was destroyed.
+    /// Whether destroyed datasets are still being freed.
     pub fn is_freeing(&self) -> bool {
         self.0.frees_now()
     }
 
-    /// Writes txgs until all that was destroyed is free, or can't be freed now.
+    /// Writes txgs until all destroyed datasets are freed, or blocked by damage.
     ///
     /// # Errors
     /// A txg could not be written.
@@ -70,19 +67,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how many blocks of destroyed data sets a txg frees, about.
+    /// Sets about how many blocks a txg frees.
     pub fn set_frees_per_txg(&self, blocks: u64) {
         self.0.freeing.blocks_per_txg.store(blocks, Ordering::Relaxed);
     }
 }
 
-/// Whether trees can be left to be freed in the background.
+/// Whether the pool frees trees in the background.
 #[boxed]
 pub async fn frees_in_background(context: &SyncContext) -> Result<bool> {
     Ok(FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_some())
 }
 
-/// Leaves a tree to be freed: what of it was born after a txg, which takes so much space.
+/// Queues the blocks of a tree born after `birth_txg`; they take `space`.
 #[boxed]
 pub async fn free_tree_later(
     context: &mut SyncContext,
@@ -107,7 +104,6 @@ pub async fn free_tree_later(
     Ok(())
 }
 
-/// Frees some of what waits for it.
 pub(crate) async fn free_pending(context: &mut SyncContext) -> Result<()> {
     if !context.engine.freeing.is_pending() {
         return Ok(());
@@ -161,8 +157,7 @@ async fn free_trees(context: &mut SyncContext, list: ObjectId) -> Result<()> {
     change(&mut phys, -freed);
     leave_free_dir(context, freed).await?;
     if phys.begin < phys.end {
-        // With some of the budget left a tree can't be read: what is wrong will not be better in the next
-        // txg.
+        // Budget is left, so a tree is unreadable; the next txg would fare no better.
         context.engine.freeing.set_pending(budget == 0);
         return set_list_of_trees(context, list, &phys).await;
     }
@@ -180,7 +175,7 @@ async fn holds_blocks(context: &SyncContext, list: ObjectId) -> Result<bool> {
     Ok(list.phys().blkptr_count + list.phys().subobj_count != 0)
 }
 
-/// Frees what is left of a tree, as far as the budget goes; answers where to go on.
+/// Frees the rest of a tree within the budget. Returns the place to resume from.
 async fn free_tree(
     context: &mut SyncContext,
     entry: &BptreeEntry,
@@ -239,7 +234,6 @@ async fn set_list_of_trees(context: &SyncContext, list: ObjectId, phys: &BptreeP
     context.edit().set_bonus(list, ObjectType::UINT64_METADATA, bonus).await
 }
 
-/// Changes what the trees of the list take.
 fn change(phys: &mut BptreePhys, space: SpaceDelta) {
     use crate::account::add;
     add(&mut phys.bytes, space.used);

@@ -1,13 +1,12 @@
-//! Handles on open datasets: one a dataset, shared by all who use it.
+//! Handles on open datasets: one per dataset, shared by all users.
 //!
-//! Idea: what a file system or volume keeps in memory (locks, tables, options) protects nothing if two users
-//! each have their own. So whoever opens one asks here first. The engine holds a handle weakly, and it is
-//! closed with its last user. All that the engine tells it is that settings have changed.
+//! Idea: the locks, tables and options that a file system or volume keeps in memory must be shared by all
+//! users, so opening a dataset asks here first. The engine holds a handle weakly, and tells it only that
+//! settings have changed.
 //!
-//! Locking: who opens a dataset holds its lock in `opening` meanwhile, so that it is opened once; opening may
-//! wait for a txg, and datasets wait for the same one. `table` is locked for one look or change, by tasks in
-//! a txg, too. A task that changes settings of a dataset that is being opened leaves a mark, because whoever
-//! opens it may have read them before.
+//! Locking: an opener holds the dataset's lock in `opening`, so that it is opened once; opening may wait for
+//! a txg. `table` is locked for one access, also by tasks. A task that changes settings of a dataset being
+//! opened sets a flag, because the opener may have read the old ones.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,13 +20,12 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 
-/// What users of a dataset share.
+/// State shared by users of a dataset.
 pub trait Handle: Any + Send + Sync {
-    /// Settings of the dataset, or of one above it, may have changed: it follows them from now on.
+    /// Follows changed settings of the dataset or one above it.
     fn follow_settings<'a>(&'a self, mos: &'a Mos, dataset: &'a Dataset) -> BoxFuture<'a, Result<()>>;
 }
 
-/// All handles that are open.
 #[derive(Default)]
 pub(crate) struct Handles {
     table: Mutex<Table>,
@@ -39,13 +37,11 @@ struct Table {
     opening: BTreeMap<DatasetId, Opening>,
 }
 
-/// A dataset that is being opened.
 #[derive(Default)]
 struct Opening {
     alone: Arc<tokio::sync::Mutex<()>>,
-    /// How many want to open it.
     users: usize,
-    /// Whether settings have changed since the one who opens it began.
+    /// Whether settings have changed since the opening began.
     has_changed: bool,
 }
 
@@ -56,7 +52,6 @@ impl Table {
 }
 
 impl Handles {
-    /// The handle on a dataset whose settings have changed, if it is open.
     pub(crate) fn to_follow(&self, dataset: DatasetId) -> Option<Arc<dyn Handle>> {
         let mut table = self.table.lock();
         if let Some(opening) = table.opening.get_mut(&dataset) {
@@ -73,7 +68,6 @@ impl Handles {
     }
 }
 
-/// Somebody who wants to open a dataset, until dropped.
 struct Wants<'a> {
     handles: &'a Handles,
     dataset: DatasetId,
@@ -81,7 +75,7 @@ struct Wants<'a> {
 }
 
 impl Wants<'_> {
-    /// The handle, if it is open by now; else changes of settings are noted from now on.
+    /// If there is none, changes of settings are noted from here on.
     fn known(&self) -> Option<Arc<dyn Handle>> {
         let mut table = self.handles.table.lock();
         if let Some(opening) = table.opening.get_mut(&self.dataset) {
@@ -90,7 +84,7 @@ impl Wants<'_> {
         table.of(self.dataset)
     }
 
-    /// It is open. Answers whether settings have changed meanwhile.
+    /// Returns whether settings have changed meanwhile.
     fn opened(&self, handle: &Arc<dyn Handle>) -> bool {
         let mut table = self.handles.table.lock();
         table.open.retain(|_, handle| handle.strong_count() > 0);
@@ -112,10 +106,10 @@ impl Drop for Wants<'_> {
 }
 
 impl Engine {
-    /// The handle on a dataset; `open` makes it if there is none.
+    /// The handle on a dataset, made by `open` if there is none.
     ///
     /// # Errors
-    /// Those of `open`; the settings can't be read.
+    /// Those of `open`; the settings are unreadable.
     pub async fn handle<T: Handle, E: From<DatasetError>>(
         &self,
         dataset: DatasetId,

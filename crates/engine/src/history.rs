@@ -1,12 +1,12 @@
-//! The pool's history, written: commands, and what the engine did for them.
+//! Writing the pool's history: commands, and the engine's actions for them.
 //!
 //! ```text
 //!   0        create_end                    first          end        max
 //!   | create | newest, if it went round ... | oldest ... newest | gap |
 //! ```
 //!
-//! Idea: a record is appended to a ring in one object of the MOS, in the txg whose change it tells of; the
-//! oldest ones make room. Up to the first command, by which the pool was made, nothing is ever overwritten.
+//! Idea: records go to a ring in one MOS object, in the txg of the change they describe; the oldest make
+//! room. Everything up to the first command, which created the pool, is never overwritten.
 //!
 //! Source: OpenZFS `spa_history.c` (`spa_history_log_sync`, `spa_history_write`, `log_internal`).
 
@@ -25,23 +25,21 @@ use cenote_object::{Edit, NewObject, Result, ZapEdit};
 use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
 
-/// Blocks of the history, `SPA_OLD_MAXBLOCKSIZE`.
+/// `SPA_OLD_MAXBLOCKSIZE`.
 const BLOCK_BYTES: u32 = 128 << 10;
-/// Bytes of the length before a record.
 const LENGTH_BYTES: u64 = 8;
-/// Where commands run, as OpenZFS on Linux has it (`spa_history_zone`).
+/// As OpenZFS on Linux (`spa_history_zone`).
 const ZONE: &str = "linux";
-/// Details of an event that has none; an empty text would be none.
+/// For events without details; an empty string would count as missing.
 pub const NO_DETAILS: &str = " ";
 
 impl Engine {
-    /// From now on `listener` hears of each record, when its txg is being written. Said once.
+    /// Sets the listener for records, called when their txg is written. Only the first call counts.
     pub fn on_history(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {
         drop(self.0.told.history_listener.set(Box::new(listener)));
     }
 
-    /// Notes a command, which user `uid` gave, in the history: it is on disk with the open txg, or the one
-    /// after.
+    /// Records a command of user `uid`; on disk with the open txg or the next.
     pub fn note_command(&self, command: &str, uid: u64) {
         let mut record = Nvlist::new();
         record.insert(key::CMD, text(command));
@@ -57,13 +55,13 @@ impl Engine {
 }
 
 impl SyncContext {
-    /// Notes an event of the pool (`spa_history_log_internal`).
+    /// Records a pool event (`spa_history_log_internal`).
     #[boxed]
     pub async fn log_event(&mut self, event: &str, details: &str) -> Result<()> {
         self.log_internal(Nvlist::new(), event, details).await
     }
 
-    /// Notes an event of a dataset (`spa_history_log_internal_ds`).
+    /// Records a dataset event (`spa_history_log_internal_ds`).
     #[boxed]
     pub async fn log_of_dataset(
         &mut self,
@@ -84,7 +82,7 @@ impl SyncContext {
         self.log(record).await
     }
 
-    /// Which software made the pool (`spa_history_log_version`).
+    /// Records the software version (`spa_history_log_version`).
     #[boxed]
     pub async fn log_version(&mut self, event: &str) -> Result<()> {
         let software = concat!("cenote-", env!("CARGO_PKG_VERSION"));
@@ -104,7 +102,7 @@ impl SyncContext {
             None => self.make_history().await?,
         };
         match self.append(object, &record).await {
-            // As with OpenZFS, what is done stays done if it can't be noted.
+            // As in OpenZFS, an operation succeeds even if it cannot be recorded.
             Err(error) if error.is_damage() => {
                 self.syncing.pool.note_aside(format!("an event is missing in the history: {error}"));
                 Ok(())
@@ -122,7 +120,7 @@ impl SyncContext {
         ring.close().await
     }
 
-    /// A ring of a thousandth of the pool's space (`spa_history_create_obj`).
+    /// Makes a ring of a thousandth of the pool's space (`spa_history_create_obj`).
     #[boxed]
     pub async fn make_history(&mut self) -> Result<ObjectId> {
         let normal = self.syncing.allocator.class_space(cenote_pool::alloc::AllocClass::Normal);
@@ -138,7 +136,6 @@ impl SyncContext {
     }
 }
 
-/// The ring of records.
 struct Ring {
     edit: Edit,
     object: ObjectId,
@@ -154,7 +151,7 @@ impl Ring {
         Ok(Ring { edit, object, phys })
     }
 
-    /// Adds a record. One that is as long as the ring is left out.
+    /// Leaves out a record too long for the ring.
     async fn append(&mut self, record: &[u8]) -> Result<()> {
         let len = record.len() as u64;
         if self.phys.max_offset_bytes - self.phys.create_end_bytes <= len {
@@ -181,7 +178,7 @@ impl Ring {
             length.extend_from_slice(&object.read(range.start, (range.end - range.start) as usize).await?);
         }
         let length = length.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        // If the length is damaged, all that is left goes: no record is empty.
+        // A damaged length: drop all records, since none is empty.
         let length = length.filter(|&length| length > 0).unwrap_or(u64::MAX);
         let next = self.phys.first_bytes.saturating_add(LENGTH_BYTES).saturating_add(length);
         self.phys.first_bytes = next.min(self.phys.end_bytes);

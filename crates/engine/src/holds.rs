@@ -1,7 +1,7 @@
-//! A change waits for memory and for room, or is refused; then it holds the open txg while it runs.
+//! Holds for changes: a change waits for memory and space, or is refused; then it holds the open txg.
 //!
-//! Idea: what is done under one hold is part of one txg, and must be done whole. So a change owns all that it
-//! needs, and is brought to its end even if whoever asked for it goes away ([`Engine::to_end`]).
+//! Idea: changes under one hold belong to one txg and must all be made. So a change owns its data and runs to
+//! its end even if its caller is cancelled ([`Engine::to_end`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +20,8 @@ use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
 
 impl Engine {
-    /// Changes objects of a dataset in the open txg. Waits while there is too much in memory, or where room
-    /// may come. This future may be dropped at any time: the change is then either not made, or whole.
-    /// `change` must not wait for a txg to be written.
+    /// Changes objects of a dataset in the open txg. Waits for memory, and for space that will be freed soon.
+    /// Dropping this future leaves the change whole or not made. `change` must not wait for a txg.
     ///
     /// # Errors
     /// [`DatasetError::NoSpace`], [`DatasetError::OverQuota`]; [`DatasetError::Stopped`]; those of `change`.
@@ -41,7 +40,6 @@ impl Engine {
         self.under(hold, change(dataset.edit())).await
     }
 
-    /// Brings a change to its end under a hold.
     pub(crate) async fn under<T: Send + 'static>(
         &self,
         hold: Hold,
@@ -55,7 +53,6 @@ impl Engine {
         self.0.runtime.to_end(held).await
     }
 
-    /// Takes a hold for a change of a dataset.
     #[boxed]
     pub(crate) async fn hold_for(&self, dataset: &LiveObjset, need: Need) -> Result<Hold> {
         let mut patience = PATIENCE;
@@ -74,7 +71,7 @@ impl Engine {
             drop(hold);
             if verdict != Verdict::Wait {
                 if verdict == Verdict::Full {
-                    // Writers come before readers of what is no more.
+                    // Writers take precedence over walkers of old trees.
                     self.0.allocator.give_up_kept();
                 }
                 patience -= 1;
@@ -82,24 +79,23 @@ impl Engine {
                     return Err(self.refused(dataset.dataset_id(), need, verdict));
                 }
             }
-            // A txg, whether anything has changed or not: time passes in txgs.
+            // Even an empty txg: freed space is deferred by txgs.
             self.for_client(self.for_command(self.force_sync())).await?;
         }
     }
 
-    /// Whether the next txgs may make room.
     pub(crate) fn has_more_room_soon(&self) -> bool {
         let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
         deferred > 0 || self.dirty_bytes() > 0
     }
 
-    /// Asks for room, and notes it.
+    /// Reserves room, or says why not.
     fn ask(&self, dataset: DatasetId, need: Need) -> Result<Asked, Verdict> {
         let dirty_of_all = self.dirty_bytes();
         let mut state = self.0.room.0.lock();
-        // Opened a moment ago: its first change goes through.
+        // A dataset opened just now has no accounts: its first change passes.
         if let Some(accounts) = state.accounts.get(&dataset) {
-            // What fits beside all that is in flight anywhere need not be looked at more closely.
+            // Fast path: it fits beside everything in flight in the pool.
             let of_all = (dirty_of_all + state.asked_by_all).saturating_mul(ASIZE_INFLATION);
             if accounts.verdict(need, state.pool, |_| of_all) != Verdict::Fits {
                 let in_flight = self.in_flight(&state);
@@ -115,7 +111,7 @@ impl Engine {
         Ok(Asked { room: self.0.room.clone(), dataset, bytes })
     }
 
-    /// What may yet be written below each directory.
+    /// Most bytes in flight below each directory.
     fn in_flight(&self, state: &RoomState) -> BTreeMap<ObjectId, u64> {
         let mut in_flight: BTreeMap<ObjectId, u64> = BTreeMap::new();
         for (id, open) in self.0.datasets.lock().iter() {
@@ -128,8 +124,7 @@ impl Engine {
         in_flight
     }
 
-    /// Reads the accounts of all opened datasets, once for each txg on disk, and when `dataset` has come
-    /// since.
+    /// Once per txg on disk, or for a newly opened dataset.
     async fn read_accounts(&self, dataset: DatasetId) -> Result<()> {
         let as_of = self.synced()?;
         {
@@ -145,7 +140,7 @@ impl Engine {
         let for_frees = for_writes.saturating_add(mos.slop_bytes() / 2);
         let mut accounts = BTreeMap::new();
         for id in open {
-            // One that is being destroyed has none.
+            // A dataset being destroyed has none.
             if let Ok(dataset) = mos.dataset_by_id(id).await {
                 accounts.insert(id, Arc::new(Accounts::of(&dataset).await?));
             }
@@ -166,30 +161,28 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sets how many bytes may have changed and not be on disk yet (`zfs_dirty_data_max`), that of the txg
-    /// being written included.
+    /// Limits dirty data (`zfs_dirty_data_max`), including that of the syncing txg.
     pub fn set_dirty_bytes_max(&self, bytes: u64) {
         self.0.throttle.max_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What it counts.
+    /// Statistics.
     pub fn kstats(&self) -> &Kstats {
         &self.0.kstats
     }
 
-    /// What users of each dataset that is open do.
+    /// Traffic of each open dataset.
     pub fn traffic(&self) -> Vec<(DatasetId, Arc<Traffic>)> {
         let datasets = self.0.datasets.lock();
         datasets.iter().map(|(id, dataset)| (*id, dataset.objset.traffic())).collect()
     }
 
-    /// Bytes that have changed and are not on disk yet.
+    /// Bytes changed and not yet on disk.
     pub fn dirty_bytes(&self) -> u64 {
         self.0.throttle.dirty.bytes()
     }
 
-    /// Writes txgs by itself, every five seconds or as memory fills, until the last of those that asked for
-    /// it drops what this answers; who changes anything then need not care for txgs.
+    /// Writes txgs every five seconds or as memory fills, until all returned handles are dropped.
     pub fn sync_in_background(&self) -> Arc<AbortOnDrop<()>> {
         let mut running = self.0.throttle.background.lock();
         if let Some(running) = running.upgrade() {
@@ -199,11 +192,10 @@ impl Engine {
         let runtime = self.0.runtime.clone();
         let task = async move {
             loop {
-                // Either will do.
                 _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
                 let Some(engine) = weak.upgrade().map(Engine::of) else { return };
                 if engine.0.has_work() && engine.sync_gently().await.is_err() {
-                    return; // whoever works with the engine hears of it
+                    return; // users of the engine get the error
                 }
             }
         };
@@ -212,7 +204,7 @@ impl Engine {
         begun
     }
 
-    /// Waits until there is room in memory, and a little longer the fuller it is.
+    /// Throttles writers as memory fills.
     pub(crate) async fn wait_for_memory(&self) -> Result<()> {
         let throttle = &self.0.throttle;
         loop {

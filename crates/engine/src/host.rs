@@ -1,9 +1,9 @@
-//! A machine that has a pool.
+//! The host that owns a pool.
 
-/// A machine, as pools remember who had them.
+/// A host, as recorded in pools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its hostid; 0 if it has none.
+    /// Its hostid, or 0.
     pub id: u64,
     /// Its name.
     pub name: String,

@@ -1,30 +1,29 @@
-//! Heads and snapshots that a task may take away: those that nobody uses.
+//! Proofs that a head or snapshot is unused, for tasks that take it away.
 //!
-//! Idea: a task of txg N runs while clients already work in txg N+1. It must not free or forget anything that
-//! belongs to N+1: log blocks placed there, changes made there, blocks lent there to another object set,
-//! whose new owner is counted only when N+1 is written. So "in use" means more than an open handle:
+//! Idea: a task of txg N runs while clients already work in txg N+1. It must not free anything of N+1: log
+//! blocks, changes, or blocks lent to another object set, whose new owner is counted only when N+1 is
+//! written. So "in use" means more than an open handle:
 //!
 //! ```text
 //!              the task of txg N finds                                 it gets
-//!   head       somebody has it open                                    Busy
-//!              changed, logged or lent in a later txg than N           NextTxg: it runs again in N+1
+//!   head       an open handle                                          Busy
+//!              a change, log block or loan of a later txg              NextTxg: it runs again in N+1
 //!              neither                                                 Quiet
-//!   snapshot   somebody holds it: an open file, a client, a mount      Busy
-//!              lent in a later txg than N                              NextTxg
+//!   snapshot   a hold: an open file, a client, a mount                 Busy
+//!              a loan of a later txg                                   NextTxg
 //!              neither                                                 Withdrawn: no new hold
 //! ```
 //!
-//! The functions that free a log or close a dataset take a [`Quiet`], those that remove a snapshot a
-//! [`Withdrawn`], so no task can forget to ask.
+//! Freeing a log or closing a dataset takes a [`Quiet`], removing a snapshot a [`Withdrawn`], so no task can
+//! forget the check.
 //!
 //! Invariants: a [`Quiet`] stays true until its task ends, because datasets are opened under `Shared::names`,
-//! which is held while tasks run. A hold on a snapshot is a counter, taken at any time; a snapshot that is
-//! withdrawn refuses it.
+//! held while tasks run. A hold on a snapshot is a counter; a withdrawn snapshot refuses it.
 //!
-//! Locking: the table of snapshots and the state of one are locked one after the other, for one look.
+//! Locking: the table of snapshots, then a snapshot's state, for one access each.
 //!
-//! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_long_hold`, `dsl_dataset_long_held`),
-//! `dsl_synctask.c` (a task that answers `EAGAIN` runs again).
+//! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_long_hold`, `dsl_dataset_long_held`), `dsl_synctask.c` (a
+//! task that answers `EAGAIN` runs again).
 
 pub(crate) mod uses;
 
@@ -41,21 +40,20 @@ use crate::engine::Engine;
 use crate::in_use::uses::{Quiet, Snapshot, Withdrawn};
 use crate::space_check::SpaceCheck;
 
-/// How often a task that answers [`DatasetError::NextTxg`] runs again. Each run meets what clients did in one
-/// txg more; whoever changes a dataset in so many txgs in a row is using it.
+/// Reruns of a task. A dataset changed in so many successive txgs is in use.
 const RUNS_MAX: u32 = 16;
 /// How often a task that finds its dataset busy looks again, and when.
 const BUSY_LOOKS: u32 = 2;
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Engine {
-    /// A snapshot to look into, and what it is.
+    /// A snapshot, with a handle for holds.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No such snapshot.
     #[boxed]
     pub async fn snapshot(&self, name: &str) -> Result<(Dataset, Snapshot)> {
-        // No task destroys it between the look and the entry in the table.
+        // No task may destroy it before it is in the table.
         let _names = self.0.names.read().await;
         let dataset = self.mos().await?.dataset(name).await?;
         if !dataset.is_snapshot() {
@@ -65,10 +63,10 @@ impl Engine {
         Ok((dataset, snapshot))
     }
 
-    /// Runs tasks, one a txg, until one answers something else than [`DatasetError::NextTxg`].
+    /// Runs tasks, one a txg, until one answers anything but [`DatasetError::NextTxg`].
     ///
     /// # Errors
-    /// Those of the task; busy, if clients come between in every txg.
+    /// Those of the task; busy, if clients interfere in every txg.
     pub async fn run_when_quiet<T, F>(&self, check: SpaceCheck, task: impl Fn() -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -96,10 +94,10 @@ impl Engine {
 const IN_USE: &str = "it is in use; close or unmount it first";
 
 impl SyncContext {
-    /// Proof that nobody uses a head, so that it may go or get another tree.
+    /// Proof that a head is unused and may go or get another tree.
     ///
     /// # Errors
-    /// Somebody does; [`DatasetError::NextTxg`].
+    /// It is in use; [`DatasetError::NextTxg`].
     pub fn quiet(&self, head: &Dataset) -> Result<Quiet> {
         let (dataset, txg) = (head.id(), self.txg());
         let datasets = self.engine.datasets.lock();
@@ -116,17 +114,16 @@ impl SyncContext {
         }
     }
 
-    /// Forgets a head that was opened: it is gone, or has another tree.
+    /// Forgets an open head that is gone or has another tree.
     pub fn close(&self, quiet: &Quiet) {
         assert_eq!(quiet.txg, self.txg(), "a task keeps its proof to itself");
         self.engine.datasets.lock().remove(&quiet.dataset);
     }
 
-    /// Keeps everybody from looking into a snapshot that is to go; it is as before when what this answers is
-    /// dropped, unless [`SyncContext::forget_snapshot`] gets it.
+    /// Blocks new holds until the result is dropped or given to [`SyncContext::forget_snapshot`].
     ///
     /// # Errors
-    /// Somebody uses it; [`DatasetError::NextTxg`].
+    /// It is in use; [`DatasetError::NextTxg`].
     pub fn withdraw(&self, snapshot: &Dataset) -> Result<Withdrawn> {
         let id = snapshot.id();
         let Some(known) = self.engine.snapshots.known(id) else {
@@ -145,7 +142,7 @@ impl SyncContext {
         Ok(Withdrawn { id, snapshot: Some(known) })
     }
 
-    /// A snapshot is gone: nobody can hold it any more, and another may get its number.
+    /// Another may get its number.
     pub fn forget_snapshot(&self, mut withdrawn: Withdrawn) {
         self.engine.snapshots.forget(withdrawn.id);
         withdrawn.snapshot = None;
@@ -153,11 +150,10 @@ impl SyncContext {
 }
 
 impl Engine {
-    /// Closes datasets that nobody uses, so that nothing of them stays in memory. Answers the first that is
-    /// in use; then all stay.
+    /// Closes unused datasets. If one is in use, returns it and closes none.
     ///
     /// # Errors
-    /// What has changed in them could not be written.
+    /// Their changes could not be written.
     #[boxed]
     pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
         if let Some(used) = self.used_of(&ids) {

@@ -1,4 +1,4 @@
-//! Deadlists that a sync task keeps opened.
+//! Deadlists that a sync task keeps open.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,10 @@ use cenote_object::Result;
 use cenote_object::deadlist::PutAside;
 use cenote_runtime::AbortOnDrop;
 
-/// Deadlists that are kept opened.
 #[derive(Default)]
 pub(crate) struct KeptDeadlists {
     pub(crate) is_kept: bool,
     pub(crate) aside: BTreeMap<ObjectId, PutAside>,
-    /// Being opened, for whoever opens them next.
+    /// Opened ahead.
     pub(crate) ahead: BTreeMap<ObjectId, AbortOnDrop<Result<PutAside>>>,
 }

@@ -1,9 +1,9 @@
-//! What an engine counts, by the names of OpenZFS's kstats: `dmu_tx`, `zil`, and the last txgs.
+//! Engine counters under the names of OpenZFS's kstats: `dmu_tx`, `zil`, and the last txgs.
 //!
-//! Idea: a table of names and a cell for each. Counts that make no sense here stay at nought: who reads them
-//! finds all names.
+//! Idea: a table of names and a cell for each. Counters without a meaning here stay zero, so that readers
+//! find all names.
 //!
-//! Locking: counts are relaxed atomics; the history of txgs has a mutex, held for a look or an entry.
+//! Locking: counters are relaxed atomics; the txg history has a mutex, held for one access.
 //!
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_stats`), `zil.c` (`zil_stats`), `spa_stats.c` (`spa_txg_history`).
 
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cenote_format::units::Txg;
 use parking_lot::Mutex;
 
-/// Txgs that are remembered (`zfs_txg_history`).
+/// `zfs_txg_history`.
 const TXG_HISTORY: usize = 100;
 
-/// What an engine counts.
+/// Engine counters.
 #[derive(Debug)]
 pub struct Kstats {
     dmu_tx: Counts<13>,
@@ -24,22 +24,22 @@ pub struct Kstats {
     txgs: Mutex<VecDeque<TxgRecord>>,
 }
 
-/// A txg that was written.
+/// Statistics of a written txg.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TxgRecord {
     /// Its number.
     pub txg: Txg,
-    /// When it was opened, in nanoseconds since the runtime began.
+    /// When it opened, in ns since the runtime began.
     pub birth_ns: u64,
-    /// Bytes that had changed when it was closed.
+    /// Dirty bytes when it closed.
     pub dirty_bytes: u64,
-    /// Bytes that devices read and wrote while it was written, and in how many operations.
+    /// Device bytes and operations while it was written.
     pub moved: [cenote_pool::Moved; 2],
-    /// How long it was open.
+    /// Time open.
     pub open_ns: u64,
-    /// How long its last operations took.
+    /// Time for its last operations.
     pub quiesce_ns: u64,
-    /// How long writing it took.
+    /// Time to write it.
     pub sync_ns: u64,
 }
 
@@ -64,7 +64,6 @@ impl<const N: usize> Counts<N> {
     }
 }
 
-/// What becomes of those who want to change something: places in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DmuTx {
     Assigned = 0,
@@ -74,7 +73,6 @@ pub(crate) enum DmuTx {
     Quota = 12,
 }
 
-/// What becomes of those who want something to be durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Zil {
     Commits = 0,
@@ -86,7 +84,7 @@ pub(crate) enum Zil {
     IndirectBytes = 8,
     NeedCopy = 11,
     NeedCopyBytes = 12,
-    /// `bytes` and `write` follow, and `alloc`.
+    /// Followed by `bytes`, `write` and `alloc`.
     NormalBlocks = 13,
     SlogBlocks = 17,
 }
@@ -148,7 +146,7 @@ impl Kstats {
         self.zil.all()
     }
 
-    /// The last txgs that were written, oldest first.
+    /// The last txgs written, oldest first.
     pub fn txgs(&self) -> Vec<TxgRecord> {
         self.txgs.lock().iter().copied().collect()
     }
@@ -161,7 +159,6 @@ impl Kstats {
         self.zil.add(what as usize, count);
     }
 
-    /// A block of an intent log is written: `used` of its `bytes` are records.
     pub(crate) fn log_block(&self, is_on_log_device: bool, used: u64, bytes: u64) {
         let first = if is_on_log_device { Zil::SlogBlocks } else { Zil::NormalBlocks } as usize;
         for (at, count) in [1, used, bytes, bytes].into_iter().enumerate() {

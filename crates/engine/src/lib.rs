@@ -1,4 +1,4 @@
-//! A pool that takes changes: transaction groups (txgs), what is written in them and in which order.
+//! The transaction engine: transaction groups (txgs), their content and the order in which it is written.
 //!
 //! ```text
 //!   operation --hold--> open txg: layers over object sets         (memory only)      holds, room, throttle
@@ -11,26 +11,25 @@
 //!   fsync: records in memory --commit--> log blocks, outside of any tree      zil
 //! ```
 //!
-//! Idea: two kinds of change. What concerns one object set (files, volumes) happens in the open txg under a
-//! [`Hold`] and is only memory until the txg is written. What concerns the pool or several datasets at once
-//! (a snapshot, say) is a *sync task*: it runs when its txg is written, alone, on the MOS as the txg leaves
+//! Idea: there are two kinds of change. A change to one object set (files, volumes) happens in the open txg
+//! under a [`Hold`] and stays in memory until the txg is written. A change to the pool or to several datasets
+//! (a snapshot, say) is a *sync task*: it runs alone while its txg is written, on the MOS as that txg leaves
 //! it. So a snapshot shows a dataset exactly at the end of a txg.
 //!
 //! ```text
-//!   txgs, run, sync            which txg is open; tasks; how one is written
-//!   context, features, history,  what a sync task sees and may do ([`SyncContext`])
+//!   txgs, run, sync            which txg is open; tasks; how a txg is written
+//!   context, features, history,  state and operations of a sync task ([`SyncContext`])
 //!     account, deadlists, dirs
 //!   store, sharing, space        where blocks go: policy, deduplication, space maps
 //!   in_use                     heads and snapshots that a task may take away
-//!   livelist, bookmarks, freeing what of datasets every txg keeps up to date
+//!   livelist, bookmarks, freeing per-dataset bookkeeping of every txg
 //!   logs, zil                    the intent log
-//!   background                   who scrubs, resilvers, removes, expands or rebuilds now
-//!   second                       cache devices (L2ARC)
-//!   open, state, rewind          a pool taken and given back
+//!   background                   which scrub, resilver, removal, expansion or rebuild runs
+//!   second                     cache devices (L2ARC)
+//!   open, state, rewind          opening and closing a pool
 //! ```
 //!
-//! Read in this order: `txgs` (which txg is open), `engine`, `context` (what a task may do), `sync` (how a
-//! txg is written), then [`zil`].
+//! Read in this order: `txgs`, `engine`, `context`, `sync`, then [`zil`].
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync`), `dsl_pool.c` (`dsl_pool_sync`), `dsl_synctask.c`, `txg.c`.
 

@@ -1,15 +1,15 @@
-//! Livelists: what a clone has written since it was made, so that destroying it needs no walk over its tree.
+//! Livelists: the blocks a clone has written, so that destroying it needs no walk over its tree.
 //!
 //! ```text
 //!   dir of a clone --LIVELIST--> table: list 0 [+a +b -a +c]   list 90 [+d -d +e]
 //! ```
 //!
-//! Idea: each block that a clone writes is noted, and again when it dies; what is noted more often as written
-//! than as dead is the clone's own. A block's death is noted in the list of its birth, so each list can be
-//! worked off by itself. A list of many entries is followed by a new one. A clone that has little in common
-//! with its origin any more gives its livelist up: then the walk costs no more.
+//! Idea: a block is listed when the clone writes it, and again when it dies; blocks listed more often as
+//! written than as dead are the clone's own. A death goes to the list of the block's birth, so each list can
+//! be freed by itself. A clone that has little in common with its origin drops its livelist, since the walk
+//! then costs no more.
 //!
-//! Lists are not condensed here; OpenZFS does that when it next has the pool.
+//! Lists are not condensed here; OpenZFS does that when it next opens the pool.
 //!
 //! Memory: the live blocks of one list.
 //!
@@ -29,12 +29,12 @@ use cenote_object::{Result, ZapEdit};
 use crate::context::SyncContext;
 
 const FEATURE: &str = "livelist";
-/// `zfs_livelist_max_entries`: a list with more blocks written is followed by a new one.
+/// `zfs_livelist_max_entries`: blocks written before a new list begins.
 const MAX_ENTRIES: u64 = 500_000;
-/// `zfs_livelist_min_percent_shared`: a clone that shares no more with its origin needs no livelist.
+/// `zfs_livelist_min_percent_shared`: with no more in common, a clone drops its livelist.
 const MIN_PERCENT_SHARED: u64 = 75;
 
-/// The livelist of a directory: clones have one, if they were made since feature `livelist`.
+/// A clone's livelist, if it was made since feature `livelist`.
 #[boxed]
 pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<ObjectId>> {
     let edit = context.edit();
@@ -45,7 +45,7 @@ pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<Obj
     Ok(found.and_then(|id| id.as_u64()).map(ObjectId))
 }
 
-/// Gives a new clone an empty livelist, if the pool has that feature.
+/// Gives a new clone an empty livelist, if the pool has the feature.
 #[boxed]
 pub async fn make_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     if FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_none() {
@@ -57,7 +57,6 @@ pub async fn make_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<(
     context.use_feature(FEATURE, 1).await
 }
 
-/// Notes what a clone has written and what of it has died.
 pub(crate) async fn note_in_livelist(
     context: &mut SyncContext,
     dir: ObjectId,
@@ -83,7 +82,7 @@ pub(crate) async fn note_in_livelist(
     opened.store().await
 }
 
-/// Gives up the livelist of a clone that has become too different from its origin.
+/// Drops the livelist of a clone that shares too little with its origin.
 pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let phys = context.dir_phys(dir).await?;
     let own = phys.used_breakdown.head_bytes;
@@ -95,8 +94,7 @@ pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: Object
     Ok(())
 }
 
-/// Gives up the livelist of a directory, if it has one: it tells the truth no longer
-/// (`dsl_dir_remove_livelist`).
+/// Drops an inaccurate livelist (`dsl_dir_remove_livelist`).
 #[boxed]
 pub async fn drop_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let Some(livelist) = livelist(context, dir).await? else { return Ok(()) };
@@ -105,7 +103,7 @@ pub async fn drop_livelist(context: &mut SyncContext, dir: ObjectId) -> Result<(
     context.use_feature(FEATURE, -1).await
 }
 
-/// Sees that a livelist can be read.
+/// Checks that a livelist is readable.
 #[boxed]
 pub async fn survey_livelist(context: &SyncContext, livelist: ObjectId) -> Result<()> {
     let (edit, dsize) = (context.edit(), context.dsize());
@@ -116,7 +114,7 @@ pub async fn survey_livelist(context: &SyncContext, livelist: ObjectId) -> Resul
     Ok(())
 }
 
-/// Frees what a livelist says a clone has, and gives the list up.
+/// Frees the blocks of a livelist, and the list.
 #[boxed]
 pub async fn free_livelist(context: &mut SyncContext, livelist: ObjectId) -> Result<()> {
     let (edit, dsize) = (context.edit(), context.dsize());

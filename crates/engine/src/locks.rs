@@ -1,24 +1,24 @@
-//! The locks that parts of the engine share, and the order in which they are taken.
+//! Locks shared by parts of the engine, and their order.
 //!
 //! ```text
 //!   turn, names    await: one txg is written at a time; nobody opens what its tasks change
-//!     Datasets     what is open and takes changes; within it, a log's own locks and a live object set's
-//!       Tasks      what is queued for the open txg
+//!     Datasets     datasets open for writing; within it, a log's own locks and a live object set's
+//!       Tasks      tasks queued for the open txg
 //!       Config     the pool's configuration
-//!       Carried    what the writer of txgs carries from one to the next
-//!       OnDisk     the pool as the last txg left it; within it, the allocator's own locks
+//!       Carried    state carried from one txg to the next
+//!       OnDisk     the pool as of the last txg; within it, the allocator's own locks
 //! ```
 //!
-//! Idea: whoever holds one takes those further down only, so no two can wait for each other. A debug build
-//! notes which of them a thread holds, and stops at once if one is taken out of order, whether anybody waits
-//! for it then or not. None is held across an await, so a thread is what holds.
+//! Idea: a holder only takes locks further down, so there is no deadlock. Debug builds track the locks of
+//! each thread and panic when one is taken out of order, even without contention. None is held across an
+//! await, so tracking by thread works.
 //!
-//! Source: our own; Linux checks its locks so (`lockdep`).
+//! Source: our own; compare Linux's `lockdep`.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 
-/// Locks, in their order.
+/// Locks, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Datasets,
@@ -28,13 +28,11 @@ pub(crate) enum Rank {
     OnDisk,
 }
 
-/// A lock with a place in the order.
 pub(crate) struct Ranked<L> {
     rank: Rank,
     lock: L,
 }
 
-/// A lock that is held, and its note.
 pub(crate) struct Held<G> {
     guard: G,
     // Dropped after the guard.

@@ -1,10 +1,10 @@
 //! Where the engine meets intent logs: opening datasets, writing txgs, closing the pool.
 //!
 //! ```text
-//!   start      logs that were not replayed: claimed, their datasets opened; `logs_to_replay` hands them out.
-//!              One that can't be read to its end keeps the engine from starting, unless its end is given up
-//!   dataset    a log of its own for each dataset that is opened
-//!   sync       the head gets the log's header, blocks that are covered are freed, then records forgotten
+//!   start      claim unreplayed logs and open their datasets; `logs_to_replay` hands them out. A log that
+//!              cannot be read to its end keeps the engine from starting, unless its end is given up
+//!   dataset    each open dataset has a log
+//!   sync       write the log's header to the head, free covered blocks, then drop records
 //!   export     logs end
 //! ```
 
@@ -28,28 +28,25 @@ use crate::txgs::Hold;
 use crate::zil::claim::FoundLog;
 use crate::zil::log::Log;
 
-/// An intent log of which only the beginning can be read: what was committed after that is lost.
+/// An intent log readable only in part: later commits are lost.
 #[derive(Debug)]
 pub struct LostLog {
     /// Its dataset.
     pub dataset: String,
-    /// How many records come before the loss. They are replayed.
+    /// Records that can be replayed.
     pub kept: usize,
     /// Why reading ended.
     pub why: DatasetError,
 }
 
-/// A dataset's log, and the objects that it tells of.
 pub(crate) struct OpenedLog {
     pub(crate) dataset: DatasetId,
     pub(crate) objset: LiveObjset,
     pub(crate) log: Log,
 }
 
-/// What logs need of the engine.
 impl Engine {
-    /// Logs that are to be replayed are claimed, before anything else is allocated. What can't be read is
-    /// given up, and noted in `lost` if there is such a list.
+    /// Claims logs before anything else is allocated. `lost` lists unreadable parts that are given up.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for (head, objset) in heads_with_logs(mos).await? {
@@ -63,7 +60,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs end unread: what they hold is of no txg of this state.
+    /// Their records belong to no txg of this state.
     pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
         let (first, last) = (self.open_txg(), mos.uberblock().txg);
         let vdevs = mos.pool().vdevs();
@@ -79,7 +76,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What txg `first` has to know of a log; `None`: nothing, unless its dataset is opened.
+    /// `None`: the log matters only once its dataset is opened.
     async fn claim_log(
         &self,
         name: &str,
@@ -90,7 +87,7 @@ impl Engine {
         let (log, header) = (objset.intent_log().await, &objset.phys().zil_header);
         let uberblock = objset.pool().uberblock();
         let tree_txg = uberblock.rootbp.logical_birth();
-        // Somebody went back to an older tree, and nothing has been written since.
+        // The pool was rewound, and nothing has been written since.
         if tree_txg < uberblock.txg && !header.is_claimed() {
             return Ok(Some(FoundLog::stale(log, header, tree_txg, first)));
         }
@@ -110,7 +107,7 @@ impl Engine {
         Ok(Some(found))
     }
 
-    /// Makes a log that is claimed an owner of other files' blocks. Nobody else changes the MOS yet.
+    /// Nothing else changes the MOS yet.
     async fn share_with_log(&self, blocks: &[Blkptr]) -> Result<()> {
         let (mos, pool) = (self.0.mos.edit(), self.pool());
         let mut shared = self.0.tables.lock().await;
@@ -120,7 +117,6 @@ impl Engine {
         Ok(())
     }
 
-    /// A log for a dataset that is opened.
     pub(crate) async fn open_log(
         &self,
         dataset: DatasetId,
@@ -135,7 +131,7 @@ impl Engine {
         Ok(self.log(dataset, policy, found))
     }
 
-    /// A log that never gets a record.
+    /// Never gets a record.
     pub(crate) fn log_of_raw(&self, dataset: DatasetId, policy: &StoragePolicy) -> Log {
         self.log(dataset, policy, FoundLog::nothing())
     }
@@ -145,7 +141,6 @@ impl Engine {
         Log::new(dataset, WeakEngine(Arc::downgrade(&self.0)), policy.log, found, total)
     }
 
-    /// All logs there are.
     pub(crate) fn opened_logs(&self) -> Vec<OpenedLog> {
         let datasets = self.0.datasets.lock();
         let with_log = |(&id, dataset): (&DatasetId, &LiveDataset)| {
@@ -154,18 +149,15 @@ impl Engine {
         datasets.iter().filter_map(with_log).collect()
     }
 
-    /// Ends all logs: the next txg on disk covers what they hold, and leaves no log. Those that wait for
-    /// their replay stay.
+    /// Ends all logs but those that await replay: the next txg covers their records.
     #[boxed]
     pub async fn end_logs(&self) -> Result<()> {
         self.end_logs_of(|_| true).await
     }
 
-    /// The same for some datasets.
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
-            // A commit under way, which nobody may be waiting for any more, has written its last block. It
-            // may wait for a txg: so this comes before the hold.
+            // An abandoned commit may still run and wait for a txg: take its turn before the hold.
             let _turn = opened.log.0.turn.lock().await;
             let hold = self.hold().await?;
             opened.log.end(hold.txg());
@@ -173,12 +165,11 @@ impl Engine {
         Ok(())
     }
 
-    /// How an opened dataset is stored.
     pub(crate) fn policy_of(&self, dataset: DatasetId) -> Option<Arc<StoragePolicy>> {
         self.0.datasets.lock().get(&dataset).map(|open| open.policy.clone())
     }
 
-    /// For blocks of the txg that is held open, which its tree will not have.
+    /// For blocks of the held txg outside its tree.
     pub(crate) fn apart_from_tree(&self, hold: &Hold) -> SyncingTxg {
         let allocator = self.0.allocator.clone();
         SyncingTxg {
@@ -195,7 +186,6 @@ impl Engine {
 }
 
 impl Shared {
-    /// SyncingTxg `txg` is on disk: nobody has to write its records any more.
     pub(crate) fn forget_records(&self, txg: Txg) {
         for dataset in self.datasets.lock().values() {
             dataset.log.as_ref().inspect(|log| log.drop_through(txg));
@@ -203,12 +193,12 @@ impl Shared {
     }
 }
 
-/// The header that the head of a dataset gets; what its log does not need any more is freed.
+/// Frees log blocks that are no longer needed.
 pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
     let objset = &dataset.objset;
     let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };
     let settled = log.settle(context.syncing.txg).await;
-    // Not at once: the txg that frees what a log shared may be the one in which a file gets it.
+    // Not at once: a file may gain a block in the txg that frees the log's share of it.
     context.dead.extend(settled.dead);
     let on_disk = objset.on_disk();
     let (had_log, has_log) = (!on_disk.phys().zil_header.log.is_hole(), !settled.header.log.is_hole());
@@ -218,7 +208,7 @@ pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset)
     Ok(settled.header)
 }
 
-/// Frees the log of a dataset that goes, or gets another tree.
+/// Frees the log of a dataset that goes or gets another tree.
 #[boxed]
 pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) -> Result<()> {
     assert_eq!(quiet.dataset(), head.id(), "the proof is of another dataset");
@@ -233,12 +223,11 @@ pub async fn free_log(context: &mut SyncContext, head: &Dataset, quiet: &Quiet) 
     context.free_all(&blocks).await
 }
 
-/// A head begins with the tree of a snapshot, whose head leads to the log of its day: it gets one that
-/// leads to none.
+/// Resets the header of a head with a snapshot's tree, which points to an old log.
 #[boxed]
 pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<()> {
     let dataset = context.mos().await?.dataset_by_id(head).await?;
-    // Without one, its key need not be known.
+    // Without a log, its key need not be loaded.
     if dataset.objset_head().await?.phys().zil_header.log.is_hole() {
         return Ok(());
     }
@@ -251,8 +240,8 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
     Ok(())
 }
 
-/// The heads that have logs, with their object sets. A log that only a damaged dataset leads to is lost with
-/// it, as in OpenZFS (`zil_claim`): the others are not held up.
+/// A log reachable only through a damaged dataset is lost with it, as in OpenZFS (`zil_claim`): others can be
+/// replayed.
 async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
     let (reached, lost) = mos.reachable_datasets().await?;
     let note = |name: &str, why: &DatasetError| {

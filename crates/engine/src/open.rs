@@ -1,4 +1,4 @@
-//! From a pool that is opened for writing to an engine: the space of its vdevs is loaded.
+//! Starting an engine on a pool opened for writing: loads its space maps and claims its logs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,17 +36,17 @@ use crate::throttle::Throttle;
 use crate::txgs::Txgs;
 use crate::writable;
 
-/// Parts of the metadata, as errors call them.
+/// Parts of the metadata, as named in errors.
 const FEATURES: &str = "list of features in use";
 const SPACE_MAPS: &str = "list of space maps";
 
 impl Engine {
-    /// Takes over a pool whose devices are open for writing and which nobody else has. Logs that it was left
-    /// with are claimed, and to be replayed ([`Engine::logs_to_replay`]) before their datasets can be opened.
+    /// Starts an engine on a pool whose devices are open for writing and exclusively owned. Claims unreplayed
+    /// logs; their datasets can be opened after replay ([`Engine::logs_to_replay`]).
     ///
     /// # Errors
-    /// [`DatasetError::Unchangeable`]: what changes depend on is lost; the pool uses what this version can't
-    /// write; or [`DatasetError::LogUnreadable`]. Nothing was written.
+    /// [`DatasetError::Unchangeable`]: lost metadata, or features that can't be written here;
+    /// [`DatasetError::LogUnreadable`]. Nothing was written.
     #[boxed]
     pub async fn start(mos: &Mos) -> Result<Engine> {
         let engine = Engine::load(mos).await?;
@@ -54,11 +54,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The same for a pool whose log devices are lost: of intent logs, what can't be read is given up (`zpool
-    /// import -m`). Says what that is.
+    /// [`Engine::start`] that gives up unreadable parts of intent logs (`zpool import -m`) and lists them.
     ///
     /// # Errors
-    /// Those of [`Engine::start`], but for logs.
+    /// Those of [`Engine::start`], except for logs.
     #[boxed]
     pub async fn start_without_lost_logs(mos: &Mos) -> Result<(Engine, Vec<LostLog>)> {
         let (engine, mut lost) = (Engine::load(mos).await?, Vec::new());
@@ -66,11 +65,11 @@ impl Engine {
         Ok((engine, lost))
     }
 
-    /// The same for a state of which nothing counts but its last txg: intent logs are given up with the first
-    /// txg, whatever they hold. Their blocks on devices for nothing but logs are not freed.
+    /// [`Engine::start`] that discards all intent logs in the first txg, for a state that ends with its last
+    /// txg. Their blocks on log devices are not freed.
     ///
     /// # Errors
-    /// Those of [`Engine::start`], but for logs.
+    /// Those of [`Engine::start`], except for logs.
     #[boxed]
     pub async fn start_without_logs(mos: &Mos) -> Result<Engine> {
         let engine = Engine::load(mos).await?;
@@ -78,7 +77,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// All but the logs: nothing is written yet.
+    /// All but the logs; writes nothing.
     pub(crate) async fn load(mos: &Mos) -> Result<Engine> {
         let without = |part| DatasetError::stops_changes(mos.pool().name(), part);
         writable::check(mos).await.map_err(without(FEATURES))?;
@@ -111,7 +110,7 @@ impl Engine {
         }))
     }
 
-    /// An engine for a pool that has nothing on disk yet but its devices: the first txg makes it.
+    /// An engine for a new pool: the first txg creates it.
     pub fn of_new_pool(new: NewEngine) -> Engine {
         let NewEngine { pool, config, keys, cache, features, allocator } = new;
         let cache = Arc::new(BlockCache::new(cache));
@@ -179,23 +178,22 @@ impl Engine {
     }
 }
 
-/// What a new pool's engine begins with.
+/// Parts of a new pool's engine.
 pub struct NewEngine {
-    /// Its devices, assembled; the uberblock is that before the first txg.
+    /// Its devices, with the uberblock before the first txg.
     pub pool: Pool,
     /// Its configuration.
     pub config: PoolConfig,
     /// Keys of its encrypted datasets.
     pub keys: Keyring,
-    /// The cache of its blocks.
+    /// Options of its block cache.
     pub cache: CacheOptions,
     /// Features to enable.
     pub features: Vec<&'static Feature>,
-    /// Its vdevs, of which nothing is allocated.
+    /// Its vdevs, all free.
     pub allocator: Allocator,
 }
 
-/// What an engine begins with.
 struct Beginning {
     pool: Pool,
     cache: Arc<BlockCache>,
@@ -209,12 +207,12 @@ struct Beginning {
     shared: SharedBlocks,
 }
 
-/// The configuration of a pool, as a value.
+/// The pool's configuration, decoded.
 pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
     let of = |source| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
     let mut config = PoolConfig::decode(mos.config()).map_err(of)?;
     config.vdev_tree.forget_diagnoses();
-    // Logs that are lost are out of use.
+    // Lost DTLs are out of use.
     for leaf in mos.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
         if leaf.dtl == ObjectId(0) {
             config.vdev_tree.leaf_mut(leaf.guid).into_iter().for_each(|leaf| leaf.dtl = ObjectId(0));

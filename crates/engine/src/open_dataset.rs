@@ -1,4 +1,4 @@
-//! Datasets opened to change their objects.
+//! Datasets opened for writing.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::policy::StoragePolicy;
 use crate::txgs::Hold;
 use crate::zil::log::Log;
 
-/// A dataset of a pool that takes changes.
+/// A dataset open for writing.
 #[derive(Debug, Clone)]
 pub struct OpenDataset {
     objset: LiveObjset,
@@ -22,12 +22,12 @@ pub struct OpenDataset {
 }
 
 impl OpenDataset {
-    /// One without an intent log: nothing that is done to it can be committed but by a txg.
+    /// Without an intent log: only a txg makes changes durable.
     pub fn without_log(objset: LiveObjset) -> OpenDataset {
         OpenDataset { objset, log: None }
     }
 
-    /// A hand on its objects in the txg that is held open.
+    /// Edits objects in the held txg.
     pub fn edit(&self, _hold: &Hold) -> Edit {
         self.objset.edit()
     }
@@ -36,13 +36,12 @@ impl OpenDataset {
         OpenDataset { objset, log: Some(log) }
     }
 
-    /// Where operations leave records of what they did, if they should.
+    /// The log for records of operations.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }
 
-    /// Makes durable what was done to an object, or to all, and all that happened to names. Not under a hold.
-    /// See [`crate::zil`].
+    /// Makes changes to an object, or to all, and to names durable. Not under a hold. See [`crate::zil`].
     ///
     /// # Errors
     /// Neither the log nor a txg could be written.
@@ -54,33 +53,32 @@ impl OpenDataset {
         }
     }
 
-    /// Its object set, for those that keep a hand on it over txgs: changes go through [`LiveObjset::edit`]
-    /// under a hold.
+    /// Its object set, for use across txgs: [`LiveObjset::edit`] requires a hold.
     pub fn live(&self) -> &LiveObjset {
         &self.objset
     }
 
-    /// Its objects as they are now.
+    /// Its objects with all changes.
     pub fn view(&self) -> Objset {
         self.objset.view()
     }
 }
 
 impl Engine {
-    /// Opens a dataset to change its objects.
+    /// Opens a dataset for writing.
     ///
     /// # Errors
-    /// There is none of that name, it is a snapshot, its key is missing, or its log waits to be replayed.
+    /// No such dataset; it is a snapshot; its key is missing; its log awaits replay.
     #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
-        // What its log and its features lack is no change of whoever opens it.
+        // Preparing its log and features is not a change by the opener.
         self.prepare(self.open_dataset(name)).await
     }
 
-    /// The same for a dataset that was found by its name.
+    /// Opens a dataset found by name.
     ///
     /// # Errors
-    /// Those of [`Engine::dataset`]; [`DatasetError::NextTxg`]: another dataset has that name by now.
+    /// Those of [`Engine::dataset`]; [`DatasetError::NextTxg`]: the name was reused.
     #[boxed]
     pub async fn dataset_as(&self, found: &Dataset) -> Result<OpenDataset> {
         let opened = self.dataset(found.name()).await?;
@@ -90,10 +88,10 @@ impl Engine {
         }
     }
 
-    /// Opens the head that a stream fills; without its key if that is `raw`.
+    /// Opens the head that a stream fills; without its key if `raw` is given.
     ///
     /// # Errors
-    /// There is none of that name and number, or its key is missing.
+    /// No such dataset; its key is missing.
     #[boxed]
     pub async fn dataset_being_received(
         &self,
@@ -128,13 +126,13 @@ impl Engine {
         let log = self.log_of_raw(dataset.id(), &policy);
         let mut datasets = self.0.datasets.lock();
         let objset = LiveObjset::counted(objset, self.0.txgs.open(), self.0.throttle.dirty());
-        // As it was made, it was to be written with a key, and nobody has it open but this receive.
+        // Replaces the entry from its creation, which had a key; only this receive has it open.
         datasets.insert(dataset.id(), LiveDataset { objset: objset.clone(), policy, log: Some(log.clone()) });
         Ok(OpenDataset::with_log(objset, log))
     }
 
     async fn open_head(&self, name: &str) -> Result<OpenDataset> {
-        // First of all, as it may wait for a txg.
+        // First, as it may wait for a txg.
         self.activate_missing(name).await?;
         let _names = self.0.names.read().await;
         let dataset = self.mos().await?.dataset(name).await?;
@@ -151,13 +149,13 @@ impl Engine {
         let policy = Arc::new(StoragePolicy::of(&dataset).await?);
         let log = self.open_log(dataset.id(), &objset, &policy).await?;
         let mut datasets = self.0.datasets.lock();
-        // The txg cannot close between this and the insertion: it takes the same lock to freeze.
+        // The txg cannot close before the insertion: freezing takes this lock.
         let fresh = || {
             let objset = LiveObjset::counted(objset, self.0.txgs.open(), self.0.throttle.dirty());
             LiveDataset { objset, policy, log: None }
         };
         let open = datasets.entry(dataset.id()).or_insert_with(fresh);
-        // Another that opened it at the same time may have been faster: what both found is the same.
+        // A concurrent open may have been first; its log is equal.
         let log = open.log.get_or_insert(log).clone();
         unless_log_waits(name, open.objset.clone(), log)
     }

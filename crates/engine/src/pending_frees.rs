@@ -1,4 +1,4 @@
-//! Whether there is something to free in the background, and how much of it a txg frees.
+//! Whether background freeing has work, and how much a txg frees.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,10 +8,9 @@ use cenote_format::units::ObjectId;
 use cenote_object::Result;
 use cenote_object::deadlist::Bpobj;
 
-/// Blocks freed in a txg: `zfs_async_block_max_blocks`, as it was before OpenZFS went by time alone.
+/// `zfs_async_block_max_blocks`, before OpenZFS limited frees by time alone.
 const BLOCKS_PER_TXG: u64 = 100_000;
 
-/// Whether there is something to free.
 pub(crate) struct Freeing {
     is_pending: AtomicBool,
     pub(crate) blocks_per_txg: AtomicU64,
@@ -24,7 +23,6 @@ impl Default for Freeing {
 }
 
 impl Freeing {
-    /// As a pool was left.
     pub(crate) async fn of(mos: &Mos) -> Result<Freeing> {
         let mut is_pending = !mos.pending_destroys().await?.is_empty();
         if let Some(list) = mos.directory_u64(names::FREE_BPOBJ).await?.filter(|&id| id != 0) {
@@ -34,7 +32,6 @@ impl Freeing {
         Ok(Freeing { is_pending: is_pending.into(), ..Freeing::default() })
     }
 
-    /// The next txg has something to free.
     pub(crate) fn is_pending(&self) -> bool {
         self.is_pending.load(Ordering::Relaxed)
     }

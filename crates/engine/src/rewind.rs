@@ -1,14 +1,13 @@
-//! Going back to an older state, for good: to the checkpoint, or to what an older uberblock leads to.
+//! Rewinding a pool for good: to the checkpoint, or to the state of an older uberblock.
 //!
-//! Idea: the state that an older uberblock leads to becomes the newest one, under the next txg's number.
-//! That is on disk before anything else is written, since what is allocated then may lie where the state that
-//! is given up has its blocks.
+//! Idea: the older state becomes the newest under the next txg's number. That uberblock goes to disk before
+//! anything else is written, since new blocks may overwrite those of the abandoned state.
 //!
-//! An older state need not be whole: what a txg frees may be allocated again [`TXG_DEFER_SIZE`] txgs
-//! later. So states within that distance of the newest have all their blocks ([`OlderState::is_kept`]); of
-//! those before, every block has to be read to know.
+//! An older state need not be whole: blocks that a txg frees may be reused [`TXG_DEFER_SIZE`] txgs later.
+//! States within that distance of the newest have all their blocks ([`OlderState::is_kept`]); an older one is
+//! known to be whole only after reading every block.
 //!
-//! Intent logs of an older state go on into what came after it, so they are not replayed ([`crate::logs`]).
+//! Intent logs of an older state run on into later txgs, so they are not replayed ([`crate::logs`]).
 //!
 //! Source: OpenZFS `spa.c` (`spa_ld_checkpoint_rewind`, `spa_load_best`, `spa_load_retry`).
 
@@ -27,11 +26,10 @@ use crate::engine::Engine;
 use crate::open::pool_config;
 
 impl Engine {
-    /// Makes the checkpoint the state of a pool whose devices are open for writing, and takes it over. All
-    /// that came after is lost.
+    /// Rewinds a pool, whose devices are open for writing, to its checkpoint, losing later changes.
     ///
     /// # Errors
-    /// There is no checkpoint; labels can't be written; those of [`Engine::start`].
+    /// No checkpoint; labels can't be written; those of [`Engine::start`].
     #[boxed]
     pub async fn rewind_to_checkpoint(
         rt: &Runtime,
@@ -46,20 +44,18 @@ impl Engine {
     }
 }
 
-/// A state that a pool can be taken back to: all that the engine needs of it can be read. Nothing is written
-/// yet.
+/// A state to rewind to: all that the engine needs is readable. Nothing is written yet.
 pub struct OlderState {
-    /// The pool in this state, as it was.
     mos: Mos,
     newest: Txg,
     successor: Successor,
 }
 
 impl OlderState {
-    /// The state that an uberblock leads to, if all its datasets can be opened. The newest one counts, too.
+    /// The state of an uberblock, if all its datasets can be opened.
     ///
     /// # Errors
-    /// What can't be read, or the pool can't be changed here.
+    /// Unreadable metadata, or the pool can't be changed here.
     #[boxed]
     pub async fn open(
         rt: &Runtime,
@@ -73,7 +69,7 @@ impl OlderState {
         Ok(OlderState { mos, newest: newest(found), successor })
     }
 
-    /// The uberblock that leads to it.
+    /// Its uberblock.
     pub fn uberblock(&self) -> &Uberblock {
         self.mos.uberblock()
     }
@@ -83,19 +79,17 @@ impl OlderState {
         &self.mos
     }
 
-    /// It is the newest: nothing is lost.
+    /// Whether it is the newest state.
     pub fn is_newest(&self) -> bool {
         self.uberblock().txg == self.newest
     }
 
-    /// None of its blocks can have been written over, since what was freed after it was not yet allocated
-    /// again.
+    /// Whether all its blocks remain: none freed after it can have been reused.
     pub fn is_kept(&self) -> bool {
         self.uberblock().txg.0.saturating_add(TXG_DEFER_SIZE as u64) >= self.newest.0
     }
 
-    /// Makes it the newest state of a pool whose devices are open for writing, and takes the pool over. What
-    /// came after it is lost.
+    /// Makes it the newest state of a pool whose devices are open for writing, losing later changes.
     ///
     /// # Errors
     /// Labels can't be written.
@@ -109,7 +103,7 @@ fn newest(found: &FoundPool) -> Txg {
     found.uberblocks.first().map_or(Txg(0), |newest| newest.txg)
 }
 
-/// A state under the number of the txg after the newest; the newest itself stays what it is.
+/// A state under the number of the next txg; the newest keeps its own.
 struct Successor {
     uberblock: Uberblock,
     is_new: bool,

@@ -1,17 +1,17 @@
-//! Whether there is room for a change: the pool's size, quotas and reservations.
+//! Space checks: whether pool size, quotas and reservations allow a change.
 //!
-//! Idea: a change says how much it may write before it is made ([`Engine::change`]). It is compared, on the
-//! way from its dataset up to the root, with what the last txg on disk uses and with all that has changed
-//! since, at its worst.
+//! Idea: a change states beforehand how much it may write ([`Engine::change`]). From its dataset up to the
+//! root, that is compared with the space used by the last txg on disk plus the worst case of all changes
+//! since.
 //!
 //! ```text
 //!   used                      >= quota          refused: ENOSPC at the root, else EDQUOT
-//!   used + changes * 24       >= quota * 33/32  wait for the txg: most will have become much less
+//!   used + changes * 24       >= quota * 33/32  wait for the txg: the real size is mostly much less
 //!   else                                        go on; a reservation shields those above it
 //! ```
 //!
-//! Frees need no room but the pool's own, and of that half of the slop is for them. Space that was freed
-//! comes back two txgs later: who finds the pool full waits for that.
+//! Frees are checked only against the pool's size, and may use half of the slop. Freed space returns two txgs
+//! later; a change that finds the pool full waits for it.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_tempreserve_impl`), `dsl_dataset.c` (`dsl_dataset_check_quota`),
 //! `dsl_pool.c` (`dsl_pool_unreserved_space`).
@@ -24,22 +24,21 @@ use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::Result;
 use parking_lot::Mutex;
 
-/// `spa_asize_inflation`: three copies, each with all the parity there can be, and as much again for what
-/// leads to them.
+/// `spa_asize_inflation`: three copies with the most parity, twice for indirect blocks.
 pub(crate) const ASIZE_INFLATION: u64 = 24;
-/// Txgs after which all that was freed can be allocated again: `TXG_DEFER_SIZE`, and the one that frees.
+/// Txgs until freed space can be reused: `TXG_DEFER_SIZE`, and the one that frees.
 pub(crate) const PATIENCE: usize = 4;
 
-/// What a change needs.
+/// Space need of a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
-    /// Bytes of content that it writes at most, and something for names and attributes.
+    /// Most bytes written; an allowance for names and attributes.
     Write(u64),
-    /// It frees more than it writes.
+    /// Frees more than it writes.
     Free,
 }
 
-/// Accounts of opened datasets, and what holds have asked for.
+/// Accounts of open datasets, and reservations of holds.
 #[derive(Default)]
 pub(crate) struct Room(pub(crate) Mutex<RoomState>);
 
@@ -52,14 +51,13 @@ pub(crate) struct RoomState {
     pub(crate) asked_by_all: u64,
 }
 
-/// What the pool can hold.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct PoolRoom {
     pub(crate) for_writes: u64,
     pub(crate) for_frees: u64,
 }
 
-/// A dataset and the directories from its own up to the root, as a txg left them.
+/// A dataset and its directories up to the root, as of a txg.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     pub(crate) referenced: u64,
@@ -77,18 +75,15 @@ pub(crate) struct DirAccount {
     pub(crate) reserved: u64,
 }
 
-/// Whether a change may be made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fits,
-    /// It may, once what has changed is on disk.
+    /// Retry after the changes are on disk.
     Wait,
-    /// The pool is full.
     Full,
     OverQuota,
 }
 
-/// Gives back what a hold has asked for.
 pub(crate) struct Asked {
     pub(crate) room: Arc<Room>,
     pub(crate) dataset: DatasetId,
@@ -136,7 +131,7 @@ impl Accounts {
         })
     }
 
-    /// `in_flight`: what may yet be written below a directory.
+    /// `in_flight`: most bytes yet to be written below a directory.
     pub(crate) fn verdict(&self, need: Need, pool: PoolRoom, in_flight: impl Fn(ObjectId) -> u64) -> Verdict {
         let frees = matches!(need, Need::Free);
         let mut asked = need.bytes().max(1).saturating_mul(ASIZE_INFLATION);
@@ -149,7 +144,7 @@ impl Accounts {
                     let may_shrink = flying > 0 || self.referenced < self.refquota;
                     return if may_shrink { Verdict::Wait } else { Verdict::OverQuota };
                 }
-                // What is kept for this dataset counts as used, but not against itself.
+                // The refreservation counts as used, except against its own dataset.
                 let kept = self.refreservation.saturating_sub(self.unique);
                 used = used.saturating_sub(kept);
                 promised = asked.min(kept.saturating_sub(flying));
@@ -185,7 +180,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const POOL: PoolRoom = PoolRoom { for_writes: 1000 * MIB, for_frees: 1010 * MIB };
 
-    /// Used, quota and reservation of a directory, in MiB.
+    /// From used, quota and reservation in MiB.
     fn accounts(dirs: &[(u64, u64, u64)]) -> Accounts {
         let dir = |(id, &(used, quota, reserved)): (u64, &(u64, u64, u64))| DirAccount {
             id: ObjectId(id),

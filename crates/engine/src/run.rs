@@ -1,4 +1,4 @@
-//! Sync tasks queued, and txgs brought to the disk.
+//! Queueing sync tasks and writing txgs.
 
 use cenote_boxed::boxed;
 use cenote_format::units::Txg;
@@ -13,8 +13,8 @@ use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
 use crate::txgs::Hold;
 
-/// The turn of the one who writes a txg. If that panics, or its task is aborted, no other txg is written: the
-/// next one would be made of a state that is half this txg's. Dropped before the lock on the turn.
+/// If writing a txg panics or is aborted, no other is written: memory holds half of this one. Dropped before
+/// the lock on the turn.
 struct Unwinding<'a> {
     engine: &'a Engine,
     txg: Txg,
@@ -27,25 +27,23 @@ impl Drop for Unwinding<'_> {
     }
 }
 
-/// Which of a txg's tasks one belongs to.
 type Queue = fn(&mut Tasks) -> &mut Vec<Task>;
 
-/// What became of a task.
 enum Ran<T, F> {
     Done(Result<T>),
-    /// It was not begun.
+    /// Not begun.
     Refused(F, DatasetError),
 }
 
 impl Engine {
-    /// Runs a task when the open txg is written, and writes that txg: when this returns, it is on disk. A
-    /// txg in which nothing has changed, since all its tasks were refused, is not written.
+    /// Runs a task in the open txg and returns once that is on disk. A txg whose tasks were all refused is
+    /// not written.
     ///
-    /// A task checks before it changes: one that refuses must leave all as it was. If one meets damage when
-    /// it has begun to change things, its txg is not written, and the engine stops.
+    /// A task checks before it changes: a refusal must leave no change. Damage after its first change stops
+    /// the engine without writing the txg.
     ///
     /// # Errors
-    /// The task's own; or the txg could not be written; [`DatasetError::Suspended`], if a command asks.
+    /// Those of the task; the txg could not be written; [`DatasetError::Suspended`], for commands.
     pub async fn run<T, F>(&self, task: F) -> Result<T>
     where
         T: Send + 'static,
@@ -54,10 +52,10 @@ impl Engine {
         self.run_within(SpaceCheck::None, task).await
     }
 
-    /// The same for a task that may use so much of the slop.
+    /// [`Engine::run`] after a check of space.
     ///
     /// # Errors
-    /// Those of [`Engine::run`], and that there is no room.
+    /// Those of [`Engine::run`]; no space.
     pub async fn run_within<T, F>(&self, check: SpaceCheck, task: F) -> Result<T>
     where
         T: Send + 'static,
@@ -66,7 +64,7 @@ impl Engine {
         self.run_among(|tasks| &mut tasks.rest, check, task).await
     }
 
-    /// The same for a task that must come before anything is freed in its txg.
+    /// [`Engine::run_within`] before anything is freed in the txg.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -78,7 +76,7 @@ impl Engine {
         self.run_among(|tasks| &mut tasks.first, check, task).await
     }
 
-    /// The same for a task that goes with what was done in the txg that is held open.
+    /// [`Engine::run`] in the txg of a hold.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -114,7 +112,7 @@ impl Engine {
             if !is_full || patience == 0 || !self.has_more_room_soon() {
                 return Err(error);
             }
-            // What was freed can be used some txgs later, and in an idle pool nothing else writes them.
+            // Freed space returns after some txgs, which nothing else writes in an idle pool.
             self.for_command(self.force_sync()).await?;
         }
     }
@@ -146,7 +144,7 @@ impl Engine {
                 {
                     context.broken = Some(error.clone());
                 }
-                // Whoever asked may have gone: the task is done all the same.
+                // The caller may be gone; the task is done all the same.
                 drop(answer.send(ran));
             })
         });
@@ -156,23 +154,23 @@ impl Engine {
         answered.await.map_err(|_| self.stopped())
     }
 
-    /// Brings txg `txg`, and all before it, to the disk.
+    /// Writes txgs through `txg`.
     ///
     /// # Errors
-    /// It could not be written.
+    /// A txg could not be written.
     #[boxed]
     pub async fn sync(&self, txg: Txg) -> Result<()> {
         if self.0.txgs.synced()? >= txg {
             return Ok(());
         }
-        // Somebody waits, so the disks get all that they can do.
+        // A caller waits: use full disk bandwidth.
         self.0.on_disk.read().pool.queue_settings().set_dirty_percent(100);
         self.write_soon(txg).await
     }
 
-    /// The same at the pace that changes in memory ask for.
+    /// At a pace set by dirty data.
     pub(crate) async fn sync_gently(&self) -> Result<()> {
-        // A txg under way may be one that somebody waits for.
+        // A caller may be waiting for a txg under way.
         if self.0.turn.try_lock().is_ok() {
             let percent = self.0.throttle.percent();
             self.0.on_disk.read().pool.queue_settings().set_dirty_percent(percent);
@@ -181,10 +179,10 @@ impl Engine {
     }
 
     async fn write_soon(&self, txg: Txg) -> Result<()> {
-        // A task of its own: who waits for it may give up, and the txg is written all the same.
+        // A separate task, so that the txg is written even if the caller is cancelled.
         let engine = self.clone();
         let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
-        // A panic has stopped the engine before it gets here.
+        // A panic has already stopped the engine.
         writing.await.unwrap_or_else(|error| Err(self.stop(txg, error.to_string())))
     }
 
@@ -203,24 +201,22 @@ impl Engine {
         }
     }
 
-    /// Brings everything done so far to the disk.
+    /// Writes all changes so far.
     ///
     /// # Errors
-    /// It could not be written; a command's handle ([`Engine::acting_for`]) has waited too long.
+    /// A txg could not be written; a command's handle ([`Engine::acting_for`]) timed out.
     #[boxed]
     pub async fn sync_all(&self) -> Result<()> {
         self.for_command(self.sync(self.last_changed())).await
     }
 
-    /// The last txg that has something in it.
     fn last_changed(&self) -> Txg {
-        // In this order: what was done so far is in the open txg, or in one before.
+        // In this order: earlier changes are in the open txg or before.
         let has_work = self.0.has_work();
         let open = self.0.txgs.open();
         if has_work { open } else { Txg(open.0 - 1) }
     }
 
-    /// Why there is no answer from a task.
     fn stopped(&self) -> DatasetError {
         let given_up = |txg| DatasetError::Stopped {
             pool: self.0.on_disk.read().pool.name().into(),

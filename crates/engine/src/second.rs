@@ -1,4 +1,4 @@
-//! Cache devices of an open pool: who reads the pool looks there first, and they are fed in the background.
+//! Cache devices (L2ARC) of an open pool: checked before pool reads, fed in the background.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use cenote_l2arc::{CacheDevices, Use};
 use crate::engine::Engine;
 
 impl Engine {
-    /// The pool's cache devices that are in use.
+    /// The pool's cache devices in use.
     pub fn cache_devices(&self) -> &CacheDevices {
         &self.0.cache_devices
     }
 
-    /// A cache device of the pool is used from now on, opened for writing. Answers `false` if it is of no
-    /// use.
+    /// Starts using a cache device that is open for writing; `false`: it is unusable.
     #[boxed]
     pub async fn use_cache_device(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
         let devices = self.cache_devices();
@@ -29,7 +28,7 @@ impl Engine {
         is_used
     }
 
-    /// Feeds the cache devices, until it is dropped. It does not keep the engine.
+    /// Feeds the cache devices until dropped. Does not keep the engine alive.
     pub fn feed_cache_devices(&self) -> impl Future<Output = ()> + Send + 'static {
         let (devices, cache, warm) =
             (self.0.cache_devices.clone(), self.0.cache.clone(), self.0.cache.clone());

@@ -1,5 +1,5 @@
-//! Blocks with several owners, as txgs change them: deduplication tables (DDT) and references of cloned
-//! blocks (BRT). How they are read is in `cenote_dataset::sharing`.
+//! Changes to the tables of shared blocks: deduplication (DDT) and cloning (BRT). `cenote_dataset::sharing`
+//! reads them.
 
 mod clones;
 pub(crate) mod dedup;

@@ -1,4 +1,4 @@
-//! Space maps as txgs change them: what each pass allocated and freed is noted on disk.
+//! Space maps: writing each pass's allocations and frees.
 
 pub mod checkpoint;
 pub(crate) mod flush;

@@ -1,8 +1,8 @@
-//! Whether there is room for a task.
+//! Space checks of sync tasks.
 //!
-//! Idea: what frees must work in a pool that is full, and what leads there (a snapshot destroyed, a dataset
-//! renamed) takes some blocks of the MOS first. So of the slop that is kept back, each kind of task may go
-//! into as much as it is needed for getting out.
+//! Idea: frees must work in a full pool, and tasks that lead to frees (destroying a snapshot, renaming a
+//! dataset) first take some blocks of the MOS. So each kind of task may use a share of the reserved slop: the
+//! more it helps to free space, the larger.
 //!
 //! Source: OpenZFS `dsl_synctask.c` (`dsl_sync_task_sync`), `dsl_pool.c` (`dsl_pool_adjustedsize`).
 
@@ -12,23 +12,22 @@ use cenote_pool::alloc::AllocClass;
 
 use crate::context::SyncContext;
 
-/// What a task changes of the MOS, in three copies: some blocks of 16 KiB (`DST_AVG_BLKSHIFT`).
+/// MOS changes of a task in three copies: some blocks of 16 KiB (`DST_AVG_BLKSHIFT`).
 const TASK_BYTES: u64 = 3 * (5 << 14);
 
-/// How much of the slop a task may use (`zfs_space_check_t`).
+/// Share of the slop that a task may use (`zfs_space_check_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceCheck {
-    /// None: it makes something.
+    /// None: for tasks that create.
     Normal,
-    /// Half: it changes something.
+    /// Half: for tasks that change.
     Reserved,
-    /// Three quarters: it destroys something.
+    /// Three quarters: for tasks that destroy.
     ExtraReserved,
-    /// All there is: it must not fail for that.
+    /// All: must not fail for lack of space.
     None,
 }
 
-/// Refuses a task that there is no room for.
 pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Result<()> {
     let kept_back = match check {
         SpaceCheck::Normal => 0,
@@ -45,8 +44,8 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     let used = context.dir_phys(root).await?.used_bytes;
     let is_full = |available| used.saturating_add(TASK_BYTES) > available;
     if is_full(available) {
-        // What the txg has written is in `used`, blocks with several owners once for each of them. What
-        // sharing saves is in the MOS as of the last txg: the difference is not used up.
+        // `used` has this txg's shared blocks once per owner; the MOS has savings as of the last txg: add the
+        // difference.
         let before = mos.dedup_summary().await?.saved_bytes();
         let before = before.saturating_add(mos.cloned_summary().await?.saved_bytes);
         let saved = context.engine.tables.lock().await.saved_bytes(&context.syncing.pool);
@@ -55,7 +54,7 @@ pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Res
     match is_full(available) {
         false => Ok(()),
         true => {
-            // The next one finds what is kept for readers of older states.
+            // For the next task: frees blocks kept for readers of older states.
             context.syncing.allocator.give_up_kept();
             Err(DatasetError::NoSpace {
                 name: context.syncing.pool.name().into(),

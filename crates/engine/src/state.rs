@@ -1,7 +1,7 @@
-//! Who has the pool: what labels say while it is in use, and afterwards.
+//! Ownership of a pool, as recorded in its labels.
 //!
-//! Idea: a pool that is being changed says so in its labels, with the machine's id and name; one that was
-//! closed in order says that it is exported, so that the next machine takes it without being forced to.
+//! Idea: labels of a pool in use name the host that changes it; after an orderly close they say that it is
+//! exported, so that another host can import it without force.
 //!
 //! Source: OpenZFS `spa.c` (`spa_import`, `spa_export_common`).
 
@@ -21,11 +21,10 @@ use crate::taking::{Preparing, Taking};
 use crate::zil::log::Log;
 
 impl Engine {
-    /// Writes a txg whose labels say that `host` has the pool in this state. A pool that is given up has no
-    /// intent logs any more.
+    /// Writes a txg whose labels give the state and `host`. Any state but active ends all intent logs.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The txg could not be written.
     #[boxed]
     pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
         if state != PoolState::Active {
@@ -46,13 +45,13 @@ async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> R
         context.engine.space_maps.lock().await.log.flush_all();
     }
     context.config_changed = true;
-    // Now, since a txg in which nothing else changes needs no pass.
+    // Write it here: with nothing dirty, no pass would.
     write_config(context).await
 }
 
 impl Engine {
-    /// The pool, whose devices lie behind `gate`, is this host's from its first change on. Once, before
-    /// anything is changed.
+    /// Makes `host` the owner of the pool behind `gate` from its first change on. Call once, before any
+    /// change.
     pub fn take(&self, gate: &Gate, host: Host) {
         let pool = self.pool();
         let mut config = self.0.config.lock();
@@ -70,21 +69,19 @@ impl Engine {
             preparing: AtomicUsize::new(0),
             is_prepared: AtomicBool::new(false),
         };
-        // A second one changes nothing.
+        // A second call changes nothing.
         drop(self.0.told.taking.set(taking));
     }
 
-    /// Does what was left to do before anybody can change the pool. It is written with the first change, or
-    /// not at all.
+    /// Runs work that must precede changes. It is written with the first change, or not at all.
     ///
     /// # Errors
-    /// Those of `work`; or a txg could not be written.
+    /// Those of `work`; a txg could not be written.
     pub async fn prepare<T, E: From<cenote_object::DatasetError>>(
         &self,
         work: impl Future<Output = std::result::Result<T, E>>,
     ) -> std::result::Result<T, E> {
-        // What has changed must not be taken for preparation, but for the claims on logs that a pool begins
-        // with.
+        // Later changes must not count as preparation; before the first one, only log claims can be pending.
         let is_prepared = |taking: &Taking| taking.is_prepared.swap(true, Ordering::AcqRel);
         let taking = self.0.told.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
         let Some(taking) = taking else { return work.await };
@@ -94,20 +91,20 @@ impl Engine {
         done
     }
 
-    /// Whether anything has changed since the pool was taken, on disk or in memory.
+    /// Whether anything has changed since the pool was opened.
     pub fn has_changed(&self) -> bool {
         !self.0.is_untouched() || self.0.is_dirty()
     }
 
-    /// Writes everything that has changed in a last txg, and gives the pool back in `state`. One that has not
-    /// changed and was in that state is left as it is, unless some of its devices don't know its newest txg:
-    /// what was seen of it must not depend on the others (OpenZFS writes a txg with every import).
+    /// Writes all changes in a last txg, and leaves the pool in `state`. An unchanged pool in that state
+    /// stays as it is, unless some devices lack its newest txg: its state must not depend on which devices
+    /// are seen (OpenZFS writes a txg with every import).
     ///
     /// # Errors
-    /// It could not be written.
+    /// The txg could not be written.
     #[boxed]
     pub async fn close(&self, state: PoolState) -> Result<()> {
-        // Whoever reads ahead has the devices open.
+        // Read-ahead has the devices open.
         self.0.cache.prefetch().end().await;
         match self.0.told.taking.get() {
             None => self.sync_all().await?,
@@ -116,16 +113,15 @@ impl Engine {
             }
             Some(_) => {}
         }
-        // Passes and scans that were aborted may have left the devices work to do, which the next
-        // owner of the pool must not meet.
+        // I/O of aborted passes and scans must end before the next owner takes the pool.
         self.pool().idle().await;
         Ok(())
     }
 
-    /// Writes a txg, whether anything has changed or not.
+    /// Writes a txg, even an empty one.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The txg could not be written.
     #[boxed]
     pub async fn force_sync(&self) -> Result<()> {
         let force = |context: &mut SyncContext| context.is_forced = true;
@@ -138,12 +134,11 @@ impl Engine {
 }
 
 impl Shared {
-    /// The pool was taken, and nothing that it holds has been changed on disk.
+    /// Whether the pool is open, but unchanged on disk.
     pub(crate) fn is_untouched(&self) -> bool {
         self.told.taking.get().is_some_and(|taking| !taking.gate.is_open())
     }
 
-    /// Something has changed in memory.
     pub(crate) fn is_dirty(&self) -> bool {
         let open = self.txgs.open();
         let datasets = self.datasets.lock();

@@ -1,4 +1,4 @@
-//! How blocks of a dataset are stored in the txg that is being written.
+//! Storing blocks in the syncing txg.
 
 pub(crate) mod features;
 pub(crate) mod policy;

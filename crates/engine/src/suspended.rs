@@ -1,13 +1,13 @@
-//! A pool that waits for its devices, as those who change it see it.
+//! Behaviour of a suspended pool, which waits for its devices.
 //!
 //! ```text
 //!                      failmode=wait        failmode=continue
 //!   clients            wait                 EIO
-//!   commands           EAGAIN at once; those that wait already, after some seconds
+//!   commands           EAGAIN at once; if already waiting, after some seconds
 //!   scans, removals    wait                 wait
 //! ```
 //!
-//! What somebody has begun is done when the pool goes on, although an error was told.
+//! An operation that has begun completes when the pool resumes, even if its caller got an error.
 //!
 //! Source: OpenZFS `POOL_CHECK_SUSPENDED` (`zfs_ioctl.c`), `dmu_tx_try_assign`.
 
@@ -19,13 +19,12 @@ use cenote_pool::{FailMode, Pool, VdevConfig};
 
 use crate::engine::Engine;
 
-/// How long a command that has begun waits for a pool that is suspended, or for a device that does not
-/// answer.
+/// How long a running command waits for a suspended pool or an unresponsive device.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(8);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Waits for what a client wants, or refuses it.
+    /// For clients: waits, or refuses by failmode.
     ///
     /// # Errors
     /// Those of `done`; [`DatasetError::Suspended`].
@@ -40,8 +39,7 @@ impl Engine {
         }
     }
 
-    /// Waits for something that devices delay: a command's handle ([`Engine::acting_for`]) waits some
-    /// seconds, any other as long as it takes.
+    /// With a command's handle ([`Engine::acting_for`]) waits for some seconds, otherwise without limit.
     ///
     /// # Errors
     /// Those of `done`; [`DatasetError::Suspended`].
@@ -63,7 +61,7 @@ impl Engine {
             if let Some(suspended) = pool.suspended().filter(|_| has_waited) {
                 return Err(suspended_error(&pool, suspended));
             }
-            // A command may wait several times.
+            // Count from when the device fell silent: a command may wait several times.
             let silent = pool.unanswering().into_iter().max_by_key(|(_, since)| *since);
             if let Some((leaf, since)) = silent.filter(|(_, since)| has_waited || *since >= COMMAND_PATIENCE)
             {
@@ -72,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Waits for something until the pool has been suspended for so long.
+    /// Waits until the pool has been suspended for `patience`.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].
@@ -93,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Refuses what needs a pool that takes changes now.
+    /// Refuses if the pool takes no changes now.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`]; [`DatasetError::Stopped`].
@@ -102,7 +100,7 @@ impl Engine {
         self.refuse_suspended()
     }
 
-    /// Refuses what would wait for the pool.
+    /// Refuses if the pool is suspended.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].
@@ -111,8 +109,7 @@ impl Engine {
         pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
-    /// Lets a pool wait for its devices so long while it is being left: then what waits is given up, and so
-    /// are devices that do not answer.
+    /// Waits; after `patience`, gives up suspended I/O and unresponsive devices.
     pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
         let pool = self.pool();
         let giving_up = async {
@@ -135,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a command on a pool that waits for its devices.
+    /// Refuses a command if the pool is suspended.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].

@@ -6,20 +6,20 @@
 //!                the MOS one after the other
 //!   tasks        change the MOS, may make new datasets: write those, too
 //!   freeing      some of what was destroyed
-//!   pass 1..     write the MOS, free what died, write space maps: these are objects of the MOS, so it has
+//!   pass 1..     write the MOS, free dead blocks, write space maps: these are objects of the MOS, so it has
 //!                changed again; from pass 2 on blocks of this txg are overwritten in place, and frees are
 //!                left to the next txg
 //!   metadata     all of the txg at once: until now it has addresses only (`Pool::write_later`)
 //!   labels, uberblock
 //! ```
 //!
-//! What can't be read any more of one object, or of one block that is to be freed, is confined: the object
-//! stays as it is on disk, the space stays allocated, and that is told ([`Pool::take_aside`]). A txg fails
-//! only if the MOS can't be read or something can't be written.
+//! Damage is confined. An object that cannot be read stays as it is on disk, a block that cannot be freed
+//! stays allocated, and the pool reports it ([`Pool::take_aside`]). A txg fails only if the MOS is unreadable
+//! or a write fails.
 //!
 //! [`Pool::take_aside`]: cenote_pool::Pool::take_aside
 //!
-//! Why the passes end: each pass can only touch blocks of the MOS that no earlier one did; those touched
+//! The passes end because each can only touch blocks of the MOS that no earlier pass did; blocks touched
 //! again keep their place.
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync`, `spa_sync_iterate_to_convergence`), `dsl_pool.c` (`dsl_pool_sync`).
@@ -54,21 +54,20 @@ use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::{InFlight, SyncingTxg};
 
-/// `zfs_sync_pass_deferred_free`: from this pass on, blocks that die are freed in the next txg.
+/// `zfs_sync_pass_deferred_free`: later passes leave frees to the next txg.
 const SYNC_PASS_DEFERRED_FREE: u32 = 2;
-/// Passes after which something must be wrong; a handful is usual.
+/// More are a bug; a handful is usual.
 const MAX_PASSES: u32 = 64;
 
-/// Datasets that are written at once; their blocks in flight are bounded together (`store/txg`).
+/// Datasets written concurrently; `store/txg` bounds their blocks in flight.
 const DATASETS_AT_ONCE: usize = 32;
 
-/// What a txg leaves to be written.
 struct Frozen {
     datasets: Vec<(LiveDataset, Arc<Layer>)>,
     tasks: Tasks,
 }
 
-/// Closes the open txg and brings it to the disk; answers its number, with an error as well.
+/// Writes the open txg. Returns its number, also with an error.
 pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, DatasetError)> {
     let (begun, now) = (engine.txgs.opened(), || engine.runtime.now());
     let (dirty_bytes, closes) = (engine.throttle.dirty().bytes(), now());
@@ -94,8 +93,8 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
 
 async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
-    // Until the txg is on disk, nobody opens what tasks are about to change. Not a moment earlier: who
-    // holds a txg open may be waiting.
+    // Block dataset opens until the txg is on disk. Taking this lock earlier could deadlock with a txg
+    // holder.
     let has_tasks = !frozen.tasks.is_empty();
     let _names = if has_tasks { Some(engine.names.write().await) } else { None };
     let context = &mut new_context(engine, txg);
@@ -118,7 +117,7 @@ fn freeze(engine: &Shared, next: Txg) -> Frozen {
     let is_dirty = |dataset: &&LiveDataset| dataset.objset.is_dirty() || has_log(dataset);
     let (dirty, idle): (Vec<&LiveDataset>, Vec<_>) = datasets.values().partition(is_dirty);
     let datasets = dirty.into_iter().map(|dataset| (dataset.clone(), dataset.objset.freeze(next))).collect();
-    // Their next change belongs to the next txg, and so does what the intent log says of it.
+    // Their next change, and its log records, belong to the next txg.
     idle.into_iter().for_each(|dataset| dataset.objset.relabel(next));
     let tasks = std::mem::take(&mut *engine.tasks.lock());
     Frozen { datasets, tasks }
@@ -169,7 +168,7 @@ async fn write_frozen(context: &mut SyncContext, frozen: Frozen) -> Result<()> {
     Ok(())
 }
 
-/// A task may have enabled features: all that is written after it is written accordingly.
+/// Later writes of this txg use features that a task has enabled.
 async fn follow_features(context: &mut SyncContext) -> Result<()> {
     if std::mem::take(&mut context.features_changed) {
         let features = Features::of(&context.mos().await?).await?;
@@ -187,13 +186,13 @@ async fn run(context: &mut SyncContext, task: Task) -> Result<()> {
     }
 }
 
-/// Whether there is anything to write: not if all tasks were refused.
+/// False if all tasks were refused.
 fn has_changed(context: &SyncContext) -> bool {
     let in_memory = context.engine.mos.is_dirty() || !context.dead.is_empty() || has_missed(context);
     context.has_begun || context.is_forced || context.config_changed || in_memory
 }
 
-/// Writes datasets that a task has made, so that the next one may take a snapshot of them.
+/// Writes datasets that a task has made, so that the next task can take a snapshot.
 async fn write_born(context: &mut SyncContext) -> Result<()> {
     if !context.born_objsets.is_empty() {
         context.begin_writing().await?;
@@ -207,8 +206,8 @@ async fn write_born(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Writes what has changed in datasets: their trees at once, so that one disk's wait is not another's. The
-/// MOS is changed before and afterwards only, because deduplication changes it meanwhile.
+/// Writes changed datasets concurrently, so that one slow disk does not delay all. The MOS changes only
+/// before and after, because deduplication changes it meanwhile.
 async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc<Layer>)>) -> Result<()> {
     let mut prepared = Vec::with_capacity(frozen.len());
     for (dataset, layer) in frozen {
@@ -222,7 +221,7 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
         let old = dataset.objset.on_disk().in_view(sink.pool());
         let written = write_objset(&sink, &old, layer.freeze(), log).await?;
         let bp = *written.on_disk.bp();
-        // Its changes need not wait in memory for the other datasets.
+        // Frees memory without waiting for the other datasets.
         let for_clients = sink.pool().waiting(Waits::AsClient);
         dataset.objset.synced(written.on_disk.in_view(&for_clients));
         for (object, why) in written.damaged {
@@ -242,14 +241,14 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
     Ok(())
 }
 
-/// Writes the MOS and space maps until writing them changes nothing more.
+/// Writes the MOS and space maps until a pass changes nothing.
 async fn converge(context: &mut SyncContext) -> Result<()> {
     free_deferred(context).await?;
     free_pending(context).await?;
     loop {
         context.charge_leaks().await?;
         if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
-            // What devices miss of these blocks, the txg has to say.
+            // Devices may miss these writes; this txg must record that.
             context.syncing.pool.write_kept(context.syncing.txg).await?;
             if !has_missed(context) {
                 return Ok(());
@@ -271,7 +270,7 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// The pool's configuration, as this txg leaves it, in the MOS.
+/// Writes the configuration to the MOS.
 pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
     let packed = {
         let mut config = context.engine.config.lock();
@@ -285,8 +284,7 @@ pub(crate) async fn write_config(context: &mut SyncContext) -> Result<()> {
     edit.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, len.into()).await
 }
 
-/// The MOS can't be charged for while it is being written: what the last pass cost goes into this one, or
-/// into the next txg.
+/// Charges the last pass to the MOS directory; the final pass is charged in the next txg.
 async fn charge_mos(context: &mut SyncContext) -> Result<()> {
     let space = std::mem::take(&mut context.engine.carried.lock().uncharged);
     if space == SpaceDelta::default() {
@@ -296,14 +294,13 @@ async fn charge_mos(context: &mut SyncContext) -> Result<()> {
     context.use_space(mos_dir, space, Account::Head).await
 }
 
-/// Writes what has changed in the MOS.
 async fn write_mos(context: &mut SyncContext) -> Result<()> {
     let engine = context.engine.clone();
     let layer = engine.mos.freeze(context.syncing.txg);
     let frees_at_once = context.syncing.pass < SYNC_PASS_DEFERRED_FREE;
     let sink = PoolSink::new(&context.syncing, &engine.mos_policy).freeing_at_once(frees_at_once);
     let written = write_objset(&sink, &engine.mos.on_disk(), layer.freeze(), ZilHeader::EMPTY).await?;
-    // All else leans on the MOS: it is written whole, or not at all.
+    // An incomplete MOS is useless: fail the txg.
     if let Some((_, error)) = written.damaged.into_iter().next() {
         return Err(error);
     }
@@ -319,7 +316,7 @@ async fn write_mos(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Frees what died: at once in the first pass, later on the list for the next txg.
+/// Frees dead blocks in the first pass; later ones defer them to the next txg.
 async fn free_dead(context: &mut SyncContext) -> Result<()> {
     let dead = std::mem::take(&mut context.dead);
     if context.syncing.pass >= SYNC_PASS_DEFERRED_FREE && !dead.is_empty() {
@@ -329,12 +326,12 @@ async fn free_dead(context: &mut SyncContext) -> Result<()> {
     context.free_all(&dead).await
 }
 
-/// Frees what the last txg has left over.
+/// Frees blocks that the last txg deferred.
 async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
     match context.take_list(list).await {
         Ok(left) => context.free_all(&left).await,
-        // A few blocks of the MOS stay allocated; the next ones are written into another list.
+        // The listed blocks leak; a new list takes the next ones.
         Err(error) if error.is_damage() => {
             let header = Bpobj::open(&context.edit().view(), list).await;
             context.syncing.pool.note_leak(header.map_or(0, |list| list.phys().bytes), &error);
@@ -345,7 +342,6 @@ async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     }
 }
 
-/// Brings the tables of shared blocks up to date, and frees what nobody has any more.
 async fn write_shared(context: &SyncContext) -> Result<()> {
     let free = context.engine.tables.lock().await.write(&context.edit(), &context.syncing.pool).await?;
     for bp in free {
@@ -354,7 +350,7 @@ async fn write_shared(context: &SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// The txg becomes what an import finds.
+/// From here on an import finds this txg.
 async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let pool = &context.syncing.pool;
     let uberblock = Uberblock {

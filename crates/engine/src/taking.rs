@@ -1,21 +1,20 @@
-//! Taking a pool and giving it back, such that one that was not changed is left as it was, byte for byte.
+//! Opening and closing a pool such that an unchanged pool stays the same, byte for byte.
 //!
 //! ```text
 //!   take           nothing is written: the devices lie behind a gate
-//!   prepare        what was left to do (logs to replay, files without names to free) waits behind the gate
-//!   first change   nobody else has written to the pool: labels say ACTIVE, the gate opens; the txg follows
-//!   close          the last txg says EXPORTED. Without any change: nothing, if all devices know the newest
+//!   prepare        pending work (logs to replay, unlinked files to free) waits behind the gate
+//!   first change   unless others wrote to the pool: labels say ACTIVE, the gate opens; the txg follows
+//!   close          the last txg says EXPORTED. Without any change: nothing, if all devices have the newest
 //! ```
 //!
-//! Idea: a command is judged before anything is written. A sync task checks before it changes, and a txg in
-//! which nothing has changed is not written, so a refusal ends with the gate closed. This goes for pools with
-//! logs to replay, too: a command is judged against the replayed state, which is on disk only if the command
-//! is not refused.
+//! Idea: a command is checked before anything is written. A sync task checks before it changes, and a txg
+//! without changes is not written, so a refusal leaves the gate closed. Pools with unreplayed logs are no
+//! exception: a command sees the replayed state; the replay reaches the disk only if the command succeeds.
 //!
-//! Cut at any moment, the pool opens: in the txg that it was found in until the first txg is whole, exported
-//! or in use by this host, whatever the labels had come to; in that of the last whole txg afterwards.
+//! After a power cut at any moment the pool opens: in the txg it was found in, until the first txg is whole,
+//! with labels exported or in use by this host; afterwards in the last whole txg.
 //!
-//! Source: our own; which states there are, OpenZFS `spa.c` (`spa_import`, `spa_export_common`).
+//! Source: our own; the states are those of OpenZFS `spa.c` (`spa_import`, `spa_export_common`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -29,13 +28,13 @@ use parking_lot::Mutex;
 
 use crate::host::Host;
 
-/// Devices that are looked at for what others have written: who takes a pool writes to all of them.
+/// Devices checked for foreign writes: an importer writes to all.
 const WITNESSES: usize = 3;
-/// So much waits behind the gate at most, and one txg: a replay of more than that is written whatever becomes
-/// of the command.
+/// Most bytes that may wait behind the gate, besides one txg. A longer replay is written even if the command
+/// is refused.
 pub(crate) const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// How the pool was found, until it is changed.
+/// The pool as found, until its first change.
 pub(crate) struct Taking {
     pub(crate) gate: Gate,
     pub(crate) host: Host,
@@ -47,13 +46,12 @@ pub(crate) struct Taking {
     pub(crate) found_label_txg: Txg,
     /// For the labels, before the first change.
     pub(crate) mark: Mutex<Option<PoolConfig>>,
-    /// How many prepare.
     pub(crate) preparing: AtomicUsize,
-    /// Somebody has begun to.
+    /// A preparation has begun.
     pub(crate) is_prepared: AtomicBool,
 }
 
-/// Ends a preparation, also one that is given up.
+/// A running preparation, until dropped.
 pub(crate) struct Preparing<'a>(&'a Taking);
 
 impl Preparing<'_> {
@@ -69,12 +67,13 @@ impl Drop for Preparing<'_> {
     }
 }
 
-/// Since the pool was opened nobody else has taken it: until now it did not say that it is in use.
+/// Checks that no other system has taken the pool since it was opened: its labels did not say that it is in
+/// use.
 pub(crate) async fn refuse_changed(pool: &Pool, taking: &Taking) -> Result<()> {
     for device in taking.gate.devices().iter().take(WITNESSES) {
         for label in read_labels(&**device).await {
             let field = |name| label.config.as_ref().and_then(|config| config.get_u64(name));
-            // A device that was away may have older labels, which tell of another time.
+            // A device that was away may have older, irrelevant labels.
             let is_new = field("txg").is_some_and(|txg| Txg(txg) >= taking.found_label_txg);
             let is_active = field("state").map(PoolState::from) == Some(PoolState::Active);
             let is_taken = is_new && is_active && taking.found_state != PoolState::Active;

@@ -1,4 +1,4 @@
-//! How much may have changed in memory, and how those who change it are slowed down before it is too much.
+//! Bounds dirty data in memory by delaying writers before it reaches the limit.
 //!
 //! ```text
 //!   delay of a change                        .   (max - dirty) -> 0: as long as it takes
@@ -9,9 +9,8 @@
 //!               the txg is written, or sooner: once 64 MiB of it are blocks written from start to end
 //! ```
 //!
-//! Idea: writers are to run at the speed of the disks, all of them alike, rather than at full speed until
-//! memory is full and then not at all. Delays are served one after the other, so the number of writers does
-//! not matter.
+//! Idea: all writers should run evenly at disk speed, rather than at full speed until memory is full and then
+//! not at all. Delays are served one after the other, so the number of writers does not matter.
 //!
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c`
 //! (`txg_sync_thread`).
@@ -25,14 +24,14 @@ use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// `zfs_dirty_data_max_percent`: changes in memory at most, unless said otherwise.
+/// `zfs_dirty_data_max_percent`: default limit...
 const DIRTY_MAX_PERCENT: u64 = 10;
-/// `zfs_dirty_data_max_max`: and never more than that.
+/// `zfs_dirty_data_max_max`: ...but at most this.
 const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
-/// `zfs_dirty_data_sync_percent`: a txg is written when so much has changed.
+/// `zfs_dirty_data_sync_percent`: a txg is written at this fill.
 pub(crate) const SYNC_PERCENT: u64 = 20;
-/// Or when blocks of so many bytes were written from start to end, as of a file that is copied: the disks
-/// then have work while more comes. OpenZFS waits.
+/// Or at this size of blocks written from start to end, as in a copied file: disks then work while more
+/// comes. OpenZFS waits.
 pub(crate) const SYNC_FINISHED_BYTES: u64 = 64 << 20;
 /// `zfs_delay_min_dirty_percent`.
 const DELAY_MIN_PERCENT: u64 = 60;
@@ -40,23 +39,22 @@ const DELAY_MIN_PERCENT: u64 = 60;
 const DELAY_SCALE_NS: u64 = 500_000;
 /// `zfs_delay_max_ns`.
 const DELAY_MAX: Duration = Duration::from_millis(100);
-/// `zfs_txg_timeout`: changes are on disk after so long.
+/// `zfs_txg_timeout`: interval of txgs.
 pub(crate) const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Changes in memory at most on this machine, unless said otherwise.
+/// Default limit of dirty data on this machine.
 pub fn default_dirty_bytes_max(runtime: &Runtime) -> u64 {
     (runtime.memory_bytes() / 100 * DIRTY_MAX_PERCENT).min(DIRTY_BYTES_MAX_MAX)
 }
 
-/// The bound on changes in memory.
 pub(crate) struct Throttle {
     pub(crate) max_bytes: AtomicU64,
     pub(crate) dirty: DirtyTotal,
-    /// When the last delay ends.
+    /// End of the last delay.
     pub(crate) last_delay: Mutex<Instant>,
-    /// It is time to write a txg.
+    /// Wakes the writer of txgs.
     pub(crate) due: Arc<Notify>,
-    /// Writes txgs as long as anybody wants it.
+    /// Writes txgs while any user keeps it.
     pub(crate) background: Mutex<Weak<AbortOnDrop<()>>>,
 }
 
@@ -67,8 +65,7 @@ impl Throttle {
         Throttle { max_bytes: max_bytes.into(), dirty, last_delay, due, background }
     }
 
-    /// How hard a txg that nobody waits for is written: what has changed, in percent of the most. Long runs
-    /// of new blocks come from whoever copies at full speed.
+    /// Dirty data in percent of the limit; 100 after long runs of new blocks, as from a copy at full speed.
     pub(crate) fn percent(&self) -> u32 {
         let max = self.max_bytes.load(Ordering::Relaxed).max(1);
         match self.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
@@ -77,13 +74,12 @@ impl Throttle {
         }
     }
 
-    /// What has changed, of all datasets.
     pub(crate) fn dirty(&self) -> &DirtyTotal {
         &self.dirty
     }
 }
 
-/// What a change waits while so much has changed; nothing up to a point.
+/// Delay of a change at this fill.
 pub(crate) fn delay(dirty: u64, max: u64) -> Option<Duration> {
     let min = max / 100 * DELAY_MIN_PERCENT;
     let over = dirty.checked_sub(min).filter(|&over| over > 0)?;

@@ -1,17 +1,17 @@
-//! Transaction groups: which one is open, who holds it open, what is on disk.
+//! Transaction groups: which is open, its holds, and which is on disk.
 //!
-//! Idea: an operation takes a hold on the open txg, changes memory and lets go. To close a txg, new holds
-//! are kept waiting until the old ones are gone; so no operation sees two open txgs, and a closed txg
-//! changes no more. That takes as long as the longest operation under way, once a txg.
+//! Idea: an operation takes a hold on the open txg, changes memory and lets go. Closing a txg delays new
+//! holds until the old ones are gone; so no operation sees two open txgs, and a closed txg changes no more.
+//! Closing takes as long as the longest operation under way.
 //!
 //! ```text
 //!   open n --close: new holds wait, old ones end--> open n+1, and n is written
 //! ```
 //!
-//! Locking: two mutexes, never held together nor across an await. Anybody may hold; only the task that has
-//! `Shared::turn` closes. While `closing` is set nobody gets a hold, and `holds` only falls.
+//! Locking: two mutexes, never held together nor across an await. Only the holder of `Shared::turn` closes.
+//! While `closing` is set, no hold is granted and `holds` only falls.
 //!
-//! Source: OpenZFS `txg.c`, with quiescing made a moment rather than a state.
+//! Source: OpenZFS `txg.c`, without its quiescing state.
 
 use std::sync::Arc;
 
@@ -23,24 +23,23 @@ use tokio::sync::Notify;
 
 use crate::room::Asked;
 
-/// The txgs of a pool.
 pub(crate) struct Txgs {
     state: Mutex<TxgState>,
     /// A hold ended, or the next txg is open.
     changed: Notify,
-    /// The last txg on disk, or why there will be no further one.
+    /// The last txg on disk, or why no more can be written.
     synced: Mutex<Result<Txg, DatasetError>>,
 }
 
 struct TxgState {
     open: Txg,
-    /// When it was opened; at first, when the runtime began.
+    /// Initially, when the runtime began.
     opened: Instant,
     holds: u64,
     closing: bool,
 }
 
-/// A hold on the open txg: it is not closed before this is dropped.
+/// Keeps a txg open until dropped.
 pub struct Hold {
     txgs: Arc<Txgs>,
     txg: Txg,
@@ -48,19 +47,17 @@ pub struct Hold {
 }
 
 impl Txgs {
-    /// The next txg after `synced`, the last on disk, is open.
+    /// `synced` is the last on disk.
     pub(crate) fn after(synced: Txg) -> Txgs {
         let state =
             TxgState { open: Txg(synced.0 + 1), opened: Instant::default(), holds: 0, closing: false };
         Txgs { state: Mutex::new(state), changed: Notify::new(), synced: Mutex::new(Ok(synced)) }
     }
 
-    /// The txg that is open.
     pub(crate) fn open(&self) -> Txg {
         self.state.lock().open
     }
 
-    /// When the open txg was opened.
     pub(crate) fn opened(&self) -> Instant {
         self.state.lock().opened
     }
@@ -81,7 +78,7 @@ impl Txgs {
         loop {
             self.synced()?;
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the look, or the last notice could fall between the two.
+            // Register before checking, or a notification could be missed.
             changed.as_mut().enable();
             {
                 let mut state = self.state.lock();
@@ -94,8 +91,7 @@ impl Txgs {
         }
     }
 
-    /// Closes the open txg: waits until nobody holds it, runs `freeze` with the next txg's number, and
-    /// opens that.
+    /// Waits for the open txg's holds, runs `freeze` with the next number, and opens that.
     pub(crate) async fn close<T>(&self, runtime: &Runtime, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
         self.state.lock().closing = true;
         loop {
@@ -108,7 +104,7 @@ impl Txgs {
         }
         let closed = self.open();
         let next = Txg(closed.0 + 1);
-        // First, so that a dataset that is opened meanwhile, and not frozen, begins in the next txg.
+        // First, so that a dataset opened meanwhile, and not frozen, begins in the next txg.
         {
             let mut state = self.state.lock();
             (state.open, state.opened) = (next, runtime.now());
@@ -119,14 +115,14 @@ impl Txgs {
         (closed, frozen)
     }
 
-    /// A txg is on disk, or can't be brought there: then no later one is.
+    /// After a failure, no later txg will be on disk.
     pub(crate) fn done(&self, outcome: Result<Txg, DatasetError>) {
         let mut synced = self.synced.lock();
         if synced.is_ok() {
             *synced = outcome;
         }
         drop(synced);
-        // Who waits for the open txg hears of it.
+        // Wakes waiting holds, which see the failure.
         self.changed.notify_waiters();
     }
 }
@@ -137,7 +133,6 @@ impl Hold {
         self.txg
     }
 
-    /// For a change that has asked for room.
     pub(crate) fn with(mut self, asked: Asked) -> Hold {
         self.asked = Some(asked);
         self

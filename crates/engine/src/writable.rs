@@ -1,7 +1,7 @@
-//! Whether this engine may change a pool: whatever it would not keep up to date is a reason not to.
+//! Whether this engine may change a pool.
 //!
-//! Refused are pools with something that each write or free must take into account and that this engine does
-//! not know how to: heartbeats of a shared pool, accounts of the oldest versions. Reading needs none of it.
+//! It refuses pools with features that each write or free must maintain and that it does not know: heartbeats
+//! of a shared pool, accounts of the oldest versions. Reading needs none of them.
 
 use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;
@@ -20,7 +20,7 @@ pub(crate) async fn check(mos: &Mos) -> Result<()> {
     if !mos.pool().has(Since::Unique) {
         return refused("its version is older than 9: `zpool upgrade` brings it up to date");
     }
-    // Of devices for logs alone it can do without all.
+    // Missing log devices are acceptable.
     if !mos.pool().status().is_importable() {
         let why =
             "can be read in part but not changed: devices that it can't do without are missing or cut short";

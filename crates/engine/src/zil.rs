@@ -1,35 +1,33 @@
-//! The intent log as it is written: what makes `fsync` durable without a transaction group.
+//! Writing the intent log (ZIL), which makes `fsync` durable without a txg.
 //!
 //! ```text
 //!   operation --append--> records of its txg, in memory          records
 //!   commit    --turn----> log blocks: | link | record | record |   write, chain
 //!                         written side by side, then one flush
-//!   txg synced -------> its records are forgotten, its blocks freed, the head leads to the rest
+//!   txg synced -------> drop its records, free its blocks, point the header at the rest
 //! ```
 //!
-//! Idea: every operation leaves a record of what it did. When somebody wants to know an object (or all) safe,
-//! those records that no txg on disk covers yet are written to a chain of blocks outside of the tree, which
-//! the head of the object set leads to. After a power cut the next import replays them. Who commits while
-//! another commit is being written waits, and is then written together with all others who wait: one block,
-//! one flush for all.
+//! Idea: every operation leaves a record. A commit, of one object or all, writes the records that no txg on
+//! disk covers to a chain of blocks outside the tree; the object set's header points to it. After a power
+//! cut, the next import replays them. Commits that arrive while another is written are then written together:
+//! one block, one flush.
 //!
-//! How to use it, from the outside in:
+//! Usage:
 //!
 //! - `fs.commit(Some(object)).await` is `fsync`, `fs.commit(None).await` is `sync` of one file system. **Not
-//!   under a hold**: the log itself needs one, and the first commit of a dataset writes a txg.
-//! - [`Log::is_always`]: the property `sync=always` wants a commit after each operation.
-//! - Replay after a cut: [`crate::engine::Engine::logs_to_replay`].
+//!   under a hold**: the log itself needs one, and a dataset's first commit writes a txg.
+//! - [`Log::is_always`]: property `sync=always` asks for a commit after each operation.
+//! - Replay after a power cut: [`crate::engine::Engine::logs_to_replay`].
 //!
-//! Order: records of names go into the log in the order of the operations. Records about one object alone
-//! (content, attributes) wait with that object, and are written when it is committed, or all is, or a record
-//! of names depends on it ([`Log::append_after`]); replay takes it that they are late. Changes of flags and
-//! projects don't wait: they decide which operations on names come after them.
+//! Order: records about names enter the log in order. Records about one object's content or attributes wait
+//! until that object or all are committed, or a record about names depends on them ([`Log::append_after`]);
+//! replay expects them late. Changes of flags and projects don't wait, since they decide which later
+//! operations on names are allowed.
 //!
-//! Memory: the records of the two txgs that are not on disk, counted as changes. Written bytes lie in the
-//! blocks that they went into only.
+//! Memory: records of the two txgs not on disk, counted as dirty data. Written bytes are only in the file's
+//! blocks.
 //!
-//! Source: OpenZFS `zil.c`. Commits of one log take turns here instead of following each other in states of a
-//! block.
+//! Source: OpenZFS `zil.c`. Here, commits of one log take turns; OpenZFS pipelines them as block states.
 
 mod chain;
 pub(crate) mod claim;

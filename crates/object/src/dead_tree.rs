@@ -1,14 +1,14 @@
-//! Trees whose blocks are to be freed, from the leaves up: at once, or a part in each txg.
+//! Trees to free, from the leaves up: at once, or a part in each txg.
 //!
 //! ```text
 //!   object set (last) -> meta dnode's tree -> block of dnodes -> each object's tree, the block -> ...
 //!                                                                     ^ mark: the leaf that comes next
 //! ```
 //!
-//! Idea: in that order all that is gone lies before the mark, and all that is left can still be reached. What
-//! is gone may be others' by now: it must not be read again.
+//! Idea: in that order all freed blocks lie before the mark, and all others can still be reached. Freed
+//! blocks may have been reused and must not be read again.
 //!
-//! Memory: for each level of the tree a block's pointers, and the blocks that are read ahead.
+//! Memory: a block's pointers for each level of the tree, and the blocks read ahead.
 //!
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_dataset_destroyed`, with `TRAVERSE_POST`), `bptree.c`, `zio.c`
 //! (`zbookmark_subtree_completed`).
@@ -34,20 +34,19 @@ use crate::trail::OpenedBlocks;
 /// Blocks read ahead.
 const READ_AHEAD: usize = 32;
 
-/// How far a tree has been freed. Blocks of dnodes go after the blocks of their objects, the object set last.
+/// Progress of freeing a tree. Blocks of dnodes follow the blocks of their objects; the object set is last.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// Objects below this number are gone with all their blocks.
+    /// Lower objects are gone with all their blocks.
     object: u64,
-    /// Of that object, blocks below this one are gone.
+    /// Lower blocks of that object are gone.
     block: u64,
-    /// Blocks of dnodes below this one are gone.
+    /// Lower blocks of dnodes are gone.
     dnode_block: u64,
 }
 
 impl Mark {
-    /// From the bookmark of the leaf that comes next: object set, object, level (0), block. `None`: nothing
-    /// is gone.
+    /// From the bookmark of the next leaf: object set, object, level (0), block.
     pub fn of(resume: [u64; 4]) -> Option<Mark> {
         let [_, object, _, block] = resume;
         if resume == [0; 4] {
@@ -60,12 +59,12 @@ impl Mark {
         Some(Mark { object, block, dnode_block: object / DNODES_PER_BLOCK })
     }
 
-    /// Whether a block and all below it are gone. `fanout_shift`: of its object's indirect blocks.
+    /// `fanout_shift` is that of its object.
     pub fn is_past(&self, place: &Zbookmark, fanout_shift: u8) -> bool {
         let end = leaves_before(place.block.0.saturating_add(1), place.level, fanout_shift);
         match place.object {
             META_DNODE_OBJECT => end <= self.dnode_block,
-            // Accounting objects have the highest numbers and are freed last.
+            // Accounting objects have the highest numbers and are last.
             object if object.0 != self.object => object.0 < self.object,
             _ => place.block != SPILL_BLOCK && end <= self.block,
         }
@@ -78,7 +77,7 @@ pub fn leaves_before(blocks: u64, level: u8, fanout_shift: u8) -> u64 {
     blocks.saturating_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX))
 }
 
-/// What is below a block.
+/// Content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Nothing,
@@ -99,7 +98,7 @@ struct Node {
 struct Opened {
     own: Option<Node>,
     children: std::vec::IntoIter<Node>,
-    /// The content of the next children that hold anything.
+    /// Content of the next children that have any.
     ahead: VecDeque<Result<Bytes, PoolError>>,
 }
 
@@ -109,21 +108,19 @@ impl Opened {
     }
 }
 
-/// What is left of a tree, in the order in which it goes.
+/// The rest of a tree, in the order of frees.
 pub struct DeadTree {
     pool: Pool,
     born_after: Txg,
     mark: Option<Mark>,
     opened: Vec<Opened>,
-    /// The block that was given last, or could not be opened; and whether all that is below it was given
-    /// before.
+    /// The block returned last, or that could not be opened; and whether all below was returned before.
     at: Option<(Node, bool)>,
-    /// Blocks that were opened.
     met: OpenedBlocks,
 }
 
 impl DeadTree {
-    /// What is left of a tree, of `dataset` as errors will say.
+    /// The rest of a tree; `dataset` is for errors.
     pub fn new(pool: &Pool, dataset: DatasetId, entry: &BptreeEntry) -> DeadTree {
         let place = Zbookmark { dataset, ..Zbookmark::default() };
         let root = Node { bp: entry.bp, place, holds: Holds::Objset, fanout_shift: 0 };
@@ -137,10 +134,10 @@ impl DeadTree {
         }
     }
 
-    /// The next block to be freed; `None` after the last.
+    /// The next block to free; `None` after the last.
     ///
     /// # Errors
-    /// A block that leads to others can't be read: nothing after it is given.
+    /// Unreadable block with children: the walk ends.
     #[boxed]
     pub async fn next(&mut self) -> Result<Option<Blkptr>> {
         loop {
@@ -170,12 +167,12 @@ impl DeadTree {
         }
     }
 
-    /// Whether the walk may be ended before the block that was given last, to go on there in a later txg.
+    /// Whether the walk may stop before the block returned last, and resume in a later txg.
     pub fn may_stop(&self) -> bool {
         self.at.is_some_and(|(node, _)| node.place.level == 0 && node.holds != Holds::Objset)
     }
 
-    /// Where to go on if the block given last is not freed, or could not be opened.
+    /// Where to resume if the block returned last is not freed, or could not be opened.
     pub fn resume(&self) -> [u64; 4] {
         let Some((Node { place, holds, fanout_shift, .. }, below_is_gone)) = self.at else { return [0; 4] };
         let leaf = match place.block {
@@ -185,7 +182,7 @@ impl DeadTree {
         match place.object {
             _ if holds == Holds::Objset => [0; 4],
             META_DNODE_OBJECT if below_is_gone => [u64::MAX, 0, 0, leaf],
-            // The objects in the block are still there. None has number 0.
+            // Its objects are still there. None has number 0.
             META_DNODE_OBJECT => [u64::MAX, leaf.saturating_mul(DNODES_PER_BLOCK).max(1), 0, 0],
             object => [u64::MAX, object.0, 0, leaf],
         }
@@ -198,7 +195,6 @@ impl DeadTree {
                 && self.mark.is_some_and(|mark| mark.is_past(&node.place, node.fanout_shift)))
     }
 
-    /// Reads a child of the block that was opened last, and some of those after it.
     async fn read(&mut self, child: Node) -> Result<Bytes> {
         let Some(opened) = self.opened.last() else { return Ok(Bytes::new()) };
         if opened.ahead.is_empty() {
@@ -215,8 +211,7 @@ impl DeadTree {
     }
 }
 
-/// Encrypted data sets need no key: of a block of dnodes all but the bonuses is in clear, and it is never
-/// compressed.
+/// No key is needed: a block of dnodes has only its bonuses encrypted, and is never compressed.
 async fn read_metadata(pool: &Pool, node: &Node) -> Result<Bytes, PoolError> {
     let context = ReadContext::new(node.place);
     if !node.bp.is_encrypted() {
@@ -234,7 +229,6 @@ impl Node {
         self.holds != Holds::Nothing && !self.bp.is_embedded()
     }
 
-    /// All that a block leads to, in order.
     fn children(&self, block: &Bytes) -> Result<Vec<Node>> {
         let mut children = Vec::new();
         let endian = self.bp.endian();
@@ -284,7 +278,6 @@ impl Node {
         }
     }
 
-    /// A block of an object's tree.
     fn of(bp: Blkptr, place: Zbookmark, fanout_shift: u8) -> Node {
         let holds = match place.level {
             0 if place.object == META_DNODE_OBJECT => Holds::Dnodes,

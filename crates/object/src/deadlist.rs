@@ -1,10 +1,10 @@
 //! Lists of block pointers: bpobjs, and the deadlists and livelists made of them.
 //!
-//! Idea: a bpobj is an object full of block pointers, and may name others whose blocks belong to it too. A
-//! deadlist is a table of bpobjs by birth, so that all blocks born before some snapshot are found without
-//! reading the rest. Pools before version 26 have a plain bpobj in its place.
+//! Idea: a bpobj is an object of block pointers, and may name others whose blocks belong to it too. A
+//! deadlist is a table of bpobjs by birth, so that blocks born before a snapshot are found without reading
+//! the rest. Pools before version 26 have a plain bpobj instead.
 //!
-//! Invariants: subobjects are visited to a bounded depth; every count is checked against the size of its
+//! Invariants: subobjects are visited to a bounded depth; counts are checked against the size of their
 //! object.
 //!
 //! Source: OpenZFS `bpobj.c`, `dsl_deadlist.c`.
@@ -32,7 +32,7 @@ use crate::zap::Zap;
 pub use append::{BlockLists, BlockSpace};
 pub use edit::{DeadlistEdit, PutAside};
 
-/// Subobjects within subobjects that are followed. OpenZFS makes two levels.
+/// Depth of subobjects; OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;
 /// Block pointers read at once: 1 MiB.
 const WINDOW: u64 = 8192;
@@ -50,7 +50,7 @@ impl Bpobj {
     /// Opens an object that must be a bpobj.
     ///
     /// # Errors
-    /// It is none, or its counts can't be.
+    /// No bpobj; damage.
     #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Bpobj> {
         let object = objset.object(id).await?;
@@ -62,21 +62,21 @@ impl Bpobj {
         Ok(Bpobj { object, phys })
     }
 
-    /// Its head: counts and space, subobjects' included.
+    /// Counts and space, with subobjects.
     pub fn phys(&self) -> &BpobjPhys {
         &self.phys
     }
 
-    /// All entries, subobjects' included, batch by batch.
+    /// All entries, with subobjects.
     pub fn entries(&self) -> BpobjEntries {
         let trail = Trail::new(self.object.objset(), "lists within one another");
         BpobjEntries { pending: vec![(self.clone(), 0)], next: 0, trail }
     }
 
-    /// The blocks that a list of a livelist notes as written and not as dead.
+    /// Blocks of a livelist's list that are not dead.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn live_blocks(&self) -> Result<Vec<Blkptr>> {
         let mut live = LiveBlocks::default();
@@ -100,8 +100,7 @@ impl Bpobj {
     }
 }
 
-/// Blocks that a livelist notes as written more often than as dead: by address, so that they are freed in the
-/// same order every time.
+/// Blocks listed more often as written than as dead; by address, for a reproducible order of frees.
 #[derive(Default)]
 struct LiveBlocks(BTreeMap<(Option<Dva>, Txg), (i64, Blkptr)>);
 
@@ -116,7 +115,7 @@ impl LiveBlocks {
     }
 
     fn into_sorted(self) -> Vec<Blkptr> {
-        // Cloned and deduplicated blocks may be there several times.
+        // Cloned and deduplicated blocks may occur several times.
         let times = |(count, bp): (i64, Blkptr)| std::iter::repeat_n(bp, count.max(0) as usize);
         self.0.into_values().flat_map(times).collect()
     }
@@ -125,14 +124,14 @@ impl LiveBlocks {
 /// An iteration over the entries of a bpobj.
 #[derive(Debug)]
 pub struct BpobjEntries {
-    /// Lists still to read, with their depth; the last is being read.
+    /// Lists to read, with their depth; the last is being read.
     pending: Vec<(Bpobj, usize)>,
     next: u64,
     trail: Trail,
 }
 
 impl BpobjEntries {
-    /// The next entries; `None` after the last. An error ends it.
+    /// `None` after the last; an error ends it.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BpobjEntry>>> {
         let batch = self.read().await;
@@ -164,7 +163,7 @@ impl BpobjEntries {
     }
 }
 
-/// Blocks of the previous snapshot that died before this version; or a clone's livelist.
+/// Blocks of the previous snapshot that died before this version; or a livelist.
 #[derive(Debug, Clone)]
 pub enum Deadlist {
     /// One list (pools before version 26).
@@ -173,16 +172,16 @@ pub enum Deadlist {
     ByBirth {
         /// The sum.
         phys: DeadlistPhys,
-        /// The table of the lists: as many as there were snapshots, so it is read only if it has to be.
+        /// One list per snapshot: read only when needed.
         table: Object,
     },
 }
 
 impl Deadlist {
-    /// Opens a deadlist of either form; number 0 is an empty one.
+    /// Opens a deadlist of either form; number 0 is empty.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     #[boxed]
     pub async fn open(objset: &Objset, id: ObjectId) -> Result<Deadlist> {
         if id.0 == 0 {
@@ -197,10 +196,10 @@ impl Deadlist {
         Ok(Deadlist::ByBirth { phys, table: object })
     }
 
-    /// Lists by the txg from which on their blocks were born, in order; none of a plain list.
+    /// Lists by the txg after which their blocks were born; none in a plain list.
     ///
     /// # Errors
-    /// The table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
         let mut lists = Vec::new();
@@ -209,14 +208,13 @@ impl Deadlist {
         Ok(lists)
     }
 
-    /// Passes on the keys of its table with their lists, in no order; none of a plain list.
     async fn each_key(&self, mut each: impl FnMut(Txg, ObjectId)) -> Result<()> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(()) };
         let pass_on = |name: &[u8], list| {
             each(parse_deadlist_key(name)?, ObjectId(list));
             Ok(())
         };
-        // Who destroys snapshots reads thousands of such tables, each once.
+        // Destroying snapshots reads thousands of such tables, each once.
         Zap::open(table.uncached()).await?.each_number(pass_on).await
     }
 
@@ -228,26 +226,26 @@ impl Deadlist {
         }
     }
 
-    /// Space of its blocks born in this txg or before. Exact if a snapshot was taken then.
+    /// Space of blocks born in this txg or before. Exact if a snapshot was taken then.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn bytes_born_up_to(&self, txg: Txg) -> Result<u64> {
-        // The list under key T holds what was born after T: `mintxg` is the snapshot before.
+        // The list under key T has blocks born after T: `mintxg` is the snapshot before.
         self.bytes_of(|from| from < txg, |birth| birth <= txg).await
     }
 
-    /// Space of its blocks born after this txg. Exact if a snapshot was taken then.
+    /// Space of blocks born after this txg. Exact if a snapshot was taken then.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn bytes_born_after(&self, txg: Txg) -> Result<u64> {
         self.bytes_of(|from| from >= txg, |birth| birth > txg).await
     }
 
-    /// Space of lists by their keys; of one plain list, of blocks by their births.
+    /// Selects lists by key, or blocks of a plain list by birth.
     async fn bytes_of(&self, is_key: impl Fn(Txg) -> bool, is_birth: impl Fn(Txg) -> bool) -> Result<u64> {
         let mut bytes = 0u64;
         match self {
@@ -261,7 +259,7 @@ impl Deadlist {
             }
             Deadlist::ByBirth { phys, .. } if phys.used_bytes == 0 => {}
             Deadlist::ByBirth { table, .. } => {
-                // Most are one and the same empty list.
+                // Most are the same empty list.
                 let mut empty = None;
                 for (_, list) in self.by_birth().await?.into_iter().filter(|(from, _)| is_key(*from)) {
                     if empty == Some(list) {
@@ -279,7 +277,7 @@ impl Deadlist {
     /// Its lists: one, or one for each span of births.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lists(&self) -> Result<Vec<Bpobj>> {
         match self {

@@ -1,6 +1,6 @@
-//! What can go wrong between a pool and its datasets: one flat enum.
+//! Errors between a pool and its datasets: one flat enum.
 //!
-//! Errors are cheap to clone (a damaged indirect block fails many reads) and say where and what to do next.
+//! Errors are cheap to clone (a damaged indirect block fails many reads) and give the place and the remedy.
 
 use std::sync::Arc;
 
@@ -14,105 +14,105 @@ pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
 /// An error of the dataset layer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatasetError {
-    /// A block could not be read.
+    /// A block is unreadable.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// A structure has the right checksum and makes no sense.
+    /// A valid checksum, but invalid content.
     #[error("dataset {dataset} object {object}: {source}")]
     Format {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The object.
         object: ObjectId,
-        /// What is wrong.
+        /// The decoding error.
         source: FormatError,
     },
-    /// An object contradicts what refers to it.
+    /// An object contradicts a reference to it.
     #[error("dataset {dataset} object {object}: damaged: {why}")]
     Damaged {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The object.
         object: ObjectId,
         /// The contradiction.
         why: Arc<str>,
     },
-    /// There is no object of that number.
+    /// No such object.
     #[error("dataset {dataset} has no object {object}")]
     NoObject {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
-        /// The number asked for.
+        /// Its number.
         object: ObjectId,
     },
-    /// A table has an entry of that name already.
+    /// A table has that entry already.
     #[error("dataset {dataset} object {object} has an entry '{name}' already")]
     EntryExists {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
         /// The name.
         name: Arc<str>,
     },
-    /// A table has no entry of that name.
+    /// A table lacks that entry.
     #[error("dataset {dataset} object {object} has no entry '{name}'")]
     NoEntry {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
         /// The name.
         name: Arc<str>,
     },
-    /// A table can't have such an entry.
+    /// A table can't hold such an entry.
     #[error("dataset {dataset} object {object} can't take '{name}': it {why}")]
     EntryRefused {
-        /// The dataset; 0 is the MOS.
+        /// Its dataset; 0: the MOS.
         dataset: DatasetId,
         /// The table.
         object: ObjectId,
         /// The name.
         name: Arc<str>,
-        /// Why not, as a clause.
+        /// The reason, as a clause.
         why: Arc<str>,
     },
-    /// There is no dataset, snapshot or bookmark of that name.
+    /// No such dataset, snapshot or bookmark.
     #[error("cannot open '{name}': dataset does not exist; `zfs list -t all` shows what there is")]
     NoDataset {
-        /// The name asked for.
+        /// The name.
         name: Arc<str>,
     },
-    /// The dataset is encrypted and nobody gave its key.
+    /// The key of an encrypted dataset is missing.
     #[error("'{name}' is encrypted; give the key of '{root}' with --key {root}=...")]
     KeyMissing {
-        /// The dataset asked for.
+        /// The dataset.
         name: Arc<str>,
-        /// Its encryption root: whose key it is.
+        /// Its encryption root.
         root: Arc<str>,
     },
-    /// The key that was given does not fit.
+    /// The given key is wrong.
     #[error("incorrect key for '{root}': {why}")]
     WrongKey {
         /// The encryption root.
         root: Arc<str>,
-        /// How it does not fit.
+        /// The mismatch.
         why: Arc<str>,
     },
-    /// The pool uses features that this program can't read.
+    /// The pool uses unreadable features.
     #[error("pool '{pool}' uses features that this version can't read: {features}")]
     UnsupportedFeatures {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
-        /// The features' guids and descriptions.
+        /// Guids and descriptions.
         features: Arc<str>,
     },
-    /// The pool's version was never released.
+    /// The pool has an unreleased version.
     #[error("pool '{pool}' has version {version}; this version reads 1 to 28 and 5000")]
     UnsupportedVersion {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
-        /// The version in its uberblock.
+        /// The uberblock's version.
         version: u64,
     },
     /// No state of the pool could be opened.
@@ -122,37 +122,36 @@ pub enum DatasetError {
          can still be read"
     )]
     NotOpened {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The newest txg tried.
         txg: Txg,
-        /// Why it could not be opened.
+        /// The cause.
         why: Arc<str>,
     },
-    /// A part of the metadata is lost that a pool can't be opened without.
+    /// Metadata needed to open a pool is lost.
     #[error("the {part} can't be read: {source}")]
     Unopenable {
         /// The part.
         part: &'static str,
-        /// Why it can't be read.
+        /// The cause.
         source: Arc<DatasetError>,
     },
-    /// A part of the metadata is lost that a pool can't be changed without. Nothing was written.
+    /// Metadata needed to change a pool is lost. Nothing was written.
     #[error(
         "pool '{pool}' can be read but not changed: its {part} can't be read: {source}; look at it with \
          `zpool import -o readonly=on {pool}` and copy its files with `cenote cp`, or go back to a state \
          that is whole with `zpool import -F {pool}`"
     )]
     Unchangeable {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The part.
         part: &'static str,
-        /// Why it can't be read.
+        /// The cause.
         source: Arc<DatasetError>,
     },
-    /// An intent log can't be read to its end: what was committed last would be lost if the pool were changed
-    /// now.
+    /// An unreadable intent log: a change would lose its last commits.
     #[error(
         "the intent log of '{name}' can't be read to its end: {source}; bring back the device that holds it, \
          or give up what can't be read with `zpool import -m {pool}`"
@@ -165,78 +164,77 @@ pub enum DatasetError {
         /// Where reading ended.
         source: Arc<DatasetError>,
     },
-    /// A task met what belongs to a later txg than its own. Nothing was changed; the same task can run in the
-    /// next txg.
+    /// A task met changes of a later txg than its own. It can run again in the next txg.
     #[error("'{name}' has just been changed; try again")]
     NextTxg {
         /// The dataset.
         name: Arc<str>,
     },
-    /// A txg could not be written: the engine does no more.
+    /// A txg could not be written: the engine has stopped.
     #[error(
         "pool '{pool}' takes no more changes, since txg {txg} could not be written: {why}; all txgs before \
          it are on disk: export the pool, mend what is wrong and import it again"
     )]
     Stopped {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The txg.
         txg: Txg,
-        /// What went wrong.
+        /// The cause.
         why: Arc<str>,
     },
-    /// The pool waits for its devices. What was begun is done when they work again.
+    /// The pool waits for its devices, then completes operations under way.
     #[error(
         "pool '{pool}': pool I/O is currently suspended: vdev {vdev}: {why}; mend the devices, then `zpool \
          clear {pool}`"
     )]
     Suspended {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
-        /// The vdev that fails.
+        /// The failing vdev.
         vdev: VdevId,
-        /// How.
+        /// The failure.
         why: Arc<str>,
     },
     /// The pool has no checkpoint.
     #[error("pool '{pool}' has no checkpoint")]
     NoCheckpoint {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
     },
-    /// There is a dataset, snapshot or bookmark of that name already.
+    /// The name is taken.
     #[error("'{name}' already exists; choose another name, or destroy it first")]
     DatasetExists {
         /// The name.
         name: Arc<str>,
     },
-    /// Nothing can have such a name.
+    /// The name is invalid.
     #[error("'{name}' can't be a name: {why}")]
     BadName {
         /// The name.
         name: Arc<str>,
-        /// Which rule it breaks.
+        /// The rule it breaks.
         why: Arc<str>,
     },
-    /// A property can't be set so.
+    /// A property can't have this value.
     #[error("cannot set property for '{name}': {why}")]
     BadProperty {
         /// The dataset.
         name: Arc<str>,
         /// The property.
         property: Arc<str>,
-        /// Why not, and what to do.
+        /// The reason, and the remedy.
         why: Arc<str>,
     },
-    /// The dataset is in use, or others depend on it.
+    /// In use, or needed by others.
     #[error("'{name}' is busy: {why}")]
     Busy {
         /// The dataset.
         name: Arc<str>,
-        /// Who needs it, and what to do.
+        /// The user, and the remedy.
         why: Arc<str>,
     },
-    /// There is less space than is asked for.
+    /// Out of space.
     #[error(
         "'{name}': out of space: {needed_bytes} bytes are needed and {available_bytes} available; free \
          some, or raise quotas"
@@ -244,23 +242,23 @@ pub enum DatasetError {
     NoSpace {
         /// The dataset.
         name: Arc<str>,
-        /// What is asked for.
+        /// Bytes needed.
         needed_bytes: u64,
-        /// What there is.
+        /// Bytes available.
         available_bytes: u64,
     },
-    /// A quota of the dataset, or of one above it, is used up.
+    /// A quota of the dataset, or one above, is used up.
     #[error(
         "pool '{pool}': dataset {dataset} has used up its quota, or one above it has: free some, or raise \
          the quota"
     )]
     OverQuota {
-        /// The pool's name.
+        /// Its name.
         pool: Arc<str>,
         /// The dataset.
         dataset: DatasetId,
     },
-    /// As many file systems or snapshots as this user may make are there.
+    /// Too many file systems or snapshots.
     #[error("'{name}': {limit} is reached; `zfs get -r {limit}` shows where")]
     OverLimit {
         /// The dataset.
@@ -268,28 +266,28 @@ pub enum DatasetError {
         /// The property.
         limit: &'static str,
     },
-    /// What was asked for does not make sense for this dataset.
+    /// The request makes no sense for the dataset.
     #[error("'{name}': {why}")]
     Unsuitable {
         /// The dataset.
         name: Arc<str>,
-        /// Why not.
+        /// The reason.
         why: Arc<str>,
     },
 }
 
 impl DatasetError {
-    /// A dataset that is in use, and why.
+    /// [`DatasetError::Busy`].
     pub fn busy(name: &str, why: impl Into<Arc<str>>) -> DatasetError {
         DatasetError::Busy { name: name.into(), why: why.into() }
     }
 
-    /// What was asked for makes no sense for what has that name, and why.
+    /// [`DatasetError::Unsuitable`].
     pub fn unsuitable(name: &str, why: impl Into<Arc<str>>) -> DatasetError {
         DatasetError::Unsuitable { name: name.into(), why: why.into() }
     }
 
-    /// What reading a part of the metadata that a pool can't be opened without has met, if it is damage.
+    /// Maps damage to [`DatasetError::Unopenable`].
     pub fn stops_opening(part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
         move |error| match error.is_damage() {
             true => DatasetError::Unopenable { part, source: error.into() },
@@ -297,7 +295,7 @@ impl DatasetError {
         }
     }
 
-    /// The same of a part that a pool can't be changed without.
+    /// Maps damage to [`DatasetError::Unchangeable`].
     pub fn stops_changes(pool: &str, part: &'static str) -> impl Fn(DatasetError) -> DatasetError {
         move |error| match error.is_damage() {
             true => DatasetError::Unchangeable { pool: pool.into(), part, source: error.into() },
@@ -305,12 +303,12 @@ impl DatasetError {
         }
     }
 
-    /// The data are encrypted and the right key was not given.
+    /// The right key was not given.
     pub fn is_locked(&self) -> bool {
         matches!(self, DatasetError::KeyMissing { .. } | DatasetError::WrongKey { .. })
     }
 
-    /// What was asked for can't be done here and now; nothing is wrong with the pool.
+    /// Can't be done here and now; the pool is sound.
     pub fn is_refusal(&self) -> bool {
         use DatasetError::*;
         matches!(
@@ -330,7 +328,7 @@ impl DatasetError {
         ) || self.is_locked()
     }
 
-    /// Something on disk is damaged, as opposed to a wrong name or key.
+    /// Something on disk is damaged.
     pub fn is_damage(&self) -> bool {
         match self {
             DatasetError::Pool(error) => error.is_damage(),

@@ -1,4 +1,4 @@
-//! Changing how often a pool's features are in use.
+//! Counts of a pool's feature users.
 //!
 //! Source: OpenZFS `zfeature.c`.
 
@@ -14,32 +14,31 @@ use crate::zap::ZapEdit;
 /// `DMU_POOL_DIRECTORY_OBJECT`.
 pub const POOL_DIRECTORY: ObjectId = ObjectId(1);
 
-/// How often features are in use, in a MOS that is changed.
+/// Feature counts of a MOS.
 #[derive(Debug, Clone, Copy)]
 pub struct FeatureCounts<'a>(&'a Edit);
 
 impl<'a> FeatureCounts<'a> {
-    /// Those of the pool whose MOS that is.
+    /// Of this MOS.
     pub fn of(mos: &'a Edit) -> FeatureCounts<'a> {
         FeatureCounts(mos)
     }
 
-    /// How often a feature (by its name after `feature@`) is in use; 0: enabled only; `None`: disabled, or
-    /// not known.
+    /// Users of a feature (named as after `feature@`); 0: enabled only; `None`: disabled or unknown.
     ///
     /// # Errors
-    /// A table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn count(&self, name: &str) -> Result<Option<u64>> {
         let Some((table, guid)) = self.place(name).await? else { return Ok(None) };
         Ok(ZapEdit::new(self.0, table).get(guid).await?.and_then(|count| count.as_u64()))
     }
 
-    /// Uses a feature so many times more or fewer; answers how often it is in use then. Whoever makes it
-    /// active or inactive that the labels repeat has to write those.
+    /// Changes and returns a feature's count. The caller rewrites the labels if they list the feature and it
+    /// becomes active or inactive.
     ///
     /// # Errors
-    /// It is not enabled, or less often in use; a table is damaged.
+    /// Not enabled; fewer users than that; damage.
     #[boxed]
     pub async fn change(&self, name: &str, delta: i64) -> Result<u64> {
         let no_feature = || self.0.damaged(POOL_DIRECTORY, &format!("has no feature {name} enabled"));
@@ -52,7 +51,6 @@ impl<'a> FeatureCounts<'a> {
         Ok(changed)
     }
 
-    /// The table that a feature is in, and its key there.
     async fn place(&self, name: &str) -> Result<Option<(ObjectId, &'static str)>> {
         let Some(feature) = SPA_FEATURES.iter().find(|feature| feature.name == name) else { return Ok(None) };
         let table = match feature.readonly_compatible {

@@ -1,16 +1,16 @@
-//! The intent log of a dataset (ZIL): what was promised to be durable after the last transaction group, in
-//! records.
+//! Reading the intent log (ZIL) of a dataset: records made durable after the last txg.
 //!
-//! Idea: the head of the object set points to the first block of a chain. Each block names its successor,
-//! which may not have been written yet: the chain ends where a block does not carry the identity that its
-//! pointer demands. That is how every log ends, and no error. What is read here is what the kernel would
-//! replay on import: records of txgs that were not synced, and not replayed before.
+//! Idea: the object set's head points to the first block of a chain. Each block names its successor, which
+//! may not be written yet: the chain ends at a block without the identity that its pointer demands. Every log
+//! ends so; it is no error. This reads the records that the kernel would replay on import: of txgs not
+//! synced, and not replayed before.
 //!
 //! ```text
 //!   objset head: claim txg, replayed seq, first block --> [records | next] --> [records | next] --> (none)
 //! ```
 //!
 //! Memory: the log's records, at most [`MAX_LOG_BYTES`].
+//!
 //! Source: OpenZFS `zil.c` (`zil_parse`, `zil_read_log_block`, `zil_replay_log_record`).
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use cenote_pool::{PoolError, ReadContext};
 use crate::error::{DatasetError, Result};
 use crate::objset::Objset;
 
-/// Bytes of log blocks read at most. Logs are bounded by what a pool writes in a few transaction groups.
+/// Most bytes of log blocks read; a log has the writes of a few txgs.
 pub const MAX_LOG_BYTES: u64 = 4 << 30;
 
 /// A log, read to its end.
@@ -32,34 +32,32 @@ pub const MAX_LOG_BYTES: u64 = 4 << 30;
 pub struct IntentLog {
     /// Records to replay, in order.
     pub records: Vec<LogRecord>,
-    /// Records that are in the tree already.
+    /// Records in the tree already.
     pub synced: u64,
     /// Blocks in the chain.
     pub blocks: u64,
-    /// The chain, with the block that its last one leads to.
+    /// The chain, with the successor of its last block.
     pub chain: Vec<Blkptr>,
-    /// Content in blocks of its own, written since the log began.
+    /// Data blocks written since the log began.
     pub data: Vec<Blkptr>,
-    /// Blocks of other files that records share: one entry for each share.
+    /// Blocks shared with other files, once per share.
     pub clones: Vec<Blkptr>,
     /// Number of the last block of `chain`.
     pub last_block: u64,
-    /// Number of the last record, synced ones included.
+    /// Number of the last record, also if synced.
     pub last_record: u64,
-    /// Why reading ended before the log did: a device fails to read a block, a claimed one is damaged, or a
-    /// record can't be decoded.
+    /// A device error, a damaged claimed block, or an invalid record.
     pub damaged: Option<DatasetError>,
 }
 
 impl Objset {
-    /// Reads the intent log. Only a live dataset has one: a snapshot's head may still name the log of its
-    /// day, which is long gone. Records of encrypted datasets need the key that the object set was opened
-    /// with.
+    /// Reads the log of a live dataset: a snapshot's head may still name one long gone. Encrypted records
+    /// need the set's key.
     #[boxed]
     pub async fn intent_log(&self) -> IntentLog {
         let header = &self.phys().zil_header;
         let claimed = header.is_claimed();
-        // An import would claim the log in the txg after the one that is open here.
+        // An import claims the log in the txg after this uberblock's.
         let first_txg = if claimed { header.claim_txg } else { Txg(self.pool().uberblock().txg.0 + 1) };
         let (last_block, last_record) = (header.last_block(), header.last_record());
 
@@ -91,7 +89,7 @@ impl Objset {
                     }
                 };
                 if let Some(data) = content_of(&record).filter(|bp| bp.allocation_birth() >= first_txg) {
-                    // One that did not get to the disk was promised to nobody.
+                    // A block that did not reach the disk was never acknowledged.
                     if !claimed && let Err(error) = self.read_stored(&data).await {
                         log.damaged = (!is_torn(&error)).then_some(error);
                         return log;
@@ -121,11 +119,11 @@ impl Objset {
         Ok(self.pool().read_physical(bp, &context).await?)
     }
 
-    /// Reads one block of the chain; `None` if what is there is not that block: the end. Unless the log was
-    /// claimed with it (`is_claimed`), it may never have been written, and no device is blamed.
+    /// Reads one block of the chain; `None`: another block is there, the end. Unless it is known to be
+    /// claimed (`is_claimed`), it may never have been written, and no device is blamed.
     ///
     /// # Errors
-    /// It can't be read, or is no log block.
+    /// Unreadable block; no log block.
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, is_claimed: bool) -> Result<Option<LogBlock>> {
         let Some(layout) = LogLayout::of_checksum(bp.checksum_id()) else {
@@ -139,13 +137,12 @@ impl Objset {
     }
 }
 
-/// Whether a block is not there, or not whole: it was being written when the power went. One that a device
-/// fails to read may be.
+/// Whether a block is missing or torn by a power cut. After a device error it may be whole.
 fn is_torn(error: &DatasetError) -> bool {
     matches!(error, DatasetError::Pool(PoolError::Checksum { .. }))
 }
 
-/// The block that a record's content is in.
+/// The data block of a record.
 fn content_of(record: &LogRecord) -> Option<Blkptr> {
     match &record.operation {
         Operation::Write { bp, data: WriteData::Indirect, .. } if !bp.is_hole() => Some(*bp),

@@ -1,4 +1,4 @@
-//! Object sets, objects and the structures in them, read and changed in memory: what OpenZFS calls the DMU.
+//! Object sets, objects and the structures in them: OpenZFS's DMU, for reading and for changes in memory.
 //!
 //! ```text
 //!   LiveObjset --view--> Objset --object(n)--> Object --> blocks, bytes
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The crate knows neither datasets nor transaction groups: an object set is a root pointer, and a layer of
-//! changes has a txg. Where blocks go when a set is written is the business of a [`write::BlockSink`].
+//! changes has a txg. A [`write::BlockSink`] decides where blocks go when a set is written.
 //!
 //! Read in this order: [`objset`], [`object`] (the tree of blocks), [`zap`], [`deadlist`], then [`live`]
 //! (changes in memory) and [`write`].

@@ -1,20 +1,18 @@
 //! Object sets that take changes.
 //!
-//! Idea: a [`LiveObjset`] is the last tree on disk and up to two layers over it ([`layer`]): that of the
-//! txg that is being written, and that of the open txg. [`LiveObjset::view`] is an ordinary [`Objset`]
-//! that shows all three, so everything that reads object sets reads this one. Changes go through an [`Edit`],
-//! which belongs to a txg.
+//! Idea: a [`LiveObjset`] is the last tree on disk and up to two layers over it ([`layer`]): of the syncing
+//! and of the open txg. [`LiveObjset::view`] is an ordinary [`Objset`] that shows all three, so that readers
+//! need no special case. Changes go through an [`Edit`], which belongs to a txg.
 //!
 //! ```text
 //!   view --> open layer --> syncing layer --> tree on disk
 //!   freeze():   the open layer becomes the syncing one; a new one opens
-//!   synced():   the new tree takes the place of the old one and of the syncing layer
+//!   synced():   the new tree replaces the old one and the syncing layer
 //! ```
 //!
-//! Who changes an object sees to it that nobody else changes the same object at the same time; different
-//! objects need no care.
+//! Callers serialize changes of the same object; different objects need no care.
 //!
-//! Source: the part of OpenZFS's `dbuf.c` and `dnode.c` that keeps dirty records; the mechanism is our own.
+//! Source: the dirty records of OpenZFS's `dbuf.c` and `dnode.c`; the mechanism is our own.
 
 mod dirty;
 mod edit;
@@ -40,7 +38,7 @@ pub use edit::{Edit, NewObject};
 pub use layer::{Layer, Shown};
 use layers::Layers;
 
-/// An object set that takes changes. Cloning it costs one atomic increment.
+/// An object set that takes changes; cheap to clone.
 #[derive(Clone)]
 pub struct LiveObjset(Arc<LiveInner>);
 
@@ -49,7 +47,7 @@ struct LiveInner {
     dirty: DirtyTotal,
     state: RwLock<LiveState>,
     slots: Mutex<Slots>,
-    /// The last txg in which another object set got blocks of this one; 0 if none did.
+    /// See [`LiveObjset::lend`].
     lent: AtomicU64,
 }
 
@@ -70,12 +68,12 @@ impl LiveState {
 }
 
 impl LiveObjset {
-    /// An object set whose changes begin in txg `txg`.
+    /// Changes begin in txg `txg`.
     pub fn new(on_disk: Objset, txg: Txg) -> LiveObjset {
         LiveObjset::counted(on_disk, txg, &DirtyTotal::default())
     }
 
-    /// The same, with what has changed counted in a sum.
+    /// [`LiveObjset::new`] with dirty data counted in `dirty`.
     pub fn counted(on_disk: Objset, txg: Txg, dirty: &DirtyTotal) -> LiveObjset {
         let (dataset, on_disk) = (on_disk.dataset_id(), on_disk.not_keeping());
         let state = RwLock::new(LiveState::new(on_disk, None, Arc::new(Layer::new(txg, dirty))));
@@ -84,42 +82,42 @@ impl LiveObjset {
         LiveObjset(Arc::new(LiveInner { dataset, dirty, state, slots, lent }))
     }
 
-    /// The dataset whose content it is; 0 for the MOS.
+    /// Its dataset; 0 for the MOS.
     pub fn dataset_id(&self) -> DatasetId {
         self.0.dataset
     }
 
-    /// The set as it is now, changes included. What it is on disk stays whole while the view is held.
+    /// The set with all changes. Its state on disk stays whole while the view is held.
     pub fn view(&self) -> Objset {
         self.kept(|state| &state.view)
     }
 
-    /// What its users do.
+    /// Statistics of its users.
     pub fn traffic(&self) -> Arc<Traffic> {
         self.0.state.read().view.traffic().clone()
     }
 
-    /// The set as the last txg on disk left it; it stays whole likewise.
+    /// The set as of the last txg on disk, kept whole while held.
     pub fn on_disk(&self) -> Objset {
         self.kept(|state| &state.on_disk)
     }
 
     fn kept(&self, which: impl Fn(&LiveState) -> &Objset) -> Objset {
-        // Together, so that no later tree is looked at than is kept.
+        // Under one lock, so that the tree is no newer than its kept blocks.
         which(&self.0.state.read()).keeping_now()
     }
 
-    /// A hand to change it with in the open txg, which the caller holds open.
+    /// Edits the open txg, which the caller holds.
     pub fn edit(&self) -> Edit {
         Edit::new(self.clone(), self.0.state.read().open.clone())
     }
 
-    /// What its layers show of a block.
+    /// A block in its layers.
     pub fn shown(&self, object: ObjectId, block: BlockId) -> Shown {
         self.view().layers().block(object, block)
     }
 
-    /// Whether anybody has a hand on it besides the one who asks.
+    /// Whether there are other clones of this handle.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -130,23 +128,23 @@ impl LiveObjset {
         state.open.dirty().bytes() + state.syncing.as_ref().map_or(0, |layer| layer.dirty().bytes())
     }
 
-    /// Whether the open txg has changed anything.
+    /// Whether the open txg has changes.
     pub fn is_dirty(&self) -> bool {
         !self.0.state.read().open.is_empty()
     }
 
-    /// In txg `txg`, which the caller holds open, another object set gets blocks of this one. Until that txg
-    /// is on disk nobody has counted them, so this set must not be destroyed or replaced before.
+    /// Notes that another object set gets blocks of this one in the held txg `txg`. They are counted only
+    /// when that txg is on disk, so this set must not be destroyed or replaced before.
     pub fn lend(&self, txg: Txg) {
         self.0.lent.fetch_max(txg.0, Ordering::AcqRel);
     }
 
-    /// The last txg that [`LiveObjset::lend`] was told of; 0 if none.
+    /// Last txg of [`LiveObjset::lend`], or 0.
     pub fn last_lent(&self) -> Txg {
         Txg(self.0.lent.load(Ordering::Acquire))
     }
 
-    /// Changes from now on belong to txg `txg`. There may be none yet.
+    /// Assigns further changes to txg `txg`, if there are none yet.
     pub fn relabel(&self, txg: Txg) {
         let mut state = self.0.state.write();
         if state.open.is_empty() {
@@ -155,8 +153,7 @@ impl LiveObjset {
         }
     }
 
-    /// Closes the open layer for syncing and opens one for txg `next`. Nobody may be editing, and no sync
-    /// be under way.
+    /// Closes the open layer and opens one for txg `next`. No edit and no sync may be under way.
     pub fn freeze(&self, next: Txg) -> Arc<Layer> {
         let mut state = self.0.state.write();
         debug_assert!(state.syncing.is_none());
@@ -166,7 +163,7 @@ impl LiveObjset {
         frozen
     }
 
-    /// The frozen layer is on disk: `tree` holds it.
+    /// Replaces the frozen layer by `tree`, which is on disk.
     pub fn synced(&self, tree: Objset) {
         let mut state = self.0.state.write();
         state.syncing.iter().for_each(|layer| layer.dirty().settle());

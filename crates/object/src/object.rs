@@ -1,9 +1,8 @@
-//! Object: a numbered, sparse array of blocks under one dnode, and how to find and read them.
+//! Object: a numbered, sparse array of blocks under one dnode.
 //!
-//! Idea: the blocks of an object are the leaves of a tree of indirect blocks, each an array of block
-//! pointers. Which pointer leads to block N is arithmetic on N; nothing is searched. All reading is built on
-//! one function, [`Object::pointers`]: the pointers of a range at a level, found from the top down, all
-//! indirect blocks of one level read together.
+//! Idea: blocks are the leaves of a tree of indirect blocks, each an array of block pointers. The pointer to
+//! block N follows from arithmetic on N, without a search. All reading uses [`Object::pointers`]: the
+//! pointers of a range, found from the top down, with all indirect blocks of a level read together.
 //!
 //! ```text
 //!   dnode    [p0 p1 p2]                  level L-1       fanout F = indirect block / 128
@@ -12,10 +11,10 @@
 //!   level 0  data blocks of one size     offset o lies in block o / size
 //! ```
 //!
-//! A hole at any level means zeros below. Indirect blocks and metadata come from the block cache, data of
-//! files and volumes from the pool directly, many blocks at once.
+//! A hole at any level reads as zeros. Metadata comes from the block cache, data of files and volumes from
+//! the pool, many blocks at once.
 //!
-//! Invariants: every index is checked against `max_block_id` and the length of the block that it points into.
+//! Invariants: every index is checked against `max_block_id` and the length of its block.
 //!
 //! Source: OpenZFS `dbuf.c` (`dbuf_findbp`), `dnode.c` (`dnode_next_offset`).
 
@@ -43,17 +42,16 @@ use crate::objset::Objset;
 pub use chunks::{Chunk, Chunks};
 pub use walk::{SPILL_BLOCK, Visited, Walk};
 
-/// Bytes read at once, at most: as long as a pool's history can be.
+/// Most bytes read at once: a pool's longest history.
 const MOST_BYTES: usize = 1 << 30;
-/// Words of an array that are read at once, at most: 128 MiB. Arrays of counts and of metaslabs have far
-/// less.
+/// Most words of an array read at once, 128 MiB; arrays of counts or metaslabs have far fewer.
 const MOST_WORDS: usize = 1 << 24;
-/// Pointers of data that are looked up at once: those of 16 indirect blocks.
+/// Data pointers looked up at once: 16 indirect blocks.
 const WINDOW_BLOCKS: u64 = 1 << 14;
 /// Words of a table read at once.
 const TABLE_WINDOW_WORDS: u64 = 1 << 16;
 
-/// An opened object. Cloning it copies the dnode's header and two reference counts.
+/// An open object; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Object {
     objset: Objset,
@@ -61,40 +59,40 @@ pub struct Object {
     dnode: Dnode,
 }
 
-/// Pointers of neighbouring blocks, or why they can't be had.
+/// Pointers of neighbouring blocks, or an error.
 #[derive(Debug)]
 pub struct PointerRun {
-    /// The first block's number at its level.
+    /// Number of the first, at its level.
     pub first: BlockId,
-    /// How many blocks this is about.
+    /// Number of blocks.
     pub count: u64,
-    /// Their pointers, `count` of them.
+    /// `count` pointers.
     pub pointers: Result<Vec<Blkptr>>,
 }
 
 /// A data block as read.
 #[derive(Debug)]
 pub struct DataBlock {
-    /// Its position.
+    /// Its number.
     pub id: BlockId,
-    /// The byte order that it was written in.
+    /// Byte order it was written in.
     pub endian: Endian,
-    /// Its bytes, as many as the object's blocks have; `None` for a hole.
+    /// `None` for a hole.
     pub data: Result<Option<Bytes>>,
 }
 
 impl Object {
-    /// An object whose dnode is at hand.
+    /// An object with a known dnode.
     pub fn new(objset: Objset, id: ObjectId, dnode: Dnode) -> Object {
         Object { objset, id, dnode }
     }
 
-    /// The same object, of which nothing read becomes resident: for who reads all of it, and once.
+    /// Reads without caching.
     pub(crate) fn uncached(&self) -> Object {
         Object { objset: self.objset.uncached(), ..self.clone() }
     }
 
-    /// The set that it belongs to.
+    /// Its object set.
     pub fn objset(&self) -> &Objset {
         &self.objset
     }
@@ -104,41 +102,41 @@ impl Object {
         self.id
     }
 
-    /// Its head.
+    /// Its dnode.
     pub fn dnode(&self) -> &Dnode {
         &self.dnode
     }
 
-    /// Bytes of a data block.
+    /// Size of a data block.
     pub fn block_bytes(&self) -> u64 {
         u64::from(self.dnode.data_block_bytes)
     }
 
-    /// Bytes that its blocks can hold; the last may not be filled. What a file's size is, its attributes say.
+    /// End of the last block; a file's size is in its attributes.
     pub fn capacity_bytes(&self) -> u64 {
         self.dnode.max_block_id.0.saturating_add(1).saturating_mul(self.block_bytes())
     }
 
-    /// An error that names this object.
+    /// A damage error.
     pub fn damaged(&self, why: &str) -> DatasetError {
         self.objset.damaged(self.id, why)
     }
 
-    /// A decoding error of this object.
+    /// A decoding error.
     pub fn format(&self, source: cenote_format::FormatError) -> DatasetError {
         self.objset.format(self.id, source)
     }
 
-    /// The pointer to one block; a hole if there is none, or beyond the end.
+    /// The pointer to a block; a hole if there is none.
     ///
     /// # Errors
-    /// An indirect block above it can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn blkptr(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         self.pointer_to(level, block).await
     }
 
-    /// [`Object::blkptr`] without a box: nothing is allocated where the cache has all that leads there.
+    /// [`Object::blkptr`] without a box; allocates nothing if the path is cached.
     async fn pointer_to(&self, level: u8, block: BlockId) -> Result<Blkptr> {
         let mut at = self.dnode.levels - 1;
         if level > at || self.ancestor(block, level, at) > u64::from(DN_MAX_NBLKPTR) {
@@ -160,9 +158,7 @@ impl Object {
     }
 
     /// The pointers of blocks `range` at `level`, as runs that share an indirect block. Blocks under a hole
-    /// are holes.
-    ///
-    /// Allocates in proportion to the range: callers ask for windows, not for whole objects.
+    /// are holes. Allocates in proportion to the range: ask for windows.
     #[boxed]
     pub async fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerRun> {
         let top = self.dnode.levels - 1;
@@ -176,7 +172,7 @@ impl Object {
         let span = span_at(top);
         let count = span.end - span.start;
         let slots = u64::from(DN_MAX_NBLKPTR);
-        // Slots that the dnode does not have are holes: `Dnode::blkptr` says so for any of them.
+        // Slots beyond the dnode's are holes (`Dnode::blkptr`).
         let pointers = span.clone().map(|i| self.dnode.blkptr(i.min(slots) as u8));
         let pointers =
             if top == level || span.start < slots { Ok(pointers.collect()) } else { Ok(Vec::new()) };
@@ -187,15 +183,15 @@ impl Object {
         runs
     }
 
-    /// The pointers from `from` up to `end` that are next to lead anywhere, a window of them at most, and
-    /// where to go on. `None`: there are none.
+    /// Pointers from the next data in `from..end`, at most a window, and where to continue; `None`: no more
+    /// data.
     ///
     /// # Errors
-    /// An indirect block on the way to the first of them can't be read.
+    /// Unreadable indirect block above the first.
     pub(crate) async fn next_pointers(&self, from: u64, end: u64) -> Result<Option<(Vec<PointerRun>, u64)>> {
         let first = self.next_data_block(BlockId(from)).await?;
         let Some(BlockId(first)) = first.filter(|first| first.0 < end) else { return Ok(None) };
-        // Behind the last block there is nothing: pointers of that need not be made, to say so.
+        // Spares pointers beyond the last block.
         let end = end.min(self.dnode.max_block_id.0.saturating_add(1)).max(first + 1);
         let next = end.min(first.saturating_add(WINDOW_BLOCKS));
         Ok(Some((self.pointers(0, first..next).await, next)))
@@ -242,7 +238,7 @@ impl Object {
         runs
     }
 
-    /// Reads one block of an indirect level or of metadata, through the cache.
+    /// Reads an indirect or metadata block through the cache.
     ///
     /// # Errors
     /// Those of the pool.
@@ -252,11 +248,10 @@ impl Object {
         Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx, self.objset.caching().get()).await?)
     }
 
-    /// Reads one data block, whole, through the cache, with its byte order: for metadata objects. A hole is
-    /// zeros.
+    /// Reads a whole block of a metadata object through the cache. A hole is zeros.
     ///
     /// # Errors
-    /// The block or an indirect block above it can't be read.
+    /// Unreadable block.
     #[boxed]
     pub async fn read_block(&self, block: BlockId) -> Result<(Bytes, Endian)> {
         let size = self.block_bytes() as usize;
@@ -268,15 +263,15 @@ impl Object {
             Shown::Below => self.blkptr(0, block).await?,
         };
         let bytes = if bp.is_hole() { Bytes::new() } else { self.read_metadata(0, block, &bp).await? };
-        // A hole's pointer need not say: what is zero reads the same.
+        // Zeros are the same in any byte order.
         let endian = if bp.is_hole() { Endian::NATIVE } else { bp.endian() };
         Ok((fit(bytes, size), endian))
     }
 
-    /// The spill block, if there is one, and the byte order that it was written in.
+    /// The spill block, if any.
     ///
     /// # Errors
-    /// It can't be read.
+    /// Unreadable block.
     #[boxed]
     pub async fn read_spill(&self) -> Result<Option<(Endian, Bytes)>> {
         if let Some(changed) = self.objset.layers().spill(self.id) {
@@ -287,11 +282,10 @@ impl Object {
         Ok(Some((bp.endian(), bytes)))
     }
 
-    /// Reads `len_bytes` at `offset_bytes`, all blocks at once. Holes, and what lies beyond the end, are
-    /// zeros.
+    /// Reads a range, all blocks at once. Holes, and bytes beyond the end, are zeros.
     ///
     /// # Errors
-    /// Any block can't be read; more is asked for than is read at once.
+    /// Unreadable block; too long a range.
     #[boxed]
     pub async fn read(&self, offset_bytes: u64, len_bytes: usize) -> Result<Bytes> {
         let (blocks, skip) = match self.part(offset_bytes, len_bytes)? {
@@ -305,7 +299,7 @@ impl Object {
         Ok(out.freeze())
     }
 
-    /// The same in as many pieces as there are blocks, without a copy.
+    /// [`Object::read`] in a piece per block, without a copy.
     ///
     /// # Errors
     /// Those of [`Object::read`].
@@ -318,7 +312,6 @@ impl Object {
         }
     }
 
-    /// Which blocks a part of the content lies in.
     fn part(&self, offset_bytes: u64, len_bytes: usize) -> Result<Part> {
         if len_bytes > MOST_BYTES {
             return Err(self.damaged("would be longer than anything that is read whole"));
@@ -358,11 +351,10 @@ impl Object {
         Ok(pieces)
     }
 
-    /// The content as 64-bit words, each in the byte order of the block it lies in: `count` of them from word
-    /// `first`.
+    /// Reads `count` words from word `first`, each in its block's byte order.
     ///
     /// # Errors
-    /// Any block can't be read; more is asked for than fits into memory.
+    /// Unreadable block; too long a range.
     #[boxed]
     pub async fn read_words(&self, first: u64, count: usize) -> Result<Vec<u64>> {
         if count > MOST_WORDS {
@@ -385,11 +377,10 @@ impl Object {
         Ok(words)
     }
 
-    /// Words of a table without holes: `count` of them from word `first`. A claim that is larger than the
-    /// table costs no more than the table.
+    /// Reads words of a table without holes. A forged `count` costs no more than the table.
     ///
     /// # Errors
-    /// Any block can't be read, or is a hole.
+    /// Unreadable block; a hole.
     #[boxed]
     pub async fn read_table(&self, first: u64, count: u64) -> Result<Vec<u64>> {
         let per_block = (self.block_bytes() / 8).max(1);
@@ -412,15 +403,13 @@ impl Object {
         Ok(words)
     }
 
-    /// The content of a block that came as it is to be stored.
     fn arrived(&self, block: &StoredBlock) -> Result<Bytes> {
         block
             .content()
             .ok_or_else(|| self.damaged("a block has just come, and can't be read without its key"))
     }
 
-    /// Reads one block of data; `None` for a hole. Most small reads end here, so it makes no lists: what is
-    /// cached costs a look-up for each level of the tree.
+    /// The path of most small reads: makes no lists, and cached blocks cost one lookup per level.
     async fn data_block(&self, block: BlockId) -> Result<Option<Bytes>> {
         let size = self.block_bytes() as usize;
         let layers = self.objset.layers();
@@ -447,7 +436,7 @@ impl Object {
         Ok(Some(fit(bytes, size)))
     }
 
-    /// Reads data blocks, those that are not cached together with their neighbours on disk.
+    /// Reads data blocks, neighbours on disk together.
     #[boxed]
     pub async fn read_blocks(&self, range: Range<u64>) -> Vec<DataBlock> {
         let size = self.block_bytes() as usize;
@@ -480,7 +469,6 @@ impl Object {
         blocks
     }
 
-    /// Puts in place what was changed and is not on disk yet, which then need not be read.
     fn show_changes(
         &self,
         blocks: &mut [DataBlock],
@@ -515,23 +503,21 @@ impl Object {
         (*waiting, *requests) = below.chain(stored).unzip();
     }
 
-    /// All block pointers of the object, indirect ones included, batch by batch.
+    /// All block pointers, indirect ones included.
     pub fn walk(&self) -> Walk {
         Walk::new(self.clone())
     }
 
-    /// The content from `offset_bytes` to `end_bytes` in order, read ahead of the caller.
+    /// The content of a range, with read-ahead.
     pub fn chunks(&self, offset_bytes: u64, end_bytes: u64) -> Chunks {
         Chunks::new(self.clone(), offset_bytes, end_bytes)
     }
 
-    /// The block at level `at` that `block` of `level` is under.
     fn ancestor(&self, block: BlockId, level: u8, at: u8) -> u64 {
         let shift = self.dnode.fanout_shift() * u32::from(at - level);
         block.0.checked_shr(shift).unwrap_or(0)
     }
 
-    /// Entry `index` of an indirect block that `parent` points to.
     fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
         let at = index as usize * BLKPTR_BYTES;
         let raw = indirect.get(at..).unwrap_or_default();
@@ -543,17 +529,15 @@ impl Object {
     }
 }
 
-/// Where a part of an object's content lies.
 enum Part {
-    /// Nowhere.
     Zeros,
-    /// In one block, from this byte of it.
+    /// In one block, from this byte on.
     OfBlock(BlockId, usize),
-    /// In several, from this byte of the first. It may end behind them, with zeros.
+    /// In several, from this byte of the first; zeros follow.
     OfBlocks(Range<u64>, usize),
 }
 
-/// A block at the size that its dnode says: cut, or filled up with zeros.
+/// Cuts or pads a block to the dnode's block size.
 pub(crate) fn fit(mut bytes: Bytes, size: usize) -> Bytes {
     if bytes.len() >= size {
         bytes.truncate(size);
@@ -564,7 +548,7 @@ pub(crate) fn fit(mut bytes: Bytes, size: usize) -> Bytes {
     whole.freeze()
 }
 
-/// Zeros, without allocation where they are few.
+/// Small lengths are not allocated.
 pub(crate) fn zeros(len: usize) -> Bytes {
     static ZEROS: [u8; 1 << 17] = [0; 1 << 17];
     if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { BytesMut::zeroed(len).freeze() }

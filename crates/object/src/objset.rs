@@ -1,9 +1,8 @@
-//! Object set: a numbered array of objects, the content of a dataset, a snapshot or the pool itself (the
-//! MOS).
+//! Object set: a numbered array of objects, the content of a dataset, snapshot or the pool itself (the MOS).
 //!
-//! Idea: the head of the set holds the meta dnode, an object whose data are the dnodes of all others, 512
-//! bytes a slot. So object N is a read of the meta dnode at N x 512. A dnode may take several slots; the
-//! numbers of its inner slots are no objects.
+//! Idea: the head holds the meta dnode, an object whose data are all other dnodes, 512 bytes a slot. So
+//! object N is a read of the meta dnode at N x 512. A dnode may take several slots; the numbers of its inner
+//! slots are no objects.
 //!
 //! ```text
 //!   block pointer --> objset head (1, 2 or 4 KiB)
@@ -11,8 +10,7 @@
 //!                       user, group, project accounting: objects -1, -2, -3
 //! ```
 //!
-//! Single look-ups go through the block cache. Whoever wants them all takes [`Objset::dnodes`], which reads
-//! in disk order past the cache.
+//! Single lookups go through the block cache; [`Objset::dnodes`] reads all in disk order and bypasses it.
 //!
 //! Source: OpenZFS `dmu_objset.c`, `dnode.c` (`dnode_hold_impl`).
 
@@ -45,16 +43,16 @@ use crate::traffic::Traffic;
 pub use dnodes::{DnodeBatch, Dnodes};
 pub use gather::Gathered;
 
-/// `DMU_USERUSED_OBJECT`: the object of space used by user.
+/// `DMU_USERUSED_OBJECT`: space used by user.
 pub const USERUSED_OBJECT: ObjectId = ObjectId(u64::MAX);
-/// `DMU_GROUPUSED_OBJECT`: the object of space used by group.
+/// `DMU_GROUPUSED_OBJECT`: space used by group.
 pub const GROUPUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 1);
-/// `DMU_PROJECTUSED_OBJECT`: the object of space used by project.
+/// `DMU_PROJECTUSED_OBJECT`: space used by project.
 pub const PROJECTUSED_OBJECT: ObjectId = ObjectId(u64::MAX - 2);
 /// `DMU_META_DNODE_OBJECT`: the object of dnodes.
 pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
 
-/// The objects whose dnodes are in the head of a set, those that there are: all of its blocks lie below them.
+/// The objects whose dnodes are in a head, above all blocks of the set.
 pub fn objects_of_head(head: ObjsetPhys) -> impl Iterator<Item = (ObjectId, Dnode)> {
     let objects = [
         (META_DNODE_OBJECT, head.meta_dnode),
@@ -65,13 +63,13 @@ pub fn objects_of_head(head: ObjsetPhys) -> impl Iterator<Item = (ObjectId, Dnod
     objects.into_iter().filter_map(|(object, dnode)| Some((object, dnode?)))
 }
 
-/// An opened object set. Cloning it is cheap.
+/// An open object set. A clone is cheap.
 #[derive(Clone)]
 pub struct Objset {
     tree: Arc<ObjsetTree>,
-    /// Changes that are not on disk yet; none in a set that is only read.
+    /// Changes not on disk yet.
     layers: Layers,
-    /// Of a set that changes: what it is now stays whole on disk.
+    /// Keeps this state of a changing set whole on disk.
     kept: Option<KeptSpace>,
 }
 
@@ -79,11 +77,9 @@ pub struct Objset {
 struct ObjsetTree {
     pool: Pool,
     cache: Arc<BlockCache>,
-    /// What of its blocks is cached; one for all states of the set.
+    /// Shared by all states of the set, like the next two.
     caching: Arc<CachingCell>,
-    /// Reads ahead; one for all states of the set.
     prefetcher: Arc<Prefetcher>,
-    /// What its users do; one for all states of the set.
     traffic: Arc<Traffic>,
     dataset: DatasetId,
     key: Option<Arc<DatasetKey>>,
@@ -93,14 +89,14 @@ struct ObjsetTree {
     raw: Option<Arc<RawHead>>,
 }
 
-/// What is known of an encrypted set that is written without its key, from the pool that it comes from.
+/// From the source pool: properties of an encrypted set written without its key.
 ///
-/// Locking: `dnodes` for one look or change.
+/// Locking: `dnodes` for one access.
 #[derive(Debug)]
 pub struct RawHead {
-    /// Levels of the tree of dnodes.
+    /// Levels of the meta dnode's tree.
     pub levels: u8,
-    /// log2 of the bytes of its indirect blocks.
+    /// log2 of the size of its indirect blocks.
     pub indirect_block_shift: u8,
     /// Its last block.
     pub max_block_id: BlockId,
@@ -108,17 +104,17 @@ pub struct RawHead {
     pub checksum_id: u8,
     /// Its compression.
     pub compression_id: u8,
-    /// MAC of the set as it will be in the end.
+    /// The set's final MAC.
     pub portable_mac: [u8; 32],
-    /// How blocks of dnodes are encrypted that have been announced and not written yet.
+    /// Encryption of announced dnode blocks.
     pub dnodes: Mutex<BTreeMap<BlockId, CryptParams>>,
 }
 
 impl Objset {
-    /// Reads the head of an object set. `dataset` is 0 for the MOS; `key` opens it if it is encrypted.
+    /// Reads a head. `dataset` is 0 for the MOS.
     ///
     /// # Errors
-    /// The head can't be read or decoded.
+    /// Unreadable or invalid head.
     #[boxed]
     pub async fn open(
         pool: &Pool,
@@ -137,7 +133,6 @@ impl Objset {
         Ok(Objset::of(pool, cache, dataset, bp, key, phys))
     }
 
-    /// The set with this head, which lies at `bp`.
     fn of(
         pool: &Pool,
         cache: &Arc<BlockCache>,
@@ -155,7 +150,7 @@ impl Objset {
         Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
-    /// A set that has nothing on disk yet.
+    /// A set with nothing on disk.
     pub fn empty(
         pool: &Pool,
         cache: &Arc<BlockCache>,
@@ -167,53 +162,52 @@ impl Objset {
         Objset::of(pool, cache, dataset, Blkptr::HOLE, key, phys)
     }
 
-    /// The same set with a head that was just written: a later state, cached and read ahead as this one is.
+    /// A later state, with a head just written.
     pub(crate) fn with_head(&self, pool: &Pool, bp: Blkptr, phys: ObjsetPhys) -> Objset {
         let (pool, meta) = (pool.clone(), phys.meta_dnode.clone());
         let tree = ObjsetTree { pool, bp, phys, meta, ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: Layers::default(), kept: None }
     }
 
-    /// The same set in a later view of its pool.
+    /// In a later view of its pool.
     #[must_use]
     pub fn in_view(&self, pool: &Pool) -> Objset {
         let tree = ObjsetTree { pool: pool.clone(), ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), layers: self.layers.clone(), kept: None }
     }
 
-    /// The same set, to be written without its key.
+    /// To be written without its key.
     #[must_use]
     pub fn written_raw(&self, raw: Arc<RawHead>) -> Objset {
         let tree = ObjsetTree { raw: Some(raw), ..(*self.tree).clone() };
         Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
-    /// What it is written by, if that is without its key.
+    /// `None`: written with its key.
     pub fn raw(&self) -> Option<&Arc<RawHead>> {
         self.tree.raw.as_ref()
     }
 
-    /// The same set for those who hold it for long: its space is not kept for it. That of a snapshot is as
-    /// long as there is the snapshot; that of a set that changes is kept for each of its views
-    /// ([`crate::LiveObjset::view`]).
+    /// A long-lived view that does not keep its space: a snapshot's lasts as long as the snapshot; a changing
+    /// set's is kept for each view ([`crate::LiveObjset::view`]).
     #[must_use]
     pub fn not_keeping(&self) -> Objset {
         self.in_view(&self.tree.pool.not_keeping())
     }
 
-    /// The same set, which is now as this says; so it stays on disk while this view is held.
+    /// Keeps the present state on disk.
     pub(crate) fn keeping_now(&self) -> Objset {
         Objset { kept: self.tree.pool.keep_now(), ..self.clone() }
     }
 
-    /// The same set, just opened, of which so much is cached. (Its head is in memory anyway.)
+    /// Sets the caching policy of a set just opened.
     #[must_use]
     pub fn cached_as(self, caching: Caching) -> Objset {
         self.tree.caching.set(caching);
         self
     }
 
-    /// The same set for who reads what is not wanted again: none of it becomes resident.
+    /// Reads without caching.
     pub(crate) fn uncached(&self) -> Objset {
         let none = Caching { primary: Scope::None, secondary: Scope::None, prefetch: Scope::None };
         let caching = Arc::new(CachingCell::new(none));
@@ -221,7 +215,7 @@ impl Objset {
         Objset { tree: Arc::new(tree), ..self.clone() }
     }
 
-    /// The same set for a task that reads ahead, which must not keep the prefetcher.
+    /// For read-ahead tasks, which must not keep the prefetcher alive.
     pub(crate) fn apart(&self, class: IoClass) -> Objset {
         let (pool, prefetcher) = (self.tree.pool.for_class(class), Arc::default());
         let tree = ObjsetTree { pool, prefetcher, ..(*self.tree).clone() };
@@ -232,17 +226,17 @@ impl Objset {
         &self.tree.prefetcher
     }
 
-    /// What of its blocks is cached.
+    /// Its caching policy.
     pub fn caching(&self) -> &Arc<CachingCell> {
         &self.tree.caching
     }
 
-    /// What its users do.
+    /// Statistics of its users.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.tree.traffic
     }
 
-    /// The same tree, seen through changes that are not on disk yet.
+    /// The tree under changes not on disk yet.
     pub(crate) fn under(&self, layers: Layers) -> Objset {
         Objset { tree: self.tree.clone(), layers, kept: self.kept.clone() }
     }
@@ -251,27 +245,27 @@ impl Objset {
         &self.layers
     }
 
-    /// The pool that it lies on.
+    /// Its pool.
     pub fn pool(&self) -> &Pool {
         &self.tree.pool
     }
 
-    /// The cache that its metadata is read through.
+    /// The cache of its metadata.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.tree.cache
     }
 
-    /// Whether an object has changed since the last txg on disk.
+    /// Whether an object has changes not on disk.
     pub fn is_changed(&self, object: ObjectId) -> bool {
         self.layers.touches(object)
     }
 
-    /// The dataset whose content it is; 0 for the MOS.
+    /// Its dataset; 0 for the MOS.
     pub fn dataset_id(&self) -> DatasetId {
         self.tree.dataset
     }
 
-    /// What opens its encrypted blocks.
+    /// The key of its encrypted blocks.
     pub fn key(&self) -> Option<&Arc<DatasetKey>> {
         self.tree.key.as_ref()
     }
@@ -286,12 +280,12 @@ impl Objset {
         &self.tree.bp
     }
 
-    /// The object that holds the dnodes; `None` in a set without any.
+    /// The object of dnodes; `None` in an empty set.
     pub fn meta(&self) -> Option<Object> {
         self.tree.meta.clone().map(|dnode| Object::new(self.clone(), META_DNODE_OBJECT, dnode))
     }
 
-    /// One past the highest number that an object can have, as the meta dnode's size allows.
+    /// End of the object numbers, by the meta dnode's size.
     pub fn last_object(&self) -> ObjectId {
         let Some(meta) = &self.tree.meta else { return ObjectId(0) };
         let blocks = meta.max_block_id.0.saturating_add(1);
@@ -311,14 +305,13 @@ impl Objset {
             false => self.dnode_on_disk(object).await?.tree(),
         };
         if let Some(spill) = self.layers.spill(object) {
-            // It has no address yet, but takes room in the dnode.
+            // No address yet, but it takes room in the dnode.
             tree.spill = spill.map(|_| tree.spill.unwrap_or(Blkptr::HOLE));
         }
         head.build(&tree).map_err(|e| self.format(object, e))
     }
 
-    /// The head of an object's dnode, without what leads to its blocks: that of one that was changed lately
-    /// is at hand.
+    /// The dnode without block pointers: cheap for one changed lately.
     ///
     /// # Errors
     /// As [`Objset::dnode`].
@@ -335,7 +328,6 @@ impl Objset {
         Ok(head)
     }
 
-    /// The dnode as the last txg on disk left it.
     pub(crate) async fn dnode_on_disk(&self, object: ObjectId) -> Result<Dnode> {
         if let Some(special) = self.accounting_dnode(object) {
             return special.ok_or_else(|| self.no_object(object));
@@ -371,18 +363,17 @@ impl Objset {
         Ok(Object::new(self.clone(), object, dnode))
     }
 
-    /// The same as the last txg on disk left them.
     pub(crate) fn dnodes_on_disk(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.under(Layers::default()), from, to)
     }
 
-    /// All objects numbered `from` up to, not including, `to`, in order, batch by batch.
+    /// Objects in `from..to`, in order.
     pub fn dnodes(&self, from: ObjectId, to: ObjectId) -> Dnodes {
         Dnodes::new(self.clone(), from, to)
     }
 
-    /// Reads blocks of dnodes, past the cache. Without the key an encrypted one comes as it is stored: block
-    /// pointers and sizes are in clear there, the bonus is ciphertext.
+    /// Bypasses the cache. Without the key an encrypted block comes as stored: pointers and sizes are in
+    /// clear, the bonus is ciphertext.
     pub(crate) async fn read_dnode_blocks(
         &self,
         requests: Vec<(Blkptr, ReadContext)>,
@@ -401,24 +392,23 @@ impl Objset {
         blocks
     }
 
-    /// Where a block of this set belongs, with the key that opens it.
+    /// Position and key of a block.
     pub fn context(&self, object: ObjectId, level: u8, block: BlockId) -> ReadContext {
         let place = self.place(object, level, block);
         let (key, kept) = (self.tree.key.clone(), self.kept.clone());
         ReadContext { key, kept, ..ReadContext::new(place) }
     }
 
-    /// Where a block of this set belongs.
     pub(crate) fn place(&self, object: ObjectId, level: u8, block: BlockId) -> Zbookmark {
         Zbookmark { dataset: self.tree.dataset, object, level, block }
     }
 
-    /// An error that names an object of this set.
+    /// A damage error.
     pub fn damaged(&self, object: ObjectId, why: impl Into<Arc<str>>) -> DatasetError {
         DatasetError::Damaged { dataset: self.tree.dataset, object, why: why.into() }
     }
 
-    /// A decoding error of an object of this set.
+    /// A decoding error.
     pub fn format(&self, object: ObjectId, source: FormatError) -> DatasetError {
         DatasetError::Format { dataset: self.tree.dataset, object, source }
     }
@@ -443,7 +433,7 @@ impl std::fmt::Debug for Objset {
     }
 }
 
-/// Slots that the dnode at the start of `slot` takes, 1 if it is free. Reads single bytes: no byte order.
+/// Slots of a dnode; 1 if free. Reads single bytes, so byte order does not matter.
 fn slots_of(slot: &[u8]) -> usize {
     const EXTRA_SLOTS: usize = 12;
     match slot {
@@ -452,7 +442,6 @@ fn slots_of(slot: &[u8]) -> usize {
     }
 }
 
-/// How many dnodes of a block are in use.
 pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
     let (mut used, mut slot) = (0, 0);
     while let Some(bytes) = block.get(slot * DNODE_MIN_BYTES..).filter(|bytes| !bytes.is_empty()) {
@@ -462,7 +451,7 @@ pub(crate) fn used_dnodes(block: &[u8]) -> u64 {
     used
 }
 
-/// The dnodes of one block: what begins at which slot. Free slots are left out.
+/// The dnodes of a block with their slots.
 pub fn dnodes_of_block(
     block: &Bytes,
     endian: Endian,
@@ -477,7 +466,7 @@ pub fn dnodes_of_block(
                 Ok(None) => continue,
                 Ok(Some(dnode)) => return Some((here, Ok(dnode))),
                 Err(error) => {
-                    // Its size can't be trusted either: look for the next one slot on.
+                    // Its size can't be trusted either: try the next slot.
                     slot = here + 1;
                     return Some((here, Err(error)));
                 }

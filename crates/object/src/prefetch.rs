@@ -1,17 +1,17 @@
-//! Reading ahead of those who read files and volumes in order.
+//! Read-ahead for sequential readers of files and volumes.
 //!
-//! Idea: all states of an open object set share one [`Prefetcher`], which sees each read of data
-//! ([`stream`] judges them) and starts tasks that read what will be wanted, a window each. A task has its own
-//! view of the set, and asks the pool's queues as [`IoClass::AsyncRead`], behind those who wait.
+//! Idea: all states of an open object set share one [`Prefetcher`], which sees each read of data ([`stream`]
+//! judges them) and starts tasks that read ahead, a window each. A task has its own view of the set and
+//! queues I/O as [`IoClass::AsyncRead`], behind waiting readers.
 //!
-//! Cancelling: tasks end with the prefetcher, which ends when nobody has the set open any more. Only a reader
-//! that needs one of its blocks waits for a task, and it reads the block itself if the task is cancelled.
+//! Cancelling: tasks end with the prefetcher, when the set is no longer open. A reader waits for a task only
+//! if it needs one of its blocks, and reads the block itself if the task is cancelled.
 //!
-//! Locking: streams lie in shards by object, each behind a mutex, held for some arithmetic. Who found all in
-//! the cache does not wait for it: streams forgive accesses that they do not see. The list of tasks has a
-//! mutex of its own, taken last.
+//! Locking: streams lie in shards by object, each behind a mutex held for some arithmetic. A read served from
+//! the cache skips a busy shard: streams tolerate unseen accesses. The list of tasks has its own mutex, taken
+//! last.
 //!
-//! Memory: streams of [`MOST_OBJECTS`] objects; of windows, what [`cenote_cache::Prefetch::permit`] allows.
+//! Memory: streams of [`MOST_OBJECTS`] objects; windows within [`cenote_cache::Prefetch::permit`].
 //!
 //! Source: OpenZFS `dmu_zfetch.c`.
 
@@ -36,24 +36,21 @@ const SHARDS: usize = 8;
 /// Objects that have streams.
 const MOST_OBJECTS: usize = 512;
 
-/// Reads ahead in one object set.
 #[derive(Default)]
 pub(crate) struct Prefetcher {
     objects: [Mutex<BTreeMap<ObjectId, Streams>>; SHARDS],
     tasks: Mutex<Vec<Task>>,
 }
 
-/// A task that reads a window, and whether it still does.
 struct Task {
     alive: Weak<()>,
     _task: AbortOnDrop<()>,
 }
 
 impl Prefetcher {
-    /// Blocks of an object's data are being read, and the cache has them or not.
     pub(crate) fn note(&self, object: &Object, blocks: Range<u64>, looked: Looked) {
         let (objset, last_block) = (object.objset(), object.dnode().max_block_id.0);
-        // Where the cache keeps no data, sequential readers read ahead themselves.
+        // Without cached data, sequential readers read ahead themselves.
         if last_block < 2 || object.dnode().object_type.is_metadata() || !objset.cache().caches_data() {
             return;
         }
@@ -94,7 +91,7 @@ impl Prefetcher {
             self.spawn(object, 0, at..end, permit);
             at = end;
         }
-        // Of indirect blocks, those that begin in the range: the one before it was asked for already.
+        // Indirect blocks that begin in the range; the one before was requested already.
         let shift = object.dnode().fanout_shift();
         let indirect = ahead.indirect.start.div_ceil(1 << shift)..ahead.indirect.end.div_ceil(1 << shift);
         if object.dnode().levels > 1 && !indirect.is_empty() {
@@ -120,7 +117,7 @@ impl Prefetcher {
     }
 }
 
-/// Makes room for an object's streams, where there are too many: those unused for the longest time go.
+/// Evicts the longest unused.
 fn make_room(objects: &mut BTreeMap<ObjectId, Streams>, object: ObjectId) {
     if objects.len() >= MOST_OBJECTS / SHARDS && !objects.contains_key(&object) {
         let oldest = objects.iter().min_by_key(|(_, streams)| streams.used_ns()).map(|(&id, _)| id);
@@ -129,13 +126,13 @@ fn make_room(objects: &mut BTreeMap<ObjectId, Streams>, object: ObjectId) {
 }
 
 impl Object {
-    /// Reads blocks of a level that may be wanted soon. What can't be read is for others to find.
+    /// Errors are left to later readers.
     async fn read_ahead(&self, level: u8, blocks: Range<u64>) {
         let objset = self.objset();
         let mut requests = Vec::new();
         for run in self.pointers(level, blocks).await {
             for (block, bp) in (run.first.0..).map(BlockId).zip(run.pointers.unwrap_or_default()) {
-                // What has changed is not read from the pool.
+                // Changed blocks are in memory.
                 let is_wanted = level > 0 || objset.layers().block(self.id(), block) == Shown::Below;
                 if !bp.is_hole() && is_wanted {
                     requests.push((bp, objset.context(self.id(), level, block)));

@@ -1,8 +1,7 @@
-//! What users of a dataset read, write and remove: the counts of its kstat, `objset-*`; and how long they
-//! waited.
+//! Traffic of a dataset's users: counters of its kstat `objset-*`, and wait times.
 //!
-//! Idea: cells that all states of an open object set share. Whoever serves its users adds to them: a file
-//! system, a volume. Who waits for a request, a mount or a protocol of disks, also tells how long it took.
+//! Idea: counters shared by all states of an open object set. File systems and volumes count operations;
+//! mounts and disk protocols also add the time of each request.
 //!
 //! Source: OpenZFS `dataset_kstats.c`; the times are Cenote's own.
 
@@ -10,30 +9,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_runtime::Runtime;
 
-/// Counts of a dataset since it was opened.
+/// Counters of a dataset since it was opened.
 #[derive(Debug, Default)]
 pub struct Traffic {
     counts: [AtomicU64; NAMES.len()],
     waits: [Waits; Wait::ALL.len()],
 }
 
-/// What a user waits for.
+/// Kinds of waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// To read.
+    /// A read.
     Read,
-    /// Until a write is taken.
+    /// Until a write is accepted.
     Write,
-    /// Until what was written is durable: fsync, a flush.
+    /// Until a write is durable: fsync, flush.
     Commit,
 }
 
 impl Wait {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Wait; 3] = [Wait::Read, Wait::Write, Wait::Commit];
 }
 
-/// Buckets of times: bucket `n` has those of at least 2^n ns, the last one all of 2^36 ns (69 s) and more.
+/// Bucket `n` begins at 2^n ns, the last at 2^36 ns (69 s).
 pub const WAIT_BUCKETS: usize = 37;
 
 #[derive(Debug)]
@@ -48,41 +47,41 @@ impl Default for Waits {
     }
 }
 
-/// How long users waited, at some moment.
+/// Wait times so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waited {
-    /// All together.
+    /// The sum.
     pub sum_ns: u64,
-    /// How many waited how long.
+    /// Waits by bucket.
     pub times: [u64; WAIT_BUCKETS],
 }
 
 const NAMES: [&str; 6] = ["writes", "nwritten", "reads", "nread", "nunlinks", "nunlinked"];
 
 impl Traffic {
-    /// So many bytes were written.
+    /// Counts a write.
     pub fn wrote(&self, bytes: u64) {
         self.add(0, 1);
         self.add(1, bytes);
     }
 
-    /// So many bytes were read.
+    /// Counts a read.
     pub fn read(&self, bytes: u64) {
         self.add(2, 1);
         self.add(3, bytes);
     }
 
-    /// Something lost its last name.
+    /// Counts the loss of a last name.
     pub fn unlinked(&self) {
         self.add(4, 1);
     }
 
-    /// It was freed.
+    /// Counts a freed object.
     pub fn freed(&self) {
         self.add(5, 1);
     }
 
-    /// Does what a user waits for. Counted at its end; if nobody waits so long, not at all.
+    /// Runs and times `work`; not counted if cancelled.
     pub async fn timed<T>(&self, runtime: &Runtime, wait: Wait, work: impl Future<Output = T>) -> T {
         let begun = runtime.now();
         let done = work.await;
@@ -94,14 +93,14 @@ impl Traffic {
         done
     }
 
-    /// How long users waited for this.
+    /// Wait times of a kind.
     pub fn waited(&self, wait: Wait) -> Waited {
         let waits = &self.waits[wait as usize];
         let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         Waited { sum_ns: read(&waits.sum_ns), times: std::array::from_fn(|n| read(&waits.times[n])) }
     }
 
-    /// All counts, by name.
+    /// All counters, by name.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
         NAMES.into_iter().zip(&self.counts).map(|(name, cell)| (name, cell.load(Ordering::Relaxed))).collect()
     }

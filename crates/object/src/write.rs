@@ -1,7 +1,7 @@
 //! Writing an object set: from the frozen changes of a txg to a new root.
 //!
-//! Read in this order: [`tree`] (one object, bottom up), [`objset`] (one object set), [`sink`] (what takes
-//! the blocks).
+//! Read in this order: [`tree`] (one object, bottom up), [`objset`] (one object set), [`sink`] (the receiver
+//! of blocks).
 
 mod batches;
 mod objset;

@@ -1,22 +1,20 @@
-//! ZAP: an object that maps names (or numbers) to arrays of integers. Directories, properties and tables are
-//! ZAPs.
+//! ZAP: an object that maps names (or numbers) to arrays of integers, such as directories and properties.
 //!
-//! Idea: a small one is a single block of fixed slots (micro), a large one an extendible hash table (fat):
-//! the upper bits of a name's hash index a pointer table, embedded in the first block or in blocks of its
-//! own, which names the leaf block where the entry is. A look-up costs one or two cached blocks; listing goes
-//! leaf by leaf, so its memory does not grow with the table.
+//! Idea: a small ZAP is one block of fixed slots (micro), a large one an extendible hash table (fat): the
+//! upper bits of a name's hash index a pointer table, in the first block or in blocks of its own, which gives
+//! the entry's leaf block. A lookup takes one or two cached blocks; a listing goes leaf by leaf in constant
+//! memory.
 //!
 //! ```text
 //!   micro   [header | slot | slot | ...]
 //!   fat     block 0: header [pointer table] --> leaf: [header | hash chains | chunks of name and value]
 //! ```
 //!
-//! Names: in a table made with normalization or case folding, the hash is that of the folded name.
-//! [`Zap::lookup`] finds a name as it was stored; [`Zap::lookup_normalized`] finds any spelling that folds to
-//! the same.
+//! Names: with normalization or case folding, the hash is that of the folded name. [`Zap::lookup`] finds a
+//! name as stored; [`Zap::lookup_normalized`] finds any spelling that folds to the same.
 //!
-//! Invariants: every leaf's prefix is checked against the place in the table that led to it; the number of
-//! leaves visited is bounded by the number of the object's blocks.
+//! Invariants: a leaf's prefix is checked against its place in the table; no more leaves are visited than the
+//! object has blocks.
 //!
 //! Source: OpenZFS `zap.c`, `zap_leaf.c`, `zap_micro.c`, `u8_textprep.c`.
 
@@ -54,7 +52,7 @@ pub use entries::Entries;
 pub use key::ZapKey;
 pub use value::{ZapEntry, ZapValue};
 
-/// An opened ZAP. Cloning it is cheap.
+/// An open ZAP. A clone is cheap.
 #[derive(Debug, Clone)]
 pub struct Zap {
     object: Object,
@@ -65,7 +63,7 @@ impl Zap {
     /// Opens an object that must be a ZAP.
     ///
     /// # Errors
-    /// Its first block can't be read, or is neither a micro nor a fat ZAP.
+    /// Damage; no ZAP.
     #[boxed]
     pub async fn open(object: Object) -> Result<Zap> {
         let (block, endian) = object.read_block(BlockId(0)).await?;
@@ -76,18 +74,18 @@ impl Zap {
     /// Opens the ZAP of that number.
     ///
     /// # Errors
-    /// There is no such object, or it is no ZAP.
+    /// No such object; no ZAP.
     #[boxed]
     pub async fn open_id(objset: &Objset, id: ObjectId) -> Result<Zap> {
         Zap::open(objset.object(id).await?).await
     }
 
-    /// The object that holds it.
+    /// Its object.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// How many entries it says it has.
+    /// Entries according to its header.
     pub fn count(&self) -> u64 {
         match &*self.block0 {
             ZapBlock0::Micro(micro) => micro.entries().count() as u64,
@@ -95,20 +93,20 @@ impl Zap {
         }
     }
 
-    /// How its names are folded before they are hashed (`fold::U8_*`); 0: not at all.
+    /// Folding before hashing (`fold::U8_*`); 0: none.
     pub fn normflags(&self) -> u64 {
         self.block0.normflags()
     }
 
-    /// Its keys are numbers, not names.
+    /// Whether keys are numbers, not names.
     pub fn has_word_keys(&self) -> bool {
         self.block0.hasher().flags & ZAP_FLAG_UINT64_KEY != 0
     }
 
-    /// The value under a name, spelled exactly so.
+    /// The value of a name, spelled exactly so.
     ///
     /// # Errors
-    /// A block on the way is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>> {
         let found = match &*self.block0 {
@@ -127,17 +125,17 @@ impl Zap {
         }
     }
 
-    /// The entry whose name folds to the same as `name` by `flags` (`fold::U8_*`); an exact match wins.
+    /// The entry whose name folds to the same by `flags` (`fold::U8_*`); an exact match wins.
     ///
     /// # Errors
-    /// A block on the way is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup_normalized(&self, name: &[u8], flags: u64) -> Result<Option<ZapEntry>> {
         if let Some(value) = self.lookup(name).await? {
             return Ok(Some(ZapEntry { name: Bytes::copy_from_slice(name), value }));
         }
         let wanted = fold(name, flags);
-        // What the table folds less than we do, it may have anywhere.
+        // A table that folds less may have it under any hash.
         let same_hash = flags & !self.normflags() == 0;
         if let (ZapBlock0::Fat(fat), true) = (&*self.block0, same_hash) {
             let leaf = self.leaf(fat, self.hash(name)).await?;
@@ -153,10 +151,10 @@ impl Zap {
         self.scan(|other| fold(&other.name, flags) == wanted).await
     }
 
-    /// The value under a key of numbers.
+    /// The value under a numeric key.
     ///
     /// # Errors
-    /// A block on the way is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lookup_words(&self, key: &[u64]) -> Result<Option<ZapValue>> {
         let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
@@ -166,24 +164,24 @@ impl Zap {
         found.map(|entry| self.value(&entry)).transpose()
     }
 
-    /// The number under a name; `None` also if what is there is not one number.
+    /// The value of a name, if it is one number.
     ///
     /// # Errors
-    /// A block on the way is damaged.
+    /// Damage.
     #[boxed]
     pub async fn get_u64(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.lookup(name.as_bytes()).await?.and_then(|value| value.as_u64()))
     }
 
-    /// All entries, batch by batch, in the order of the disk.
+    /// All entries, in disk order.
     pub fn entries(&self) -> Entries {
         Entries::new(self.clone())
     }
 
-    /// All entries at once: for tables that are small by nature.
+    /// All entries at once, for small tables.
     ///
     /// # Errors
-    /// A block is damaged.
+    /// Damage.
     #[boxed]
     pub async fn to_vec(&self) -> Result<Vec<ZapEntry>> {
         let mut all = Vec::new();
@@ -194,17 +192,16 @@ impl Zap {
         Ok(all)
     }
 
-    /// The first name, in the order of the disk, that a number stands under (`zap_value_search`).
+    /// The first name with this number (`zap_value_search`).
     ///
     /// # Errors
-    /// A block on the way is damaged.
+    /// Damage.
     #[boxed]
     pub async fn name_of(&self, number: u64) -> Result<Option<String>> {
         let found = self.scan(|entry| entry.value.as_u64() == Some(number)).await?;
         Ok(found.map(|entry| entry.name_text()))
     }
 
-    /// The first entry, in the order of the disk, that is `wanted`.
     async fn scan(&self, wanted: impl Fn(&ZapEntry) -> bool) -> Result<Option<ZapEntry>> {
         let mut entries = self.entries();
         while let Some(batch) = entries.next_batch().await {
@@ -215,7 +212,7 @@ impl Zap {
         Ok(None)
     }
 
-    /// The hash of a name as it is stored.
+    /// The hash of a name as stored.
     pub fn hash(&self, name: &[u8]) -> u64 {
         match self.normflags() {
             0 => self.block0.hasher().text(name),
@@ -228,7 +225,7 @@ impl Zap {
         self.normflags() != 0 && !name.is_ascii() && matches!(&*self.block0, ZapBlock0::Fat(_))
     }
 
-    /// The hash under which a name lies, if that may be another than ours and is.
+    /// The stored hash, if it differs from ours.
     pub(crate) async fn odd_hash(&self, name: &[u8]) -> Result<Option<u64>> {
         let ZapBlock0::Fat(fat) = &*self.block0 else { return Ok(None) };
         let hash = self.hash(name);
@@ -246,7 +243,7 @@ impl Zap {
         {
             next = id + 1;
             let (block, endian) = self.object.read_block(BlockId(id)).await?;
-            // Blocks of the table, and what a smaller table left.
+            // Blocks of the table, and remains of a smaller one.
             let Ok(leaf) = Leaf::decode(block, endian) else { continue };
             for entry in leaf.entries() {
                 let entry = entry.map_err(|e| self.object.format(e))?;
@@ -258,7 +255,6 @@ impl Zap {
         Ok(None)
     }
 
-    /// The leaf where an entry of that hash is, if there is one.
     async fn leaf(&self, fat: &FatHeader, hash: u64) -> Result<Leaf> {
         let block = match fat.locate(fat.table_index(hash)) {
             LeafPointer::Leaf(block) => block,

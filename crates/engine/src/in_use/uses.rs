@@ -1,4 +1,4 @@
-//! Uses of snapshots, and the proofs that a head or a snapshot is not in use: values that know no engine.
+//! Snapshot holds, and proofs that a head or snapshot is unused; independent of the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cenote_format::units::{DatasetId, Txg};
 use parking_lot::Mutex;
 
-/// Proof that nobody uses a head and that nothing of it belongs to a later txg than the one being written.
+/// Proof that a head is unused and has nothing of a later txg than the syncing one.
 #[derive(Debug)]
 pub struct Quiet {
     pub(super) dataset: DatasetId,
@@ -19,30 +19,28 @@ impl Quiet {
         self.dataset
     }
 
-    /// The txg that is being written: nothing of the head is of a later one.
     pub(crate) fn txg(&self) -> Txg {
         self.txg
     }
 }
 
-/// A snapshot that may be looked into for as long as it is there. Cloning it costs one atomic increment.
+/// A snapshot that can be held; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Snapshot(pub(super) Arc<Mutex<SnapshotState>>);
 
 #[derive(Debug, Default)]
 pub(super) struct SnapshotState {
     pub(super) holds: usize,
-    /// The last txg in which an object set got blocks of it.
     pub(super) lent: Txg,
     pub(super) is_withdrawn: bool,
 }
 
-/// A use of a snapshot: until this is dropped, the snapshot is not destroyed.
+/// Keeps a snapshot from being destroyed until dropped.
 #[derive(Debug)]
 pub struct SnapshotHold(Snapshot);
 
 impl Snapshot {
-    /// Keeps it from being destroyed; `None` if it has been, or is about to be.
+    /// Takes a hold; `None`: the snapshot is destroyed, or about to be.
     pub fn hold(&self) -> Option<SnapshotHold> {
         let mut state = self.0.lock();
         if state.is_withdrawn {
@@ -54,7 +52,7 @@ impl Snapshot {
 }
 
 impl SnapshotHold {
-    /// In txg `txg`, which the caller holds open, an object set gets blocks of the snapshot.
+    /// Notes a loan of blocks in the held txg `txg`.
     pub fn lend(&self, txg: Txg) {
         let mut state = self.0.0.lock();
         state.lent = state.lent.max(txg);
@@ -74,8 +72,7 @@ impl Drop for SnapshotHold {
     }
 }
 
-/// Snapshots that somebody looks into, or did a moment ago. What they have lent outlives those who borrowed
-/// it, until it is on disk.
+/// Snapshots in use, now or recently; kept until the blocks lent from them are on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots(Mutex<BTreeMap<DatasetId, Snapshot>>);
 
@@ -84,7 +81,6 @@ impl Snapshots {
         self.0.lock().get(&id).cloned()
     }
 
-    /// `synced` is the last txg on disk.
     pub(super) fn of(&self, id: DatasetId, synced: Txg) -> Snapshot {
         let mut table = self.0.lock();
         if let Some(known) = table.get(&id) {
@@ -99,11 +95,11 @@ impl Snapshots {
     }
 }
 
-/// A snapshot that nobody uses, and that nobody can hold until this is dropped.
+/// An unused snapshot that refuses holds until this is dropped.
 #[derive(Debug)]
 pub struct Withdrawn {
     pub(super) id: DatasetId,
-    /// None if nobody has looked into it.
+    /// `None`: never held.
     pub(super) snapshot: Option<Snapshot>,
 }
 

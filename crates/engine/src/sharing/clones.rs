@@ -1,11 +1,12 @@
-//! References of cloned blocks, changed.
+//! Changes to the block reference table (BRT), which counts references to cloned blocks.
 //!
-//! A block that is not in the table has one owner. Counts of entries by range of the vdev are in memory, 2
-//! bytes for each 16 MiB. A table is made with its first entry and goes with its last.
+//! A block without an entry has one owner. A table is made with its first entry and destroyed with its last.
 //!
-//! While feature `block_cloning_endian` is active, all tables have numbers as counts; else all have bytes. It
-//! becomes active with the first table of a pool that has it enabled, and counts the tables from then on. A
-//! pool with older tables keeps their form until the last of them is gone.
+//! Memory: counts of entries by range of a vdev, 2 bytes for each 16 MiB.
+//!
+//! While feature `block_cloning_endian` is active, all tables store counts as numbers; otherwise as bytes. It
+//! becomes active with the pool's first table, if enabled, and counts the tables from then on. A pool with
+//! older tables keeps their form until the last is gone.
 //!
 //! Source: OpenZFS `brt.c` (`brt_pending_apply_vdev`, `brt_vdev_addref`, `brt_entry_decref`,
 //! `brt_vdev_decref`, `brt_vdev_sync`, `brt_vdev_create`, `brt_vdev_destroy`).
@@ -36,7 +37,6 @@ const COUNTS_BLOCK_BYTES: u32 = 32 << 10;
 /// `brt_zap_default_bs`, `brt_zap_default_ibs`.
 const ENTRIES_BLOCK_SHIFT: u8 = 12;
 
-/// The tables of cloned blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Clones {
     tables: BTreeMap<VdevId, Table>,
@@ -46,19 +46,17 @@ pub(crate) struct Clones {
 /// How tables store counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Eight integers of one byte, in the table's order.
+    /// Eight integers of one byte, in the table's byte order.
     #[default]
     Bytes,
     /// One integer of eight bytes.
     Number,
 }
 
-/// That of a vdev.
 #[derive(Debug)]
 struct Table {
     object: ObjectId,
     phys: BrtVdevPhys,
-    /// Entries in each range.
     counts: Vec<u16>,
     is_changed: bool,
 }
@@ -86,12 +84,10 @@ impl Clones {
         Ok(Clones { tables, form: if has_numbers { Form::Number } else { Form::Bytes } })
     }
 
-    /// Space that further references save.
     pub(crate) fn saved_bytes(&self) -> u64 {
         self.tables.values().map(|table| table.phys.saved_bytes).fold(0, u64::saturating_add)
     }
 
-    /// One reference more to a block.
     pub(crate) async fn add(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         let Some(dva) = bp.dvas().next() else { return Ok(()) };
         if pool.vdevs().top(dva.vdev).is_none_or(|top| dva.offset_bytes >= top.asize_bytes) {
@@ -115,7 +111,7 @@ impl Clones {
         let count = match known.map(|value| brt_count(&value, endian)) {
             None => 0,
             Some(Some(count)) => count,
-            // One more than nobody knows how many.
+            // The count is unreadable and stays so.
             Some(None) => return Ok(()),
         };
         entries.update(key, form.value(count + 1, endian)).await?;
@@ -130,7 +126,7 @@ impl Clones {
         Ok(())
     }
 
-    /// Where the entry of a block is, if it may have one.
+    /// The entry to read, if the block may have one.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         let dva = bp.dvas().next()?;
         let table = self.tables.get(&dva.vdev)?;
@@ -138,7 +134,7 @@ impl Clones {
         (*count > 0).then_some(Lookup { zap: table.phys.entries_zap, offset_bytes: dva.offset_bytes })
     }
 
-    /// One reference less to a block. Answers whether that was the last.
+    /// Drops a reference to a block. Returns whether that was the last.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         let Some(dva) = bp.dvas().next() else { return Ok(true) };
         let form = self.form;
@@ -150,7 +146,7 @@ impl Clones {
         let key = &[dva.offset_bytes][..];
         let endian = table.phys.endian();
         let Some(value) = entries.get(key).await? else { return Ok(true) };
-        // If nobody knows how many share it, it is lost rather than freed under one of them.
+        // Better a leak than a free under another owner.
         let Some(count) = brt_count(&value, endian) else {
             pool.note_leak(pool.vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
@@ -170,7 +166,6 @@ impl Clones {
         Ok(false)
     }
 
-    /// Writes heads and counts that have changed. Tables without entries are given up.
     pub(crate) async fn write(&mut self, mos: &Edit) -> Result<()> {
         for table in self.tables.values_mut().filter(|table| table.is_changed) {
             table.is_changed = false;
@@ -199,7 +194,7 @@ impl Clones {
         Ok(())
     }
 
-    /// The form of all tables, of which one more is about to be made (`brt_vdev_create`).
+    /// The form of all tables once another is made (`brt_vdev_create`).
     async fn form_of_new_table(&self, mos: &Edit) -> Result<Form> {
         let counts = FeatureCounts::of(mos);
         let has_older = !self.tables.is_empty() || counts.count(FEATURE).await?.unwrap_or(0) > 0;
@@ -225,7 +220,6 @@ impl Form {
     }
 }
 
-/// An entry that has to be looked for.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     zap: ObjectId,
@@ -233,22 +227,20 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// Brings the part of the ZAP where the entry is into the cache; no lock is needed. If that fails,
-    /// whoever needs it will say so.
+    /// Reads the entry into the cache; needs no lock. Errors surface at the later read.
     pub(crate) async fn read_ahead(self, mos: &Edit) {
         let _ = ZapEdit::new(mos, self.zap).get(&[self.offset_bytes][..]).await;
     }
 }
 
 impl Table {
-    /// An empty one, for a vdev.
     async fn create(mos: &Edit, pool: &Pool, vdev: VdevId) -> Result<Table> {
         let object = NewObject::of(ObjectType::ZAP_METADATA).indirect_block_shift(ENTRIES_BLOCK_SHIFT);
         let entries = NewZap::in_object(object)
             .with_flags(ZAP_FLAG_HASH64 | ZAP_FLAG_UINT64_KEY, ENTRIES_BLOCK_SHIFT.into())
             .create(mos)
             .await?;
-        // Whole metaslabs: OpenZFS takes no more for sound.
+        // OpenZFS rejects a table beyond whole metaslabs.
         let whole = |top: &VdevConfig| top.asize_bytes & (u64::MAX << top.metaslab_shift.min(63));
         let bytes = pool.vdevs().top(vdev).map_or(0, whole);
         let range_count = bytes.div_ceil(BRT_RANGE_BYTES).max(1);
@@ -271,7 +263,7 @@ impl Table {
         Ok(Table { object, phys, counts: vec![0; range_count as usize], is_changed: true })
     }
 
-    /// Entries in the range of an offset; the vdev may have grown.
+    /// The vdev may have grown.
     fn count_at(&mut self, offset_bytes: u64) -> &mut u16 {
         let range = (offset_bytes / self.phys.range_bytes.max(1)) as usize;
         if range >= self.counts.len() {

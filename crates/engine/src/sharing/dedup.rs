@@ -1,26 +1,26 @@
-//! Deduplication tables, changed.
+//! Changes to deduplication tables.
 //!
 //! ```text
 //!   find: entries of this pass -> ZAPs by class
 //!   write: class by references -> one ZAP, out of the other
 //! ```
 //!
-//! Idea: an entry that is looked at is taken into memory, and with it out of the statistics; at the end of
-//! the pass it goes where its references say: to the ZAP of blocks with one reference or that of those with
-//! several; a block without any is free. So each entry is written once a pass, however often it changes.
+//! Idea: an entry that is looked up moves into memory and out of the statistics. At the end of the pass it
+//! goes to the ZAP for its count, unique or duplicate; without references, its block is free. So an entry is
+//! written once a pass, however often it changes.
 //!
-//! Tables of feature `fast_dedup` collect changes in a log before they go to the ZAPs. Here logs that are
-//! found are worked off with the first change, as at an import long after, and none is begun.
+//! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
+//! empties an existing one with the first change.
 //!
-//! An entry that is missing was pruned: its block has one owner. One that is not there stands in memory
-//! without references, so that nobody looks for it twice, and is left out when the pass is written.
+//! A missing entry was pruned: its block has one owner. In memory it stands without references, so that it is
+//! looked up once, and is dropped at the end of the pass.
 //!
-//! ZAPs change in `write` only. So what was read of them before ([`Lookup`]) is true until then.
+//! Only `write` changes ZAPs, so an earlier [`Lookup`] stays valid until then.
 //!
-//! Memory: the entries of a pass; what the logs hold.
+//! Memory: the entries of a pass, and of the logs.
 //!
-//! A block that is found in fewer copies than it is to have is stored beside the table; OpenZFS would add
-//! copies to the entry.
+//! A block known with too few copies is stored again outside the table; OpenZFS would add copies to the
+//! entry.
 //!
 //! Source: OpenZFS `ddt.c` (`ddt_lookup`, `ddt_sync_flush_entry`, `ddt_sync_update_stats`), `ddt_zap.c`.
 
@@ -52,11 +52,9 @@ const BLOCK_SHIFT: u8 = 15;
 const FEATURE: &str = "fast_dedup";
 /// `DDT_VERSION_FDT`.
 const DDT_VERSION_FDT: u64 = 1;
-/// The set of a traditional entry that held extra copies and is given up wherever it is met
-/// (`DDT_PHYS_DITTO`).
+/// Obsolete set of a traditional entry for extra copies (`DDT_PHYS_DITTO`).
 const DITTO_SET: usize = 0;
 
-/// The tables, by checksum algorithm.
 #[derive(Debug, Default)]
 pub(crate) struct DedupTables(BTreeMap<u8, Table>);
 
@@ -65,30 +63,28 @@ struct Table {
     checksum_id: u8,
     checksum: &'static str,
     flat: bool,
-    /// Names the ZAPs and logs: the table's own, or the pool's.
+    /// Lists the ZAPs and logs: its own directory, or the pool's.
     directory: ObjectId,
     zaps: [Option<ObjectId>; DdtClass::ALL.len()],
     histograms: [DdtHistogram; DdtClass::ALL.len()],
     /// In memory and not in the statistics.
     live: BTreeMap<DdtWords, Live>,
-    /// Logs, whose entries are in memory.
+    /// Their entries are in memory.
     logs: Vec<(String, ObjectId)>,
     is_changed: bool,
 }
 
 type DdtWords = Vec<u64>;
 
-/// An entry in memory.
 #[derive(Debug)]
 struct Live {
     key: DdtKey,
     value: DdtValue,
-    /// Whose ZAP it is in.
+    /// The class whose ZAP holds it.
     stored: Option<DdtClass>,
 }
 
 impl DedupTables {
-    /// Space that further references save: by the statistics, and by entries in memory that these leave out.
     pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
         let mut sum = DdtStat::default();
         for table in self.0.values() {
@@ -127,19 +123,18 @@ impl DedupTables {
         Ok(DedupTables(tables))
     }
 
-    /// What has to be read before anything is known of a block; `None`: nothing.
+    /// The entry to read first; `None`: it is in memory.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         self.0.get(&bp.checksum_id())?.lookup(DdtKey::of(bp))
     }
 
-    /// What was read of a block's entry is known from now on.
     pub(crate) fn admit(&mut self, pool: &Pool, found: Found) {
         if let Some(table) = self.0.get_mut(&found.checksum_id) {
             table.admit(pool, found.key, found.stored);
         }
     }
 
-    /// A block like `bp`, which has no addresses yet, in as many copies.
+    /// A known block with the content of `bp`, which has no addresses yet, and as many copies.
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,
@@ -161,12 +156,11 @@ impl DedupTables {
         }
     }
 
-    /// One reference more to a block; `false`: no table knows it.
+    /// Adds a reference; `false`: no table has the block.
     pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         self.count(mos, pool, bp, 1).await
     }
 
-    /// A new block, with its first reference.
     pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         if let Entry::Vacant(place) = self.0.entry(bp.checksum_id()) {
             let Some(table) = Table::create(mos, bp.checksum_id()).await? else { return Ok(()) };
@@ -182,12 +176,11 @@ impl DedupTables {
         Ok(())
     }
 
-    /// One reference less to a block; `false`: no table knows it.
+    /// Drops a reference; `false`: no table has the block.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         self.count(mos, pool, bp, -1).await
     }
 
-    /// Counts references to a block; `false`: no table knows it.
     async fn count(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr, delta: i64) -> Result<bool> {
         let Some(table) = self.0.get_mut(&bp.checksum_id()) else { return Ok(false) };
         let live = table.find(mos, pool, DdtKey::of(bp)).await?;
@@ -201,7 +194,7 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Writes what has changed. Answers blocks without references, which are free.
+    /// Returns blocks without references.
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         let mut free = Vec::new();
         for table in self.0.values_mut() {
@@ -214,7 +207,6 @@ impl DedupTables {
     }
 }
 
-/// An entry that has to be looked for in ZAPs.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     checksum_id: u8,
@@ -223,7 +215,6 @@ pub(crate) struct Lookup {
     flat: bool,
 }
 
-/// What came of it.
 #[derive(Debug)]
 pub(crate) struct Found {
     checksum_id: u8,
@@ -232,7 +223,7 @@ pub(crate) struct Found {
 }
 
 impl Lookup {
-    /// Looks for it; no lock is needed.
+    /// Needs no lock.
     pub(crate) async fn read(self, mos: &Edit) -> Result<Found> {
         let Lookup { checksum_id, key, zaps, flat } = self;
         let words = key.to_words();
@@ -248,20 +239,16 @@ impl Lookup {
     }
 }
 
-/// What a table knows of a block that is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alike {
-    /// Nothing.
     None,
-    /// One like it, to which that pointer leads.
     Block(Blkptr),
-    /// One like it, but in fewer copies.
+    /// The block is known, in fewer copies.
     TooFew,
 }
 
 impl Table {
-    /// Makes the table of an algorithm, in the newest form that the pool has; `None`: blocks can't be told by
-    /// it.
+    /// `None`: the algorithm can't identify blocks.
     async fn create(mos: &Edit, checksum_id: u8) -> Result<Option<Table>> {
         let Some((_, checksum)) = DDT_CHECKSUMS.iter().find(|(id, _)| *id == checksum_id) else {
             return Ok(None);
@@ -283,7 +270,7 @@ impl Table {
         Ok(Some(Table::new(checksum_id, checksum, true, directory)))
     }
 
-    /// The set of an entry that is for so many copies.
+    /// Index of the set for this many copies.
     fn set_for(&self, copies: usize) -> usize {
         if self.flat { 0 } else { copies }
     }
@@ -302,7 +289,6 @@ impl Table {
         }
     }
 
-    /// The entry of a block, in memory.
     async fn find(&mut self, mos: &Edit, pool: &Pool, key: DdtKey) -> Result<&mut Live> {
         let stored = match self.lookup(key) {
             Some(lookup) => lookup.read(mos).await?.stored,
@@ -317,7 +303,6 @@ impl Table {
         (!is_known).then_some(Lookup { checksum_id, key, zaps, flat })
     }
 
-    /// Takes an entry into memory, unless it is there.
     fn admit(&mut self, pool: &Pool, key: DdtKey, stored: Option<(DdtClass, DdtValue)>) -> &mut Live {
         let place = match self.live.entry(key.to_words()) {
             Entry::Occupied(known) => return known.into_mut(),
@@ -361,7 +346,6 @@ impl Table {
         self.write_statistics(mos).await
     }
 
-    /// Sets without references, and such as are no longer made, are given up with their blocks.
     fn drop_unused(&self, live: &mut Live, free: &mut Vec<Blkptr>) {
         for (number, set) in live.value.sets().into_iter().enumerate() {
             let is_ditto = !self.flat && number == DITTO_SET;
@@ -372,7 +356,6 @@ impl Table {
         }
     }
 
-    /// The ZAP of a class, made when it is needed first.
     async fn zap(&mut self, mos: &Edit, class: DdtClass) -> Result<ObjectId> {
         if let Some(zap) = self.zaps[class as usize] {
             return Ok(zap);
@@ -387,7 +370,7 @@ impl Table {
         Ok(zap)
     }
 
-    /// All that the logs held is in the ZAPs.
+    /// Their entries are in the ZAPs by now.
     async fn drop_logs(&mut self, mos: &Edit) -> Result<()> {
         for (name, log) in std::mem::take(&mut self.logs) {
             mos.destroy(log).await?;
@@ -427,7 +410,6 @@ impl Table {
     }
 }
 
-/// The statistics of a ZAP, as they are in the MOS.
 async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
     let Some(all) = mos.directory_zap(names::DDT_STATS).await? else { return Ok(DdtHistogram::default()) };
     match all.lookup(name.as_bytes()).await? {
@@ -439,7 +421,7 @@ async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
     }
 }
 
-/// An entry as a ZAP holds it, packed if that makes it shorter (`ddt_zap_compress`).
+/// Packed if that is shorter (`ddt_zap_compress`).
 fn pack(value: &DdtValue) -> ZapValue {
     let raw = value.encode_unpacked(Endian::NATIVE);
     let packed = Compression::Zle.compress(&raw, raw.len() - 1, ZstdLevel::DEFAULT).ok().flatten();

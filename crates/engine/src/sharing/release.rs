@@ -1,9 +1,8 @@
-//! Blocks with several owners, shared and freed: only the last owner gives the space back.
+//! Sharing and freeing blocks with several owners: the last owner frees the space.
 //!
-//! Idea: each free asks here first. A pointer says whether its block is in a deduplication table; whether it
-//! was cloned, only the table of cloned blocks knows, of which a short array of counts in memory rules out
-//! most. Changes gather in memory and go into the MOS in each pass of a txg's sync, before the space maps:
-//! what is free then is known.
+//! Idea: each free asks here first. A block pointer has a flag for deduplication. Only the BRT knows cloned
+//! blocks; its small array of counts in memory rules out most others. Changes gather in memory and go to the
+//! MOS in each pass of a sync, before the space maps, when all frees are known.
 //!
 //! Source: OpenZFS `zio.c` (`zio_brt_free`, `zio_ddt_free`).
 
@@ -15,7 +14,6 @@ use cenote_pool::Pool;
 use crate::sharing::clones::{self, Clones};
 use crate::sharing::dedup::{self, Alike, DedupTables};
 
-/// Who else has a block.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBlocks {
     clones: Clones,
@@ -23,17 +21,16 @@ pub(crate) struct SharedBlocks {
 }
 
 impl SharedBlocks {
-    /// As the tables of a pool have it.
     pub(crate) async fn load(mos: &Mos) -> Result<SharedBlocks> {
         Ok(SharedBlocks { clones: Clones::load(mos).await?, deduplicated: DedupTables::load(mos).await? })
     }
 
-    /// Space that further references save by now; the MOS says it as of the last txg.
+    /// Savings by now; the MOS has them as of the last txg.
     pub(crate) fn saved_bytes(&self, pool: &Pool) -> u64 {
         self.clones.saved_bytes().saturating_add(self.deduplicated.saved_bytes(pool))
     }
 
-    /// What has to be read before anything can be said of a block, if anything.
+    /// The entry to read first, if any.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         match bp.is_dedup() {
             _ if bp.kind() != BlkptrKind::Normal => None,
@@ -43,14 +40,13 @@ impl SharedBlocks {
         }
     }
 
-    /// What was read.
     pub(crate) fn admit(&mut self, pool: &Pool, found: Option<dedup::Found>) {
         if let Some(found) = found {
             self.deduplicated.admit(pool, found);
         }
     }
 
-    /// An owner of a block has it no longer. Answers whether its space is free with that.
+    /// Drops an owner. Returns whether the block is free.
     pub(crate) async fn release(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<bool> {
         if bp.kind() != BlkptrKind::Normal {
             return Ok(true);
@@ -64,7 +60,6 @@ impl SharedBlocks {
         self.clones.release(mos, pool, bp).await
     }
 
-    /// A block like one that is about to be written.
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,
@@ -75,12 +70,12 @@ impl SharedBlocks {
         self.deduplicated.find_alike(mos, pool, bp, copies).await
     }
 
-    /// A block that was found by its checksum has one owner more.
+    /// Adds an owner to a deduplicated block.
     pub(crate) async fn share(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         self.deduplicated.share(mos, pool, bp).await.map(|_| ())
     }
 
-    /// A block has one owner more, whether or not a table knows its checksum.
+    /// Adds an owner to a block, in the DDT if it knows it, else in the BRT.
     pub(crate) async fn share_clone(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         match bp.is_dedup() && self.deduplicated.share(mos, pool, bp).await? {
             true => Ok(()),
@@ -88,19 +83,17 @@ impl SharedBlocks {
         }
     }
 
-    /// A block that was written is to be found from now on.
     pub(crate) async fn enter(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         self.deduplicated.enter(mos, pool, bp).await
     }
 
-    /// Writes what has changed into the MOS. Answers blocks that nobody has any more.
+    /// Returns blocks without owners.
     pub(crate) async fn write(&mut self, mos: &Edit, pool: &Pool) -> Result<Vec<Blkptr>> {
         self.clones.write(mos).await?;
         self.deduplicated.write(mos, pool).await
     }
 }
 
-/// An entry of a table that is not in memory.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Deduplicated(dedup::Lookup),
@@ -108,7 +101,7 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
-    /// Reads it, without any lock.
+    /// Needs no lock.
     pub(crate) async fn read(self, mos: &Edit) -> Result<Option<dedup::Found>> {
         match self {
             Lookup::Deduplicated(lookup) => lookup.read(mos).await.map(Some),

@@ -1,14 +1,14 @@
-//! The tables of shared blocks, for many who need them at once.
+//! Concurrent access to the tables of shared blocks.
 //!
-//! Idea: to look a block up is to read a leaf of a ZAP from anywhere on the disks. Under the lock of the
-//! tables one such read would wait for the other. So entries are read first, side by side and without the
-//! lock ([`Tables::fetch`]); under it, all is in memory.
+//! Idea: a lookup may read a ZAP leaf from anywhere on disk; under the tables' lock such reads would be
+//! serial. So [`Tables::fetch`] reads entries first, concurrently and without the lock; under it, all is in
+//! memory.
 //!
-//! Locking: who writes a block under its checksum takes the lock of that checksum ([`Tables::alike`]) until
-//! the block is entered: of two alike, the second must find the first. Then the lock of the tables, for as
-//! long as it takes to look or to count. Never the other way round.
+//! Locking: a writer of a deduplicated block holds its checksum's lock ([`Tables::alike`]) until the block is
+//! entered, so that an equal block finds it. Within it, the tables' lock is held for one access. Never the
+//! other way round.
 //!
-//! Memory: what is fetched stays until the end of the pass.
+//! Memory: fetched entries stay until the end of the pass.
 
 use std::sync::Arc;
 
@@ -20,12 +20,11 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::sharing::release::SharedBlocks;
 
-/// Locks for checksums: many more than blocks that are written at once.
+/// Many more than concurrent writes.
 const STRIPES: usize = 256;
-/// Entries that are read at once: of random reads, a disk's queue takes as many.
+/// About a disk's queue.
 const LOOKUPS_AT_ONCE: usize = 64;
 
-/// What tables know of shared blocks, and the MOS that they are in. Cloning it is cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     shared: Arc<Mutex<SharedBlocks>>,
@@ -39,25 +38,23 @@ impl Tables {
         Tables { shared: Arc::new(Mutex::new(shared)), stripes, mos }
     }
 
-    /// The MOS, to be changed with them.
     pub(crate) fn mos(&self) -> Edit {
         self.mos.edit()
     }
 
-    /// The tables alone, for a moment.
     pub(crate) async fn lock(&self) -> MutexGuard<'_, SharedBlocks> {
         self.shared.lock().await
     }
 
-    /// Blocks of this checksum, alone.
+    /// Locks blocks of this checksum.
     pub(crate) async fn alike(&self, bp: &Blkptr) -> MutexGuard<'_, ()> {
         self.stripes[bp.checksum()[0] as usize % STRIPES].lock().await
     }
 
-    /// Reads what tables have about blocks that will be looked up, written or freed.
+    /// Reads the entries of blocks about to be written or freed.
     ///
     /// # Errors
-    /// A table is damaged.
+    /// Damage.
     pub(crate) async fn fetch(&self, pool: &Pool, bps: &[Blkptr]) -> Result<()> {
         let lookups = {
             let shared = self.lock().await;

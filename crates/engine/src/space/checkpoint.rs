@@ -1,17 +1,16 @@
-//! Checkpoints: a state of the whole pool that can be gone back to.
+//! Checkpoints: a state of the whole pool to rewind to.
 //!
 //! ```text
-//!   take      the uberblock of the txg before goes into the object directory; from this txg on
-//!   free      what was written up to then stays allocated, and is noted in a map of its vdev (pool/alloc)
-//!   discard   what these maps hold is freed
+//!   take      put the previous txg's uberblock into the object directory; from this txg on
+//!   free      older blocks stay allocated, and are noted in a map of their vdev (pool/alloc)
+//!   discard   the blocks in these maps are freed
 //! ```
 //!
-//! Idea: the checkpoint is the state that an uberblock leads to, so nothing of it may be overwritten: a block
-//! that it has can only be *unused* by the current state. That is known by the block's physical birth (its
-//! last pointer may be a clone's, and younger than the checkpoint); no list of what the checkpoint has is
-//! needed.
+//! Idea: blocks of the checkpoint must not be overwritten; the current state can only stop using them. A
+//! block's physical birth tells whether the checkpoint has it (its last pointer may be a clone's, and
+//! younger), so no list of these blocks is needed.
 //!
-//! A checkpoint is taken as the first thing of a txg, before anything is freed in it.
+//! A checkpoint is taken first in a txg, before any free.
 //!
 //! Source: OpenZFS `spa_checkpoint.c`, `metaslab.c` (`metaslab_sync`).
 
@@ -31,14 +30,13 @@ use crate::space::write::ashift;
 /// `zfs_vdev_standard_sm_blksz`.
 const MAP_BLOCK_BYTES: u32 = 128 << 10;
 
-/// What a checkpoint has stays allocated.
+/// Keeps the checkpoint's blocks.
 pub(crate) async fn keep(mos: &Mos, allocator: &Allocator) -> Result<()> {
     let checkpoint = mos.checkpoint().await?;
     allocator.keep_for_checkpoint(checkpoint.map_or(Txg(0), |uberblock| uberblock.checkpoint_txg));
     Ok(())
 }
 
-/// Notes what was freed and is kept for the checkpoint.
 pub(crate) async fn write_kept(context: &mut SyncContext, vdev: VdevId, kept: &Ranges) -> Result<()> {
     if kept.is_empty() {
         return Ok(());
@@ -50,7 +48,7 @@ pub(crate) async fn write_kept(context: &mut SyncContext, vdev: VdevId, kept: &R
     map.append(&changes(MapType::Free, kept, 0), context.syncing.pass as u16).await
 }
 
-/// The map of a vdev that its ZAP names, made when it is needed first; and whether it is new.
+/// A vdev's map under `field` of its ZAP, made on first use; and whether it is new.
 pub(crate) async fn map_of_vdev(
     context: &mut SyncContext,
     vdev: VdevId,
@@ -67,13 +65,12 @@ pub(crate) async fn map_of_vdev(
     Ok((map, true))
 }
 
-/// The ZAP of a top-level vdev, which must have one.
 pub(crate) fn top_zap(context: &SyncContext, vdev: VdevId) -> Result<ObjectId> {
     let found = top_zaps(context).into_iter().find(|(id, _)| *id == vdev);
     found.map(|(_, zap)| zap).ok_or_else(|| context.damaged("a vdev has no ZAP"))
 }
 
-/// The ZAP of each top-level vdev that has one.
+/// The ZAPs of top-level vdevs.
 pub fn top_zaps(context: &SyncContext) -> Vec<(VdevId, ObjectId)> {
     let config = context.engine.config.lock();
     let tops = config.vdev_tree.children.iter().filter(|top| top.top_zap.0 != 0);

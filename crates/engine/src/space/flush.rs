@@ -1,4 +1,4 @@
-//! The log of space changes, written: a map for each txg, and metaslabs' own maps brought up to date.
+//! Writing the space map log: a map per txg, and flushes to the metaslabs' own maps.
 //!
 //! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`).
 
@@ -22,7 +22,7 @@ use crate::space::write::flush_metaslab;
 
 const FEATURE: &str = "log_spacemap";
 
-/// Makes the log's map of this txg, if it is not there. Says whether the pool keeps a log.
+/// Makes this txg's log map, unless it exists. Returns whether the pool keeps a log.
 pub(crate) async fn begin_space_log(context: &mut SyncContext, log: &mut SpaceLog) -> Result<bool> {
     let (txg, edit) = (context.txg(), context.edit());
     if log.maps.contains_key(&txg) {
@@ -46,7 +46,6 @@ pub(crate) async fn begin_space_log(context: &mut SyncContext, log: &mut SpaceLo
     Ok(true)
 }
 
-/// Notes changes of a metaslab in the log.
 pub(crate) async fn log_changes(
     context: &mut SyncContext,
     log: &mut SpaceLog,
@@ -65,7 +64,7 @@ pub(crate) async fn log_changes(
     *blocks = head.length_bytes.div_ceil(BLOCK_BYTES.into());
     let known = log.metaslabs.get(&id).filter(|metaslab| !metaslab.is_clean());
     if known.is_none() {
-        // Whatever the log says of it up to now is in its own map, or came to nothing.
+        // Earlier log entries are in its own map, or cancelled out.
         set_unflushed(context, id, txg).await?;
         log.metaslabs.insert(id, Unflushed::since(txg, change.start_bytes));
     }
@@ -76,8 +75,7 @@ pub(crate) async fn log_changes(
     Ok(())
 }
 
-/// Brings those metaslabs up to date that have waited longest, and gives up the maps that served only
-/// them.
+/// Flushes the metaslabs that have waited longest, and frees obsolete log maps.
 pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceMaps) -> Result<()> {
     let txg = context.txg();
     let memory_bytes = context.engine.runtime.memory_bytes();
@@ -101,7 +99,7 @@ pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceM
     forget_maps(context, &mut maps.log).await
 }
 
-/// Notes that a metaslab's own map has all up to this txg, whose changes are still to come.
+/// Notes that the map is complete up to this txg, whose changes are still to come.
 pub(crate) async fn note_up_to_date(
     context: &mut SyncContext,
     log: &mut SpaceLog,
@@ -113,7 +111,6 @@ pub(crate) async fn note_up_to_date(
     set_unflushed(context, id, txg).await
 }
 
-/// Gives up the maps that serve nobody any more.
 async fn forget_maps(context: &mut SyncContext, log: &mut SpaceLog) -> Result<()> {
     let needed = log.maps.split_off(&log.oldest().min(context.txg()));
     let gone = std::mem::replace(&mut log.maps, needed);
@@ -129,7 +126,7 @@ async fn forget_maps(context: &mut SyncContext, log: &mut SpaceLog) -> Result<()
     Ok(())
 }
 
-/// Notes on disk since when a metaslab's own map lacks changes.
+/// Stores the txg since which a metaslab is unflushed.
 async fn set_unflushed(context: &mut SyncContext, (vdev, index): MetaslabId, since: Txg) -> Result<()> {
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, top_zap(context, vdev)?);

@@ -1,22 +1,21 @@
-//! The log of space changes: one map a txg, for the changes of all metaslabs.
+//! The space map log: one map per txg with the changes of all metaslabs.
 //!
 //! ```text
 //!   txg                5      6      7      8         a map for each
 //!   metaslabs changed    a b    b c    c      a
-//!   unflushed since      a 5    b 5    c 6           a metaslab's own map has all before that txg
+//!   unflushed since      a 5    b 5    c 6           a metaslab's own map covers all txgs before
 //!
-//!   txg 9: a's own map gets what the log has of it; a is unflushed since 9
-//!   txg 10: b, too; now nobody needs map 5 any more
+//!   txg 9: flush the changes of a to its own map; a is unflushed since 9
+//!   txg 10: flush b; now map 5 is obsolete
 //! ```
 //!
-//! Idea: what is freed lies anywhere, so a txg may change hundreds of metaslabs. Appending to the map of
-//! each is a block a metaslab; one log for all is a few blocks in a row. Each metaslab is brought up to date
-//! in its turn, before the log has become too long to be read when the pool is opened; until then memory
-//! holds what its own map lacks, in which what was allocated and freed again cancels out.
+//! Idea: frees are scattered, so a txg may change hundreds of metaslabs. Appending to each one's map costs a
+//! block per metaslab; one log costs a few sequential blocks. Metaslabs are flushed in turn, before the log
+//! becomes too long to read at import. Until then memory holds the changes that their own maps lack, where an
+//! allocation and its free cancel out.
 //!
-//! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`). How many
-//! metaslabs a txg flushes is decided more simply here: as many as it takes to go round before the log is
-//! full at its present rate.
+//! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`). The
+//! number of flushes per txg is simpler here: enough to go round before the log is full at its present rate.
 
 use std::collections::BTreeMap;
 
@@ -26,43 +25,39 @@ use cenote_format::units::{Txg, VdevId};
 use cenote_pool::VdevConfig;
 use cenote_pool::ranges::Ranges;
 
-/// `zfs_log_sm_blksz`, and that of an array of txgs, `SPA_OLD_MAXBLOCKSIZE`.
+/// `zfs_log_sm_blksz`, and `SPA_OLD_MAXBLOCKSIZE` for an array of txgs.
 pub(crate) const BLOCK_BYTES: u32 = 128 << 10;
-/// `zfs_unflushed_log_block_pct`, as a factor: blocks of the log for each metaslab that is not up to date...
+/// `zfs_unflushed_log_block_pct`, as a factor: log blocks per unflushed metaslab...
 const BLOCKS_PER_METASLAB: u64 = 4;
-/// ...but so many at least, `zfs_unflushed_log_block_min`...
+/// ...but at least `zfs_unflushed_log_block_min`...
 const BLOCKS_MIN: u64 = 1000;
-/// ...and at most, `zfs_unflushed_log_block_max`.
+/// ...and at most `zfs_unflushed_log_block_max`.
 const BLOCKS_MAX: u64 = 1 << 17;
-/// `zfs_unflushed_log_txg_max`: maps of so many txgs at most.
+/// `zfs_unflushed_log_txg_max`.
 const TXGS_MAX: u64 = 1000;
-/// `zfs_max_log_walking`: so many txgs tell the present rate.
+/// `zfs_max_log_walking`: txgs that determine the present rate.
 const RATE_TXGS: usize = 5;
-/// `zfs_unflushed_max_mem_ppm`: what metaslabs' own maps lack may take a thousandth of memory...
+/// `zfs_unflushed_max_mem_ppm`: unflushed changes may take a thousandth of memory...
 const MEMORY_SHARE: u64 = 1000;
-/// ...and at most so much, `zfs_unflushed_max_mem_amt`.
+/// ...and at most `zfs_unflushed_max_mem_amt`.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// What a range takes in memory, about.
+/// Memory of a range, about.
 const RANGE_BYTES: u64 = 32;
 
 pub(crate) type MetaslabId = (VdevId, u64);
 
-/// What is in the log.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceLog {
-    /// Each txg's map.
     pub(crate) maps: BTreeMap<Txg, LogMap>,
-    /// The metaslabs that have ever been in the log.
+    /// Metaslabs that have ever been in the log.
     pub(crate) metaslabs: BTreeMap<MetaslabId, Unflushed>,
-    /// The next txg brings all metaslabs up to date.
     pub(crate) is_to_be_flushed: bool,
 }
 
-/// A metaslab, and what its own map lacks.
 #[derive(Debug)]
 pub(crate) struct Unflushed {
     pub(crate) start_bytes: u64,
-    /// Changes of txgs before this are in its own map.
+    /// Earlier txgs are in its own map.
     pub(crate) since: Txg,
     pub(crate) allocated: Ranges,
     pub(crate) freed: Ranges,
@@ -73,7 +68,6 @@ impl Unflushed {
         Unflushed { start_bytes, since: txg, allocated: Ranges::default(), freed: Ranges::default() }
     }
 
-    /// Its own map lacks nothing.
     pub(crate) fn is_clean(&self) -> bool {
         self.allocated.is_empty() && self.freed.is_empty()
     }
@@ -82,7 +76,7 @@ impl Unflushed {
         (self.allocated.len() + self.freed.len()) as u64 * RANGE_BYTES
     }
 
-    /// A change goes into the log: it undoes one that its own map lacks, too, or comes to those.
+    /// Adds a change; it cancels an opposite one that is not flushed either.
     pub(crate) fn note(&mut self, map_type: MapType, start: u64, end: u64) {
         let (into, against) = match map_type {
             MapType::Alloc => (&mut self.allocated, &mut self.freed),
@@ -95,7 +89,7 @@ impl Unflushed {
 }
 
 impl SpaceLog {
-    /// As an opened pool has it; its vdevs follow.
+    /// From an opened pool, without its vdevs.
     pub(crate) fn of(log: &LogSpacemaps) -> SpaceLog {
         SpaceLog { maps: log.maps.clone(), ..SpaceLog::default() }
     }
@@ -114,19 +108,17 @@ impl SpaceLog {
         }
     }
 
-    /// The next txg brings all metaslabs up to date: the pool is given up, or a new vdev might take the
-    /// number of one that is in the log.
+    /// Flushes all metaslabs in the next txg: before export, and before a new vdev reuses the number of one
+    /// in the log.
     pub(crate) fn flush_all(&mut self) {
         self.is_to_be_flushed = true;
     }
 
-    /// The pool keeps a log.
     pub(crate) fn is_kept(&self) -> bool {
         !self.maps.is_empty()
     }
 
-    /// How many metaslabs a txg brings up to date: all those that are behind have their turn before the log
-    /// is full.
+    /// All metaslabs have their turn before the log is full.
     pub(crate) fn turns(&self) -> u64 {
         let behind = self.metaslabs.values().filter(|metaslab| !metaslab.is_clean()).count() as u64;
         let recent = self.maps.values().rev().take(RATE_TXGS).map(|map| map.blocks);
@@ -139,8 +131,7 @@ impl SpaceLog {
         (self.metaslabs.len() as u64 * BLOCKS_PER_METASLAB).clamp(BLOCKS_MIN, BLOCKS_MAX)
     }
 
-    /// The log is longer than it may be, or memory for what it says is, but for what nobody needs who has had
-    /// a turn.
+    /// Whether the maps still needed have too many blocks or txgs, or unflushed changes take too much memory.
     pub(crate) fn is_too_long(&self, memory_bytes: u64) -> bool {
         let oldest = self.oldest();
         let needed = || self.maps.range(oldest..).map(|(_, map)| map.blocks);
@@ -150,7 +141,7 @@ impl SpaceLog {
             || memory > (memory_bytes / MEMORY_SHARE).min(MEMORY_BYTES_MAX)
     }
 
-    /// Maps of txgs before this serve nobody.
+    /// Maps of earlier txgs are obsolete.
     pub(crate) fn oldest(&self) -> Txg {
         self.metaslabs.values().map(|metaslab| metaslab.since).min().unwrap_or_default()
     }
@@ -183,7 +174,7 @@ mod tests {
         assert!(metaslab.is_clean());
     }
 
-    /// A log of so many txgs, with so many blocks each, of which one metaslab a txg has not caught up.
+    /// A log in which one metaslab is unflushed since each of the first txgs.
     fn log(txgs: u64, blocks: u64, metaslabs: u64) -> SpaceLog {
         let mut log = SpaceLog::default();
         log.maps.extend((1..=txgs).map(|txg| (Txg(txg), LogMap { object: ObjectId(txg), blocks })));
@@ -211,7 +202,7 @@ mod tests {
         assert!(log(1001, 1, 1001).is_too_long(memory_bytes), "txgs");
         assert!(log(3, 400, 3).is_too_long(memory_bytes), "blocks");
         assert!(log(3, 1, 3).is_too_long(90_000), "memory");
-        // What only metaslabs needed that have caught up is gone in a moment.
+        // Maps needed only by flushed metaslabs do not count.
         let mut caught_up = log(3, 400, 3);
         caught_up.metaslabs.values_mut().for_each(|metaslab| metaslab.since = Txg(3));
         assert!(!caught_up.is_too_long(memory_bytes));

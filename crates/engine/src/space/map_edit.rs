@@ -1,4 +1,4 @@
-//! Space maps that grow, and start anew.
+//! Appending to space maps, and truncating them.
 //!
 //! Source: OpenZFS `space_map.c` (`space_map_write`, `space_map_histogram_add`, `space_map_truncate`).
 
@@ -19,7 +19,7 @@ const INDIRECT_BLOCK_SHIFT: u8 = 14;
 const HISTOGRAM_FEATURE: &str = "spacemap_histogram";
 const LONG_ENTRIES_FEATURE: &str = "spacemap_v2";
 
-/// A space map that is changed.
+/// Editor of a space map.
 #[derive(Debug, Clone, Copy)]
 pub struct SpaceMapEdit<'a> {
     mos: &'a Edit,
@@ -27,10 +27,10 @@ pub struct SpaceMapEdit<'a> {
     shift: u32,
 }
 
-/// Changes of a space map, in bytes from where the map starts.
+/// A change of a range, relative to the map's start.
 #[derive(Debug, Clone, Copy)]
 pub struct SpaceMapChange {
-    /// What became of the range.
+    /// Allocated or freed.
     pub map_type: MapType,
     /// Its vdev, in a log space map.
     pub vdev: Option<VdevId>,
@@ -41,10 +41,10 @@ pub struct SpaceMapChange {
 }
 
 impl<'a> SpaceMapEdit<'a> {
-    /// Makes an empty map with blocks of `block_bytes` and units of `1 << shift` bytes (`space_map_alloc`).
+    /// Makes an empty map with units of `1 << shift` bytes (`space_map_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     pub async fn create(mos: &'a Edit, block_bytes: u32, shift: u32) -> Result<SpaceMapEdit<'a>> {
         let features = FeatureCounts::of(mos);
         let head_bytes = match features.count(HISTOGRAM_FEATURE).await? {
@@ -60,7 +60,7 @@ impl<'a> SpaceMapEdit<'a> {
         Ok(SpaceMapEdit { mos, object: mos.create(&new).await?, shift })
     }
 
-    /// The map of that number, with units of `1 << shift` bytes.
+    /// An existing map with units of `1 << shift` bytes.
     pub fn new(mos: &'a Edit, object: ObjectId, shift: u32) -> SpaceMapEdit<'a> {
         SpaceMapEdit { mos, object, shift }
     }
@@ -70,11 +70,10 @@ impl<'a> SpaceMapEdit<'a> {
         self.object
     }
 
-    /// Appends what a pass of a txg did to one kind of range: all changes are of that type
-    /// (`space_map_write`).
+    /// Appends a pass's changes, all of one type (`space_map_write`).
     ///
     /// # Errors
-    /// The map is damaged, or a range is of no whole units.
+    /// Damage; a range that is no multiple of the unit.
     #[boxed]
     pub async fn append(&self, changes: &[SpaceMapChange], sync_pass: u16) -> Result<()> {
         let Some(first) = changes.first() else { return Ok(()) };
@@ -101,11 +100,10 @@ impl<'a> SpaceMapEdit<'a> {
         self.set_head(SpaceMapPhys { object: self.object, ..phys }).await
     }
 
-    /// Notes how many free ranges there are by size; a map of the oldest form does not
-    /// (`space_map_histogram_add`).
+    /// Stores the histogram of free ranges, except in the oldest form (`space_map_histogram_add`).
     ///
     /// # Errors
-    /// The map is damaged.
+    /// Damage.
     #[boxed]
     pub async fn set_free_ranges(&self, counts: &SizeHistogram) -> Result<()> {
         let (_, phys) = self.head().await?;
@@ -113,10 +111,10 @@ impl<'a> SpaceMapEdit<'a> {
         self.set_head(SpaceMapPhys { histogram, ..phys }).await
     }
 
-    /// Makes it an empty map (`space_map_truncate`).
+    /// Empties the map (`space_map_truncate`).
     ///
     /// # Errors
-    /// The map is damaged.
+    /// Damage.
     #[boxed]
     pub async fn truncate(&self) -> Result<()> {
         let (_, phys) = self.head().await?;
@@ -125,10 +123,10 @@ impl<'a> SpaceMapEdit<'a> {
         self.set_head(SpaceMapPhys { length_bytes: 0, alloc_bytes: 0, histogram, ..phys }).await
     }
 
-    /// Gives it up (`space_map_free_obj`). One that can't be read counts as of today's form.
+    /// Destroys the map (`space_map_free_obj`). An unreadable one counts as of the present form.
     ///
     /// # Errors
-    /// The map or the MOS is damaged.
+    /// Damage.
     pub async fn free(self) -> Result<()> {
         let dnode = self.mos.view().dnode(self.object).await;
         let counts_free = dnode.map_or(true, |dnode| dnode.bonus().len() > SPACE_MAP_SIZE_V0);
@@ -139,10 +137,9 @@ impl<'a> SpaceMapEdit<'a> {
         self.mos.destroy(self.object).await
     }
 
-    /// Bytes of its blocks, and its head.
     async fn head(&self) -> Result<(usize, SpaceMapPhys)> {
         let object = self.mos.view().object(self.object).await?;
-        // What it checks must hold before anything is appended.
+        // Appending relies on its checks.
         SpaceMapHead::of(&object, self.shift)?;
         let dnode = object.dnode();
         let mut phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;

@@ -1,4 +1,4 @@
-//! Where metaslabs' space maps are.
+//! Objects of the metaslabs' space maps.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,18 @@ use cenote_pool::ranges::Ranges;
 use crate::space::log::SpaceLog;
 use crate::space::map_edit::SpaceMapChange;
 
-/// Where metaslabs' maps are.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceMaps {
-    /// For each vdev the object whose words are the maps' numbers.
+    /// By vdev: the object that lists its maps.
     pub(crate) arrays: BTreeMap<VdevId, ObjectId>,
     pub(crate) maps: BTreeMap<(VdevId, u64), ObjectId>,
-    /// Metaslabs whose maps can't be read: the next txg gives them new ones.
+    /// Metaslabs with unreadable maps, which the next txg replaces.
     pub(crate) lost: Vec<(VdevId, MetaslabPlace)>,
-    /// What is not in them yet.
+    /// Changes not flushed yet.
     pub(crate) log: SpaceLog,
 }
 
 impl SpaceMaps {
-    /// As an opened pool has them.
     pub(crate) async fn of(mos: &Mos, log: &LogSpacemaps, lost: Vec<LostMap>) -> Result<SpaceMaps> {
         let mut all = SpaceMaps { log: SpaceLog::of(log), ..SpaceMaps::default() };
         for vdev in mos.pool_config().vdevs.iter().filter(|vdev| vdev.metaslab_array.0 != 0) {
@@ -39,7 +37,6 @@ impl SpaceMaps {
         Ok(all)
     }
 
-    /// A vdev that is gone: the object with its maps' numbers, and the maps.
     pub(crate) fn remove_vdev(&mut self, vdev: VdevId) -> (Option<ObjectId>, Vec<ObjectId>) {
         let is_of_vdev = |id: &(VdevId, u64)| id.0 == vdev;
         self.log.metaslabs.retain(|id, _| !is_of_vdev(id));
@@ -49,13 +46,12 @@ impl SpaceMaps {
         (self.arrays.remove(&vdev), maps)
     }
 
-    /// A vdev whose maps' numbers are in that object.
     pub(crate) fn add_vdev(&mut self, vdev: VdevId, array: ObjectId) {
         self.arrays.insert(vdev, array);
     }
 }
 
-/// Ranges of a vdev as changes of the map of the metaslab that begins at `start_bytes`.
+/// Changes of the map that begins at `start_bytes`.
 pub(crate) fn changes(map_type: MapType, ranges: &Ranges, start_bytes: u64) -> Vec<SpaceMapChange> {
     let change = |(start, end)| SpaceMapChange {
         map_type,

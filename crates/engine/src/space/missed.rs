@@ -1,8 +1,8 @@
-//! What devices have missed, noted on disk: so that a resilver knows what to bring.
+//! Dirty time logs (DTLs): txgs that devices missed, stored for resilvers.
 //!
-//! Idea: the pool remembers which leaf failed to take something of which txg, absent ones included, and which
-//! has been brought what it lacked. Each pass brings that into the leaves' dirty time logs, which are objects
-//! of the MOS: so the txg that a device misses says so itself.
+//! Idea: the pool remembers which leaf, absent ones included, failed to take writes of which txg, and which
+//! has been resilvered. Each pass writes that to the leaves' DTLs, which are MOS objects: so a txg itself
+//! records that a device missed it.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_dtl_dirty`, `vdev_dtl_sync`).
 
@@ -16,12 +16,11 @@ use crate::space::map_edit::{SpaceMapChange, SpaceMapEdit};
 /// `zfs_vdev_dtl_sm_blksz`.
 const LOG_BLOCK_BYTES: u32 = 4 << 10;
 
-/// Whether devices have missed what their logs don't say yet.
 pub(crate) fn has_missed(context: &SyncContext) -> bool {
     context.engine.carried.lock().missed != context.syncing.pool.missed()
 }
 
-/// Notes what devices have missed.
+/// Updates DTLs.
 pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
     let missed = context.syncing.pool.missed();
     let noted = std::mem::replace(&mut context.engine.carried.lock().missed, missed.clone());
@@ -34,11 +33,11 @@ pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// Writes a leaf's log anew; makes one if it has none.
+/// Rewrites a leaf's DTL, made on first use.
 async fn write_log(context: &mut SyncContext, leaf: Guid, runs: &[(Txg, Txg)]) -> Result<()> {
     let edit = context.edit();
     let known = context.engine.config.lock().vdev_tree.leaf_mut(leaf).map(|config| config.dtl);
-    // A leaf that the configuration does not name any more needs none.
+    // The leaf has left the configuration.
     let Some(known) = known else { return Ok(()) };
     let log = match known {
         ObjectId(0) if runs.is_empty() => return Ok(()),

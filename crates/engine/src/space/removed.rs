@@ -1,9 +1,8 @@
-//! Removed vdevs: parts of their mappings that serve no block any more.
+//! Removed vdevs: obsolete parts of their mappings.
 //!
-//! Idea: a block on a removed vdev is freed where its copies are (pool/alloc does that); its range in the
-//! mapping is noted in a map of what is obsolete, which tells when it is worth making the mapping shorter. A
-//! removal that is under way stays as far as it has come: OpenZFS goes on with it, and finds that what was
-//! freed needs no copy.
+//! Idea: a block on a removed vdev is freed where its copies are (by pool/alloc). Its range of the mapping
+//! goes to a map of obsolete ranges, which tells when condensing the mapping pays off. A removal under way
+//! keeps its progress: OpenZFS resumes it, and finds that freed blocks need no copy.
 //!
 //! Source: OpenZFS `vdev_indirect.c` (`vdev_indirect_sync_obsolete`), `vdev_removal.c`
 //! (`free_from_removing_vdev`).
@@ -24,12 +23,12 @@ use crate::space::map_edit::SpaceMapEdit;
 use crate::space::maps::changes;
 
 const FEATURE: &str = "obsolete_counts";
-/// Maps of what is obsolete count bytes.
+/// Obsolete maps count bytes.
 const SHIFT: u32 = 0;
-/// `sr_copied`'s place among the words of `spa_removing_phys_t`.
+/// Index of `sr_copied` in the words of `spa_removing_phys_t`.
 const COPIED: usize = 6;
 
-/// Tells the allocator where the blocks of removed vdevs are.
+/// Loads the mappings of removed vdevs into the allocator.
 pub(crate) async fn follow(mos: &Mos, allocator: &Allocator) -> Result<()> {
     for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.indirect_object.0 != 0) {
         let object = vdev.indirect_object;
@@ -39,7 +38,6 @@ pub(crate) async fn follow(mos: &Mos, allocator: &Allocator) -> Result<()> {
     Ok(())
 }
 
-/// Notes what has become obsolete.
 pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
     for (vdev, ranges) in context.syncing.allocator.take_obsolete() {
         if FeatureCounts::of(&context.edit()).count(FEATURE).await?.is_none() {
@@ -56,7 +54,7 @@ pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
     Ok(())
 }
 
-/// What is freed of a vdev that is being removed, before it was copied, is done with.
+/// Counts frees on a vdev under removal as copied.
 pub(crate) async fn note_removal(context: &mut SyncContext, change: &MetaslabChanges) -> Result<()> {
     let copied_to = context.syncing.allocator.moved_up_to(change.vdev);
     let is_removing = context.syncing.pool.vdevs().top(change.vdev).is_some_and(|top| top.removing);

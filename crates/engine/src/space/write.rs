@@ -1,8 +1,8 @@
-//! Space maps: what each pass allocated and freed is noted on disk.
+//! Writing space maps: the allocations and frees of each pass.
 //!
-//! Idea: a metaslab's map is a log; each pass appends its changes. When the log has become much longer than
-//! what it says, it is written anew from what is allocated in memory. In a pool with feature `log_spacemap`
-//! the changes of all metaslabs go to one map of the txg first ([`crate::space::log`]).
+//! Idea: a metaslab's map is a log to which each pass appends its changes. When it is much longer than its
+//! content needs, it is condensed: rewritten from the allocations in memory. With feature `log_spacemap`,
+//! changes of all metaslabs first go to one map per txg ([`crate::space::log`]).
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_sync`, `metaslab_condense`), `space_map.c` (`space_map_write`).
 
@@ -20,16 +20,15 @@ use crate::space::map_edit::SpaceMapEdit;
 use crate::space::maps::{SpaceMaps, changes};
 use crate::space::removed::{note_removal, write_obsolete};
 
-/// `zfs_metaslab_sm_blksz_no_log`...
+/// `zfs_metaslab_sm_blksz_no_log`.
 const BLOCK_BYTES: u32 = 16 << 10;
-/// ...and `zfs_metaslab_sm_blksz_with_log`: what has gathered comes at once.
+/// `zfs_metaslab_sm_blksz_with_log`: larger, for batched changes.
 const BLOCK_BYTES_WITH_LOG: u32 = 128 << 10;
-/// `zfs_condense_pct`: a map is written anew when it is so much longer than it need be, in percent...
+/// `zfs_condense_pct`: condense a map this much longer than needed, in percent...
 const CONDENSE_PERCENT: u64 = 200;
-/// ...and has more than so many blocks (`zfs_metaslab_condense_block_threshold`).
+/// ...and of more blocks than this (`zfs_metaslab_condense_block_threshold`).
 const CONDENSE_BLOCKS: u64 = 4;
 
-/// Notes what this pass allocated and freed.
 pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
     let engine = context.engine.clone();
     let maps = &mut *engine.space_maps.lock().await;
@@ -40,7 +39,7 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
         flush_metaslabs(context, maps).await?;
     }
     for change in context.syncing.allocator.take_changes(context.syncing.txg) {
-        // A vdev that the pool has no more: `SyncContext::forget_vdev`.
+        // The vdev was removed (`SyncContext::forget_vdev`).
         if !maps.arrays.contains_key(&change.vdev) {
             continue;
         }
@@ -63,8 +62,7 @@ pub(crate) async fn write_space_maps(context: &mut SyncContext) -> Result<()> {
     write_obsolete(context).await
 }
 
-/// Gives metaslabs whose maps can't be read new ones, with all that counts as allocated. Call before this
-/// txg's changes are taken.
+/// Gives metaslabs with unreadable maps new ones, all allocated. Call before taking this txg's changes.
 async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged: bool) -> Result<()> {
     for (vdev, place) in std::mem::take(&mut maps.lost) {
         if let Some(old) = maps.maps.remove(&(vdev, place.index)) {
@@ -83,8 +81,7 @@ async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged
     Ok(())
 }
 
-/// Brings a metaslab's own map up to date: what has changed since it was is appended, or all of it is
-/// written anew.
+/// Appends the changes, or condenses the map.
 pub(crate) async fn flush_metaslab(
     context: &mut SyncContext,
     maps: &mut SpaceMaps,
@@ -98,7 +95,6 @@ pub(crate) async fn flush_metaslab(
     append(context, object, vdev, unflushed.start_bytes, (&unflushed.allocated, &unflushed.freed)).await
 }
 
-/// Appends to a metaslab's own map.
 async fn append(
     context: &SyncContext,
     map: ObjectId,
@@ -112,7 +108,6 @@ async fn append(
     map.append(&changes(MapType::Free, freed, start_bytes), pass).await
 }
 
-/// A metaslab's map, made when it is needed first.
 async fn space_map(
     context: &mut SyncContext,
     maps: &mut SpaceMaps,
@@ -133,7 +128,6 @@ async fn space_map(
     Ok(map)
 }
 
-/// Writes a map anew: only what is allocated.
 async fn condense(
     context: &SyncContext,
     map: ObjectId,
@@ -162,12 +156,12 @@ async fn should_condense(context: &SyncContext, vdev: VdevId, index: u64, map: O
     let Some(allocated) = context.syncing.allocator.allocated(vdev, index) else {
         return Ok(false);
     };
-    // Two words a range at most, but for ranges too long for one entry, of which there are few.
+    // At most two words a range; the few ranges too long for one entry don't matter.
     let needed = allocated.len() as u64 * 16;
     Ok(length >= needed * CONDENSE_PERCENT / 100)
 }
 
-/// log2 of the sector size of a vdev.
+/// log2 of a vdev's sector size.
 pub fn ashift(context: &SyncContext, vdev: VdevId) -> u32 {
     context.syncing.pool.vdevs().top(vdev).map_or(9, |top| top.ashift)
 }

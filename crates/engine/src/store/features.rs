@@ -1,24 +1,22 @@
-//! How the pool's features have blocks written.
+//! Pool features that change how blocks are written.
 
 use cenote_codec::compress::Compression;
 use cenote_dataset::{FeatureState, Mos};
 use cenote_object::Result;
 
-/// Features that change how blocks are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
-    /// Holes say in which txg they were made.
+    /// Holes record their birth txg.
     pub(crate) hole_birth: bool,
-    /// Small blocks stay in their pointers.
+    /// Small blocks are stored in their pointers.
     pub(crate) embedded_data: bool,
-    /// Gang headers fill the space that they take.
+    /// Gang headers use all of their space.
     pub(crate) large_gang_headers: bool,
-    /// What `compression=on` means, and metadata has.
+    /// Algorithm of `compression=on` and of metadata.
     pub(crate) compression: Compression,
 }
 
 impl Features {
-    /// Those of the pool.
     pub(crate) async fn of(mos: &Mos) -> Result<Features> {
         let mut features = Features::default();
         for (feature, state) in mos.features().await? {
@@ -39,7 +37,7 @@ impl Features {
 }
 
 impl Default for Features {
-    /// Those of a pool without feature flags.
+    /// Without feature flags.
     fn default() -> Features {
         Features {
             hole_birth: false,

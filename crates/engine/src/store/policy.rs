@@ -1,4 +1,4 @@
-//! How an object set's blocks are stored: what properties say of it.
+//! Storage policy: how an object set's blocks are stored, from its properties.
 //!
 //! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dmu_objset.c` (the `*_changed_cb`).
 
@@ -15,14 +15,12 @@ use cenote_pool::DatasetKey;
 
 use crate::zil::policy::LogPolicy;
 
-/// `SPA_COMPRESSBITS`: above these bits of property `compression` is a level.
+/// Above these bits of property `compression` is the level.
 const SPA_COMPRESSBITS: u32 = 7;
-/// `ZIO_CHECKSUM_VERIFY`.
 const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 /// `zfs_redundant_metadata_most_ditto_level`.
 const MOST_DITTO_LEVEL: u8 = 2;
 
-/// How an object set's blocks are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct StoragePolicy {
     pub(crate) dataset: DatasetId,
@@ -31,24 +29,23 @@ pub(crate) struct StoragePolicy {
     pub(crate) zstd_level: ZstdLevel,
     pub(crate) copies: u8,
     pub(crate) redundant_metadata: RedundantMetadata,
-    /// Data blocks of at most so many bytes go to special vdevs.
+    /// Data blocks up to this size go to special vdevs.
     pub(crate) special_small_blocks: u64,
-    /// `refreservation`: what the head is charged at least.
+    /// `refreservation`: least charge of the head.
     pub(crate) reserved_bytes: u64,
     pub(crate) key: Option<Arc<DatasetKey>>,
-    /// It is encrypted and written without its key.
+    /// Encrypted and written without its key.
     pub(crate) raw: bool,
     pub(crate) log: LogPolicy,
     pub(crate) caching: Caching,
-    /// Blocks of files and volumes that are alike are stored once.
     pub(crate) dedup: Option<Dedup>,
 }
 
-/// How blocks that are alike are told: property `dedup`.
+/// Property `dedup`: how equal blocks are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dedup {
     pub(crate) checksum: Checksum,
-    /// By their bytes as well.
+    /// Compares bytes as well.
     pub(crate) verify: bool,
 }
 
@@ -59,14 +56,14 @@ impl Dedup {
             Checksum::Off | Checksum::Inherit => return None,
             checksum => checksum,
         };
-        // Of others it can't be ruled out that different blocks have the same.
+        // Other checksums may collide.
         let is_strong =
             matches!(checksum, Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::Blake3);
         Some(Dedup { checksum, verify: !is_strong || number & ZIO_CHECKSUM_VERIFY != 0 })
     }
 }
 
-/// Which metadata gets one copy more than data: property `redundant_metadata`.
+/// Property `redundant_metadata`: metadata with an extra copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedundantMetadata {
     All,
@@ -76,7 +73,7 @@ pub(crate) enum RedundantMetadata {
 }
 
 impl StoragePolicy {
-    /// That of the MOS: as many copies as a pointer has room for.
+    /// For the MOS: as many copies as a pointer can hold.
     pub(crate) fn of_mos() -> StoragePolicy {
         StoragePolicy {
             dataset: DatasetId(0),
@@ -95,19 +92,19 @@ impl StoragePolicy {
         }
     }
 
-    /// That of a dataset, as its properties are now.
+    /// From a dataset's present properties.
     ///
     /// # Errors
-    /// Properties can't be read, or the key is missing.
+    /// Properties are unreadable, or the key is missing.
     pub(crate) async fn of(dataset: &Dataset) -> Result<StoragePolicy> {
         let key = dataset.key().await?;
         StoragePolicy::with_key(dataset, key, false).await
     }
 
-    /// That of an encrypted dataset that is written without its key.
+    /// For an encrypted dataset written without its key.
     ///
     /// # Errors
-    /// Properties can't be read.
+    /// Properties are unreadable.
     pub(crate) async fn raw(dataset: &Dataset) -> Result<StoragePolicy> {
         StoragePolicy::with_key(dataset, None, true).await
     }
@@ -163,7 +160,7 @@ impl StoragePolicy {
             },
             special_small_blocks,
             reserved_bytes,
-            // The same bytes are stored differently each time if they are encrypted.
+            // Encryption stores equal bytes differently each time.
             dedup: Dedup::of(dedup).filter(|_| key.is_none() && !raw),
             key,
             raw,

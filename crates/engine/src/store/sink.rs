@@ -1,8 +1,8 @@
-//! Where a txg's blocks go while an object set is written, and what of its old blocks is dead.
+//! Storing the blocks of an object set in a txg, and tracking births and deaths.
 //!
-//! Idea: whoever writes a tree hands a block over and gets a pointer. Policy (which checksum, how many
-//! copies, which class) is decided here, once; how a block is stored is the pool's business. All births and
-//! deaths are noted, since the dataset that owns the blocks has to account for them.
+//! Idea: the writer of a tree hands over a block and gets a pointer. This module decides policy (checksum,
+//! copies, class); the pool stores the block. All births and deaths are noted, since the owning dataset must
+//! account for them.
 //!
 //! Source: OpenZFS `dmu.c` (`dmu_write_policy`), `dsl_dataset.c` (`dsl_dataset_block_born`,
 //! `dsl_dataset_block_kill`).
@@ -32,20 +32,18 @@ use crate::store::policy::{Dedup, StoragePolicy};
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
 
-/// What became of blocks while a set was written.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// All blocks that were born, less those that are free already.
+    /// Blocks born, less those freed already.
     pub(crate) born: SpaceDelta,
-    /// Each of them, if the sink lists births.
+    /// Each birth, if the sink lists them.
     pub(crate) births: Vec<Blkptr>,
-    /// Blocks that the set does not refer to any more, and that are not free.
+    /// Blocks no longer referred to and not free yet.
     pub(crate) dead: Vec<Blkptr>,
-    /// Features that blocks of other sets came with.
     pub(crate) features: BTreeSet<&'static str>,
 }
 
-/// Takes the blocks of one object set in one txg. Cloning it is cheap.
+/// Stores the blocks of one object set in one txg. A clone is cheap.
 #[derive(Clone)]
 pub(crate) struct PoolSink {
     syncing: SyncingTxg,
@@ -53,9 +51,8 @@ pub(crate) struct PoolSink {
     lists_births: bool,
     frees_at_once: bool,
     ledger: Arc<Mutex<Ledger>>,
-    /// Bytes of this object born less those dead, for its dnode.
+    /// Bytes born less bytes dead in this object, for its dnode.
     used: Arc<AtomicI64>,
-    /// What became of the blocks of this object, until it is written or given up.
     of_object: Arc<Mutex<OfObject>>,
 }
 
@@ -72,28 +69,26 @@ impl PoolSink {
         PoolSink { syncing, policy, lists_births: false, frees_at_once: false, ledger, used, of_object }
     }
 
-    /// The same, with each block that is born in the ledger.
     pub(crate) fn listing_births(self, lists_births: bool) -> PoolSink {
         PoolSink { lists_births, ..self }
     }
 
-    /// The same, which frees what died as soon as its object is written: of a set whose blocks nobody else
-    /// has. Thousands of objects may go at once, each of many blocks.
+    /// Frees dead blocks as soon as their object is written, for a set that shares none: thousands of objects
+    /// may go at once, each of many blocks.
     pub(crate) fn freeing_at_once(self, frees_at_once: bool) -> PoolSink {
         PoolSink { frees_at_once, ..self }
     }
 
-    /// What was born and died since this was asked last.
     pub(crate) fn take_ledger(&self) -> Ledger {
         std::mem::take(&mut *self.ledger.lock())
     }
 
-    /// How it is told whether there is such a block already; `None`: it is stored in any case.
+    /// How to deduplicate a block; `None`: not at all.
     fn dedup(&self, new: &NewBlock) -> Option<Dedup> {
         self.policy.dedup.filter(|_| !new.is_metadata())
     }
 
-    /// Writes a block unless there is one like it; then that gets one more owner.
+    /// A known block gets another owner instead.
     async fn write_once(
         &self,
         tables: &Tables,
@@ -142,7 +137,6 @@ impl PoolSink {
         SpaceDelta::of(&self.syncing.pool, bp)
     }
 
-    /// How a block is to be stored.
     fn props(&self, new: &NewBlock) -> WriteProps {
         let (syncing, policy) = (&self.syncing, &self.policy);
         let is_spill = new.block == SPILL_BLOCK;
@@ -153,7 +147,7 @@ impl PoolSink {
             Ok(Checksum::Inherit) | Err(_) => policy.checksum,
             Ok(own) => own,
         };
-        // Metadata is not worth less than a strong checksum of the data, and always worth fletcher4.
+        // Metadata gets at least fletcher4, and a strong checksum if the data has one.
         let checksum = if is_metadata && !checksum.is_metadata() { Checksum::Fletcher4 } else { checksum };
         let compression = match Compression::try_from(new.compression_id) {
             _ if is_metadata => Compression::On,
@@ -198,7 +192,6 @@ impl BlockSink for PoolSink {
         self.syncing.txg
     }
 
-    /// The same for another object, whose space is counted by itself.
     fn for_object(&self) -> PoolSink {
         PoolSink { used: Arc::default(), of_object: Arc::default(), ..self.clone() }
     }
@@ -207,12 +200,10 @@ impl BlockSink for PoolSink {
         PoolSink { used: Arc::default(), ..self.clone() }
     }
 
-    /// Bytes of the object born less those dead so far.
     fn used_bytes(&self) -> i64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Writes a block; what it replaces is dead.
     async fn write(&self, new: NewBlock) -> Result<Blkptr> {
         let (syncing, old) = (&self.syncing, new.old);
         let props = self.props(&new);
@@ -238,7 +229,7 @@ impl BlockSink for PoolSink {
         Ok(written.bp)
     }
 
-    /// Writes a block as it came, unless blocks that are alike are to be stored once.
+    /// Writes as received, unless it is deduplicated.
     async fn write_stored(&self, new: NewBlock, block: StoredBlock) -> Result<Blkptr> {
         if let (Some(_), Some(data)) = (self.dedup(&new), block.content()) {
             return self.write(NewBlock { data, ..new }).await;
@@ -255,7 +246,7 @@ impl BlockSink for PoolSink {
         Ok(written.bp)
     }
 
-    /// A block that is on disk gets one owner more; what it takes the place of is dead.
+    /// Adds an owner, in place of `old`.
     async fn share(&self, bp: &Blkptr, (object, block): (ObjectId, BlockId), old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
         if syncing.pool.may_lack(bp) {
@@ -274,7 +265,6 @@ impl BlockSink for PoolSink {
         Ok(shared)
     }
 
-    /// A block is not referred to any more.
     fn kill(&self, bp: &Blkptr) {
         if !bp.is_hole() {
             self.used.fetch_sub(self.space_of(bp).used, Ordering::Relaxed);
@@ -304,7 +294,6 @@ impl BlockSink for PoolSink {
         self.ledger.lock().dead.extend(births);
     }
 
-    /// What stands where `old` stood and nothing does now.
     fn hole(&self, old: &Blkptr) -> Blkptr {
         let (lsize, object_type, level) = (old.lsize(), old.object_type(), old.level());
         match self.syncing.features.hole_birth && lsize.0 != 0 {

@@ -1,10 +1,10 @@
-//! Space of blocks, as datasets account for it.
+//! Space of blocks in dataset accounting.
 
 use cenote_format::blkptr::Blkptr;
 use cenote_object::deadlist::BlockSpace;
 use cenote_pool::Pool;
 
-/// Space that blocks take, as datasets account for it.
+/// Space of blocks in dataset accounting.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceDelta {
     /// On disk, net of parity.
@@ -16,7 +16,6 @@ pub struct SpaceDelta {
 }
 
 impl SpaceDelta {
-    /// What a block takes.
     pub(crate) fn of(pool: &Pool, bp: &Blkptr) -> SpaceDelta {
         let BlockSpace { used_bytes, compressed_bytes, uncompressed_bytes } =
             BlockSpace::of(bp, pool.vdevs().dsize(bp));

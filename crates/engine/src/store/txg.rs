@@ -1,4 +1,4 @@
-//! The txg that is being written, for those who store blocks.
+//! The syncing txg, for code that stores blocks.
 
 use std::sync::Arc;
 
@@ -11,28 +11,26 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::sharing::tables::Tables;
 use crate::store::features::Features;
 
-/// A transaction group that is being written.
 #[derive(Clone)]
 pub(crate) struct SyncingTxg {
     pub(crate) pool: Pool,
-    /// Takes what is written, since the next txg reads much of it again.
+    /// Gets written blocks, many of which the next txg reads again.
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) txg: Txg,
-    /// Counts the rounds in which the MOS is written until it does not change any more.
+    /// Counts the rounds of writing the MOS until it stops changing.
     pub(crate) pass: u32,
-    /// How blocks are written.
     pub(crate) features: Features,
-    /// Where blocks that are alike are found, if any are to be.
+    /// For deduplication; `None`: off.
     pub(crate) tables: Option<Tables>,
     pub(crate) in_flight: InFlight,
 }
 
-/// Of blocks on their way to the disks, bytes at once: with their compressed forms, twice that in memory,
-/// whatever the number of datasets. Enough for every disk's queue.
+/// Bytes of blocks in flight, for all datasets together; with compressed copies, twice that in memory. Enough
+/// for every disk's queue.
 const IN_FLIGHT_BYTES: u32 = 32 << 20;
 
-/// Blocks on their way to the disks, of all datasets together. Cloning it is cheap.
+/// Limits blocks in flight. A clone is cheap.
 #[derive(Clone)]
 pub(crate) struct InFlight(Arc<Semaphore>);
 
@@ -43,11 +41,10 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Waits until there is room for a block of this length; it has it until what this answers is dropped. A
-    /// task must not ask again before.
+    /// Waits for room for a block, which is taken until the result is dropped. A task must not take two.
     pub(crate) async fn enter(&self, len: usize) -> Option<SemaphorePermit<'_>> {
         let bytes = u32::try_from(len).unwrap_or(u32::MAX).min(IN_FLIGHT_BYTES);
-        // `Err`: the semaphore is closed, which nobody does.
+        // `Err` would mean a closed semaphore; it never is.
         self.0.acquire_many(bytes).await.ok()
     }
 }

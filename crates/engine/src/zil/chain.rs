@@ -1,14 +1,13 @@
-//! The chain of log blocks that the head of the object set leads to.
+//! The chain of log blocks that starts at the objset's header.
 //!
 //! ```text
 //!   head --> [written] --> [written] --> (foretold)
 //!            freed when its records' txgs and that of its successor's place are on disk
 //! ```
 //!
-//! Invariants: the last block has a place and is not written; each other one leads to its successor. What has
-//! a place was allocated in the txg of its birth. When that txg is written, the block that leads there is
-//! on disk, or the chain has ended: so no place gets lost, for whoever follows the chain after a power cut
-//! finds it.
+//! Invariants: the last block is placed but not written; each other block points to its successor. A place is
+//! allocated in the txg of its birth, and before that txg is written, the block that points to it is on disk
+//! or the chain has ended. So no place leaks: after a power cut it is found by following the chain.
 //!
 //! Source: OpenZFS `zil.c` (`zil_sync`, `zil_destroy`).
 
@@ -20,48 +19,39 @@ use cenote_format::units::Txg;
 
 use crate::zil::claim::FoundLog;
 
-/// A block of the chain.
 struct Placed {
     bp: Blkptr,
-    /// The txg that it was placed in. One that was found may be born in a later one than is open now:
-    /// txgs without changes leave no trace on disk.
+    /// Txg of the allocation. A block found at import may have a birth later than the open txg, because empty
+    /// txgs leave no trace on disk.
     placed: Txg,
-    /// The last txg that its records, or its successor's place, belong to.
+    /// Last txg of its records and its successor's place.
     last_txg: Txg,
     is_written: bool,
 }
 
-/// Where a log is.
 pub(crate) struct Chain {
     header: ZilHeader,
-    /// From the one that the head leads to.
     blocks: VecDeque<Placed>,
-    /// Content in blocks of its own, and the txgs it was placed in: nothing but records leads there. Freed
-    /// with that txg.
+    /// Data blocks that only records point to, with the txgs of their allocation.
     data: Vec<(Txg, Blkptr)>,
-    /// The txg that its first block was placed in.
     begun: Txg,
-    /// The txg that what was found on disk is claimed in.
+    /// Txg that claims a log found on disk.
     claimed: Txg,
-    /// The last txg in which anything changed.
     touched: Txg,
-    /// Nothing more is written to it: it goes as soon as txgs cover what it holds.
+    /// Takes no more records; freed once txgs cover it.
     is_ending: bool,
-    /// Progress of the replay that has to come first: by txg, the last record that is in the tree.
+    /// By txg, the last replayed record in its tree.
     replayed: Option<BTreeMap<Txg, u64>>,
-    /// Number of the last record written.
     last_record: u64,
 }
 
-/// What a txg leaves of a log.
 pub(crate) struct Settled {
     pub(crate) header: ZilHeader,
-    /// Blocks to be freed.
     pub(crate) dead: Vec<Blkptr>,
 }
 
 impl Chain {
-    /// A chain that was found on disk, and is to go when it is replayed.
+    /// A chain found on disk, to be freed after replay.
     pub(crate) fn of(found: FoundLog) -> Chain {
         let placed = |bp| Placed { bp, placed: Txg(0), last_txg: Txg(0), is_written: true };
         Chain {
@@ -81,28 +71,26 @@ impl Chain {
         self.replayed.is_some()
     }
 
-    /// Commits can't be written, but only covered by a txg.
+    /// Commits must write a txg instead.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
     }
 
-    /// The block that is to be written next.
     pub(crate) fn foretold(&self) -> Option<Blkptr> {
         self.blocks.back().map(|last| last.bp)
     }
 
-    /// The txg whose head leads to it first, if there is a chain.
+    /// First txg whose header points to the chain.
     pub(crate) fn begun(&self) -> Option<Txg> {
         self.blocks.back().map(|_| self.begun)
     }
 
-    /// A number for the next record.
     pub(crate) fn next_record(&mut self) -> u64 {
         self.last_record += 1;
         self.last_record
     }
 
-    /// A block got its place in txg `txg`; the one before it is about to be written and leads there.
+    /// Adds a block placed in `txg`; its predecessor is about to point to it.
     pub(crate) fn foretell(&mut self, bp: Blkptr, txg: Txg) {
         match self.blocks.back_mut() {
             Some(last) => last.last_txg = txg,
@@ -112,7 +100,6 @@ impl Chain {
         self.touched = txg;
     }
 
-    /// Content got a block of its own in txg `txg`.
     pub(crate) fn add_data(&mut self, bp: Blkptr, txg: Txg) {
         self.data.push((txg, bp));
         self.touched = txg;
@@ -124,7 +111,7 @@ impl Chain {
         self.blocks.iter_mut().take(all).for_each(|block| block.is_written = true);
     }
 
-    /// No more of it is written. Blocks after one that is missing lead nowhere.
+    /// Blocks behind an unwritten one are unreachable.
     pub(crate) fn end(&mut self, txg: Txg) {
         self.is_ending = !self.blocks.is_empty();
         self.touched = self.touched.max(txg);
@@ -132,7 +119,6 @@ impl Chain {
         self.blocks.iter_mut().skip(whole).for_each(|block| block.is_written = false);
     }
 
-    /// A record is in the tree, as of txg `txg`.
     pub(crate) fn note_replayed(&mut self, txg: Txg, sequence: u64) {
         if let Some(replayed) = &mut self.replayed {
             replayed.insert(txg, sequence);
@@ -145,19 +131,18 @@ impl Chain {
         self.end(txg);
     }
 
-    /// Whether txg `txg` has anything to do with it.
+    /// Whether `txg` changes the log.
     pub(crate) fn is_touched(&self, txg: Txg) -> bool {
         self.touched >= txg
     }
 
-    /// Whether all blocks are on disk that lead to places of txg `txg` or an earlier one.
+    /// Whether the blocks that point to places up to `txg` are on disk.
     pub(crate) fn is_complete(&self, txg: Txg) -> bool {
         let leads_here = |next: &Placed| next.placed <= txg;
         let mut pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         self.is_ending || pairs.all(|(block, next)| block.is_written || !leads_here(next))
     }
 
-    /// SyncingTxg `txg` is being written: what it leaves.
     pub(crate) fn settle(&mut self, txg: Txg) -> Settled {
         if let Some(replayed) = &self.replayed {
             if let Some((_, &sequence)) = replayed.range(..=txg).next_back() {
@@ -188,12 +173,11 @@ impl Chain {
         Settled { header: self.header, dead }
     }
 
-    /// SyncingTxg `txg` is the last of the log: all its blocks, none of which is of a later txg.
+    /// Takes all blocks; `txg` is the log's last.
     pub(crate) fn abandon(&mut self, txg: Txg) -> Vec<Blkptr> {
         let blocks = self.blocks.drain(..).map(|block| (block.placed, block.bp));
         let blocks: Vec<_> = blocks.chain(self.data.drain(..)).collect();
-        // Freed in `txg`, a block of the open txg would be allocated after it was free: no import believes
-        // that.
+        // A block of the open txg would be freed before it is allocated, which no import accepts.
         assert!(blocks.iter().all(|(placed, _)| *placed <= txg), "the log has blocks of a later txg");
         blocks.into_iter().map(|(_, bp)| bp).collect()
     }

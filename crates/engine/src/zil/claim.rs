@@ -1,13 +1,12 @@
-//! Logs that an import finds: their blocks are claimed before anything else is allocated.
+//! Claiming logs at import, before anything else is allocated.
 //!
-//! Idea: blocks of a log are allocated in the txg that was open when the power went, so no space map on disk
-//! knows of those that are younger than the last txg. The first txg after the import notes them, and in the
-//! head that the log was claimed and how far it goes: even if devices come back later, nothing beyond is ever
-//! taken for a part of it. So a log whose first block can't be read is claimed, too: that block may lead to
-//! others, which nobody keeps from being written over.
+//! Idea: log blocks are allocated in the txg that was open at the power cut, so space maps on disk lack those
+//! younger than the last txg. The first txg after import allocates them, and records in the header where the
+//! log ends: even if devices come back later, nothing beyond counts as part of it. A log with an unreadable
+//! first block is claimed, too: that block may point to others, which may be overwritten.
 //!
-//! A claimed log owns what its records share of other files: else it might be freed before they are replayed,
-//! by a record before them.
+//! A claimed log owns the blocks that its records share with other files: else an earlier record could free
+//! them before replay.
 //!
 //! Source: OpenZFS `zil.c` (`zil_claim`, `zil_claim_log_block`, `zil_claim_write`, `zil_claim_clone_range`).
 
@@ -18,23 +17,21 @@ use cenote_object::{IntentLog, Objset, Result};
 use cenote_pool::alloc::Allocator;
 use cenote_pool::{ReadContext, Zbookmark};
 
-/// What was on disk when a dataset was opened.
 pub(crate) struct FoundLog {
     pub(crate) header: ZilHeader,
     pub(crate) blocks: Vec<Blkptr>,
     pub(crate) data: Vec<Blkptr>,
-    /// Blocks that no space map has: none, if it is not new.
+    /// Blocks in no space map; only in a new log.
     unclaimed: Vec<Blkptr>,
-    /// Blocks of other files that it is to become an owner of; `data` has them, too.
+    /// Other files' blocks to own; `data` has them, too.
     pub(crate) to_share: Vec<Blkptr>,
     pub(crate) needs_replay: bool,
-    /// It goes on where it can't be read.
+    /// Goes on beyond an unreadable block.
     is_cut: bool,
-    /// It had not been claimed.
+    /// Not claimed before.
     is_new: bool,
-    /// The txg that changes it: the open one, if there is anything to change.
     pub(crate) touched: Txg,
-    /// The txg that its blocks are claimed in, if they are: it is on disk before any is freed.
+    /// The txg that claims its blocks; on disk before any is freed.
     pub(crate) claimed: Txg,
 }
 
@@ -56,7 +53,7 @@ impl FoundLog {
         }
     }
 
-    /// A log that was read, with txg `open` being the open one.
+    /// A log as read; txg `open` is open.
     pub(crate) fn of(log: IntentLog, header: &ZilHeader, open: Txg) -> FoundLog {
         let mut header = *header;
         let (needs_replay, is_cut) = (!log.records.is_empty(), log.damaged.is_some());
@@ -89,27 +86,26 @@ impl FoundLog {
         }
     }
 
-    /// A log of an older state that was gone back to: what it leads to after txg `last` is of a time that
-    /// is no more, and none of it is replayed (`zil_clear_log_block`).
+    /// A log after a rewind: blocks after txg `last` belong to abandoned txgs, and nothing is replayed
+    /// (`zil_clear_log_block`).
     pub(crate) fn stale(log: IntentLog, header: &ZilHeader, last: Txg, open: Txg) -> FoundLog {
         let blocks = log.chain.into_iter().take_while(|bp| bp.allocation_birth() <= last).collect();
         FoundLog { header: *header, blocks, touched: open, ..FoundLog::nothing() }
     }
 
-    /// All that it has: it is given up.
     pub(crate) fn into_blocks(self) -> Vec<Blkptr> {
         self.blocks.into_iter().chain(self.data).collect()
     }
 
-    /// Whether the next txg has to know of it, even if nobody opens the dataset.
+    /// Whether the next txg must know it, even if the dataset stays closed.
     pub(crate) fn is_pressing(&self) -> bool {
         self.is_new || self.needs_replay || self.is_cut
     }
 
-    /// Allocates, in txg `first`, what is younger than the last txg on disk.
+    /// Allocates blocks younger than the last txg on disk.
     ///
     /// # Errors
-    /// A place is taken: space maps and log contradict each other.
+    /// Space maps and log contradict each other.
     pub(crate) async fn claim(&mut self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
         let context = ReadContext::new(Zbookmark { dataset: objset.dataset_id(), ..Zbookmark::default() });
         for bp in &self.unclaimed {

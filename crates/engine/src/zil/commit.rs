@@ -1,9 +1,8 @@
-//! Commits: who asks while one is written is served together with all others by the next.
+//! Commits: requests that arrive while one is written share the next.
 //!
-//! Idea: each takes a number and waits for its turn. Whose turn it is writes for all numbers handed out so
-//! far; the others find, when theirs comes, that they have been served. If anything fails, a txg covers it
-//! all instead. A commit that has begun is written to its end, whoever goes away: others wait for it, and
-//! blocks that it has allocated must not get lost.
+//! Idea: each request takes a number and waits for its turn. In its turn it writes for all numbers handed out
+//! so far; the others then find theirs served. After any failure, a txg covers the commit instead. A commit
+//! runs to its end even if its caller is cancelled: others wait for it, and its blocks must not leak.
 //!
 //! Source: OpenZFS `zil.c` (`zil_commit`, `zil_commit_writer`, `zil_commit_writer_stall`, `zil_create`).
 
@@ -22,7 +21,7 @@ use crate::zil::turn::Turn;
 use crate::zil::write::LogWriter;
 
 impl Log {
-    /// Makes durable what was done to an object, or to any, and all that happened to names. Not under a hold.
+    /// See [`crate::OpenDataset::commit`].
     pub(crate) async fn commit(&self, live: &LiveObjset, object: Option<ObjectId>) -> Result<()> {
         if self.0.policy.read().sync == SyncPolicy::Disabled {
             return Ok(());
@@ -56,10 +55,10 @@ impl Log {
         Ok(())
     }
 
-    /// Writes all records that are to be. Answers whether they say all; if not, a txg has to.
+    /// Returns false if a txg is needed instead.
     async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<bool> {
         let unsaid = self.0.records.lock().unsaid();
-        // Logs of older pools have another form: there a txg takes their place.
+        // Older pools have another log format.
         if !engine.pool().has(Since::SlimLog) {
             return Ok(false);
         }
@@ -75,7 +74,7 @@ impl Log {
             Some(begun) => begun,
             None => self.begin(engine).await?,
         };
-        // The head has to lead there first. This covers what happened until then.
+        // The header must point there first; this covers earlier changes.
         engine.for_client(engine.sync(begun)).await?;
         let notes = self.0.records.lock().take(engine.synced()?);
         if notes.is_empty() {
@@ -87,13 +86,12 @@ impl Log {
         };
         match written {
             Ok(true) => self.0.settled.notify_waiters(),
-            // What it has taken is nowhere but in the txg.
+            // The records taken are covered only by the txg.
             _ => self.end(engine.open_txg()),
         }
         written
     }
 
-    /// Finds a place for the first block of a new chain.
     async fn begin(&self, engine: &Engine) -> Result<Txg> {
         let hold = engine.hold().await?;
         let random = || engine.runtime().random_u64();

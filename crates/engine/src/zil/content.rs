@@ -1,15 +1,14 @@
-//! What was written, as a commit finds it: in the blocks that it went into.
+//! Data of logged writes, read from the file's blocks at commit.
 //!
-//! Idea: of a long write the log would have to hold the bytes once more; instead the whole block that they
-//! went into is written as data are, compressed and encrypted, and the record leads there. The tree does not:
-//! when its txg is written, the block is written anew with all that came meanwhile, and this one is freed
-//! in the same txg.
+//! Idea: copying long writes into the log would write them twice in full. Instead, the whole block is written
+//! like data, compressed and encrypted, and the record points to it. The tree does not: its txg writes the
+//! block anew with later changes, and frees this one.
 //!
-//! Only writes of whole blocks: who replays a block puts all of it in place, and OpenZFS then takes a file to
-//! reach to the block's end if it ended in it before. What is left of other long writes goes into records.
+//! This is done only for writes of whole blocks: replay puts the whole block in place, and OpenZFS then
+//! extends a file that ended within the block to the block's end. Other parts of long writes go into records.
 //!
-//! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). What OpenZFS can often
-//! do, to make the block part of the tree at once, is not done here.
+//! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). OpenZFS can often make
+//! the block part of the tree at once; that is not done here.
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
@@ -23,14 +22,13 @@ use crate::store::sink::PoolSink;
 use crate::zil::log::Log;
 use crate::zil::records::WriteNote;
 
-/// What was written.
 pub(crate) enum Content {
     InBlock(Blkptr),
     Here(Bytes),
 }
 
 impl Log {
-    /// What a range that was written holds now. `None`: it was cut off meanwhile, or the object is gone.
+    /// `None`: it was truncated, or the object is gone.
     pub(crate) async fn content(
         &self,
         engine: &Engine,
@@ -52,8 +50,7 @@ impl Log {
         let (block, skip) = (BlockId(start / block_bytes), (start % block_bytes) as usize);
         let goes_apart = written.is_apart && len == block_bytes;
         if !goes_apart {
-            // As a rule its txg is in memory. Copied, lest the next write to the block should have to copy
-            // all of it.
+            // Usually its txg is in memory. A slice would make the next write copy the whole block.
             if let Shown::Data(data) = live.shown(id, block)
                 && data.len() as u64 == block_bytes
             {

@@ -1,4 +1,4 @@
-//! The intent log of a dataset: records are noted here, and commits begin here.
+//! The intent log of a dataset: takes records and commits.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::zil::policy::{LogPolicy, SyncPolicy};
 use crate::zil::records::{Note, Records, WriteNote};
 use crate::zil::turn::Turn;
 
-/// `zfs_immediate_write_sz`: longer writes to files go into blocks of their own, if there is no log device.
+/// `zfs_immediate_write_sz`: longer writes get their own blocks, unless there is a log device.
 const IMMEDIATE_WRITE_BYTES: u64 = 32 << 10;
 
-/// The intent log of a dataset that takes changes. Cloning it costs one atomic increment.
+/// A dataset's intent log; cheap to clone.
 #[derive(Clone)]
 pub struct Log(pub(crate) Arc<LogInner>);
 
@@ -35,13 +35,13 @@ pub(crate) struct LogInner {
     pub(crate) chain: Mutex<Chain>,
     /// A block was written, or never will be.
     pub(crate) settled: Notify,
-    /// How many have asked for a commit.
+    /// Commits requested.
     pub(crate) asked: AtomicU64,
     pub(crate) turn: tokio::sync::Mutex<Turn>,
 }
 
 impl Log {
-    /// A log whose records count in a sum of changes.
+    /// `total` counts the memory of records.
     pub(crate) fn new(
         dataset: DatasetId,
         engine: WeakEngine,
@@ -65,21 +65,19 @@ impl Log {
         *self.0.policy.write() = policy;
     }
 
-    /// Property `sync=always`: each operation is to be committed before it is reported as done.
+    /// Property `sync=always`: commit each operation before it returns.
     pub fn is_always(&self) -> bool {
         self.0.policy.read().sync == SyncPolicy::Always
     }
 
-    /// Notes what an operation did in txg `txg`, which is held open. While a log is replayed, nothing is
-    /// noted.
+    /// Records an operation of the held txg; no-op during replay.
     pub fn append(&self, txg: Txg, operation: Operation) {
         if !self.0.chain.lock().is_replaying() {
             self.0.records.lock().append(txg, Note::Said(operation.into()));
         }
     }
 
-    /// Notes an operation whose outcome depends on the state of some objects: what waits with those is
-    /// written before it.
+    /// [`Log::append`] after all waiting notes of `objects`, which decide the outcome.
     pub fn append_after(&self, txg: Txg, objects: &[ObjectId], operation: Operation) {
         if !self.0.chain.lock().is_replaying() {
             let mut records = self.0.records.lock();
@@ -88,8 +86,7 @@ impl Log {
         }
     }
 
-    /// Notes an operation that cuts an object off behind so many bytes. **Before** it does so: a commit takes
-    /// what was written from the blocks.
+    /// Records a truncation. Call it **before** truncating: commits read written data from the blocks.
     pub fn append_cut(&self, txg: Txg, operation: Operation, (object, size_bytes): (ObjectId, u64)) {
         if !self.0.chain.lock().is_replaying() {
             let mut records = self.0.records.lock();
@@ -98,13 +95,13 @@ impl Log {
         }
     }
 
-    /// Notes that a range of a file with blocks of `block_bytes` was written.
+    /// Records a write to a file with blocks of `block_bytes`.
     pub fn append_write(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64) {
         let is_long = range.end - range.start >= IMMEDIATE_WRITE_BYTES;
         self.append_written(txg, object, range, block_bytes, is_long);
     }
 
-    /// Notes that a range of a volume with blocks of `block_bytes` was written.
+    /// Records a write to a volume with blocks of `block_bytes`.
     pub fn append_volume_write(&self, txg: Txg, object: ObjectId, range: Range<u64>, block_bytes: u64) {
         let is_long = range.end - range.start >= block_bytes && block_bytes > IMMEDIATE_WRITE_BYTES;
         self.append_written(txg, object, range, block_bytes, is_long);
@@ -125,43 +122,41 @@ impl Log {
         }
     }
 
-    /// Something happened in txg `txg` that no record can say: the next commit writes that txg.
+    /// Notes a change that no record can describe: the next commit writes the txg.
     pub fn cannot_say(&self, txg: Txg) {
         if !self.0.chain.lock().is_replaying() {
             self.0.records.lock().cannot_say(txg);
         }
     }
 
-    /// The last txg on disk: what is in it, a replay will find.
+    /// The last txg on disk, where a replay starts.
     ///
     /// # Errors
-    /// The pool was closed, or a txg could not be written.
+    /// The pool is closed, or a txg could not be written.
     pub fn last_synced(&self) -> Result<Txg> {
         self.0.engine.upgrade()?.synced()
     }
 
-    /// What waits with an object is written before what is appended from now on: it gets another name.
+    /// Orders waiting notes before later records, which give the object another name.
     pub fn release(&self, object: ObjectId) {
         self.0.records.lock().release(Some(object));
     }
 
-    /// An object has lost its last name, which is noted, or is about to be freed or cut otherwise than
-    /// [`Log::append_cut`] says: what waits with it will never be written.
+    /// Drops waiting notes: after the loss of the last name was recorded, or before a free or truncation that
+    /// [`Log::append_cut`] does not cover.
     pub fn forget(&self, object: ObjectId) {
         self.0.records.lock().forget(object);
     }
 
-    /// SyncingTxg `txg` is on disk, and with it all that happened until then.
     pub(crate) fn drop_through(&self, txg: Txg) {
         self.0.records.lock().drop_through(txg);
     }
 
-    /// Whether txg `txg`, which closes, has anything to do with the log.
     pub(crate) fn is_touched(&self, txg: Txg) -> bool {
         self.0.chain.lock().is_touched(txg)
     }
 
-    /// What txg `txg`, which is being written, leaves of the log. Waits for blocks that are on their way.
+    /// Waits for blocks in flight.
     pub(crate) async fn settle(&self, txg: Txg) -> Settled {
         loop {
             let mut settled = std::pin::pin!(self.0.settled.notified());
@@ -176,19 +171,18 @@ impl Log {
         }
     }
 
-    /// The log ends with what it holds: it goes with the txgs that cover that, the open txg `txg` or the
-    /// next.
+    /// Ends the log once txgs cover its records: `txg` or the next.
     pub(crate) fn end(&self, txg: Txg) {
         self.0.chain.lock().end(txg);
         self.0.settled.notify_waiters();
     }
 
-    /// The dataset goes, or gets another tree: all blocks of its log, of which nobody will hear again.
+    /// Takes all blocks of the log.
     pub(crate) fn abandon(&self, quiet: &Quiet) -> Vec<Blkptr> {
         self.0.chain.lock().abandon(quiet.txg())
     }
 
-    /// Whether it was found, and its records have to be done again before anything else.
+    /// Whether an old log must be replayed first.
     pub fn needs_replay(&self) -> bool {
         self.0.chain.lock().is_replaying()
     }

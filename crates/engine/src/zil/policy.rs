@@ -1,10 +1,9 @@
-//! What properties say of the intent log.
+//! Properties of the intent log.
 
-/// What properties say of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogPolicy {
     pub(crate) sync: SyncPolicy,
-    /// `logbias=throughput`: content always goes into blocks of its own.
+    /// `logbias=throughput`: data always goes into its own blocks.
     pub(crate) for_throughput: bool,
 }
 

@@ -1,15 +1,14 @@
-//! What operations leave in memory until their txg is on disk.
+//! Intent log records in memory, kept until their txg is on disk.
 //!
-//! Bytes that were written are not kept: they lie in the blocks that they went into, and a commit takes them
-//! from there, as they are by then. What came later to the same place is then in the log a little early;
-//! replay writes it again. But what was cut off or freed since is in no block: no note says that it was
-//! written any more, and a commit that has taken the note before hears of it.
+//! Written data is not kept: a commit reads it from the file's blocks, as it is by then. A later write to the
+//! same place thus enters the log early; replay writes it again. Truncated or freed bytes are in no block, so
+//! their notes are dropped, and a commit that has taken such a note checks `is_there`.
 //!
-//! Memory: counted as changes are, and bounded with them.
+//! Memory: counted and bounded as dirty data.
 //!
 //! Source: OpenZFS `zil.c` (`zil_itx_assign`, `zil_async_to_sync`, `zil_remove_async`, `zil_clean`),
-//! `zfs_log.c` (`WR_NEED_COPY`); `zfs_get_data` there drops what lies beyond the file's end by the time of
-//! the commit, even if the cut is not in the log.
+//! `zfs_log.c` (`WR_NEED_COPY`). There, `zfs_get_data` drops bytes beyond the file's end at the time of the
+//! commit, even if the truncation is not in the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,26 +17,23 @@ use cenote_format::units::{ObjectId, Txg};
 use cenote_format::zil::record::Operation;
 use cenote_object::live::{Dirty, DirtyTotal};
 
-/// What an operation leaves.
 pub(crate) enum Note {
-    /// A record, as it will be written.
+    /// A record, ready to write.
     Said(Box<Operation>),
-    /// That bytes were written.
     WriteNote(WriteNote),
 }
 
-/// Bytes were written to an object, within one of its blocks.
+/// A write within one block of an object.
 pub(crate) struct WriteNote {
     pub(crate) object: ObjectId,
     pub(crate) range: Range<u64>,
-    /// Bytes of the object's blocks at that time.
+    /// The object's block size at that time.
     pub(crate) block_bytes: u64,
-    /// If the block was written whole, it goes to a place of its own and not into the log.
+    /// A whole block goes to its own place, outside the log.
     pub(crate) is_apart: bool,
 }
 
 impl Note {
-    /// As [`Operation::late_object`].
     fn late_object(&self) -> Option<ObjectId> {
         match self {
             Note::WriteNote(written) => Some(written.object),
@@ -46,14 +42,13 @@ impl Note {
     }
 
     /// Whether later operations on other objects may depend on it. Flags and projects decide which names a
-    /// file may have or lose: such a record keeps its place among those of names, even if the file itself is
-    /// gone by the time of the commit.
+    /// file may gain or lose, so their records keep their place among records of names, even if the file is
+    /// gone at the commit.
     fn is_for_others(&self) -> bool {
         let Note::Said(operation) = self else { return false };
         matches!(**operation, Operation::SetAttr { attrs: Some(_), .. })
     }
 
-    /// Bytes of memory.
     fn bytes(&self) -> u64 {
         let said = match self {
             Note::Said(operation) => size_of::<Operation>() + operation.encoded_bytes(),
@@ -64,7 +59,7 @@ impl Note {
 }
 
 impl WriteNote {
-    /// Takes what was written right behind it in the same block.
+    /// Absorbs a write directly behind it in the same block.
     fn join(&mut self, next: &WriteNote) -> bool {
         let follows = self.range.end == next.range.start
             && !self.range.end.is_multiple_of(self.block_bytes)
@@ -76,34 +71,31 @@ impl WriteNote {
     }
 }
 
-/// Notes by txg.
 pub(crate) struct Records {
     txgs: BTreeMap<Txg, OfTxg>,
-    /// The last txg with something that no record says.
+    /// Last txg with a change that no record describes.
     unsaid: Txg,
-    /// Objects that the last commit writes bytes of, and where they were cut since.
+    /// Objects whose data the current commit reads, and where they were cut.
     taken: BTreeMap<ObjectId, u64>,
     total: DirtyTotal,
 }
 
 struct OfTxg {
-    /// To be written with the next commit, in this order.
+    /// For the next commit, in this order.
     ordered: Vec<Note>,
-    /// To be written with it too, each list before the ordered note of that index.
+    /// Also for the next commit, each before the ordered note of that index.
     released: BTreeMap<ObjectId, Vec<(usize, Vec<Note>)>>,
-    /// To be written when their object is committed.
+    /// Written only when their object is committed.
     waiting: BTreeMap<ObjectId, Vec<Note>>,
     dirty: Dirty,
 }
 
 impl OfTxg {
-    /// What was written to an object and is not in the log yet.
     fn notes_of(&mut self, object: ObjectId) -> impl Iterator<Item = &mut Vec<Note>> {
         let released = self.released.get_mut(&object).into_iter().flatten().map(|(_, notes)| notes);
         released.chain(self.waiting.get_mut(&object))
     }
 
-    /// What is to be written, in order.
     fn take(&mut self) -> impl Iterator<Item = Note> + use<> {
         let released = std::mem::take(&mut self.released).into_values().flatten();
         let released =
@@ -123,7 +115,7 @@ impl Drop for OfTxg {
 }
 
 impl Records {
-    /// None yet; what they take is counted in a sum.
+    /// `total` counts their memory.
     pub(crate) fn new(total: DirtyTotal) -> Records {
         Records { txgs: BTreeMap::new(), unsaid: Txg(0), taken: BTreeMap::new(), total }
     }
@@ -158,12 +150,11 @@ impl Records {
         self.unsaid = self.unsaid.max(txg);
     }
 
-    /// The last txg with something that only that txg itself can make durable.
     pub(crate) fn unsaid(&self) -> Txg {
         self.unsaid
     }
 
-    /// What waits with an object, or with any, is to be written with the next commit.
+    /// Moves waiting notes of one object, or of all, to the next commit.
     pub(crate) fn release(&mut self, object: Option<ObjectId>) {
         for noted in self.txgs.values_mut() {
             let waiting = match object {
@@ -176,7 +167,7 @@ impl Records {
         }
     }
 
-    /// What was written to an object beyond so many bytes is about to be cut off.
+    /// Drops writes beyond `size_bytes`, where the object is about to be cut.
     pub(crate) fn cut(&mut self, object: ObjectId, size_bytes: u64) {
         for notes in self.txgs.values_mut().flat_map(|noted| noted.notes_of(object)) {
             notes.retain_mut(|note| match note {
@@ -190,7 +181,7 @@ impl Records {
         self.taken.entry(object).and_modify(|end| *end = size_bytes.min(*end));
     }
 
-    /// An object is about to be freed: its number may soon be another's.
+    /// The object's number may be reused.
     pub(crate) fn forget(&mut self, object: ObjectId) {
         for noted in self.txgs.values_mut() {
             noted.released.remove(&object);
@@ -203,13 +194,12 @@ impl Records {
         self.txgs = self.txgs.split_off(&Txg(txg.0 + 1));
     }
 
-    /// Whether anything is to be written that txg `synced` does not cover.
     pub(crate) fn has_any(&self, synced: Txg) -> bool {
         let has_any = |noted: &OfTxg| !noted.ordered.is_empty() || !noted.released.is_empty();
         self.txgs.iter().any(|(txg, noted)| *txg > synced && has_any(noted))
     }
 
-    /// What is to be written and not covered by txg `synced`, in order, for a commit.
+    /// Takes the notes that txg `synced` does not cover, in order.
     pub(crate) fn take(&mut self, synced: Txg) -> Vec<(Txg, Note)> {
         self.drop_through(synced);
         let of_txg = |(&txg, noted): (&Txg, &mut OfTxg)| noted.take().map(move |note| (txg, note));
@@ -222,7 +212,7 @@ impl Records {
         all
     }
 
-    /// Whether what the commit has taken is in the object's blocks still.
+    /// Whether a taken note's data is still in the blocks.
     pub(crate) fn is_there(&self, written: &WriteNote) -> bool {
         self.taken.get(&written.object).is_none_or(|&end| written.range.end <= end)
     }
@@ -254,7 +244,7 @@ mod tests {
             records.append(Txg(3), written(start..start + 10));
         }
         assert_eq!(ranges(&mut records), [50..100, 100..150, 10..30, 40..50]);
-        // What was taken for a commit stays as it is.
+        // Taken notes stay as they are.
         records.append(Txg(3), written(50..60));
         assert_eq!(ranges(&mut records).first(), Some(&(50..60)));
     }

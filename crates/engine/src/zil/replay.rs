@@ -1,8 +1,7 @@
-//! Replay: what a log holds is done again, before anybody changes the dataset.
+//! Replay of a log before its dataset may change.
 //!
-//! Idea: what the records mean is for file systems and volumes to know; here is kept how far they have come.
-//! Each txg on disk has the number of the last record that is in its tree, so a replay that is cut off goes
-//! on where it was.
+//! Idea: file systems and volumes interpret the records; this module tracks progress. Each txg on disk has
+//! the number of the last record in its tree, so an interrupted replay resumes there.
 //!
 //! Source: OpenZFS `zil.c` (`zil_replay`, `zil_replaying`).
 
@@ -15,13 +14,13 @@ use crate::logs::OpenedLog;
 use crate::open_dataset::OpenDataset;
 use crate::zil::log::Log;
 
-/// A log that has to be replayed before its dataset can be changed.
+/// A log to replay before its dataset can be changed.
 pub struct PendingReplay {
     /// The dataset's name.
     pub name: String,
     /// Its objects.
     pub dataset: OpenDataset,
-    /// What to do again, in order.
+    /// Records to replay, in order.
     pub records: Vec<LogRecord>,
     log: Log,
 }
@@ -31,8 +30,8 @@ impl PendingReplay {
         PendingReplay { name, dataset, records, log }
     }
 
-    /// Replays a record, or passes it over: what `change` does, and that it was done, is part of one txg. It
-    /// is never refused: users were promised this before the crash. If it fails, nothing is noted.
+    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, as users
+    /// were promised it before the crash. A failure records no progress.
     ///
     /// # Errors
     /// Those of `change`; [`DatasetError::Stopped`].
@@ -54,8 +53,7 @@ impl PendingReplay {
         engine.under(hold, noted).await
     }
 
-    /// All is replayed that can be: the log goes, and the dataset can be opened. On disk it is when the txg
-    /// is.
+    /// Frees the log with this txg; the dataset can be opened.
     ///
     /// # Errors
     /// [`DatasetError::Stopped`].
@@ -68,8 +66,7 @@ impl PendingReplay {
 }
 
 impl Engine {
-    /// Logs that were found when the pool was opened, and have to be replayed: `cenote_fs::replay_logs` does
-    /// it.
+    /// Logs that await replay by `cenote_fs::replay_logs`.
     ///
     /// # Errors
     /// A dataset can't be looked up.

@@ -1,14 +1,13 @@
-//! What the task whose turn it is to commit knows of those before it.
+//! State passed from one commit to the next.
 
 use std::collections::VecDeque;
 
-/// `ZIL_BURSTS`: commits whose sizes foretell that of the next.
+/// `ZIL_BURSTS`: commits whose sizes predict the next.
 const BURSTS: usize = 8;
 
-/// What whose turn it is knows of those before.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// All numbers up to this one have been served.
+    /// All numbers up to this one are served.
     pub(crate) served: u64,
     /// Bytes of the last commits.
     pub(crate) bursts: VecDeque<u64>,

@@ -1,10 +1,10 @@
 //! One commit on its way to the disk: records into blocks, blocks to their places, one flush.
 //!
-//! Idea: a block leads to its successor, so it is closed only when that has a place. The size of the next
-//! follows from what is left of this commit, or, at its end, from how much the last commits wrote. WriteNote
-//! bytes that don't fit are split.
+//! Idea: a block points to its successor, so it is closed only when that has a place. The next block's size
+//! follows from the rest of this commit or, at its end, from recent commits. A write that does not fit is
+//! split.
 //!
-//! Memory: the blocks of a window, beside the records.
+//! Memory: the blocks of a window, besides the records.
 //!
 //! Source: OpenZFS `zil.c` (`zil_lwb_assign`, `zil_lwb_plan`, `zil_lwb_write_close`), `zio.c`
 //! (`zio_alloc_zil`).
@@ -35,13 +35,11 @@ use crate::zil::turn::Turn;
 
 /// `zil_maxblocksize`.
 const MAX_BLOCK_BYTES: u64 = 128 << 10;
-/// Bytes of records in the largest block.
 const MAX_ROOM_BYTES: u64 = MAX_BLOCK_BYTES - ZIL_CHAIN_BYTES as u64;
-/// Bytes of a write's record without what was written.
 const WRITE_BYTES: u64 = (LR_BYTES + 4 * 8 + BLKPTR_BYTES) as u64;
-/// `zil_max_waste_space`: less room than this is not worth a piece of a write.
+/// `zil_max_waste_space`: with less room, a write is not split.
 const WORTH_A_PIECE_BYTES: u64 = (MAX_ROOM_BYTES - WRITE_BYTES) / 16;
-/// Bytes of blocks that are written side by side.
+/// Bytes of blocks written concurrently.
 const WINDOW_BYTES: usize = 4 << 20;
 
 pub(crate) struct LogWriter<'a> {
@@ -49,21 +47,19 @@ pub(crate) struct LogWriter<'a> {
     engine: &'a Engine,
     live: &'a LiveObjset,
     turn: &'a mut Turn,
-    /// The block that is being filled, and with what.
     block: Blkptr,
     filled: Vec<u8>,
-    /// Blocks to be written.
     window: Vec<(Blkptr, Bytes)>,
-    /// Where anything was written that has to be flushed.
+    /// Vdevs to flush.
     vdevs: BTreeSet<VdevId>,
-    /// When and in which txg the first of that was.
+    /// Flush mark and txg of the first write to be flushed.
     since: (FlushMark, Txg),
     burst_bytes: u64,
     left_bytes: u64,
 }
 
 impl<'a> LogWriter<'a> {
-    /// A commit of these records, into a chain that is there.
+    /// Needs an existing chain.
     pub(crate) fn new(
         log: &'a Log,
         engine: &'a Engine,
@@ -92,8 +88,7 @@ impl<'a> LogWriter<'a> {
         })
     }
 
-    /// Writes it. Answers whether that was all: not if something is no longer there, so that only a txg can
-    /// say what came of it.
+    /// Returns false if a note's data is gone: only a txg can make it durable.
     pub(crate) async fn write(mut self, notes: Vec<(Txg, Note)>) -> Result<bool> {
         let kstats = &self.engine.0.kstats;
         kstats.log(Zil::Records, notes.len() as u64);
@@ -131,8 +126,7 @@ impl<'a> LogWriter<'a> {
         Ok(true)
     }
 
-    /// Adds a write: with the block that it was to, or with its bytes, in as many pieces as it takes. Answers
-    /// whether they are there.
+    /// Adds a pointer to the data's block, or data in as many pieces as needed. Returns false if it is gone.
     async fn add_written(&mut self, txg: Txg, written: &WriteNote) -> Result<bool> {
         let (object, mut offset) = (written.object, written.range.start);
         let mut data = match self.log.content(self.engine, self.live, written).await? {
@@ -174,12 +168,11 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Bytes left in the block.
     fn room(&self) -> u64 {
         self.block.lsize().0 - (ZIL_CHAIN_BYTES + self.filled.len()) as u64
     }
 
-    /// Finds a place for the next block, with room for so many bytes at least, and so can finish this one.
+    /// Closes the block with a pointer to the next, which has room for `room_bytes`.
     async fn close(&mut self, room_bytes: u64) -> Result<()> {
         let mut words = self.block.checksum();
         words[ZIL_ZC_SEQ] += 1;
@@ -187,7 +180,7 @@ impl<'a> LogWriter<'a> {
         let next = self.log.place(self.engine, &hold, self.next_bytes(room_bytes), words)?;
         self.log.0.chain.lock().foretell(next, hold.txg());
         drop(hold);
-        // A commit of many blocks makes few, large writes in any case.
+        // A commit of many blocks makes few, large writes anyway.
         if self.left_bytes == 0 && self.window.is_empty() {
             make_ready(self.engine, &next).await;
         }
@@ -207,11 +200,10 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Size of the next block.
     fn next_bytes(&self, room_bytes: u64) -> u64 {
         let wanted = match self.left_bytes {
             0 => self.turn.bursts.iter().copied().max().unwrap_or(0),
-            // A last block that is nearly empty would be a waste: all get as much.
+            // Spread bytes evenly: a nearly empty last block wastes space.
             left => left.div_ceil(left.div_ceil(MAX_ROOM_BYTES - WRITE_BYTES)),
         };
         let bytes = wanted.max(room_bytes).saturating_add(ZIL_CHAIN_BYTES as u64).min(MAX_BLOCK_BYTES);
@@ -233,7 +225,6 @@ impl<'a> LogWriter<'a> {
     }
 }
 
-/// Prepares the ground for the blocks after this one, if that is worth it.
 async fn make_ready(engine: &Engine, next: &Blkptr) {
     if !engine.pool().is_log_block_in_hole(next).await {
         return;
@@ -247,12 +238,11 @@ async fn make_ready(engine: &Engine, next: &Blkptr) {
             }
         }
     };
-    // In a task of its own, which goes on if whoever commits goes away. Commits need not succeed in this.
+    // A separate task survives cancellation; its failure does not matter.
     drop(engine.runtime().spawn(fill).await);
 }
 
 impl Log {
-    /// Finds a place for a block of the log, in the txg that is held.
     pub(crate) fn place(&self, engine: &Engine, hold: &Hold, len: u64, words: [u64; 4]) -> Result<Blkptr> {
         let place = Zbookmark { dataset: self.0.dataset, ..Zbookmark::default() };
         let props = WriteProps {
@@ -272,14 +262,13 @@ impl Log {
     }
 }
 
-/// The record of a write; `bp` is where the bytes lie if they have a block of their own.
+/// `bp` points to the data if it has its own block.
 fn write_of(object: ObjectId, offset: u64, len: u64, bp: Blkptr, data: WriteData) -> Operation {
     let (offset_bytes, length_bytes) = (offset, len);
     let (already_synced, block_offset) = (false, 0);
     Operation::Write { already_synced, object, offset_bytes, length_bytes, block_offset, bp, data }
 }
 
-/// Bytes that a note takes in the log, at least.
 fn note_bytes(note: &Note) -> u64 {
     match note {
         Note::Said(operation) => record_bytes(operation),
@@ -290,7 +279,6 @@ fn note_bytes(note: &Note) -> u64 {
     }
 }
 
-/// Bytes that a record takes.
 fn record_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Write { data: WriteData::Copied(data), .. } => {

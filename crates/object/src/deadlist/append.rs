@@ -1,9 +1,9 @@
-//! Lists of block pointers that grow.
+//! Growing lists of block pointers.
 //!
-//! Idea: entries go to a list's end, and its head counts them with their space. A list is added to another by
-//! naming it there; a small one (a block of entries at most, a block of lists within it at most) is copied
-//! instead and freed, so that lists don't nest deeper and deeper. Most lists of deadlists are empty: they are
-//! all one object, the shared empty list, which feature `empty_bpobj` counts.
+//! Idea: entries go to a list's end; its header counts them and their space. A list is added to another by
+//! name; a small one (at most a block of entries and a block of subobjects) is copied and freed instead, so
+//! that nesting stays shallow. Most lists of deadlists are empty: they share one object, which feature
+//! `empty_bpobj` counts.
 //!
 //! Source: OpenZFS `bpobj.c` (`bpobj_enqueue`, `bpobj_enqueue_subobj`, `bpobj_alloc_empty`).
 
@@ -25,14 +25,14 @@ use crate::zap::ZapEdit;
 
 /// `SPA_OLD_MAXBLOCKSIZE`: blocks of lists.
 const LIST_BLOCK_BYTES: u32 = 128 << 10;
-/// `BPOBJ_SIZE_V1`: the head of lists without lists within, of pools before version 26.
+/// `BPOBJ_SIZE_V1`: header without subobjects, of pools before version 26.
 const HEAD_WITHOUT_LISTS_BYTES: usize = 32;
-/// `BPOBJ_SIZE_V2`: the head without the count of entries that are marked as freed.
+/// `BPOBJ_SIZE_V2`: header without a count of entries marked as freed.
 const HEAD_WITHOUT_FREED_BYTES: usize = 48;
 const EMPTY_FEATURE: &str = "empty_bpobj";
 const LIVELIST_FEATURE: &str = "livelist";
 
-/// Space of blocks: what a list counts.
+/// Space of blocks in a list.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSpace {
     /// As accounted: net of parity, all copies.
@@ -44,8 +44,8 @@ pub struct BlockSpace {
 }
 
 impl BlockSpace {
-    /// Of a block that takes so much. Compression of metadata is not what users ask about: it counts as if
-    /// there were none (`BP_GET_UCSIZE`).
+    /// Space of a block that takes `used_bytes`. Metadata counts as uncompressed (`BP_GET_UCSIZE`): users ask
+    /// about the compression of their data.
     pub fn of(bp: &Blkptr, used_bytes: u64) -> BlockSpace {
         let compressed_bytes = if bp.is_embedded() { 0 } else { bp.psize().0 };
         let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
@@ -53,13 +53,13 @@ impl BlockSpace {
         BlockSpace { used_bytes, compressed_bytes, uncompressed_bytes }
     }
 
-    /// Of all that a list holds.
+    /// Space of a list.
     pub fn of_list(phys: &BpobjPhys) -> BlockSpace {
         let (compressed_bytes, uncompressed_bytes) = (phys.compressed_bytes, phys.uncompressed_bytes);
         BlockSpace { used_bytes: phys.bytes, compressed_bytes, uncompressed_bytes }
     }
 
-    /// The sum; lists that count frees as less go below 0 and back.
+    /// The sum; may go below 0 and back.
     pub fn plus(self, other: BlockSpace) -> BlockSpace {
         BlockSpace {
             used_bytes: self.used_bytes.wrapping_add(other.used_bytes),
@@ -78,21 +78,20 @@ impl BlockSpace {
     }
 }
 
-/// The lists of a pool, to be changed.
+/// Editor of a pool's lists.
 #[derive(Clone, Copy)]
 pub struct BlockLists<'a> {
-    /// The MOS, where they all are.
     pub(super) mos: &'a Edit,
     dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
 }
 
 impl<'a> BlockLists<'a> {
-    /// The lists in a MOS. `dsize`: bytes that a block is accounted with ([`cenote_dataset::Mos::dsize`]).
+    /// `dsize` gives a block's size in accounts (`cenote_dataset::Mos::dsize`).
     pub fn new(mos: &'a Edit, dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync)) -> BlockLists<'a> {
         BlockLists { mos, dsize }
     }
 
-    /// Deadlists of the pool are sorted by birth; those of older pools are plain lists.
+    /// Older pools have plain lists.
     pub(super) fn has_deadlists(&self) -> bool {
         self.mos.view().pool().has(Since::Deadlists)
     }
@@ -100,7 +99,7 @@ impl<'a> BlockLists<'a> {
     /// Makes a list (`bpobj_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn create(&self) -> Result<ObjectId> {
         let livelists = FeatureCounts::of(self.mos).count(LIVELIST_FEATURE).await?.unwrap_or(0);
@@ -113,10 +112,10 @@ impl<'a> BlockLists<'a> {
         self.mos.create(&new.bonus(ObjectType::BPOBJ_HDR, vec![0; head_bytes])).await
     }
 
-    /// An empty list: the shared one if the pool has that feature (`bpobj_alloc_empty`).
+    /// An empty list, shared if the pool has the feature (`bpobj_alloc_empty`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn create_empty(&self) -> Result<ObjectId> {
         match self.create_empties(1).await?.pop() {
@@ -125,10 +124,6 @@ impl<'a> BlockLists<'a> {
         }
     }
 
-    /// So many empty lists at once.
-    ///
-    /// # Errors
-    /// The MOS is damaged.
     pub(super) async fn create_empties(&self, count: usize) -> Result<Vec<ObjectId>> {
         let features = FeatureCounts::of(self.mos);
         let shared = match features.count(EMPTY_FEATURE).await? {
@@ -154,26 +149,21 @@ impl<'a> BlockLists<'a> {
         Ok(vec![shared; count])
     }
 
-    /// The shared empty list.
     pub(super) async fn shared_empty(&self) -> Result<Option<ObjectId>> {
         let id = ZapEdit::new(self.mos, POOL_DIRECTORY).get(names::EMPTY_BPOBJ).await?;
         Ok(id.and_then(|id| id.as_u64()).map(ObjectId))
     }
 
-    /// Gives up a list, and all within it; one of many holds on the shared empty one (`bpobj_free`,
+    /// Frees a list with subobjects, or a reference to the shared empty one (`bpobj_free`,
     /// `bpobj_decr_empty`).
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn free(&self, list: ObjectId) -> Result<()> {
         self.free_all([list]).await
     }
 
-    /// The same for several, of which most may be the shared empty one.
-    ///
-    /// # Errors
-    /// A list is damaged.
     pub(super) async fn free_all(&self, lists: impl IntoIterator<Item = ObjectId>) -> Result<()> {
         let empty = self.shared_empty().await?;
         let (shared, own): (Vec<ObjectId>, Vec<ObjectId>) =
@@ -195,7 +185,7 @@ impl<'a> BlockLists<'a> {
             let list = Bpobj::open(&self.mos.view(), id).await?;
             match list.subobjects().await {
                 Ok(within) => pending.extend(within),
-                // Their blocks were told of when the list's entries were read.
+                // Their loss was reported when the list's entries were read.
                 Err(error) if error.is_damage() => {
                     let what = format!("the lists that list {id} names stay: {error}");
                     self.mos.view().pool().note_aside(what);
@@ -205,16 +195,16 @@ impl<'a> BlockLists<'a> {
             if list.phys.subobjs.0 != 0 {
                 self.mos.destroy(list.phys.subobjs).await?;
             }
-            // A list that is named twice is found gone here: so this ends.
+            // Ends: a list named twice is gone the second time.
             self.mos.destroy(id).await?;
         }
         Ok(())
     }
 
-    /// Appends blocks, none of them holes (`bpobj_enqueue`). Answers their space, frees counting as less.
+    /// Appends blocks, no holes (`bpobj_enqueue`). Returns their space, less frees.
     ///
     /// # Errors
-    /// The list is damaged, or of a form without marks and an entry has one.
+    /// Damage; a freed entry in a list without such marks.
     #[boxed]
     pub async fn append(&self, list: ObjectId, entries: &[BpobjEntry]) -> Result<BlockSpace> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
@@ -225,7 +215,7 @@ impl<'a> BlockLists<'a> {
         }
         let stored: Vec<u64> = entries.iter().flat_map(|entry| *entry.to_blkptr().words()).collect();
         let space = self.space(entries);
-        // The entries of a list that can't go on stay allocated; those after them find its end lost, too.
+        // Entries of a list with an unreadable end stay allocated.
         let written = self.mos.write_words(list, phys.blkptr_count * WORDS, &stored).await;
         if self.or_unlisted(space.used_bytes, written)?.is_none() {
             return Ok(BlockSpace::default());
@@ -236,10 +226,10 @@ impl<'a> BlockLists<'a> {
         Ok(space)
     }
 
-    /// Takes all blocks off a list that has no lists within: those that the last txg left to be freed.
+    /// Takes all blocks off a list without subobjects.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn take_all(&self, list: ObjectId) -> Result<Vec<Blkptr>> {
         let opened = Bpobj::open(&self.mos.view(), list).await?;
@@ -258,7 +248,7 @@ impl<'a> BlockLists<'a> {
         Ok(blocks)
     }
 
-    /// The space of entries, frees counting as less.
+    /// Space of entries, less frees.
     pub(super) fn space(&self, entries: &[BpobjEntry]) -> BlockSpace {
         entries.iter().fold(BlockSpace::default(), |sum, entry| {
             let space = BlockSpace::of(&entry.bp, (self.dsize)(&entry.bp));
@@ -266,12 +256,11 @@ impl<'a> BlockLists<'a> {
         })
     }
 
-    /// Adds all that a list holds to another; it belongs to that one then, or is gone
-    /// (`bpobj_enqueue_subobj`). Answers its space. What can't be read of it is not copied but named; what
-    /// can't be written stays allocated.
+    /// Adds a list to another, which then owns or has absorbed it (`bpobj_enqueue_subobj`). Returns its
+    /// space. An unreadable list is named, not copied; blocks that can't be listed stay allocated.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn append_list(&self, list: ObjectId, added: ObjectId) -> Result<BlockSpace> {
         let sub = Bpobj::open(&self.mos.view(), added).await?;
@@ -311,7 +300,7 @@ impl<'a> BlockLists<'a> {
         self.mos.write_words(list, phys.blkptr_count * WORDS, &words).await
     }
 
-    /// Goes on without something that can't be read: so much space will not be freed.
+    /// Continues after damage; `bytes` will not be freed.
     fn or_unlisted<T>(&self, bytes: u64, read: Result<T>) -> Result<Option<T>> {
         match read {
             Ok(read) => Ok(Some(read)),
@@ -327,7 +316,6 @@ impl<'a> BlockLists<'a> {
         Ok(self.mos.view().dnode(object).await?.max_block_id == BlockId(0))
     }
 
-    /// Names more lists within a list.
     async fn append_names(&self, phys: &mut BpobjPhys, lists: &[ObjectId]) -> Result<()> {
         if phys.subobjs.0 == 0 {
             let new = NewObject::of(ObjectType::BPOBJ_SUBOBJ).block_bytes(LIST_BLOCK_BYTES);

@@ -1,9 +1,8 @@
-//! Deadlists that change: blocks die, snapshots come and go.
+//! Changing deadlists: blocks die, snapshots come and go.
 //!
-//! Idea: each snapshot begins a new list under the txg it was taken in; a block that dies goes to the list
-//! of the newest snapshot that was taken before the block was born. When a snapshot is destroyed, the list
-//! that began with it is added to the one before; when its deadlist is merged into the next one's, list goes
-//! to list.
+//! Idea: each snapshot begins a list under its txg; a dead block goes to the list of the newest snapshot
+//! taken before its birth. Destroying a snapshot adds its list to the one before; merging its deadlist into
+//! the next one's goes list by list.
 //!
 //! ```text
 //!   keys  0       40      70               a block born in 55 dies: list 40
@@ -30,22 +29,21 @@ use crate::error::Result;
 use crate::live::NewObject;
 use crate::zap::{NewZap, ZapEdit};
 
-/// A deadlist, or a livelist, that is changed.
+/// Editor of a deadlist or livelist.
 #[derive(Debug)]
 pub struct DeadlistEdit<'a> {
     lists: BlockLists<'a>,
     object: ObjectId,
-    /// Lists by the txg after which their blocks were born; `None`: it is one plain list (pools before
-    /// version 26).
+    /// By the txg after which their blocks were born; `None`: a plain list (pools before version 26).
     by_birth: Option<Keys>,
     space: BlockSpace,
-    /// Keys that the table on disk still has. A deadlist may lose thousands of them and then go itself.
+    /// Removed keys still on disk: perhaps thousands, in vain if the deadlist is freed later.
     gone: Vec<Txg>,
-    /// Keys under which the table on disk has another list.
+    /// Keys with another list than on disk.
     changed: BTreeSet<Txg>,
 }
 
-/// An opened deadlist that is put aside, to be gone on with.
+/// An open deadlist put aside.
 #[derive(Debug)]
 pub struct PutAside {
     by_birth: Option<Keys>,
@@ -55,17 +53,17 @@ pub struct PutAside {
 }
 
 impl PutAside {
-    /// How many keys it holds in memory.
+    /// Keys in memory.
     pub fn key_count(&self) -> usize {
         self.by_birth.as_ref().map_or(0, Keys::len) + self.gone.len()
     }
 }
 
 impl<'a> DeadlistEdit<'a> {
-    /// Makes one without any key (`dsl_deadlist_alloc`).
+    /// Makes a deadlist without keys (`dsl_deadlist_alloc`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     pub async fn create(lists: BlockLists<'a>) -> Result<DeadlistEdit<'a>> {
         if !lists.has_deadlists() {
             let object = lists.create().await?;
@@ -86,10 +84,10 @@ impl<'a> DeadlistEdit<'a> {
         DeadlistEdit { lists, object, by_birth, space, gone: Vec::new(), changed: BTreeSet::new() }
     }
 
-    /// Opens one.
+    /// Opens a deadlist.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     pub async fn open(lists: BlockLists<'a>, object: ObjectId) -> Result<DeadlistEdit<'a>> {
         let opened = Deadlist::open(&lists.mos.view(), object).await?;
         let (by_birth, space) = match &opened {
@@ -106,24 +104,23 @@ impl<'a> DeadlistEdit<'a> {
         Ok(DeadlistEdit::new(lists, object, by_birth, space))
     }
 
-    /// Goes on with one that was put aside.
+    /// Resumes a deadlist put aside.
     pub fn resume(lists: BlockLists<'a>, object: ObjectId, aside: PutAside) -> DeadlistEdit<'a> {
         let PutAside { by_birth, space, gone, changed } = aside;
         DeadlistEdit { lists, object, by_birth, space, gone, changed }
     }
 
-    /// Puts it aside. Until it is stored, nobody may open it anew.
+    /// Puts it aside; it must not be opened again until it is stored.
     pub fn put_aside(self) -> PutAside {
         let DeadlistEdit { by_birth, space, gone, changed, .. } = self;
         PutAside { by_birth, space, gone, changed }
     }
 
-    /// Brings the table on disk up to date with what [`DeadlistEdit::drop_from`],
-    /// [`DeadlistEdit::insert`] and [`DeadlistEdit::merge`] have changed. That of a deadlist which goes is
-    /// not touched.
+    /// Stores changes of [`DeadlistEdit::drop_from`], [`DeadlistEdit::insert`] and [`DeadlistEdit::merge`].
+    /// Not needed before it is freed.
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn store(&mut self) -> Result<()> {
         let table = ZapEdit::new(self.lists.mos, self.object);
@@ -143,16 +140,16 @@ impl<'a> DeadlistEdit<'a> {
         self.object
     }
 
-    /// BlockSpace of all its blocks.
+    /// Space of all its blocks.
     pub fn space(&self) -> BlockSpace {
         self.space
     }
 
-    /// Space of blocks born after `from` and up to `to`, where lists begin: of the lists with these keys; in
-    /// a plain list, of each such block (`dsl_deadlist_space_range`).
+    /// Space of blocks born after `from` and up to `to`, both keys: of their lists, or of single blocks in a
+    /// plain list (`dsl_deadlist_space_range`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn space_between(&self, from: Txg, to: Txg) -> Result<BlockSpace> {
         let mut space = BlockSpace::default();
@@ -173,10 +170,10 @@ impl<'a> DeadlistEdit<'a> {
         Ok(space)
     }
 
-    /// The lists with keys from `from` on, by key, without the shared empty one; none if it is a plain list.
+    /// Lists with keys from `from` on, without the shared empty one.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn lists_from(&self, from: Txg) -> Result<Vec<Bpobj>> {
         let mut lists = Vec::new();
@@ -189,7 +186,7 @@ impl<'a> DeadlistEdit<'a> {
     /// The list with the highest key.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Damage.
     #[boxed]
     pub async fn last_list(&mut self) -> Result<Option<Bpobj>> {
         let Some(last) = self.by_birth.as_ref().and_then(Keys::last) else { return Ok(None) };
@@ -197,10 +194,10 @@ impl<'a> DeadlistEdit<'a> {
         Bpobj::open(&self.lists.mos.view(), list).await.map(Some)
     }
 
-    /// Forgets the lists with keys from `from` on with all that they hold.
+    /// Frees the lists with keys from `from` on, not their blocks.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn drop_from(&mut self, from: Txg) -> Result<()> {
         for list in self.lists_from(from).await? {
@@ -213,11 +210,10 @@ impl<'a> DeadlistEdit<'a> {
         self.store_space().await
     }
 
-    /// Takes the blocks born after `from` off a plain list; none if it is sorted by birth. Memory: all blocks
-    /// of the list.
+    /// Takes the blocks born after `from` off a plain list. Memory: all blocks of the list.
     ///
     /// # Errors
-    /// The list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn take_from_plain(&mut self, from: Txg) -> Result<Vec<Blkptr>> {
         if self.by_birth.is_some() {
@@ -231,10 +227,10 @@ impl<'a> DeadlistEdit<'a> {
         Ok(taken)
     }
 
-    /// Adds blocks that died; to a livelist, blocks that were written or freed (`dsl_deadlist_insert`).
+    /// Adds dead blocks, or births and deaths to a livelist (`dsl_deadlist_insert`).
     ///
     /// # Errors
-    /// A block is older than every key; a list is damaged.
+    /// A block older than every key; damage.
     #[boxed]
     pub async fn insert(&mut self, entries: &[BpobjEntry]) -> Result<()> {
         let Some(keys) = &mut self.by_birth else {
@@ -253,10 +249,10 @@ impl<'a> DeadlistEdit<'a> {
         self.store_space().await
     }
 
-    /// Begins a list for what is born after a txg, the last of all (`dsl_deadlist_add_key`).
+    /// Begins the last list, for births after a txg (`dsl_deadlist_add_key`).
     ///
     /// # Errors
-    /// The key is there; the MOS is damaged.
+    /// The key exists; damaged MOS.
     #[boxed]
     pub async fn add_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
@@ -269,7 +265,7 @@ impl<'a> DeadlistEdit<'a> {
     /// Adds a list to the one before it (`dsl_deadlist_remove_key`).
     ///
     /// # Errors
-    /// There is no such key, or none before; a list is damaged.
+    /// No such key, or none before; damage.
     #[boxed]
     pub async fn remove_key(&mut self, after: Txg) -> Result<()> {
         let Some(by_birth) = &mut self.by_birth else { return Ok(()) };
@@ -279,10 +275,10 @@ impl<'a> DeadlistEdit<'a> {
         self.add_to(before, list).await.map(|_| ())
     }
 
-    /// Takes all that another holds, which goes (`dsl_deadlist_merge`).
+    /// Absorbs another deadlist (`dsl_deadlist_merge`).
     ///
     /// # Errors
-    /// Either is damaged.
+    /// Damage.
     #[boxed]
     pub async fn merge(&mut self, mut other: DeadlistEdit<'_>) -> Result<()> {
         let Some(keys) = other.by_birth.take() else {
@@ -293,7 +289,7 @@ impl<'a> DeadlistEdit<'a> {
             return self.lists.free(other.object).await;
         };
         for (key, list) in keys.own(..) {
-            // A list without a key of its own here goes to the one before.
+            // A list without an equal key here goes to the one before.
             let own = self.by_birth.as_mut().and_then(|keys| keys.last_before(Txg(key.0.saturating_add(1))));
             let own = own.ok_or_else(|| self.damaged("has no list for blocks as old as these"))?;
             self.space = self.space.plus(self.add_to(own, list).await?);
@@ -303,10 +299,10 @@ impl<'a> DeadlistEdit<'a> {
         self.store_space().await
     }
 
-    /// Makes a deadlist with the keys below a txg and nothing in its lists (`dsl_deadlist_clone`).
+    /// Makes a deadlist with the keys below a txg and empty lists (`dsl_deadlist_clone`).
     ///
     /// # Errors
-    /// The MOS is damaged.
+    /// Damaged MOS.
     #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
         let clone = DeadlistEdit::create(self.lists).await?;
@@ -318,11 +314,11 @@ impl<'a> DeadlistEdit<'a> {
         Ok(clone.object)
     }
 
-    /// Moves the lists from a key on into a plain list, such as that of blocks to free
+    /// Moves the lists from a key on to a plain list, such as that of blocks to free
     /// (`dsl_deadlist_move_bpobj`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     #[boxed]
     pub async fn move_to(&mut self, list: ObjectId, from: Txg) -> Result<()> {
         for key in self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(from, Txg(u64::MAX))) {
@@ -332,17 +328,17 @@ impl<'a> DeadlistEdit<'a> {
         self.store_space().await
     }
 
-    /// Gives it up with all its lists (`dsl_deadlist_free`).
+    /// Frees it with all its lists (`dsl_deadlist_free`).
     ///
     /// # Errors
-    /// A list is damaged.
+    /// Damage.
     pub async fn free(self) -> Result<()> {
         let Some(by_birth) = self.by_birth else { return self.lists.free(self.object).await };
         self.lists.free_all(by_birth.into_lists()).await?;
         self.lists.mos.destroy(self.object).await
     }
 
-    /// The list of a key, its own: not the shared empty one.
+    /// Replaces the shared empty list by an own one.
     async fn own_list(&mut self, key: Txg) -> Result<ObjectId> {
         let list = self.list(key)?;
         if self.lists.shared_empty().await? != Some(list) {
@@ -354,7 +350,7 @@ impl<'a> DeadlistEdit<'a> {
         Ok(own)
     }
 
-    /// Adds a list to that of a key, of which it takes the place if that is the shared empty one.
+    /// Adds a list to a key's list, or replaces the shared empty one.
     async fn add_to(&mut self, key: Txg, added: ObjectId) -> Result<BlockSpace> {
         let list = self.list(key)?;
         if self.lists.shared_empty().await? != Some(list) {
@@ -378,7 +374,6 @@ impl<'a> DeadlistEdit<'a> {
         }
     }
 
-    /// Removes a key, and answers the list that was under it.
     async fn take_key(&mut self, key: Txg) -> Result<ObjectId> {
         let list = self.list(key)?;
         ZapEdit::new(self.lists.mos, self.object).remove(&deadlist_key(key)).await?;

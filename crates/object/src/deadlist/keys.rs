@@ -1,8 +1,8 @@
-//! Keys of a deadlist that changes, and the lists under them.
+//! Keys of a changing deadlist, and their lists.
 //!
-//! Idea: nearly all keys lead to the shared empty list. These are kept as bare numbers, and sorted only when
-//! a key is looked for. Destroying a range of snapshots opens thousands of deadlists with thousands of keys
-//! each, and only counts most of them.
+//! Idea: nearly all keys lead to the shared empty list. These are bare numbers, sorted only on lookup.
+//! Destroying a range of snapshots opens thousands of deadlists with thousands of keys each, and only counts
+//! most of them.
 //!
 //! Invariants: no key is in both parts; there are empty keys only while `empty` is the shared empty list,
 //! which lives as long as any key leads to it.
@@ -15,7 +15,7 @@ use cenote_format::units::{ObjectId, Txg};
 /// Lists by the txg after which their blocks were born.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Lists of their own.
+    /// Keys with a list of their own.
     own: BTreeMap<Txg, ObjectId>,
     /// Keys of the shared empty list.
     empties: Vec<Txg>,
@@ -24,7 +24,6 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// No keys yet; `empty` is the shared empty list, if there is one.
     pub(super) fn new(empty: Option<ObjectId>) -> Keys {
         Keys { empty, ..Keys::default() }
     }
@@ -33,7 +32,6 @@ impl Keys {
         self.own.len() + self.empties.len()
     }
 
-    /// Adds a new key; `empty` is the shared empty list as of now.
     pub(super) fn add(&mut self, key: Txg, list: ObjectId, empty: Option<ObjectId>) {
         if empty != Some(list) {
             self.own.insert(key, list);
@@ -44,13 +42,11 @@ impl Keys {
         self.empties.push(key);
     }
 
-    /// Puts a list of its own under a key.
     pub(super) fn set(&mut self, key: Txg, list: ObjectId) {
         self.take(key);
         self.own.insert(key, list);
     }
 
-    /// The list under a key.
     pub(super) fn get(&mut self, key: Txg) -> Option<ObjectId> {
         match self.own.get(&key) {
             Some(list) => Some(*list),
@@ -58,7 +54,6 @@ impl Keys {
         }
     }
 
-    /// Removes a key; returns its list.
     pub(super) fn take(&mut self, key: Txg) -> Option<ObjectId> {
         if let Some(list) = self.own.remove(&key) {
             return Some(list);
@@ -68,7 +63,6 @@ impl Keys {
         self.empty
     }
 
-    /// The last key before `end`.
     pub(super) fn last_before(&mut self, end: Txg) -> Option<Txg> {
         let own = self.own.range(..end).next_back().map(|(key, _)| *key);
         let empties = self.sorted();
@@ -76,18 +70,17 @@ impl Keys {
         own.max(empty)
     }
 
-    /// The last key.
     pub(super) fn last(&self) -> Option<Txg> {
         let own = self.own.last_key_value().map(|(key, _)| *key);
         own.max(self.empties.iter().max().copied())
     }
 
-    /// The lists with keys in a range, by key, without the shared empty one.
+    /// Keys in a range and their lists, without the shared empty one.
     pub(super) fn own(&self, range: impl RangeBounds<Txg>) -> impl Iterator<Item = (Txg, ObjectId)> {
         self.own.range(range).map(|(key, list)| (*key, *list))
     }
 
-    /// All keys from `from` up to, not including, `to`, in order.
+    /// Keys in `from..to`, in order.
     pub(super) fn within(&self, from: Txg, to: Txg) -> Vec<Txg> {
         let own = self.own.keys().chain(&self.empties).copied();
         let mut keys: Vec<Txg> = own.filter(|key| (from..to).contains(key)).collect();
@@ -95,24 +88,23 @@ impl Keys {
         keys
     }
 
-    /// Takes away the keys from `from` on.
     pub(super) fn split_off(&mut self, from: Txg) -> Keys {
         let own = self.own.split_off(&from);
         let empties = self.empties.extract_if(.., |key| *key >= from).collect();
         Keys { own, empties, are_sorted: self.are_sorted, empty: self.empty }
     }
 
-    /// All keys, in no order.
+    /// In no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Txg> {
         self.own.keys().chain(&self.empties).copied()
     }
 
-    /// The list of every key, the shared empty one as often as keys lead to it.
+    /// The shared empty one once per key.
     pub(super) fn into_lists(mut self) -> impl Iterator<Item = ObjectId> {
         std::mem::take(&mut self.own).into_values().chain(self.into_empties())
     }
 
-    /// The shared empty list, as often as keys lead to it.
+    /// Once per key.
     pub(super) fn into_empties(self) -> impl Iterator<Item = ObjectId> {
         self.empty.into_iter().flat_map(move |empty| std::iter::repeat_n(empty, self.empties.len()))
     }

@@ -21,53 +21,53 @@ use crate::objset::Objset;
 /// `zfs_default_ibs`: indirect blocks of 128 KiB.
 const DEFAULT_INDIRECT_BLOCK_SHIFT: u8 = 17;
 
-/// What an object is to be like.
+/// Properties of a new object.
 #[derive(Debug, Clone)]
 pub struct NewObject {
-    /// What it holds.
+    /// Type of its content.
     pub object_type: ObjectType,
-    /// Bytes of its blocks: a multiple of 512.
+    /// Block size: a multiple of 512.
     pub block_bytes: u32,
-    /// What its bonus holds.
+    /// Type of its bonus.
     pub bonus_type: ObjectType,
     /// The bonus.
     pub bonus: Bytes,
-    /// Slots of 512 bytes that its dnode takes.
+    /// Slots of its dnode.
     pub slots: u8,
     /// log2 of the size of its indirect blocks.
     pub indirect_block_shift: u8,
 }
 
 impl NewObject {
-    /// An object of a type with the smallest blocks and no bonus.
+    /// The smallest blocks and no bonus.
     pub fn of(object_type: ObjectType) -> NewObject {
         let (bonus_type, bonus) = (ObjectType::NONE, Bytes::new());
         let indirect_block_shift = DEFAULT_INDIRECT_BLOCK_SHIFT;
         NewObject { object_type, block_bytes: 512, bonus_type, bonus, slots: 1, indirect_block_shift }
     }
 
-    /// With blocks of so many bytes.
+    /// Sets the block size.
     pub fn block_bytes(self, block_bytes: u32) -> NewObject {
         NewObject { block_bytes, ..self }
     }
 
-    /// With a bonus.
+    /// Sets the bonus.
     pub fn bonus(self, bonus_type: ObjectType, bonus: impl Into<Bytes>) -> NewObject {
         NewObject { bonus_type, bonus: bonus.into(), ..self }
     }
 
-    /// With indirect blocks of `1 << shift` bytes.
+    /// Sets the size of indirect blocks to `1 << shift`.
     pub fn indirect_block_shift(self, indirect_block_shift: u8) -> NewObject {
         NewObject { indirect_block_shift, ..self }
     }
 
-    /// With a dnode of so many slots.
+    /// Sets the slots of the dnode.
     pub fn slots(self, slots: u8) -> NewObject {
         NewObject { slots, ..self }
     }
 
     fn head(&self) -> DnodeHead {
-        // Space that the bonus does not need goes to block pointers; attributes may grow into theirs.
+        // Spare bonus space goes to block pointers, except for attributes, which may grow.
         let spare = DnodeHead::bonus_room(self.slots, 1).saturating_sub(self.bonus.len()) / BLKPTR_BYTES;
         let blkptr_count = match self.bonus_type {
             ObjectType::SA => 1,
@@ -90,7 +90,7 @@ impl NewObject {
     }
 }
 
-/// A hand on an object set in one transaction group.
+/// Edits an object set in one txg.
 #[derive(Debug, Clone)]
 pub struct Edit {
     live: LiveObjset,
@@ -102,22 +102,21 @@ impl Edit {
         Edit { live, layer }
     }
 
-    /// The txg that the changes belong to.
+    /// The txg of the changes.
     pub fn txg(&self) -> Txg {
         self.layer.txg
     }
 
-    /// The set as it is now, these changes included.
+    /// The set with these changes.
     pub fn view(&self) -> Objset {
         self.live.view()
     }
 
-    /// The set as the last txg on disk left it.
     pub(super) fn on_disk(&self) -> Objset {
         self.live.on_disk()
     }
 
-    /// How often the txg has changed something in this set.
+    /// Changes of this set in the txg.
     pub fn changes(&self) -> u64 {
         self.layer.changes()
     }
@@ -125,7 +124,7 @@ impl Edit {
     /// Makes an object under a free number.
     ///
     /// # Errors
-    /// Blocks of dnodes can't be read.
+    /// Unreadable dnodes.
     #[boxed]
     pub async fn create(&self, new: &NewObject) -> Result<ObjectId> {
         loop {
@@ -140,14 +139,14 @@ impl Edit {
             };
             let (block, free) = slots::free_slots(&self.view(), wanted).await?;
             let mut slots = self.live.0.slots.lock();
-            // Somebody else may have looked meanwhile and handed out some of these.
+            // A concurrent creation may have taken some.
             if slots.wanted(self.txg()) == wanted {
                 slots.begin(wanted, block, free);
             }
         }
     }
 
-    /// Makes an object under a given number, which must be free.
+    /// Makes an object under this number.
     ///
     /// # Errors
     /// The number is taken.
@@ -174,7 +173,7 @@ impl Edit {
     /// Frees an object with all its blocks.
     ///
     /// # Errors
-    /// There is no such object, or its blocks can't be found.
+    /// No such object; unreadable indirect block.
     #[boxed]
     pub async fn destroy(&self, object: ObjectId) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
@@ -187,10 +186,10 @@ impl Edit {
         Ok(())
     }
 
-    /// Frees objects among a range of numbers, some thousands at most; answers where to go on.
+    /// Frees objects in a range, some thousands at most; returns where to continue.
     ///
     /// # Errors
-    /// Dnodes can't be read, or an object's blocks can't be found.
+    /// Unreadable dnodes or indirect blocks.
     #[boxed]
     pub async fn destroy_some(&self, range: Range<ObjectId>) -> Result<Option<ObjectId>> {
         let view = self.view();
@@ -205,7 +204,7 @@ impl Edit {
             found.extend(batch.dnodes.into_iter().map(|(object, _)| object));
             next = Some(dnodes.position()).filter(|next| *next < range.end);
         }
-        // Those of this txg are few: what a stream makes, it does not free again.
+        // Few: a stream does not free the objects it makes.
         found.extend(view.layers().touched(range.start..next.unwrap_or(range.end)));
         for object in found {
             match self.destroy(object).await {
@@ -216,12 +215,11 @@ impl Edit {
         Ok(next)
     }
 
-    /// Writes bytes at an offset. One whole block is taken as it is, without a copy; parts of blocks are put
-    /// into what is there. Of several blocks each gets memory of its own: as slices of `data`, every one of
-    /// them would keep all of it, in the cache for as long as any is wanted.
+    /// Writes bytes. A single whole block is taken without a copy. Several are copied: a slice of `data`
+    /// would keep all of it in memory while cached.
     ///
     /// # Errors
-    /// There is no such object, or a block that is written in part, or what leads to one, can't be read.
+    /// No such object; unreadable block.
     #[boxed]
     pub async fn write(&self, object: ObjectId, offset_bytes: u64, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -251,8 +249,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes a part of a block, which is copied up once in a txg and then written to where it lies.
-    /// Answers whether the block has been written from its start to its end by now.
+    /// Copies the block once a txg, then changes it in place. Returns whether it was written from start to
+    /// end.
     async fn write_part(&self, object: ObjectId, block: BlockId, skip: usize, piece: &[u8]) -> Result<bool> {
         let write = |blocks: &mut Blocks<'_>| {
             let bytes = blocks.get_mut(block)?;
@@ -264,10 +262,10 @@ impl Edit {
         self.in_place(object, |_| {}, write).await
     }
 
-    /// Writes one whole block.
+    /// Writes a whole block.
     ///
     /// # Errors
-    /// There is no such object, its blocks are of another size, or what leads to the block can't be read.
+    /// No such object; another block size; unreadable indirect block.
     #[boxed]
     pub async fn write_block(&self, object: ObjectId, block: BlockId, data: Bytes) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -283,12 +281,11 @@ impl Edit {
         self.layer.change(object, Some(current), |changed| changed.put(block, data));
     }
 
-    /// Gives an object shares of blocks on disk, from `first` on, in the place of its own; where they are
-    /// holes it gets holes. They must be data that this set can read, and have owners until the txg is
-    /// written.
+    /// Replaces blocks from `first` on by shares of blocks on disk, or holes. These must be data that this
+    /// set can read, with an owner until the txg is written.
     ///
     /// # Errors
-    /// There is no such object, its blocks are of another size, or what leads to them can't be read.
+    /// As [`Edit::write_block`].
     #[boxed]
     pub async fn share_blocks(&self, object: ObjectId, first: BlockId, blocks: &[Blkptr]) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -313,10 +310,10 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes one whole block as it came: compressed or encrypted.
+    /// Writes a whole block as received: compressed or encrypted.
     ///
     /// # Errors
-    /// There is no such object, its blocks are of another size, or what leads to the block can't be read.
+    /// As [`Edit::write_block`].
     #[boxed]
     pub async fn write_stored(&self, object: ObjectId, block: BlockId, stored: StoredBlock) -> Result<()> {
         let head = self.view().head(object).await?;
@@ -328,10 +325,10 @@ impl Edit {
         Ok(())
     }
 
-    /// Sets the spill block as it came.
+    /// Sets the spill block as received.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_stored_spill(&self, object: ObjectId, stored: StoredBlock) -> Result<()> {
         self.change_head(object, |changed| {
@@ -341,11 +338,11 @@ impl Edit {
         .await
     }
 
-    /// Makes an object what another pool has it as, in a set that is written without its key: its head, and
-    /// the levels of its tree. `is_new`: nothing of an object of that number belongs to it.
+    /// Sets an object's head and least levels as in the source pool, in a set written without its key.
+    /// `is_new` drops everything of the number's earlier object.
     ///
     /// # Errors
-    /// There is no such object that is not new.
+    /// No such object, unless it is new.
     #[boxed]
     pub async fn put_head(&self, object: ObjectId, head: DnodeHead, levels: u8, is_new: bool) -> Result<()> {
         if is_new {
@@ -364,10 +361,10 @@ impl Edit {
         .await
     }
 
-    /// Frees `count` whole blocks from `first` on: they read as zeros.
+    /// Frees whole blocks.
     ///
     /// # Errors
-    /// There is no such object, or its blocks can't be found.
+    /// No such object; unreadable indirect block.
     #[boxed]
     pub async fn punch(&self, object: ObjectId, first: BlockId, count: u64) -> Result<()> {
         let end = first.0.saturating_add(count);
@@ -378,7 +375,7 @@ impl Edit {
     /// Sets the bonus.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_bonus(&self, object: ObjectId, bonus_type: ObjectType, bonus: Bytes) -> Result<()> {
         self.change_head(object, |changed| {
@@ -389,10 +386,10 @@ impl Edit {
         .await
     }
 
-    /// Makes an object one of another type; its content stays.
+    /// Changes an object's type, not its content.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_type(&self, object: ObjectId, object_type: ObjectType) -> Result<()> {
         self.change_head(object, |changed| {
@@ -403,19 +400,19 @@ impl Edit {
         .await
     }
 
-    /// Sets the spill block, or removes it.
+    /// Sets or removes the spill block.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_spill(&self, object: ObjectId, spill: Option<Bytes>) -> Result<()> {
         self.change_head(object, |changed| changed.spill = Some(spill)).await
     }
 
-    /// Gives an object of at most one block larger blocks; its content stays.
+    /// Changes the block size of an object of at most one block.
     ///
     /// # Errors
-    /// It has more than one block, or the block can't be read.
+    /// Several blocks; unreadable block.
     #[boxed]
     pub async fn set_block_bytes(&self, object: ObjectId, block_bytes: u32) -> Result<()> {
         let opened = self.view().object(object).await?;
@@ -435,11 +432,10 @@ impl Edit {
         .await
     }
 
-    /// Sets the compression and checksum that an object's blocks get whatever its dataset says; 0: as the
-    /// dataset says.
+    /// Sets an object's own compression and checksum; 0: the dataset's.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_storage(&self, object: ObjectId, checksum_id: u8, compression_id: u8) -> Result<()> {
         self.change_head(object, |changed| {

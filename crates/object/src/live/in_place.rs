@@ -1,13 +1,12 @@
-//! Changing an object's blocks where they lie.
+//! Changing an object's blocks in place.
 //!
-//! Idea: structures such as tables change a few bytes of a block at a time, and of several blocks together.
-//! They are given the blocks of the open layer to change in place. One that is not there yet is copied up
-//! from below when it is first changed in the txg; from then on a change costs what it changes.
+//! Idea: tables change a few bytes at a time, often of several blocks together. They get the open layer's
+//! blocks to change in place. A missing block is copied up when first changed in the txg; later changes cost
+//! only what they change.
 //!
-//! A change is plain code, run under the layer's lock. When it asks for a block that is not in memory it
-//! stops, the block is read, and it runs again from its start: so **it asks for all that a step needs before
-//! it changes anything in that step**, and what it has done by then must be valid, and be found done when it
-//! runs again.
+//! A change is a closure run under the layer's lock. When it needs a block that is not in memory it stops,
+//! the block is read, and it runs again from the start. So **a step requests all blocks it needs before it
+//! changes any**, and finished steps must be valid and be recognized on the next run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,12 +23,10 @@ use crate::live::Edit;
 use crate::live::layer::{Changed, WriteRun};
 use crate::zap::micro_index::MicroIndex;
 
-/// Why a change stops.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It needs blocks that are not in memory.
     Missing(Range<u64>),
-    /// What it found is damaged.
+    /// Damage.
     Format(FormatError),
 }
 
@@ -39,20 +36,18 @@ impl From<FormatError> for Stop {
     }
 }
 
-/// What a step of a change answers.
 pub(crate) type Step<T> = std::result::Result<T, Stop>;
 
-/// An object's blocks and head, to be changed in place.
 pub(crate) struct Blocks<'a> {
     changed: &'a mut Changed,
-    /// Blocks as they lie below, for those that the layer does not have.
+    /// From below, where the layer has none.
     below: &'a mut BTreeMap<BlockId, Bytes>,
-    /// Blocks taken out of the layer to be written to: few.
+    /// Taken out of the layer for writing: few.
     open: Vec<(BlockId, BytesMut)>,
 }
 
 impl Blocks<'_> {
-    /// A block, to read.
+    /// A block for reading.
     pub(crate) fn get(&self, block: BlockId) -> Step<&[u8]> {
         if let Some((_, open)) = self.open.iter().find(|(id, _)| *id == block) {
             return Ok(open);
@@ -61,7 +56,7 @@ impl Blocks<'_> {
         found.map(|bytes| &bytes[..]).ok_or(Stop::Missing(block.0..block.0 + 1))
     }
 
-    /// A block, to keep and read.
+    /// A block to keep.
     pub(crate) fn bytes(&self, block: BlockId) -> Step<Bytes> {
         let shared = self.changed.blocks.get(&block).or_else(|| self.below.get(&block));
         match shared {
@@ -70,13 +65,13 @@ impl Blocks<'_> {
         }
     }
 
-    /// Sees to it that these blocks are in memory.
+    /// Requires blocks in memory.
     pub(crate) fn need(&self, range: Range<u64>) -> Step<()> {
         let is_missing = |id: u64| self.get(BlockId(id)).is_err();
         if range.clone().any(is_missing) { Err(Stop::Missing(range)) } else { Ok(()) }
     }
 
-    /// A block, to change. One beyond the end begins as zeros.
+    /// A block for writing; zeros beyond the end.
     pub(crate) fn get_mut(&mut self, block: BlockId) -> Step<&mut [u8]> {
         let at = match self.open.iter().position(|(id, _)| *id == block) {
             Some(at) => at,
@@ -84,7 +79,7 @@ impl Blocks<'_> {
                 let here = self.changed.blocks.get_mut(&block).map(std::mem::take);
                 let bytes = here.or_else(|| self.below.remove(&block));
                 let bytes = bytes.ok_or(Stop::Missing(block.0..block.0 + 1))?;
-                // If nobody else looks at it, the same memory is used.
+                // Reuses the memory unless a reader holds it.
                 self.put(block, bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])));
                 self.open.len() - 1
             }
@@ -92,7 +87,7 @@ impl Blocks<'_> {
         Ok(&mut self.open[at].1)
     }
 
-    /// Sets a whole block, which may lie beyond the end.
+    /// May lie beyond the end.
     pub(crate) fn put(&mut self, block: BlockId, bytes: BytesMut) {
         self.open.retain(|(id, _)| *id != block);
         self.open.push((block, bytes));
@@ -101,23 +96,20 @@ impl Blocks<'_> {
         }
     }
 
-    /// Frees blocks.
     pub(crate) fn punch(&mut self, range: Range<u64>) {
         self.open.retain(|(id, _)| !range.contains(&id.0));
         self.changed.punch(range);
     }
 
-    /// The object's head; `None` only if it is freed meanwhile.
+    /// `None` only if it was freed meanwhile.
     pub(crate) fn head(&mut self) -> Option<&mut DnodeHead> {
         self.changed.head.as_mut()
     }
 
-    /// What was written one piece after the other.
     pub(crate) fn run(&mut self) -> &mut WriteRun {
         &mut self.changed.run
     }
 
-    /// What the owner of a micro ZAP knows of its block.
     pub(crate) fn index(&mut self) -> &mut Option<Arc<MicroIndex>> {
         &mut self.changed.index
     }
@@ -133,11 +125,10 @@ impl Drop for Blocks<'_> {
 }
 
 impl Edit {
-    /// Changes blocks of an object in place; see above for how `change` is to go about it. `swap` brings a
-    /// block of another byte order into this machine's.
+    /// See the module on writing `change`. `swap` converts a block of the other byte order.
     ///
     /// # Errors
-    /// There is no such object, a block can't be read, or `change` finds damage.
+    /// No such object; unreadable block; damage found by `change`.
     pub(crate) async fn in_place<T>(
         &self,
         object: ObjectId,
@@ -172,7 +163,7 @@ impl Edit {
         }
     }
 
-    /// An error that names an object of this set.
+    /// A damage error.
     pub fn damaged(&self, object: ObjectId, why: &str) -> DatasetError {
         self.view().damaged(object, why)
     }

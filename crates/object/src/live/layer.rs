@@ -1,8 +1,8 @@
-//! A layer: what one transaction group changes in one object set, in memory.
+//! A layer: the changes of one txg to one object set, in memory.
 //!
-//! Idea: blocks on disk are never changed, so a change is a layer of whole blocks and heads of dnodes that
-//! lies over the last tree on disk and hides what it replaces. Looking something up goes from the newest
-//! layer down; each answers with its own, with "nothing here", or passes the question on.
+//! Idea: blocks on disk never change, so a layer of whole blocks and dnode heads hides those that it replaces
+//! in the tree below. A lookup goes from the newest layer down; each has the block, has a hole, or passes the
+//! lookup on.
 //!
 //! ```text
 //!   open layer       [obj 7: head, block 0, block 3]            operations write here
@@ -10,8 +10,7 @@
 //!   tree on disk     obj 7, obj 8, obj 9 ...
 //! ```
 //!
-//! Invariants: a block is there whole, of the size that the head says. A layer that syncs is not changed any
-//! more.
+//! Invariants: blocks are whole, of the size in the head. A syncing layer does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,57 +28,51 @@ use crate::live::dirty::{Dirty, DirtyTotal};
 use crate::object::SPILL_BLOCK;
 use crate::zap::micro_index::MicroIndex;
 
-/// What a txg changes in an object set.
+/// Changes of a txg to an object set.
 #[derive(Debug)]
 pub struct Layer {
     pub(crate) txg: Txg,
     objects: Mutex<BTreeMap<ObjectId, Changed>>,
-    /// Indirect blocks of level 1 that were read with all above them, by object and number: see `reach`.
+    /// Level 1 indirect blocks read, with all above them: see `reach`.
     read: Mutex<BTreeSet<(ObjectId, u64)>>,
-    /// Bytes of blocks held: what the bound on dirty data counts.
+    /// Counts against the limit on dirty data.
     dirty: Dirty,
-    /// How often something was changed: who has failed knows whether it had begun.
+    /// Tells after a failure whether a change had begun.
     changes: AtomicU64,
 }
 
-/// An object as a txg leaves it.
+/// An object as of a txg.
 #[derive(Debug, Clone, Default)]
 pub struct Changed {
-    /// Its head; `None`: it is freed.
+    /// `None`: freed.
     pub(crate) head: Option<DnodeHead>,
-    /// It was freed in this txg, and perhaps made again: nothing of what lies below belongs to it.
+    /// Freed in this txg, and perhaps made again: hides everything below.
     pub(crate) fresh: bool,
-    /// Blocks written.
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
-    /// Blocks that others made. None of them is in `blocks`.
+    /// Shared or received; none is in `blocks`.
     pub(crate) clones: BTreeMap<BlockId, Foreign>,
-    /// Bytes of `clones` that are in memory, or that a disk may lack: syncing the txg costs as much as if
-    /// they were written.
+    /// Bytes of `clones` in memory or missing on a disk: these cost as much as writes.
     pub(crate) lacking_bytes: u64,
-    /// Levels that its tree has at least.
+    /// Least levels of its tree.
     pub(crate) least_levels: u8,
-    /// Blocks freed, in ranges that don't touch, by their start; those in `blocks` and `clones` came after
-    /// that.
+    /// Separate freed ranges, by start; `blocks` and `clones` are newer.
     pub(crate) punched: BTreeMap<u64, u64>,
-    /// The spill block: written, or removed.
+    /// The spill block, written or removed.
     pub(crate) spill: Option<Option<Bytes>>,
-    /// Where the names of a micro ZAP lie, for those who change it; forgotten when its block is written to in
-    /// any other way.
+    /// Dropped when the block is written in another way.
     pub(crate) index: Option<Arc<MicroIndex>>,
-    /// The last parts of blocks that were written.
     pub(crate) run: WriteRun,
 }
 
-/// A block that others made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Foreign {
-    /// It is shared from now on: where it lies on disk.
+    /// Shared, at this place on disk.
     Shared(Blkptr),
-    /// It came compressed or encrypted, and is stored like that.
+    /// Received compressed or encrypted.
     Arrived(StoredBlock),
 }
 
-/// A part of a block that was written piece by piece, each behind the one before.
+/// Sequential writes within a block.
 #[derive(Debug, Clone, Default)]
 pub struct WriteRun {
     block: BlockId,
@@ -87,7 +80,6 @@ pub struct WriteRun {
 }
 
 impl WriteRun {
-    /// The next piece: the run with it, or another that begins with it.
     pub(crate) fn goes_on_with(&mut self, block: BlockId, part: Range<usize>) -> Range<usize> {
         let follows = (self.block, self.part.end) == (block, part.start);
         let start = if follows { self.part.start } else { part.start };
@@ -96,18 +88,18 @@ impl WriteRun {
     }
 }
 
-/// What a layer shows of a block.
+/// A block as a layer shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
     /// Its content.
     Data(Bytes),
-    /// Where it lies on disk, although not in this object's tree yet.
+    /// Its place on disk.
     Stored(Blkptr),
-    /// What it is stored as, once it is written.
+    /// Its stored form.
     Arrived(StoredBlock),
     /// Zeros.
     Hole,
-    /// What lies below.
+    /// Not in this layer.
     Below,
 }
 
@@ -117,12 +109,11 @@ impl Layer {
         Layer { txg, objects, read, dirty: Dirty::of(total), changes: AtomicU64::new(0) }
     }
 
-    /// What it shows of a block.
     pub(crate) fn block(&self, object: ObjectId, block: BlockId) -> Shown {
         self.objects.lock().get(&object).map_or(Shown::Below, |changed| changed.block(block))
     }
 
-    /// What it says of an object, blocks left out; `None`: nothing.
+    /// Without blocks.
     pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
         let objects = self.objects.lock();
         let changed = objects.get(&object)?;
@@ -134,37 +125,33 @@ impl Layer {
         })
     }
 
-    /// An object's head, or that it is freed; `None`: it says nothing of it.
+    /// `Some(None)`: freed; `None`: not in this layer.
     pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
         self.objects.lock().get(&object).map(|changed| changed.head.clone())
     }
 
-    /// Whether it says anything of an object.
     pub(crate) fn touches(&self, object: ObjectId) -> bool {
         self.objects.lock().contains_key(&object)
     }
 
-    /// Whether it knows an object's head.
     pub(crate) fn has_head(&self, object: ObjectId) -> bool {
         self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
     }
 
-    /// Whether an object's indirect block of level 1 was read in this txg, or there is none.
+    /// Whether it was read in this txg, or is absent.
     pub(crate) fn has_read(&self, object: ObjectId, indirect: u64) -> bool {
         self.read.lock().contains(&(object, indirect))
     }
 
-    /// It was.
     pub(crate) fn note_read(&self, object: ObjectId, indirect: u64) {
         self.read.lock().insert((object, indirect));
     }
 
-    /// Changed objects among `range`.
     pub(crate) fn touched(&self, range: Range<ObjectId>) -> Vec<ObjectId> {
         self.objects.lock().range(range).map(|(&object, _)| object).collect()
     }
 
-    /// The first block from `from` on of which it shows anything.
+    /// The first changed block from `from` on.
     pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
         let objects = self.objects.lock();
         let changed = objects.get(&object)?;
@@ -177,12 +164,11 @@ impl Layer {
         written.into_iter().chain(cloned).chain(punched).min()
     }
 
-    /// One past the last block of the hole that it shows at `block`.
+    /// End of the hole at `block`.
     pub(crate) fn hole_end(&self, object: ObjectId, block: BlockId) -> u64 {
         self.objects.lock().get(&object).map_or(block.0, |changed| changed.hole_end(block))
     }
 
-    /// Nothing was changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.lock().is_empty()
     }
@@ -191,12 +177,12 @@ impl Layer {
         &self.dirty
     }
 
-    /// How often something was changed.
+    /// Number of changes.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Changes an object; `current` is its head as it is now, in case this is the txg's first change of it.
+    /// `current` is its present head, for the txg's first change.
     pub(crate) fn change<T>(
         &self,
         object: ObjectId,
@@ -219,7 +205,7 @@ impl Layer {
         result
     }
 
-    /// Its changes, for the sync of a txg that takes no more of them.
+    /// Its changes, for the sync.
     pub fn freeze(&self) -> BTreeMap<ObjectId, Changed> {
         self.objects.lock().clone()
     }
@@ -236,7 +222,6 @@ impl Changed {
         }
     }
 
-    /// Writes a block.
     pub(crate) fn put(&mut self, block: BlockId, data: Bytes) {
         self.index = None;
         self.clones.remove(&block);
@@ -244,14 +229,12 @@ impl Changed {
         self.reach(block);
     }
 
-    /// Shares a block.
     pub(crate) fn share(&mut self, block: BlockId, bp: Blkptr) {
         self.blocks.remove(&block);
         self.clones.insert(block, Foreign::Shared(bp));
         self.reach(block);
     }
 
-    /// Takes a block as it came.
     pub(crate) fn arrive(&mut self, block: BlockId, stored: StoredBlock) {
         self.index = None;
         self.lacking_bytes += stored.bytes.len() as u64;
@@ -268,7 +251,7 @@ impl Changed {
         }
     }
 
-    /// Frees blocks: those of this txg are forgotten, what lies below is hidden.
+    /// Drops blocks of this txg and hides those below.
     pub(crate) fn punch(&mut self, range: Range<u64>) {
         self.index = None;
         if range.is_empty() {
@@ -303,7 +286,6 @@ impl Changed {
         self.punched.range(..=block.0).next_back().is_some_and(|(_, &end)| block.0 < end)
     }
 
-    /// It says nothing but what the head was before.
     fn is_only(&self, head: &Option<DnodeHead>) -> bool {
         let changes_content = self.fresh || self.spill.is_some();
         let has_blocks = !self.blocks.is_empty() || !self.clones.is_empty();
@@ -311,7 +293,7 @@ impl Changed {
     }
 
     fn bytes(&self) -> u64 {
-        // Kept simple: objects have few blocks changed at a time, or are written in large ones.
+        // Approximate: few blocks change at a time, or large ones.
         let spill = self.spill.iter().flatten().map(Bytes::len).sum::<usize>() as u64;
         let block = self.head.as_ref().map_or(0, |head| u64::from(head.data_block_bytes));
         let clones = (self.clones.len() * BLKPTR_BYTES) as u64 + self.lacking_bytes;

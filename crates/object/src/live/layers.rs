@@ -1,4 +1,4 @@
-//! Layers over a tree on disk, and what they show together.
+//! The layers over a tree on disk, combined.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use cenote_format::units::{BlockId, ObjectId};
 
 use crate::live::layer::{Changed, Layer, Shown};
 
-/// Layers over a tree, the newest first.
+/// Layers, the newest first.
 #[derive(Clone, Default)]
 pub(crate) struct Layers(Option<Arc<[Arc<Layer>]>>);
 
@@ -21,14 +21,12 @@ impl Layers {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// What they show of a block.
     pub(crate) fn block(&self, object: ObjectId, block: BlockId) -> Shown {
         let answers = self.all().iter().map(|layer| layer.block(object, block));
         answers.into_iter().find(|shown| *shown != Shown::Below).unwrap_or(Shown::Below)
     }
 
-    /// An object's head as the newest layer has it, and whether anything of the tree on disk belongs to it;
-    /// `None`: no layer knows it.
+    /// The newest changes; `fresh` if any layer hides the tree.
     pub(crate) fn object(&self, object: ObjectId) -> Option<Changed> {
         let mut known = self.all().iter().filter_map(|layer| layer.object(object));
         let newest = known.next()?;
@@ -36,12 +34,12 @@ impl Layers {
         Some(Changed { fresh, ..newest })
     }
 
-    /// An object's head, or that it is freed; `None`: no layer knows it.
+    /// `Some(None)`: freed; `None`: unchanged.
     pub(crate) fn head(&self, object: ObjectId) -> Option<Option<DnodeHead>> {
         self.all().iter().find_map(|layer| layer.head(object))
     }
 
-    /// An object's spill block: the content, or that there is none; `None`: no layer knows.
+    /// `Some(None)`: none; `None`: unchanged.
     pub(crate) fn spill(&self, object: ObjectId) -> Option<Option<Bytes>> {
         for changed in self.all().iter().filter_map(|layer| layer.object(object)) {
             if changed.spill.is_some() {
@@ -54,17 +52,15 @@ impl Layers {
         None
     }
 
-    /// Whether any layer knows an object.
     pub(crate) fn touches(&self, object: ObjectId) -> bool {
         self.all().iter().any(|layer| layer.touches(object))
     }
 
-    /// The first block from `from` on of which any layer shows something.
     pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
         self.all().iter().filter_map(|layer| layer.next_change(object, from)).min()
     }
 
-    /// One past the last block of the hole that they show at `block`.
+    /// End of the hole at `block`.
     pub(crate) fn hole_end(&self, object: ObjectId, block: BlockId) -> u64 {
         let mut end = u64::MAX;
         for layer in self.all() {
@@ -76,7 +72,6 @@ impl Layers {
         block.0
     }
 
-    /// Objects among `range` that layers know.
     pub(crate) fn touched(&self, range: std::ops::Range<ObjectId>) -> Vec<ObjectId> {
         self.all().iter().flat_map(|layer| layer.touched(range.clone())).collect()
     }

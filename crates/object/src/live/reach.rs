@@ -1,11 +1,10 @@
-//! What syncing a change will read of the tree on disk is read before the change is accepted.
+//! Reads the indirect blocks above a change before it is accepted.
 //!
-//! Idea: a block takes its place by way of the indirect blocks above it, which are read, patched and written
-//! anew when the txg syncs; what is freed is found through them as well. If one could not be read only then,
-//! nobody could be told, and the txg of all others would fail. So whoever changes an object reads them first,
-//! and hears of it. Then they are in the cache, where the sync finds them.
+//! Idea: syncing a change reads and patches the indirect blocks above it, and finds freed blocks through
+//! them. At that time a read error has no caller to go to, and would fail the txg for all. So a change reads
+//! them first and gets the error itself; the sync finds them in the cache.
 //!
-//! What becomes unreadable between the two is confined: see `write/objset`.
+//! Blocks that become unreadable in between are confined: see `write/objset`.
 //!
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_check_ioerr`, `dmu_tx_hold_write`, `dmu_tx_hold_free`).
 
@@ -19,7 +18,6 @@ use crate::live::edit::Edit;
 use crate::object::Object;
 
 impl Edit {
-    /// Reads what leads to blocks that are to be written.
     pub(super) async fn reach(
         &self,
         object: ObjectId,
@@ -40,7 +38,6 @@ impl Edit {
         Ok(())
     }
 
-    /// Reads what leads to all blocks of a range that are on disk.
     pub(super) async fn reach_all(&self, object: ObjectId, blocks: Range<u64>) -> Result<()> {
         let Some(old) = self.object_on_disk(object).await?.filter(|old| old.dnode().levels > 1) else {
             return Ok(());
@@ -55,7 +52,6 @@ impl Edit {
         Ok(())
     }
 
-    /// The object whose blocks a change replaces; `None`: it has none on disk.
     async fn object_on_disk(&self, object: ObjectId) -> Result<Option<Object>> {
         if self.view().layers().object(object).is_some_and(|changed| changed.fresh) {
             return Ok(None);

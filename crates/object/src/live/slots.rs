@@ -1,14 +1,13 @@
 //! Free object numbers.
 //!
-//! Idea: objects made together should lie together, so numbers are handed out from one block of dnodes after
-//! the other. A block's free slots are looked up once, when its turn comes; full blocks are passed over by
-//! their fill count. A block that the search has passed gets another turn once a quarter of it was freed and
-//! that is on disk: until then nobody can mistake a new object for the one that had the number before. Turns
-//! come when a block is used up, so a set that has never had a second block reuses no number while it is
-//! open; OpenZFS's incremental send relies on that. The MOS reuses no numbers as long as the pool is open:
-//! they name datasets.
+//! Idea: objects made together should lie together, so numbers come from one block of dnodes after the other.
+//! A block's free slots are looked up once, in its turn; the fill count shows full blocks. A block that the
+//! search has passed gets another turn once a quarter of it was freed and that is on disk: earlier, a new
+//! object could be mistaken for the number's previous owner. Turns come when a block is used up, so a set
+//! that never had a second block reuses no number while open; OpenZFS's incremental send relies on that. The
+//! MOS reuses none while the pool is open: its numbers identify datasets.
 //!
-//! Memory: [`MOST_FREED`] blocks with freed slots. What is left out is found again when the set is opened.
+//! Memory: [`MOST_FREED`] blocks with freed slots; others are found when the set is opened again.
 //!
 //! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`), which searches from the start at most once a txg
 //! and takes regions that are at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
@@ -22,49 +21,44 @@ use crate::error::Result;
 use crate::object::holes::{Region, RegionKind};
 use crate::objset::{META_DNODE_OBJECT, Objset};
 
-/// The block that numbers are being handed out from.
+/// The block that numbers come from.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     block: u64,
-    /// A bit for each free slot of it.
+    /// A bit for each free slot.
     free: u32,
-    /// The block after the last one that the search has come to.
+    /// Behind the farthest block searched.
     next: u64,
-    /// Blocks before that in which objects were freed since their last turn.
+    /// Earlier blocks, slots freed since their turn.
     freed: BTreeMap<u64, Freed>,
 }
 
-/// What was freed in a block.
 #[derive(Debug)]
 struct Freed {
     slots: u32,
-    /// When the last of it was.
     txg: Txg,
 }
 
-/// Freed slots that are worth another turn: a quarter of a block.
+/// A quarter of a block earns another turn.
 const MANY_FREED: u32 = SLOTS as u32 / 4;
-/// The most blocks of which freed slots are counted.
 const MOST_FREED: usize = 4096;
 
 impl Slots {
-    /// A run of free slots of this block, taken. `None`: there is none, or nothing is known of the block.
+    /// Takes a run of free slots, if any.
     pub(super) fn take(&mut self, slots: u8) -> Option<ObjectId> {
         let run = u32::MAX >> (32 - u32::from(slots.clamp(1, 32)));
-        // A large dnode does not cross the end of its block.
+        // A large dnode stays within its block.
         let at = (0..=32 - u32::from(slots)).find(|&at| self.free >> at & run == run)?;
         self.free &= !(run << at);
         Some(ObjectId(self.block * SLOTS + u64::from(at)))
     }
 
-    /// An object got its number in another way.
     pub(super) fn is_taken(&mut self, object: ObjectId, slots: u8) {
         if object.0 / SLOTS == self.block {
             self.free &= !taken(object, slots);
         }
     }
 
-    /// An object is freed in txg `txg`.
     pub(super) fn is_freed(&mut self, object: ObjectId, slots: u8, txg: Txg) {
         let block = object.0 / SLOTS;
         let is_counted = self.freed.len() < MOST_FREED || self.freed.contains_key(&block);
@@ -75,33 +69,32 @@ impl Slots {
         }
     }
 
-    /// The block to look at when `take` has nothing, in txg `txg`, which is open: the one before is being
-    /// written, all others are on disk.
+    /// The block to search when `take` fails, with txg `txg` open and the one before perhaps not on disk yet.
     pub(super) fn wanted(&self, txg: Txg) -> u64 {
         let is_due =
             |(_, freed): &(&u64, &Freed)| freed.slots >= MANY_FREED && freed.txg.0.saturating_add(1) < txg.0;
         self.freed.iter().find(is_due).map_or(self.next, |(block, _)| *block)
     }
 
-    /// Goes on with a block of which the free slots are known, the first that has any from the one `wanted`.
+    /// The first block from `wanted` on with free slots.
     pub(super) fn begin(&mut self, wanted: u64, block: u64, free: u32) {
         self.freed.remove(&wanted);
         if wanted < self.next && block != wanted {
-            // Others have taken what was freed there.
+            // The freed slots were taken by others.
             return;
         }
         self.freed.remove(&block);
-        // Object 0 is the set of dnodes itself.
+        // Object 0 is the meta dnode.
         self.free = if block == 0 { free & !1 } else { free };
         self.block = block;
         self.next = self.next.max(block + 1);
     }
 }
 
-/// `DN_MAX_OBJECT`: numbers end below this.
+/// `DN_MAX_OBJECT`: numbers are lower.
 const MAX_OBJECTS: u64 = 1 << 48;
 
-/// The first block from `from` on that has a free slot, and which are free.
+/// The first block from `from` on with free slots.
 pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
     let mut block = from;
     while block < MAX_OBJECTS / SLOTS {
@@ -123,15 +116,12 @@ pub(super) async fn free_slots(view: &Objset, from: u64) -> Result<(u64, u32)> {
     Err(view.damaged(META_DNODE_OBJECT, "has no room for another object"))
 }
 
-/// What a block of dnodes has on disk.
 enum Slotted {
-    /// Slots that no object takes.
     Free(u32),
-    /// It can't be found, and neither can any before this one.
+    /// Unreadable, like all blocks before this one.
     UnreadableUpTo(u64),
 }
 
-/// Beyond the end there is no object.
 async fn free_on_disk(view: &Objset, block: u64) -> Result<Slotted> {
     let Some(meta) = view.meta().filter(|_| block * SLOTS < view.last_object().0) else {
         return Ok(Slotted::Free(u32::MAX));
@@ -151,7 +141,7 @@ async fn free_on_disk(view: &Objset, block: u64) -> Result<Slotted> {
             free &= !taken(*object, dnode.slots);
         }
         if !batch.damaged.is_empty() {
-            // What can't be read may be in use.
+            // Unreadable dnodes may be in use.
             return Ok(Slotted::Free(0));
         }
     }
@@ -189,7 +179,7 @@ mod tests {
             slots.begin(block, block, u32::MAX);
         }
         (0..7).for_each(|at| slots.is_freed(ObjectId(SLOTS + at), 1, Txg(5)));
-        // Beyond what the search has come to: it will find that by itself.
+        // The search will still come to this block.
         (0..9).for_each(|at| slots.is_freed(ObjectId(9 * SLOTS + at), 1, Txg(5)));
         assert_eq!(slots.wanted(Txg(9)), 3);
         slots.is_freed(ObjectId(SLOTS + 7), 1, Txg(6));
@@ -197,7 +187,7 @@ mod tests {
         slots.begin(1, 1, 0xff);
         assert_eq!(slots.take(1), Some(ObjectId(SLOTS)));
         assert_eq!(slots.wanted(Txg(9)), 3);
-        // Somebody else was faster: the search goes on where it was.
+        // A concurrent creation was first: the search resumes where it was.
         slots.is_freed(ObjectId(2 * SLOTS), 8, Txg(6));
         assert_eq!(slots.wanted(Txg(9)), 2);
         slots.begin(2, 7, 1);

@@ -1,4 +1,4 @@
-//! Objects that are arrays of words, and packed lists of names and values.
+//! Objects that are arrays of words, and packed nvlists.
 
 use bytes::{Bytes, BytesMut};
 use cenote_boxed::boxed;
@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::live::Edit;
 
 impl Edit {
-    /// Writes words of an object that holds nothing else, from word `first` on; it grows as it must.
+    /// Writes words from word `first` on.
     ///
     /// # Errors
-    /// There is no such object, or a block that is written in part can't be read.
+    /// No such object; unreadable block.
     #[boxed]
     pub async fn write_words(&self, object: ObjectId, first: u64, words: &[u64]) -> Result<()> {
         let view = self.view();
@@ -28,7 +28,7 @@ impl Edit {
             let (block, skip) = (BlockId(at / per_block as u64), (at % per_block as u64) as usize);
             let (here, others) = rest.split_at(rest.len().min(per_block - skip));
             self.in_place(object, swap_words, |blocks| {
-                // What begins a block is taken to be all that there is of it.
+                // A write at a block's start is the whole block.
                 if here.len() == per_block {
                     blocks.put(block, BytesMut::zeroed(per_block * 8));
                 }
@@ -43,11 +43,10 @@ impl Edit {
         Ok(())
     }
 
-    /// Writes a list of names and values as the whole content of an object (`DMU_OT_PACKED_NVLIST`), whose
-    /// bonus tells its size.
+    /// Writes an nvlist as an object's content (`DMU_OT_PACKED_NVLIST`), its size in the bonus.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn write_nvlist(&self, object: ObjectId, list: &Nvlist) -> Result<()> {
         let dnode = self.view().dnode(object).await?;
@@ -63,10 +62,10 @@ impl Edit {
         self.set_bonus(object, ObjectType::PACKED_NVLIST_SIZE, size).await
     }
 
-    /// Sets the bonus to a structure of words, as many of them as it had: it may be of an older form.
+    /// Sets as many words of the bonus as it had: it may be of an older form.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn set_bonus_words(&self, object: ObjectId, words: &[u64]) -> Result<()> {
         let dnode = self.view().dnode(object).await?;

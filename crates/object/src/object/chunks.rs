@@ -1,10 +1,9 @@
-//! The content of an object in order, read ahead of whoever takes it.
+//! The content of an object in order, with read-ahead.
 //!
-//! Idea: disks are fast only when the next request is there before the last is done. The content is cut into
-//! windows; while the caller works on one, the next ones are read by tasks of their own. Holes are found from
-//! the tree, whole regions at a time, and are named rather than filled with zeros, so a copy can leave them
-//! out. What lies under a lost indirect block is one piece too, however much it is: it is not asked for block
-//! by block.
+//! Idea: disks need the next request before the last is done. The content is cut into windows; while the
+//! caller works on one, tasks read the next ones. Holes are found in the tree, whole regions at a time, and
+//! reported rather than filled with zeros, so that a copy can skip them. Everything under an unreadable
+//! indirect block is one piece, too.
 //!
 //! Memory: `AHEAD + 1` windows.
 
@@ -21,35 +20,33 @@ use crate::object::{DataBlock, Object};
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// Windows under way while one is consumed.
+/// Windows read ahead.
 const AHEAD: usize = 2;
 
 /// A piece of content.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Where it begins.
+    /// Start.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// Length.
     pub len_bytes: u64,
-    /// `None` for a hole: zeros.
+    /// `None` for a hole.
     pub data: Result<Option<Bytes>>,
 }
 
-/// The content of an object, chunk by chunk; dropping it stops the reading ahead.
+/// An object's content in chunks; dropping it stops the read-ahead.
 pub struct Chunks {
     object: Object,
     at_bytes: u64,
     end_bytes: u64,
-    /// The next block to ask for.
     next_block: u64,
     under_way: VecDeque<Ahead>,
     ready: VecDeque<DataBlock>,
 }
 
-/// What lies ahead.
 enum Ahead {
     Window(JoinHandle<Vec<DataBlock>>),
-    /// Blocks under an indirect block that can't be read.
+    /// Blocks under an unreadable indirect block.
     Unreadable(Range<u64>, DatasetError),
 }
 
@@ -76,7 +73,7 @@ impl Chunks {
         }
     }
 
-    /// The next piece; `None` at the end. After an error in a piece the next one goes on behind it.
+    /// `None` at the end. Continues behind an error.
     #[boxed]
     pub async fn next(&mut self) -> Option<Chunk> {
         if self.at_bytes >= self.end_bytes {
@@ -96,7 +93,7 @@ impl Chunks {
             match self.under_way.pop_front() {
                 Some(Ahead::Window(task)) => match task.await {
                     Ok(window) => self.ready.extend(window),
-                    // The runtime is shutting down: nobody will see this.
+                    // The runtime is shutting down.
                     Err(_) => return None,
                 },
                 Some(Ahead::Unreadable(blocks, error)) => {
@@ -112,7 +109,6 @@ impl Chunks {
         }
     }
 
-    /// What of the blocks from `start` to `end` is wanted.
     fn piece(&mut self, start: u64, end: u64, data: Result<Option<Bytes>>) -> Chunk {
         let offset_bytes = self.at_bytes;
         self.at_bytes = end.min(self.end_bytes).max(offset_bytes);
@@ -127,7 +123,6 @@ impl Chunks {
         Chunk { offset_bytes, len_bytes: self.at_bytes - offset_bytes, data: Ok(None) }
     }
 
-    /// Starts windows until enough are under way or all blocks are asked for.
     async fn read_ahead(&mut self) {
         let size = self.object.block_bytes().max(1);
         let end_block = self.end_bytes.min(self.object.capacity_bytes()).div_ceil(size);

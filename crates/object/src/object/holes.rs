@@ -1,8 +1,8 @@
-//! Where an object has data and where it has holes: `SEEK_DATA` and `SEEK_HOLE`.
+//! Data and holes of an object: `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! Idea: a hole high in the tree is a hole for all blocks below it, and an indirect block whose fill count
-//! equals its fan-out has none. So a search steps over regions rather than blocks. What lies under an
-//! indirect block that can't be read is a region too.
+//! Idea: a hole high in the tree covers all blocks below, and an indirect block whose fill count equals its
+//! fan-out has no holes. So a search steps over regions, not blocks. Blocks under an unreadable indirect
+//! block are a region, too.
 
 use std::ops::Range;
 
@@ -13,9 +13,8 @@ use crate::error::{DatasetError, Result};
 use crate::live::layer::Shown;
 use crate::object::Object;
 
-/// Blocks that are alike: the answer of one descent.
+/// Blocks of one kind, found by one descent.
 pub(crate) struct Region {
-    /// Its first block.
     pub(crate) start: u64,
     /// One past its last block.
     pub(crate) end: u64,
@@ -25,15 +24,15 @@ pub(crate) struct Region {
 pub(crate) enum RegionKind {
     Hole,
     Data,
-    /// The indirect block above them can't be read.
+    /// The indirect block above is unreadable.
     Unreadable(DatasetError),
 }
 
 impl Object {
-    /// The first offset of data at or after `offset_bytes`, `None` if only holes follow.
+    /// The first offset of data from `offset_bytes` on.
     ///
     /// # Errors
-    /// An indirect block can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_data(&self, offset_bytes: u64) -> Result<Option<u64>> {
         let size = self.block_bytes().max(1);
@@ -41,10 +40,10 @@ impl Object {
         Ok(block.map(|b| b.0.saturating_mul(size).max(offset_bytes)))
     }
 
-    /// The first offset of a hole at or after `offset_bytes`; the end of the last block if none comes before.
+    /// The first offset of a hole from `offset_bytes` on, at the latest the end of the last block.
     ///
     /// # Errors
-    /// An indirect block can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_hole(&self, offset_bytes: u64) -> Result<u64> {
         let size = self.block_bytes().max(1);
@@ -60,11 +59,10 @@ impl Object {
         Ok(self.capacity_bytes().max(offset_bytes))
     }
 
-    /// Whether there is data at the start of a range of bytes, and where that ends: at the latest with the
-    /// range, behind which nothing is looked at.
+    /// Whether a range starts with data, and where that ends within it.
     ///
     /// # Errors
-    /// An indirect block can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn extent(&self, range: Range<u64>) -> Result<(bool, u64)> {
         let size = self.block_bytes().max(1);
@@ -84,10 +82,10 @@ impl Object {
         Ok((answer.unwrap_or(false), block.saturating_mul(size).min(range.end)))
     }
 
-    /// The first block at or after `from` that is not a hole.
+    /// The first block from `from` on that is not a hole.
     ///
     /// # Errors
-    /// An indirect block can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>> {
         match self.next_region(from.0).await {
@@ -97,8 +95,7 @@ impl Object {
         }
     }
 
-    /// The first region at or after `from` that is no hole. Whoever goes on at its end gets past what can't
-    /// be read in one step, however many blocks that would be.
+    /// The first region from `from` on that is not a hole. Continue at its end to skip an unreadable one.
     pub(crate) async fn next_region(&self, from: u64) -> Option<Region> {
         let mut block = from;
         while block <= self.dnode().max_block_id.0 {
@@ -111,8 +108,7 @@ impl Object {
         None
     }
 
-    /// The largest region beginning at `block` that one descent shows to be all data, all hole, or out of
-    /// reach.
+    /// The region from `block` on that one descent shows to be of one kind.
     pub(super) async fn region(&self, block: u64) -> Region {
         let layers = self.objset().layers();
         let next = block.saturating_add(1);
@@ -138,11 +134,11 @@ impl Object {
             let blocks_shift = shift * u32::from(level);
             let here = block.checked_shr(blocks_shift).unwrap_or(0);
             if level + 1 == self.dnode().levels && here >= self.dnode().blkptr_count.into() {
-                // No pointer leads here: an object that grew in memory is longer than its tree.
+                // An object that grew in memory is longer than its tree.
                 return Region { start: block, end: u64::MAX, kind: RegionKind::Hole };
             }
             let (kind, reach) = match self.blkptr(level, BlockId(here)).await {
-                // What can't be read is the parent, and with it all its children.
+                // The parent is unreadable, and with it all its children.
                 Err(error) => (RegionKind::Unreadable(error), blocks_shift + shift),
                 Ok(bp) if bp.is_hole() => (RegionKind::Hole, blocks_shift),
                 Ok(bp) if level == 0 || (blocks_shift < 64 && bp.fill() == 1 << blocks_shift) => {
@@ -156,7 +152,7 @@ impl Object {
     }
 }
 
-/// One past the last block of the subtree of `1 << shift` blocks that `block` is in.
+/// End of the subtree of `1 << shift` blocks around `block`.
 fn end_of_subtree(block: u64, shift: u32) -> u64 {
     let parent = block.checked_shr(shift).unwrap_or(0);
     1u64.checked_shl(shift).and_then(|blocks| (parent + 1).checked_mul(blocks)).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Where an object's blocks lie on disk, for who wants to share them.
+//! An object's blocks on disk, for sharing.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use crate::live::layer::Shown;
 use crate::object::Object;
 
 impl Object {
-    /// The pointers of data blocks; `None`: some have changed and are only in memory.
+    /// Pointers of data blocks; `None`: some are only in memory.
     ///
     /// # Errors
-    /// An indirect block can't be read.
+    /// Unreadable indirect block.
     #[boxed]
     pub async fn stored_blocks(&self, range: Range<u64>) -> Result<Option<Vec<Blkptr>>> {
         let mut blocks = vec![Blkptr::HOLE; range.end.saturating_sub(range.start) as usize];

@@ -1,13 +1,11 @@
-//! Every block pointer of an object, level by level from the top, in bounded memory.
+//! All block pointers of an object, level by level from the top, in bounded memory.
 //!
-//! Idea: a stack of indirect blocks still to open. Each batch opens up to `BATCH` of those on top (the
-//! deepest and leftmost, so the stack stays short), reads them together and yields all pointers in them.
-//! Holes are not yielded. An indirect block that comes up twice is damage: it is not opened again, so a tree
-//! that leads back into itself ends. Reads go past the cache: a walk of everything would only push out what
-//! others use.
+//! Idea: a stack holds indirect blocks to open. Each batch opens up to `BATCH` from its top (the deepest and
+//! leftmost, so the stack stays short), reads them together and yields their pointers, without holes. An
+//! indirect block met twice is damage and not opened again, so a cyclic tree ends. Reads bypass the cache,
+//! which a full walk would only flush.
 //!
-//! Who asks only for what is new since a txg sets [`Walk::born_after`]: a pointer carries its whole subtree's
-//! newest birth, so old subtrees are not opened at all.
+//! A pointer has the newest birth of its subtree, so [`Walk::born_after`] skips old subtrees.
 
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
@@ -21,26 +19,25 @@ use crate::trail::OpenedBlocks;
 /// Indirect blocks opened at once: 64 of 128 KiB are 8 MiB.
 const BATCH: usize = 64;
 
-/// What a walk came by.
+/// An item of a walk.
 #[derive(Debug)]
 pub enum Visited {
-    /// A block pointer that is not a hole.
+    /// A block pointer, not a hole.
     Block {
-        /// 0 for data, 1 and up for indirect blocks.
+        /// 0 for data, higher for indirect blocks.
         level: u8,
-        /// Position at that level; [`SPILL_BLOCK`] for the spill block.
+        /// Its number; [`SPILL_BLOCK`] for the spill block.
         block: BlockId,
         /// The pointer.
         bp: Blkptr,
     },
-    /// A pointer that leads astray, or an indirect block (yielded as `Block` before) whose content can't be
-    /// had: what is below is not visited.
+    /// A wrong pointer, or an unreadable indirect block (yielded before as `Block`).
     Unreadable {
         /// Its level.
         level: u8,
-        /// Position at that level.
+        /// Its number.
         block: BlockId,
-        /// Why.
+        /// The error.
         error: DatasetError,
     },
 }
@@ -61,13 +58,13 @@ impl Walk {
         Walk { object, pending, born_after: Txg(0), started: false, opened }
     }
 
-    /// Leaves out blocks born in this txg or before.
+    /// Skips older blocks.
     pub fn born_after(mut self, txg: Txg) -> Walk {
         self.born_after = txg;
         self
     }
 
-    /// The next pointers: parents before children. `None` when all were visited.
+    /// Parents come before children; `None` at the end.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Vec<Visited>> {
         let mut visited = Vec::new();

@@ -1,9 +1,10 @@
-//! All dnodes of an object set, batch by batch, in disk order within a batch.
+//! All dnodes of an object set in batches, in disk order within a batch.
 //!
-//! Idea: a scan wants every dnode once. Going through the cache one by one would wait for each block in turn;
-//! here a window of the meta dnode's blocks is read at once, neighbours on disk together, and holes (whole
-//! freed regions) are stepped over at the highest level that shows them. So is what lies under an indirect
-//! block that can't be read. Memory: one window of blocks and what the caller keeps.
+//! Idea: a scan through the cache would wait for one block after the other. Here a window of the meta dnode's
+//! blocks is read at once, neighbours on disk together. Holes (freed regions) and regions under unreadable
+//! indirect blocks are skipped at the highest level that shows them.
+//!
+//! Memory: one window of blocks.
 
 use std::ops::Range;
 
@@ -18,12 +19,12 @@ use crate::objset::{Objset, dnodes_of_block};
 /// Blocks of dnodes read at once: 256 of 16 KiB, 4 MiB.
 const WINDOW_BLOCKS: u64 = 256;
 
-/// Some of the objects of a set.
+/// A batch of objects.
 #[derive(Debug, Default)]
 pub struct DnodeBatch {
-    /// Objects in use, in order of their numbers.
+    /// In order of their numbers.
     pub dnodes: Vec<(ObjectId, Dnode)>,
-    /// Numbers whose dnodes can't be had, and why.
+    /// Numbers with unreadable dnodes.
     pub damaged: Vec<(Range<ObjectId>, DatasetError)>,
 }
 
@@ -41,15 +42,14 @@ impl Dnodes {
         Dnodes { objset, next: from.0.max(1), end }
     }
 
-    /// The number that the next batch begins with.
     pub(crate) fn position(&self) -> ObjectId {
         ObjectId(self.next)
     }
 
-    /// The next objects; `None` after the last. A batch may be empty.
+    /// `None` after the last; a batch may be empty.
     ///
     /// # Errors
-    /// None of single blocks: those are in the batch. Only if the tree above them can't be walked further.
+    /// The tree can't be walked further; other errors are in the batch.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<DnodeBatch>> {
         if self.next >= self.end {

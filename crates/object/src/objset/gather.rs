@@ -1,8 +1,8 @@
-//! The dnodes of a given set of objects, read in disk order.
+//! The dnodes of given objects, read in disk order.
 //!
-//! Idea: whoever has many object numbers at once (the entries of a thousand directories, say) should not look
-//! them up one by one. Sorted, they fall into few blocks of the meta dnode; those are read together,
-//! neighbours on disk at once, and each block is opened once for all the dnodes wanted of it.
+//! Idea: many object numbers (the entries of a thousand directories, say) fall into few blocks of the meta
+//! dnode when sorted. These are read together, neighbours on disk at once, and each is opened once for all
+//! its dnodes.
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -14,27 +14,25 @@ use cenote_pool::PoolError;
 use crate::error::{DatasetError, Result};
 use crate::objset::{META_DNODE_OBJECT, Objset, slots_of};
 
-/// A dnode, and the pointer to the block that holds it: where the object's metadata lies and when it was last
-/// written.
+/// A dnode with the pointer to its block: the place and time of its last write.
 #[derive(Debug)]
 pub struct Gathered<'a> {
     /// The object.
     pub object: ObjectId,
     /// Its dnode.
     pub dnode: Result<Dnode>,
-    /// The block of dnodes; a hole if it could not be found.
+    /// The block of dnodes; a hole if not found.
     pub block: &'a Blkptr,
 }
 
-/// Blocks of dnodes read at once: 512, as stored some 2 MiB, at most 8. Decoded they are in memory one by
-/// one.
+/// Blocks of dnodes read at once: as stored some 2 MiB, at most 8. They are decoded one by one.
 const MOST_BLOCKS: usize = 512;
 
-/// How far apart two wanted blocks may be to be found with one walk of the indirect blocks.
+/// Closer blocks share one walk of the indirect blocks.
 const NEAR_BLOCKS: u64 = 64;
 
 impl Objset {
-    /// The dnodes of `objects`, which must be sorted. Calls `each` once for every number, in order.
+    /// Reads the dnodes of `objects`, which must be sorted, and passes each to `each`.
     #[boxed]
     pub async fn gather(&self, objects: &[ObjectId], each: &mut (dyn FnMut(Gathered<'_>) + Send)) {
         debug_assert!(objects.is_sorted());
@@ -45,7 +43,7 @@ impl Objset {
             }
             return;
         }
-        // Groups of objects in one block; then as many groups at once as memory allows.
+        // Groups by block; as many at once as memory allows.
         let groups: Vec<&[ObjectId]> = objects.chunk_by(|a, b| a.0 / per_block == b.0 / per_block).collect();
         for groups in groups.chunks(MOST_BLOCKS) {
             self.gather_groups(groups, per_block, each).await;
@@ -67,13 +65,13 @@ impl Objset {
                 && !bp.is_hole()
             {
                 requests.push((*bp, self.context(META_DNODE_OBJECT, 0, BlockId(id))));
-                // A block of which most dnodes are wanted now will hardly be wanted again.
+                // If most of its dnodes are wanted now, a block is hardly wanted again.
                 wanted_again.push((group.len() as u64) < per_block / 2);
             }
         }
         let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);
         let mut rest = groups.iter().zip(&pointers);
-        // Hands on the txgs up to the next that has a block: this one.
+        // Passes on groups up to and including that of `block`.
         let mut hand_on = |mut block: Option<Result<Bytes, PoolError>>| {
             for (group, pointer) in rest.by_ref() {
                 let (bp, found) = match pointer {
@@ -102,9 +100,8 @@ impl Objset {
         hand_on(None);
     }
 
-    /// The dnode that begins at `slot` of a block; an error if a larger one lies across it. `known` is a
-    /// slot, not behind this one, at which one is known to begin, or a free slot; the way goes on from there,
-    /// from one to the next, and where it comes to is noted there.
+    /// The dnode at `slot`; an error if the slot is inside a larger one. `known`, a slot at or before it
+    /// where a dnode begins or that is free, is advanced.
     pub(super) fn dnode_in(
         &self,
         block: &Bytes,
@@ -124,7 +121,7 @@ impl Objset {
         dnode.ok_or_else(|| self.no_object(object))
     }
 
-    /// Pointers to blocks of the meta dnode; `ids` are sorted and distinct.
+    /// `ids` are sorted and distinct.
     async fn dnode_block_pointers(&self, ids: &[u64]) -> Vec<Result<Blkptr>> {
         let Some(meta) = self.meta() else { return ids.iter().map(|_| Ok(Blkptr::HOLE)).collect() };
         let mut found = Vec::with_capacity(ids.len());

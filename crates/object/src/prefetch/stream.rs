@@ -1,11 +1,10 @@
-//! Streams of one object: which accesses follow each other, and how far ahead of them to read.
+//! Streams of one object: which accesses follow each other, and how far ahead to read.
 //!
-//! Idea: a stream is a place in an object, where the next access is expected. An access there moves it on and
-//! doubles the distance that is read ahead, up to `zfetch_min_distance`; from then on the distance grows only
-//! while readers catch up with what is being read. Accesses that come before their turn (several readers, a
-//! kernel that reads ahead itself) are kept as ranges; when the holes between them are small, the stream
-//! goes on behind them. An access that belongs to no stream begins one, in place of one that was not used
-//! lately if there are enough.
+//! Idea: a stream is the place in an object where the next access is expected. An access there advances it
+//! and doubles the read-ahead distance, up to `zfetch_min_distance`; beyond that, the distance grows only
+//! while readers catch up with it. Early accesses (several readers, a kernel with its own read-ahead) are
+//! kept as ranges; when the gaps between them are small, the stream advances behind them. An access outside
+//! all streams begins one, replacing one not used lately if there are enough.
 //!
 //! ```text
 //!              next        data_end                    indirect_end
@@ -13,7 +12,7 @@
 //!                 [ ][   ]    <- ranges that came early
 //! ```
 //!
-//! Pure: numbers of blocks and times come in, ranges of blocks to read go out.
+//! Pure: block numbers and times in, ranges of blocks to read out.
 //!
 //! Source: OpenZFS `dmu_zfetch.c`.
 
@@ -21,31 +20,29 @@ use std::ops::Range;
 
 use cenote_cache::{Looked, PrefetchValues, Seen};
 
-/// Ranges that a stream keeps (`ZFETCH_RANGES`).
+/// `ZFETCH_RANGES`.
 const MOST_EARLY: usize = 9;
 
-/// An access to an object.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     pub(super) blocks: Range<u64>,
-    /// The object's last block.
     pub(super) last_block: u64,
     pub(super) block_bytes: u64,
     pub(super) now_ns: u64,
     pub(super) looked: Looked,
-    /// Data is read ahead, not only what leads to it.
+    /// Whether to read data ahead, not only indirect blocks.
     pub(super) with_data: bool,
-    /// Bytes ahead that the cache has room for.
+    /// Room in the cache.
     pub(super) most_bytes: u64,
-    /// So much is under way that distances should not double.
+    /// Enough is in flight: do not double distances.
     pub(super) is_full: bool,
 }
 
-/// What to read ahead, in numbers of data blocks.
+/// What to read ahead, in data block numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ahead {
     pub(super) data: Range<u64>,
-    /// What leads to these blocks.
+    /// Read the indirect blocks above.
     pub(super) indirect: Range<u64>,
 }
 
@@ -57,25 +54,24 @@ pub(super) struct Streams(Vec<Stream>);
 struct Stream {
     next: u64,
     used_ns: u64,
-    /// Ranges of blocks behind `next` that were accessed early, in order and apart.
+    /// Ranges behind `next` that came early, in order and apart.
     early: Vec<Range<u64>>,
     distance: u64,
     indirect_distance: u64,
-    /// What lies before has been asked for.
+    /// Blocks before this were requested.
     data_end: u64,
     indirect_end: u64,
-    /// Anything was missing yet: the stream is not in the cache as a whole.
+    /// A block was missing: the stream is not all in the cache.
     missed: bool,
     late: bool,
 }
 
 impl Streams {
-    /// When a stream was used last.
     pub(super) fn used_ns(&self) -> u64 {
         self.0.iter().map(|stream| stream.used_ns).max().unwrap_or(0)
     }
 
-    /// Takes note of an access. Answers what it was, and what to read ahead now.
+    /// Returns the kind of access, and what to read ahead.
     pub(super) fn access(&mut self, access: &Access, values: &PrefetchValues) -> (Seen, Ahead) {
         let Some((at, seen, moved)) = self.find(access, values) else {
             return (self.begin(access, values), Ahead::default());
@@ -98,10 +94,10 @@ impl Streams {
         (seen, ahead)
     }
 
-    /// The stream that an access belongs to, what it is to that one, and by how many blocks it moves it.
+    /// The stream, the kind of access, and the blocks that the stream advances by.
     fn find(&mut self, access: &Access, values: &PrefetchValues) -> Option<(usize, Seen, u64)> {
         let Range { start, end } = access.blocks;
-        // Accesses need not begin where blocks do: one may begin in the last block of the one before.
+        // An access may begin within the last block of the one before.
         let exact = |stream: &Stream| stream.next == start || stream.next == start + 1;
         if let Some(at) = self.0.iter().position(exact) {
             let blocks = end.saturating_sub(self.0[at].next);
@@ -129,7 +125,6 @@ impl Streams {
         })
     }
 
-    /// A stream begins behind an access.
     fn begin(&mut self, access: &Access, values: &PrefetchValues) -> Seen {
         let next = access.blocks.end;
         if next >= access.last_block {
@@ -146,7 +141,7 @@ impl Streams {
                 None => return Seen::MaxStreams,
             }
         }
-        // Until its first hit it may be replaced at once.
+        // May be replaced at once until its first hit.
         let used_ns = access.now_ns.saturating_sub(values.min_reap_ns);
         let missed = access.looked.missed;
         self.0.insert(0, Stream::at(next, used_ns, missed));
@@ -161,8 +156,7 @@ impl Stream {
         Stream { next, used_ns, early, distance, indirect_distance, data_end, indirect_end, missed, late }
     }
 
-    /// The next blocks were accessed, so many, and early ones that follow them count, too. Answers how many
-    /// that are.
+    /// Advances by `blocks` and over early ranges that follow. Returns the sum.
     fn go_on(&mut self, blocks: u64) -> u64 {
         let from = self.next;
         self.next += blocks;
@@ -173,8 +167,7 @@ impl Stream {
         self.next - from
     }
 
-    /// Keeps an access that came early; if there are few holes before it, the stream goes on behind it.
-    /// Answers by how many blocks.
+    /// Keeps an early access, and advances behind it if there are few gaps. Returns the blocks advanced.
     fn keep_early(&mut self, range: Range<u64>, hole_shift: u32) -> u64 {
         let first = self.early.partition_point(|early| early.end < range.start);
         let last = self.early.partition_point(|early| early.start <= range.end);
@@ -196,7 +189,6 @@ impl Stream {
         full.map_or(0, |end| self.go_on(end - self.next))
     }
 
-    /// The stream has moved on by so many blocks: what to read now.
     fn look_ahead(&mut self, moved: u64, access: &Access, values: &PrefetchValues) -> Ahead {
         let Access { last_block, block_bytes, with_data, most_bytes, is_full, .. } = *access;
         let moved_bytes = moved.saturating_mul(block_bytes);
@@ -216,7 +208,7 @@ impl Stream {
         let target = (self.next + distance).min(end);
         let begin = self.data_end.max(self.next);
         let mut ahead = Ahead::default();
-        // Devices are asked for large pieces; the last one may be small.
+        // Devices get large requests; the last one may be small.
         let piece = (WINDOW_BYTES / block_bytes).min(distance / 2).max(1);
         if self.missed && target >= begin + if target == end { 1 } else { piece } {
             ahead.data = begin..target;
@@ -236,7 +228,7 @@ impl Stream {
     }
 }
 
-/// Bytes that are read ahead together.
+/// Bytes read ahead together.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Steps of writing, run in tasks of several steps each.
+//! Runs steps of writing in tasks of several steps each.
 
 use std::pin::pin;
 
@@ -7,15 +7,14 @@ use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::error::Result;
 
-/// Tasks that write at once, for each core: one computes while others wait for their disks.
+/// For each core: one computes while others wait for disks.
 const TASKS_PER_CORE: usize = 2;
 
-/// Of the steps of a task, how many wait for their disks while the next computes: their writes meet on the
-/// way down and go as one.
+/// Concurrent steps of a task: their writes meet in the queue and merge.
 const STEPS_AT_ONCE: usize = 16;
 
-/// Runs `step` on all items, `per_task` of them in a task; results in the items' order, as each task ends:
-/// what they hold need not be kept until the last. What fits in one task needs none.
+/// Runs `step` on all items, `per_task` of them in a task. Results come in order as each task ends, so that
+/// memory is released early. One task's worth runs without a task.
 pub(super) fn in_batches<I, T, F, Step>(
     runtime: &Runtime,
     items: impl IntoIterator<Item = I>,
@@ -45,7 +44,7 @@ async fn side_by_side<T>(steps: Vec<impl Future<Output = Result<T>>>) -> Result<
     all(futures::stream::iter(steps).buffered(STEPS_AT_ONCE).map_ok(|done| [done])).await
 }
 
-/// All results, or the first error when every step has ended: no block is still on its way then.
+/// The first error is returned after every step has ended: then no block is in flight.
 pub(super) async fn all<T>(
     results: impl Stream<Item = Result<impl IntoIterator<Item = T>>>,
 ) -> Result<Vec<T>> {

@@ -1,18 +1,18 @@
-//! A frozen layer of an object set, written: from changes to the pointer of a new head.
+//! Writing a frozen layer of an object set: from changes to the pointer to a new head.
 //!
 //! ```text
 //!   objects     each tree bottom up, many at once     -> new dnodes
-//!   accounting  what users own more or less           -> three more objects
+//!   accounting  changed use of owners                 -> three more objects
 //!   dnodes      into their blocks, object 0's tree    -> new meta dnode
 //!   head                                              -> the new root pointer
 //! ```
 //!
-//! Nothing of the layer is changed, and nothing of the old tree: whoever reads goes on with those until the
-//! caller puts the new tree in their place.
+//! Neither the layer nor the old tree changes: readers use them until the caller replaces them by the new
+//! tree.
 //!
-//! An object whose old tree can't be read any more is given up: it stays as it is on disk, what was written
-//! of it in this txg is freed, and the others go on. Changes look at what they need before they are accepted
-//! (`live/reach`), so that takes a disk that fails between the two.
+//! An object with an unreadable old tree is given up: it stays as it is on disk, its new blocks are freed,
+//! and the others go on. Changes read the blocks they need before they are accepted (`live/reach`), so this
+//! takes a disk that fails in between.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`dmu_objset_sync`).
 
@@ -44,23 +44,22 @@ use crate::write::owners::{self, Owners};
 use crate::write::sink::{BlockSink, NewBlock};
 use crate::write::tree::{free_tree, write_tree};
 
-/// Objects whose trees are written by one task, one after the other.
 const OBJECTS_PER_TASK: usize = 32;
 /// Levels with which 3 pointers reach `DN_MAX_OBJECT`, 2^48 dnodes.
 const META_DNODE_LEVELS: u8 = 6;
 
-/// An object set that was written.
+/// A written object set.
 pub struct WrittenObjset {
-    /// It, as it is on disk now.
+    /// The set as on disk now.
     pub on_disk: Objset,
-    /// Objects that were given up, or of which blocks were lost to all when they were freed, and why.
+    /// Objects given up, and objects with leaked blocks; and why.
     pub damaged: Vec<(ObjectId, DatasetError)>,
 }
 
-/// Writes what `changed` says of the set `old`, and where its intent log is.
+/// Writes the changes of the set `old`, with its log header.
 ///
 /// # Errors
-/// The set itself can't be read, or a block can't be written.
+/// The set itself is unreadable; a write fails.
 pub async fn write_objset(
     sink: &impl BlockSink,
     old: &Objset,
@@ -86,7 +85,7 @@ pub async fn write_objset(
                 }
             };
             damaged.extend(written.lost.take().map(|why| (written.object, why)));
-            // Nobody can tell whose an object is that came encrypted.
+            // The owner of an encrypted object is unknown.
             if old.raw().is_none() {
                 owners.replace(&phys, written.before.as_ref(), written.after.as_ref());
             }
@@ -120,19 +119,17 @@ pub async fn write_objset(
     Ok(WrittenObjset { on_disk, damaged })
 }
 
-/// An object whose tree is written.
 struct WrittenObject {
     object: ObjectId,
     before: Option<Dnode>,
-    /// `None`: it is freed.
+    /// `None`: freed.
     after: Option<Dnode>,
-    /// Blocks of an earlier object of that number could not be found to be freed.
+    /// The number's earlier object had blocks that were not found.
     lost: Option<DatasetError>,
 }
 
 type GivenUp = (ObjectId, DatasetError);
 
-/// Writes an object, or gives it up.
 async fn write_object(
     sink: &impl BlockSink,
     old: &Objset,
@@ -173,7 +170,7 @@ async fn write_or_fail(
         if changed.head.is_none() {
             freed?;
         } else {
-            // The number is another object's already.
+            // A new object already has the number.
             lost = freed.err();
         }
     }
@@ -189,7 +186,6 @@ async fn write_or_fail(
     Ok(WrittenObject { object, before: dnode_before, after: Some(after), lost })
 }
 
-/// Puts a dnode into its block, which is read when its first dnode changes.
 async fn put_dnode(
     old: &Objset,
     blocks: &mut BTreeMap<BlockId, BytesMut>,
@@ -214,12 +210,11 @@ async fn put_dnode(
     Ok(())
 }
 
-/// A block of dnodes as it is on disk.
 async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
     let Some(meta) = old.meta() else { return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES)) };
     let (bytes, endian) = match old.raw() {
         None => meta.read_block(id).await?,
-        // As it lies there: bonuses are ciphertext.
+        // As stored: bonuses are ciphertext.
         Some(_) => {
             let bp = meta.blkptr(0, id).await?;
             if bp.is_hole() {
@@ -245,7 +240,7 @@ async fn write_meta_dnode(
         head.max_block_id = head.max_block_id.max(last);
     }
     let mut changed = Changed { blocks, ..Changed::default() };
-    // The kernel module wants no tree of dnodes that grows in height, but for the MOS.
+    // The kernel module accepts a growing tree of dnodes only in the MOS.
     let mut least_levels = if old.dataset_id().0 == 0 { 1 } else { META_DNODE_LEVELS };
     if let Some(raw) = old.raw() {
         least_levels = raw.levels;
@@ -261,7 +256,7 @@ async fn write_meta_dnode(
     head.build(&tree).map_err(|e| old.format(META_DNODE_OBJECT, e))
 }
 
-/// Blocks of dnodes that hold any are stored with the salt, IV and MAC that they came with.
+/// Blocks with dnodes keep the salt, IV and MAC they came with.
 async fn encrypted_dnodes(old: &Objset, raw: &RawHead, changed: &mut Changed) -> Result<()> {
     for (block, bytes) in std::mem::take(&mut changed.blocks) {
         if used_dnodes(&bytes) == 0 {
@@ -284,7 +279,6 @@ async fn encrypted_dnodes(old: &Objset, raw: &RawHead, changed: &mut Changed) ->
     Ok(())
 }
 
-/// The object of dnodes of a new set.
 fn new_meta_head() -> DnodeHead {
     DnodeHead {
         object_type: ObjectType::DNODE,
@@ -302,7 +296,6 @@ fn new_meta_head() -> DnodeHead {
     }
 }
 
-/// Writes the head; answers the set as whoever reads it will find it.
 async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Objset> {
     let has_accounts = sink.pool().has(Since::Userspace);
     let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
@@ -326,7 +319,6 @@ async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill
     Ok(old.with_head(sink.pool(), bp, as_written))
 }
 
-/// Where the head keeps the dnode of an accounting object.
 fn accounting_slot(object: ObjectId, phys: &mut ObjsetPhys) -> Option<&mut Option<Dnode>> {
     match object {
         USERUSED_OBJECT => Some(&mut phys.userused_dnode),

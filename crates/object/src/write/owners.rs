@@ -1,8 +1,8 @@
-//! What users, groups and projects own: space and objects, counted as they change.
+//! Accounting of space and objects by user, group and project.
 //!
-//! Idea: each object says in its attributes to whom it belongs. When it is written, what it took is taken
-//! from its old owners' accounts and what it takes now is added to its new owners'. A dnode's flags say that
-//! it is counted, so that a set from before such accounts can be counted object by object.
+//! Idea: an object's attributes give its owners. Writing it subtracts its old size from its old owners and
+//! adds its new size to its new ones. Flags in a dnode say that it is counted, so that a set older than these
+//! accounts can be counted object by object.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`do_userquota_update`, `do_userobjquota_update`), `zfs_quota.c`
 //! (`zpl_get_file_info`).
@@ -25,22 +25,21 @@ use crate::live::{Edit, LiveObjset};
 use crate::objset::{GROUPUSED_OBJECT, Objset, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use crate::zap::{NewZap, ZapEdit};
 
-/// `DMU_OBJACCT_PREFIX`: before the names of accounts of objects.
+/// `DMU_OBJACCT_PREFIX`: prefix of accounts of objects.
 const OBJECTS_PREFIX: &str = "obj-";
-/// Where every file's attributes are behind their header: `SA_UID_OFFSET` and the like.
+/// Offsets of attributes behind their header: `SA_UID_OFFSET` and the like.
 const SA_UID_OFFSET: usize = 24;
 const SA_GID_OFFSET: usize = 32;
 const SA_FLAGS_OFFSET: usize = 48;
 const SA_PROJID_OFFSET: usize = 128;
 
-/// Accounts that change, by object and name.
+/// Changes of accounts, by object and name.
 #[derive(Debug, Default)]
 pub(super) struct Owners(BTreeMap<(ObjectId, String), i64>);
 
-/// Tables that can't be read, and why.
 pub(super) type Unread = BTreeMap<ObjectId, DatasetError>;
 
-/// The flags that dnodes of a set get when they are counted.
+/// Flags of counted dnodes.
 pub(super) fn dnode_flags(phys: &ObjsetPhys) -> u8 {
     let is_on = |flag: u64, dnode_flag: u8| if phys.flags & flag != 0 { dnode_flag } else { 0 };
     match phys.objset_type {
@@ -53,7 +52,6 @@ pub(super) fn dnode_flags(phys: &ObjsetPhys) -> u8 {
 }
 
 impl Owners {
-    /// An object's dnode is replaced.
     pub(super) fn replace(&mut self, phys: &ObjsetPhys, old: Option<&Dnode>, new: Option<&Dnode>) {
         for (dnode, sign) in [(old, -1), (new, 1)] {
             if let Some(dnode) = dnode {
@@ -78,8 +76,7 @@ impl Owners {
         }
     }
 
-    /// Changes the accounts of a set; answers what that changes in it, and tables that can't be read and so
-    /// stay as they are.
+    /// Returns changed objects, and unreadable tables, which stay as they are.
     pub(super) async fn settle(
         self,
         set: &Objset,
@@ -110,7 +107,7 @@ async fn account(edit: &Edit, table: ObjectId, name: &str, delta: i64) -> Result
     ZapEdit::new(edit, table).increment(name, delta).await.map(drop)
 }
 
-/// User, group and project of a file; `None` of an object that is none.
+/// User, group and project of a file.
 fn owners(dnode: &Dnode) -> Option<[u64; 3]> {
     let bonus = dnode.bonus();
     if dnode.bonus_type == ObjectType::ZNODE {

@@ -1,4 +1,4 @@
-//! What takes the blocks of an object set while it is written.
+//! The receiver of blocks of an object set being written.
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
@@ -15,15 +15,15 @@ use crate::object::SPILL_BLOCK;
 pub struct NewBlock {
     /// Its object.
     pub object: ObjectId,
-    /// What it holds.
+    /// Type of its content.
     pub object_type: ObjectType,
-    /// Its level in the object's tree; 0: data.
+    /// Level in the object's tree; 0: data.
     pub level: u8,
-    /// Its number at that level.
+    /// Number at that level.
     pub block: BlockId,
     /// Its content.
     pub data: Bytes,
-    /// The block that it replaces.
+    /// The block it replaces.
     pub old: Blkptr,
     /// Blocks with content at or below it, or dnodes in it.
     pub fill: u64,
@@ -34,38 +34,37 @@ pub struct NewBlock {
 }
 
 impl NewBlock {
-    /// Whether it is anything but the content of a file or volume.
+    /// Whether it is not content of a file or volume.
     pub fn is_metadata(&self) -> bool {
         self.level > 0 || self.object_type.is_metadata() || self.block == SPILL_BLOCK
     }
 }
 
-/// Stores the blocks of one object set in one txg, and accounts for what is born and dies. Cloning it is
-/// cheap.
+/// Stores the blocks of one object set in one txg, and accounts for births and deaths. Cheap to clone.
 pub trait BlockSink: Clone + Send + Sync + 'static {
-    /// The pool that is written to.
+    /// The pool.
     fn pool(&self) -> &Pool;
 
-    /// The txg that is written.
+    /// The txg.
     fn txg(&self) -> Txg;
 
-    /// The same for another object, whose space is counted by itself. It ends with one of
-    /// [`BlockSink::object_is_written`] and [`BlockSink::object_is_given_up`].
+    /// A sink for another object with its own space count, until [`BlockSink::object_is_written`] or
+    /// [`BlockSink::object_is_given_up`].
     fn for_object(&self) -> Self;
 
-    /// The same for the same object, with space that is not counted for it.
+    /// For the same object, without counting space.
     fn uncounted(&self) -> Self;
 
-    /// Bytes of the object born less those dead so far.
+    /// Bytes born less bytes dead.
     fn used_bytes(&self) -> i64;
 
-    /// Writes a block; what it replaces is dead.
+    /// Writes a block in place of `old`.
     fn write(&self, new: NewBlock) -> impl Future<Output = Result<Blkptr>> + Send;
 
-    /// Writes a block as it came; what it replaces is dead.
+    /// Writes a block as received, in place of `old`.
     fn write_stored(&self, new: NewBlock, block: StoredBlock) -> impl Future<Output = Result<Blkptr>> + Send;
 
-    /// A block that is on disk gets one more owner, a data block of an object; what it replaces is dead.
+    /// Adds an owner to a data block, in place of `old`.
     fn share(
         &self,
         bp: &Blkptr,
@@ -73,15 +72,15 @@ pub trait BlockSink: Clone + Send + Sync + 'static {
         old: &Blkptr,
     ) -> impl Future<Output = Result<Blkptr>> + Send;
 
-    /// A block is not referred to any more.
+    /// Drops a block.
     fn kill(&self, bp: &Blkptr);
 
-    /// All blocks of this sink's object are written: those that died may be free.
+    /// Its dead blocks may be freed.
     fn object_is_written(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// The object stays as it is on disk: what was born is dead, what died is not.
+    /// Its births are dead, its deaths void.
     fn object_is_given_up(&self);
 
-    /// What replaces `old` where nothing is left.
+    /// The hole that replaces `old`.
     fn hole(&self, old: &Blkptr) -> Blkptr;
 }

@@ -1,23 +1,21 @@
-//! An object's changed blocks, written bottom up.
+//! Writing an object's changed blocks, bottom up.
 //!
-//! Idea: blocks are never overwritten, so a new data block means a new pointer in the indirect block above
-//! it, which so becomes a new block as well, up to the dnode. Level by level: write what changed, collect the
-//! new pointers, put them into the blocks above.
+//! Idea: blocks are never overwritten, so a new data block needs a new indirect block above it, and so on up
+//! to the dnode. Level by level: write the changed blocks, collect their pointers, put them into the blocks
+//! above. All blocks of a level are in flight at once, with the reads before their writes, so that a disk is
+//! waited for once a level.
 //!
 //! ```text
-//!   dnode     [p0' p1]                     made by whoever writes the blocks of dnodes
-//!   level 1   [....][.x'.]                 read as it was, patched, written
+//!   dnode     [p0' p1]                     made by the writer of the blocks of dnodes
+//!   level 1   [....][.x'.]                 read, patched, written
 //!   level 0          d'                    written data, freed ranges
 //! ```
 //!
 //! A tree that grew gets new levels on top: the dnode's old pointers become the first entries of the new
-//! indirect block. It never gets lower again. An indirect block with nothing but holes is a hole itself.
+//! indirect block. It never loses levels. An indirect block with nothing but holes is a hole itself.
 //!
 //! Source: OpenZFS `dnode_sync.c`, `dbuf.c` (`dbuf_sync_list`, `dbuf_write_ready`); levels here follow from
 //! the last block's number when the tree is written, not when it is changed.
-//!
-//! All blocks of a level are on their way at once, with the reads that come before their writes: a disk is
-//! waited for once a level, not once a block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,13 +33,12 @@ use crate::objset::used_dnodes;
 use crate::write::batches::{all, in_batches};
 use crate::write::sink::{BlockSink, NewBlock};
 
-/// Blocks that a task writes: enough to be worth a task, and to be neighbours on the way to the disks.
+/// Enough to pay for a task and to be neighbours on disk.
 const BLOCKS_PER_TASK: usize = 16;
-/// Indirect blocks that a task reads, patches and writes: each is 32 times as large in memory as on disk.
+/// Each is 32 times as large in memory as on disk.
 const INDIRECTS_PER_TASK: usize = 8;
 
-/// Writes an object's changes through a sink of its own; answers where its blocks are now. `old` is the
-/// object as it is on disk, if it is, and not freed since.
+/// Returns the new tree. `old` is the object on disk, unless freed since.
 pub(super) async fn write_tree(
     sink: &impl BlockSink,
     object: ObjectId,
@@ -74,7 +71,6 @@ pub(super) async fn write_tree(
     Ok(DnodeTree { levels, blkptrs, spill, used_bytes })
 }
 
-/// Levels that a tree must have for its last block.
 fn levels_needed(head: &DnodeHead) -> u8 {
     let fanout_shift = head.fanout_shift();
     let reach = |levels: u8| {
@@ -110,8 +106,7 @@ impl<S: BlockSink> TreeWriter<S> {
         }
     }
 
-    /// Frees what a range has on disk, but for blocks that get new content: those are freed when that is
-    /// done.
+    /// Blocks with new content are freed when that is written.
     async fn free_range(&self, start: u64, end: u64, changed: &Changed, updates: &mut Updates) -> Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let mut next = start;
@@ -130,7 +125,6 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(())
     }
 
-    /// Puts pointers in place to blocks that the object shares from now on, or that came as they are stored.
     async fn share(
         self: &Arc<Self>,
         clones: BTreeMap<BlockId, Foreign>,
@@ -176,13 +170,12 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(())
     }
 
-    /// Writes the indirect blocks of `level` above `updates`; answers their pointers.
+    /// Writes the indirect blocks of `level` above `updates`.
     async fn write_level(self: &Arc<Self>, level: u8, updates: Updates) -> Result<Updates> {
         let shift = self.head.fanout_shift();
         let mut parents: BTreeMap<u64, Vec<(usize, Blkptr)>> = BTreeMap::new();
         if level == self.old_tree.levels && self.old_tree.blkptrs.iter().any(is_known) {
-            // What the dnode pointed to moves down into the first block of the new level, births of holes
-            // included.
+            // The dnode's pointers move into the first block of the new level, births of holes included.
             parents.entry(0).or_default();
         }
         for (child, bp) in updates {
@@ -196,7 +189,6 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok(all(written).await?.into_iter().collect())
     }
 
-    /// Writes one indirect block, in which some pointers are new.
     async fn write_indirect(&self, level: u8, parent: u64, children: Vec<(usize, Blkptr)>) -> Result<Blkptr> {
         let (old_bp, mut block) = self.old_indirect(level, parent).await?;
         for (index, bp) in children {
@@ -211,7 +203,7 @@ impl<S: BlockSink> TreeWriter<S> {
         self.sink.write(self.block(level, parent, block.freeze(), old_bp, fill)).await
     }
 
-    /// A hole in a new level, over holes that are as old as the youngest of them.
+    /// As old as the youngest hole below.
     fn hole_above(&self, level: u8, block: &[u8]) -> Blkptr {
         match pointers(block).filter(is_known).map(|bp| bp.logical_birth()).max() {
             None => Blkptr::HOLE,
@@ -224,7 +216,7 @@ impl<S: BlockSink> TreeWriter<S> {
         }
     }
 
-    /// An indirect block as it was, in this machine's byte order, and the pointer to it.
+    /// As it was, in native byte order.
     async fn old_indirect(&self, level: u8, parent: u64) -> Result<(Blkptr, BytesMut)> {
         let mut block = BytesMut::zeroed(1 << self.head.indirect_block_shift);
         if level >= self.old_tree.levels {
@@ -248,7 +240,7 @@ impl<S: BlockSink> TreeWriter<S> {
                     }
                 }
             }
-            // A hole that knows when it was made passes that on to the holes that it consists of.
+            // A hole with a birth passes it on to its parts.
             _ if bp.logical_birth().0 != 0 => {
                 let below = if level == 1 { self.head.data_block_bytes.into() } else { block.len() as u64 };
                 let child = hole_below(&bp, Lsize(below));
@@ -261,7 +253,6 @@ impl<S: BlockSink> TreeWriter<S> {
         Ok((bp, block))
     }
 
-    /// The dnode's own pointers.
     fn top(&self, levels: u8, updates: Updates) -> Vec<Blkptr> {
         let mut blkptrs = vec![Blkptr::HOLE; self.head.blkptr_count.into()];
         if levels == self.old_tree.levels {
@@ -292,7 +283,7 @@ impl<S: BlockSink> TreeWriter<S> {
     }
 }
 
-/// Frees all blocks of an object that can be found; answers why others can't be.
+/// Frees all blocks that can be found; returns the first error.
 pub(super) async fn free_tree(sink: &impl BlockSink, object: &Object) -> Result<()> {
     let (mut walk, mut lost) = (object.walk(), None);
     while let Some(batch) = walk.next_batch().await {
@@ -306,7 +297,7 @@ pub(super) async fn free_tree(sink: &impl BlockSink, object: &Object) -> Result<
     lost.map_or(Ok(()), Err)
 }
 
-/// Fill count of a data block: 1, or how many dnodes are in it.
+/// Fill count of a data block: 1, or its dnodes.
 fn data_fill(object_type: ObjectType, data: &[u8]) -> u64 {
     match object_type {
         ObjectType::DNODE => used_dnodes(data),
@@ -314,12 +305,11 @@ fn data_fill(object_type: ObjectType, data: &[u8]) -> u64 {
     }
 }
 
-/// Whether a pointer says anything: it leads to a block, or tells when a hole was made.
+/// Whether it has a block or a hole's birth.
 fn is_known(bp: &Blkptr) -> bool {
     !bp.is_hole() || bp.logical_birth().0 != 0
 }
 
-/// One of the holes that the hole `parent` consists of.
 fn hole_below(parent: &Blkptr, child_lsize: Lsize) -> Blkptr {
     let identity = BlockIdentity {
         lsize: child_lsize,

@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::live::{Edit, NewObject};
 use crate::zap::{fat, micro};
 
-/// log2 of the smallest and the largest block of a fat ZAP: `SPA_OLD_MAXBLOCKSHIFT`.
+/// log2 of block sizes, up to `SPA_OLD_MAXBLOCKSHIFT`.
 const FAT_BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=17;
 
-/// What a ZAP is to be like: micro until it outgrows that, unless it has flags.
+/// A new ZAP: micro while it fits, unless it has flags.
 #[derive(Debug, Clone)]
 pub struct NewZap {
     object: NewObject,
@@ -23,28 +23,28 @@ pub struct NewZap {
 }
 
 impl NewZap {
-    /// A ZAP of a type, with names as they are.
+    /// A ZAP without folding.
     pub fn of(object_type: ObjectType) -> NewZap {
         NewZap::in_object(NewObject::of(object_type))
     }
 
-    /// A ZAP in an object like that: with a bonus, a large dnode.
+    /// In an object with a bonus or a large dnode.
     pub fn in_object(object: NewObject) -> NewZap {
         NewZap { object, normflags: 0, flags: 0, salt: None }
     }
 
-    /// With names folded by these `fold::U8_*` before they are hashed.
+    /// Folds names by these `fold::U8_*` before hashing.
     pub fn normalized(self, normflags: u64) -> NewZap {
         NewZap { normflags, ..self }
     }
 
-    /// Fat from the start, with these `ZAP_FLAG_*`, and blocks of `1 << block_shift` bytes.
+    /// Fat from the start, with `ZAP_FLAG_*` and blocks of `1 << block_shift` bytes.
     pub fn with_flags(self, flags: u64, block_shift: u32) -> NewZap {
         let shift = block_shift.clamp(*FAT_BLOCK_SHIFTS.start(), *FAT_BLOCK_SHIFTS.end());
         NewZap { object: self.object.block_bytes(1 << shift), flags, ..self }
     }
 
-    /// With a given salt of its hash, instead of one at random.
+    /// Sets the salt, otherwise random.
     pub fn salt(self, salt: u64) -> NewZap {
         NewZap { salt: Some(salt), ..self }
     }
@@ -52,7 +52,7 @@ impl NewZap {
     /// Makes it under a free number.
     ///
     /// # Errors
-    /// Blocks of dnodes can't be read.
+    /// Unreadable dnodes.
     #[boxed]
     pub async fn create(&self, edit: &Edit) -> Result<ObjectId> {
         let object = edit.create(&self.object).await?;
@@ -60,7 +60,7 @@ impl NewZap {
         Ok(object)
     }
 
-    /// Makes it under a given number, which must be free.
+    /// Makes it under this number.
     ///
     /// # Errors
     /// The number is taken.
@@ -70,13 +70,13 @@ impl NewZap {
         self.fill(edit, object).await
     }
 
-    /// Makes an object that is there a ZAP.
+    /// Turns an existing object into a ZAP.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object.
     #[boxed]
     pub async fn fill(&self, edit: &Edit, object: ObjectId) -> Result<()> {
-        // 0 would hash every name that begins with zeros alike.
+        // 0 would give equal hashes to all names that begin with zeros.
         let salt = self.salt.unwrap_or_else(|| edit.view().pool().runtime().random_u64() | 1);
         let block_bytes = self.object.block_bytes;
         edit.in_place(object, swap_block, |blocks| {

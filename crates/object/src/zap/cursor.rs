@@ -1,12 +1,11 @@
-//! Listing a ZAP in the order of hashes, from any point on.
+//! Listing a ZAP in hash order from any point on.
 //!
-//! Idea: a name's hash and its differentiator never change while the name exists, whatever happens to other
-//! names. So a point between two of them is a place to go on from, days later and in a table that has
-//! changed: names that were there all the time come exactly once. That is what `readdir` has to promise.
+//! Idea: a name's hash and differentiator never change while it exists, whatever happens to other names. So a
+//! point between two names is a place to resume from, days later and in a changed table: names present all
+//! the time come exactly once, as `readdir` must promise.
 //!
-//! Layout: a point is a number: the hash's upper 28 bits (the others are zero) below, the differentiator of
-//! the next name that may come above. With hashes of 48 bits the differentiator has the 16 bits that are
-//! left.
+//! Layout: a point is a number with the upper 28 bits of the hash below (the others are zero), and the next
+//! differentiator above. With hashes of 48 bits the differentiator has the remaining 16.
 //!
 //! Source: OpenZFS `zap.c` (`zap_cursor_serialize`).
 
@@ -16,30 +15,28 @@ use cenote_format::zap::{ZAP_FLAG_HASH64, ZapBlock0};
 use super::{Zap, ZapEntry, ZapValue};
 use crate::error::Result;
 
-/// A point in the order of hashes. Points are ordered by [`Cursor::START`] first only; compare nothing else.
+/// A point in hash order. Only [`Cursor::START`] compares meaningfully, as the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub u64);
 
 impl Cursor {
-    /// In front of all names.
+    /// Before all names.
     pub const START: Cursor = Cursor(0);
 
     fn at(hash: u64, cd: u64, hash_bits: u32) -> Cursor {
         Cursor(hash >> (64 - hash_bits) | cd << hash_bits)
     }
 
-    /// Hash and differentiator of the first name that may come.
     fn parts(self, hash_bits: u32) -> (u64, u64) {
         (self.0 << (64 - hash_bits), self.0 >> hash_bits)
     }
 }
 
 impl Zap {
-    /// The entries from `from` on, in the order of hashes, each with the point behind it: as many as one leaf
-    /// has. None: there are no more.
+    /// A leaf's entries from `from` on in hash order, each with the point behind it; empty at the end.
     ///
     /// # Errors
-    /// A block of the table is damaged.
+    /// Damage.
     #[boxed]
     pub async fn entries_from(&self, from: Cursor) -> Result<Vec<(ZapEntry, Cursor)>> {
         let hash_bits = if self.block0.hasher().flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };
@@ -76,7 +73,7 @@ impl Zap {
                 entries.sort_unstable_by_key(|(order, _)| *order);
                 return Ok(entries.into_iter().map(|(_, entry)| entry).collect());
             }
-            // The leaf behind it; there is none behind the last prefix.
+            // The next leaf, unless this is the last prefix.
             let next = leaf.prefix.checked_add(1).filter(|_| leaf.prefix_len > 0);
             let next = next.and_then(|prefix| prefix.checked_mul(1u64.checked_shl(64 - leaf.prefix_len)?));
             let Some(next) = next else { return Ok(Vec::new()) };

@@ -1,8 +1,8 @@
 //! Changing a ZAP in the open txg.
 //!
-//! Idea: a change finds the few bytes that it is about through the same steps as a look-up, and writes them
-//! in place ([`crate::live`]); its cost does not grow with the ZAP. A micro ZAP becomes fat when it is full,
-//! or is to hold what only a fat one can.
+//! Idea: a change finds its bytes like a lookup and writes them in place ([`crate::live`]), at a cost that
+//! does not grow with the ZAP. A micro ZAP becomes fat when it is full, or gets an entry that only a fat one
+//! can hold.
 //!
 //! ```text
 //!   ZapEdit::add --> micro: index in memory --> slot
@@ -11,8 +11,7 @@
 //!                    fat: header --> pointer --> leaf --> chunks   leaf full: split, or a larger table
 //! ```
 //!
-//! Who looks into a ZAP while it is changed may meet a leaf that was just split: callers see to it that
-//! nobody does.
+//! A concurrent reader may meet a leaf that was just split: callers must exclude readers.
 //!
 //! Source: OpenZFS `zap_micro.c` (`zap_add`, `zap_update`, `zap_remove`, `zap_increment`).
 
@@ -33,7 +32,7 @@ use crate::zap::{Zap, micro};
 const MAX_VALUE_BYTES: usize = 8192;
 const OTHER_KEYS: &str = "is a key of another kind than the table has";
 
-/// A ZAP that is changed.
+/// Editor of a ZAP.
 #[derive(Debug, Clone, Copy)]
 pub struct ZapEdit<'a> {
     edit: &'a Edit,
@@ -49,16 +48,15 @@ impl<'a> ZapEdit<'a> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// [`DatasetError::EntryExists`] if the name is there, spelled exactly so; the ZAP is damaged or does not
-    /// take such an entry.
+    /// [`DatasetError::EntryExists`] for the exact spelling; damage; an invalid entry.
     pub async fn add<'k>(&self, key: impl Into<ZapKey<'k>>, value: impl Into<ZapValue>) -> Result<()> {
         self.put(self.key(key.into())?, value.into(), Put::Add).await
     }
 
-    /// Gives a name a value, be it there already or not.
+    /// Sets the value of a name, new or not.
     ///
     /// # Errors
-    /// The ZAP is damaged or does not take such an entry.
+    /// Damage; an invalid entry.
     pub async fn update<'k>(&self, key: impl Into<ZapKey<'k>>, value: impl Into<ZapValue>) -> Result<()> {
         self.put(self.find_key(key.into()).await?, value.into(), Put::Update).await
     }
@@ -66,7 +64,7 @@ impl<'a> ZapEdit<'a> {
     /// Removes a name, spelled exactly so.
     ///
     /// # Errors
-    /// [`DatasetError::NoEntry`] if it is not there; the ZAP is damaged.
+    /// [`DatasetError::NoEntry`]; damage.
     pub async fn remove<'k>(&self, key: impl Into<ZapKey<'k>>) -> Result<()> {
         let key = self.find_key(key.into()).await?;
         let outcome = self.change(|blocks| remove_in(blocks, &key)).await?;
@@ -76,11 +74,10 @@ impl<'a> ZapEdit<'a> {
         self.answer(&key, outcome)
     }
 
-    /// Adds to the number under a name, which is 0 if it is not there; one that becomes 0 is removed. Answers
-    /// the sum.
+    /// Adds to a name's number, 0 if absent, and returns the sum. A sum of 0 is removed.
     ///
     /// # Errors
-    /// What is there is no number; the ZAP is damaged or does not take such an entry.
+    /// No number; damage; an invalid entry.
     pub async fn increment<'k>(&self, key: impl Into<ZapKey<'k>>, delta: i64) -> Result<u64> {
         let key = key.into();
         let number = match self.get(key).await? {
@@ -98,11 +95,10 @@ impl<'a> ZapEdit<'a> {
         Ok(sum)
     }
 
-    /// The value under a name, spelled exactly so; quicker than [`Zap::lookup`] for who changes the ZAP
-    /// anyway.
+    /// The value of a name, spelled exactly so; faster than [`Zap::lookup`] within changes.
     ///
     /// # Errors
-    /// The ZAP is damaged.
+    /// Damage.
     pub async fn get<'k>(&self, key: impl Into<ZapKey<'k>>) -> Result<Option<ZapValue>> {
         let key = self.find_key(key.into()).await?;
         self.change(|blocks| get_in(blocks, &key)).await
@@ -125,7 +121,7 @@ impl<'a> ZapEdit<'a> {
         StoredKey::new(key).map_err(|why| self.refused(&key, why))
     }
 
-    /// A key under the hash that it has if it is there already; see [`crate::zap::fold`].
+    /// A key with its stored hash, if it exists; see [`crate::zap::fold`].
     async fn find_key<'k>(&self, key: ZapKey<'k>) -> Result<StoredKey<'k>> {
         let stored = self.key(key)?;
         if let ZapKey::Name(name) = key

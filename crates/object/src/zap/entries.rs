@@ -1,11 +1,9 @@
-//! Listing a ZAP in the order of the disk.
+//! Listing a ZAP in disk order.
 //!
-//! A fat ZAP's blocks from the second to the last used one are read in windows; those that begin as leaves
-//! are the leaves. That visits each leaf once, whatever the pointer table says, and finds the entries of a
-//! table whose pointers are damaged.
+//! The blocks of a fat ZAP are read in windows; those that begin as leaves are leaves. That visits each leaf
+//! once, and finds entries even if the table's pointers are damaged.
 //!
-//! Tables of numbers may have tens of thousands of entries and be read in thousands, one after the other:
-//! [`Zap::each_number`] allocates nothing for an entry.
+//! [`Zap::each_number`] allocates nothing per entry, for thousands of tables with thousands of numbers each.
 
 use std::collections::VecDeque;
 
@@ -26,9 +24,8 @@ const WINDOW_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Entries {
     zap: Zap,
-    /// The next block to read.
     next: u64,
-    /// What could not be read, still to be told.
+    /// Errors still to report.
     failures: VecDeque<DatasetError>,
 }
 
@@ -37,7 +34,7 @@ impl Entries {
         Entries { zap, next: 0, failures: VecDeque::new() }
     }
 
-    /// The next entries; `None` after the last. After an error it goes on behind what is damaged.
+    /// `None` after the last; continues behind damage.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<ZapEntry>>> {
         if let Some(failure) = self.failures.pop_front() {
@@ -65,7 +62,6 @@ impl Entries {
         }
     }
 
-    /// The leaves of the next window of a fat ZAP; `None` after the last.
     async fn next_leaves(&mut self) -> Option<Result<Vec<Leaf>>> {
         if let Some(failure) = self.failures.pop_front() {
             return Some(Err(failure));
@@ -119,10 +115,10 @@ fn is_leaf(block: &[u8], endian: Endian) -> bool {
 }
 
 impl Zap {
-    /// Passes on all entries of a table from text names to single numbers, in the order of the disk.
+    /// Passes on all entries of a table from names to single numbers.
     ///
     /// # Errors
-    /// A block is damaged, an entry holds something else, or `each` refuses it.
+    /// Damage; no number; those of `each`.
     pub async fn each_number(
         &self,
         mut each: impl FnMut(&[u8], u64) -> Result<(), FormatError>,

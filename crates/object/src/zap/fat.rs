@@ -1,4 +1,4 @@
-//! Changing a fat ZAP: the header, the pointer that leads to a leaf, and the leaf, in place.
+//! Changing a fat ZAP in place: the header, the pointer to a leaf, and the leaf.
 //!
 //! Source: OpenZFS `zap.c`.
 
@@ -18,13 +18,11 @@ pub(super) const DEFAULT_BLOCK_SHIFT: u32 = 14;
 pub(super) const HEADER: BlockId = BlockId(0);
 const FIRST_LEAF: BlockId = BlockId(1);
 
-/// A fat ZAP's header, decoded.
 #[derive(Debug)]
 pub(super) struct Fat {
     pub(super) head: FatHeader,
 }
 
-/// Makes the object an empty fat ZAP with blocks of `1 << shift` bytes.
 pub(super) fn create(blocks: &mut Blocks<'_>, shift: u32, hasher: ZapHasher, normflags: u64) -> Step<()> {
     let mut leaf = BytesMut::zeroed(1 << shift);
     LeafMut::init(&mut leaf, 0, 0, normflags != 0)?;
@@ -46,7 +44,7 @@ impl Fat {
         Ok(Fat { head: FatHeader::decode_fields(blocks.get(HEADER)?, Endian::NATIVE)? })
     }
 
-    /// Sets a value. With a differentiator if the entry comes from elsewhere.
+    /// `cd` keeps the differentiator of an entry moved from a micro ZAP.
     pub(super) fn put(
         &mut self,
         blocks: &mut Blocks<'_>,
@@ -80,7 +78,6 @@ impl Fat {
         }
     }
 
-    /// Removes an entry.
     pub(super) fn remove(&mut self, blocks: &mut Blocks<'_>, key: LeafKey<'_>) -> Step<Outcome> {
         let id = self.leaf_of(blocks, key.hash)?;
         let mut leaf = open_leaf(blocks, id, key.hash)?;
@@ -91,7 +88,6 @@ impl Fat {
         Ok(if left == 0 { Outcome::Emptied(key.hash) } else { Outcome::Done })
     }
 
-    /// The value under a key.
     pub(super) fn get(&self, blocks: &Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
         let hash = key.hash(self.head.hasher(), self.head.normflags);
         let leaf = Leaf::decode(blocks.bytes(self.leaf_of(blocks, hash)?)?, Endian::NATIVE)?;
@@ -103,7 +99,6 @@ impl Fat {
         Ok(Some(ZapValue::new(entry.int_bytes, entry.value_bytes()?.into())))
     }
 
-    /// The leaf where an entry of that hash is, if there is one.
     pub(super) fn leaf_of(&self, blocks: &Blocks<'_>, hash: u64) -> Step<BlockId> {
         let (block, offset_bytes) = self.head.pointer_place(self.head.table_index(hash));
         let leaf = read_pointer(blocks.get(block)?, offset_bytes, Endian::NATIVE)?;

@@ -1,21 +1,21 @@
-//! Folding names: case and Unicode normalization, as the hash of a ZAP and its comparisons need them.
+//! Folding names, by case and Unicode normalization, for the hashes and comparisons of a ZAP.
 //!
-//! Idea: OpenZFS folds each valid character to upper case where that is one character, then normalizes; bytes
-//! that are no UTF-8 stay as they are. Its tables are those of Unicode 5.0, ours are newer: a name with a
-//! character that got a case or a decomposition since may hash elsewhere. Look-ups of names beyond ASCII
-//! therefore fall back to comparing with every entry.
+//! Idea: OpenZFS upper-cases each valid character whose upper case is one character, then normalizes; bytes
+//! that are no UTF-8 stay as they are. Its tables are those of Unicode 5.0, ours are newer: a character that
+//! gained a case or decomposition since may hash differently. Lookups of names beyond ASCII therefore fall
+//! back to comparing with every entry.
 //!
 //! Source: OpenZFS `u8_textprep.h`.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// `U8_TEXTPREP_TOUPPER`.
+/// Upper case.
 pub const U8_TEXTPREP_TOUPPER: u64 = 0x2;
-/// `U8_CANON_DECOMP`, which alone is NFD.
+/// Alone: NFD.
 pub const U8_CANON_DECOMP: u64 = 0x10;
-/// `U8_COMPAT_DECOMP`, which alone is NFKD.
+/// Alone: NFKD.
 pub const U8_COMPAT_DECOMP: u64 = 0x20;
-/// `U8_CANON_COMP`: composed after decomposition, NFC or NFKC.
+/// Composes after decomposition: NFC or NFKC.
 pub const U8_CANON_COMP: u64 = 0x40;
 
 /// Folds a name by these `U8_*` flags.
@@ -41,7 +41,7 @@ fn fold_text(text: &str, flags: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Upper case where it is a single character: names must not grow by folding.
+/// Only single characters: folding must not lengthen names.
 fn simple_upper(c: char) -> char {
     let mut upper = c.to_uppercase();
     match (upper.next(), upper.next()) {

@@ -1,8 +1,8 @@
 //! Growing and shrinking a fat ZAP.
 //!
-//! Idea: a full leaf is split by one more bit of the hash, which costs a leaf. If the table has no more bits,
-//! it is doubled first: out of the header into a block of its own, then into twice as many blocks at the end
-//! of the object. Two empty leaves that differ in their last bit become one again; the table does not shrink.
+//! Idea: a full leaf splits by one more bit of the hash. If the table has no more bits, it is doubled first:
+//! out of the header into a block of its own, then into twice as many blocks at the end of the object. Two
+//! empty leaves that differ in their last bit merge; the table does not shrink.
 //!
 //! ```text
 //!   table, shift 3   [a a a a b b c d]      a: prefix 0 (1 bit)   b: 10 (2)   c: 110 (3)   d: 111 (3)
@@ -10,8 +10,8 @@
 //!   c is split       [aaaaeeeebbbbcfdd]     needs shift 4
 //! ```
 //!
-//! OpenZFS doubles a large table a block at a time, with every change; here that is one step, which is rare
-//! and whose cost is that of all splits since the last. A table that it left half copied is finished.
+//! OpenZFS doubles a large table one block per change; here it is one step, rare and as cheap as the splits
+//! since the last. A table that OpenZFS left half copied is finished.
 
 use bytes::BytesMut;
 use cenote_format::units::BlockId;
@@ -20,14 +20,13 @@ use cenote_format::zap::{LeafMut, ZAP_FLAG_HASH64};
 use crate::live::in_place::{Blocks, Step};
 use crate::zap::fat::{Fat, HEADER, damaged};
 
-/// The most pointers that a table grows to: it is in memory while it does. They lead to a billion entries.
+/// A table is in memory while it grows: enough for a billion entries.
 const MAX_POINTERS: u64 = 1 << 24;
-/// How much larger than all leaves a table may be that is to grow. Where hashes are random it is a thousandth
-/// of them.
+/// A table grows only up to this many times the size of all leaves; with random hashes it is a thousandth.
 const MAX_TABLE_RATIO: u64 = 8;
 
 impl Fat {
-    /// Splits a leaf in two. `false`: its hashes are too much alike.
+    /// `false`: its hashes are too similar.
     pub(super) fn split(&mut self, blocks: &mut Blocks<'_>, id: BlockId) -> Step<bool> {
         let (prefix, prefix_len) = LeafMut::open(blocks.get_mut(id)?)?.prefix();
         if prefix_len > self.head.table.shift {
@@ -49,7 +48,7 @@ impl Fat {
         Ok(true)
     }
 
-    /// Puts the leaf of a hash and its sibling together if both are empty. `false`: they are not.
+    /// Merges a leaf with its sibling if both are empty.
     pub(super) fn merge(&mut self, blocks: &mut Blocks<'_>, hash: u64) -> Step<bool> {
         let id = self.leaf_of(blocks, hash)?;
         let (prefix, prefix_len, entries) = LeafMut::summary(blocks.get(id)?)?;
@@ -77,11 +76,11 @@ impl Fat {
         Ok(true)
     }
 
-    /// Doubles the table. `false`: that would not help.
+    /// `false`: that would not help.
     fn double_table(&mut self, blocks: &mut Blocks<'_>) -> Step<bool> {
         let hash_bits = if self.head.flags & ZAP_FLAG_HASH64 != 0 { 48 } else { 28 };
-        // Whoever has two bits left only (`zap_grow_ptrtbl`), or a table larger than what it leads to, has
-        // many names of nearly one hash: more bits don't part them, and cost memory without end.
+        // With two bits left (`zap_grow_ptrtbl`), or a table larger than its leaves, many names have nearly
+        // the same hash: more bits would cost memory in vain.
         let leaves_bytes = self.head.leaf_count.saturating_mul(self.head.block_bytes() as u64);
         let is_too_large = self.head.table_len() * 8 > leaves_bytes.saturating_mul(MAX_TABLE_RATIO);
         let is_at_end = self.head.table.shift + 2 >= hash_bits || self.head.table_len() * 2 > MAX_POINTERS;
@@ -118,13 +117,12 @@ impl Fat {
         Ok(true)
     }
 
-    /// Which pointers of the table are those of a leaf with that prefix.
+    /// Pointers of a leaf with that prefix.
     fn pointers_of(&self, prefix: u64, prefix_len: u32) -> std::ops::Range<u64> {
         let spare = self.head.table.shift - prefix_len;
         prefix << spare..(prefix + 1) << spare
     }
 
-    /// Sees to it that the blocks of these pointers are in memory.
     fn need_pointers(&self, blocks: &Blocks<'_>, range: &std::ops::Range<u64>) -> Step<()> {
         if range.end - range.start > MAX_POINTERS {
             return Err(damaged("a leaf has more pointers of the table than can be").into());
@@ -149,7 +147,6 @@ impl Fat {
     }
 }
 
-/// Each pointer twice.
 fn doubled(pointers: &[u8]) -> BytesMut {
     let pointers = pointers.as_chunks::<8>().0;
     let twice = pointers.iter().flat_map(|pointer| [pointer, pointer]).flatten();

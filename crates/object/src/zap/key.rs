@@ -1,4 +1,4 @@
-//! Names as they are given, and as a ZAP stores them.
+//! Keys of a ZAP, as given and as stored.
 
 use cenote_format::zap::{LeafKey, MZAP_NAME_LEN, ZAP_FLAG_UINT64_KEY, ZapHasher};
 
@@ -6,10 +6,10 @@ use crate::zap::fold::fold;
 
 /// `ZAP_MAXNAMELEN`: bytes of a name with its NUL...
 const MAX_NAME_BYTES: usize = 256;
-/// `ZAP_MAXNAMELEN_NEW`: ...and of one in a directory (feature `longname`).
+/// `ZAP_MAXNAMELEN_NEW`: ...and in a directory (feature `longname`).
 const MAX_LONG_NAME_BYTES: usize = 1024;
 
-/// A key of a ZAP: a name, or numbers in a ZAP that was made for such.
+/// A key: a name, or numbers in a ZAP made for them.
 #[derive(Debug, Clone, Copy)]
 pub enum ZapKey<'a> {
     /// A name, without NUL.
@@ -51,17 +51,16 @@ impl std::fmt::Display for ZapKey<'_> {
     }
 }
 
-/// A key made ready to be stored.
 #[derive(Debug)]
 pub(super) struct StoredKey<'a> {
     pub(super) key: ZapKey<'a>,
     bytes: Vec<u8>,
-    /// Its hash, if that is not what it would be by our folding.
+    /// The stored hash, if our folding gives another.
     known_hash: Option<u64>,
 }
 
 impl<'a> StoredKey<'a> {
-    /// Fails with the reason why no ZAP takes such a key.
+    /// Fails with the reason if no ZAP holds it.
     pub(super) fn new(key: ZapKey<'a>) -> Result<StoredKey<'a>, &'static str> {
         let bytes: Vec<u8> = match key {
             ZapKey::Name([]) => return Err("has no name"),
@@ -72,12 +71,10 @@ impl<'a> StoredKey<'a> {
         Ok(StoredKey { key, bytes, known_hash: None })
     }
 
-    /// The same under a hash that is known.
     pub(super) fn hashed(self, hash: u64) -> StoredKey<'a> {
         StoredKey { known_hash: Some(hash), ..self }
     }
 
-    /// Its name, if a micro ZAP has room for it.
     pub(super) fn micro_name(&self) -> Option<&'a [u8]> {
         match self.key {
             ZapKey::Name(name) if name.len() < MZAP_NAME_LEN => Some(name),
@@ -85,7 +82,6 @@ impl<'a> StoredKey<'a> {
         }
     }
 
-    /// Its hash in a ZAP.
     pub(super) fn hash(&self, hasher: ZapHasher, normflags: u64) -> u64 {
         match (self.known_hash, self.key) {
             (Some(hash), _) => hash,
@@ -94,7 +90,7 @@ impl<'a> StoredKey<'a> {
         }
     }
 
-    /// As a leaf stores it; `None`: a ZAP with these flags has keys of the other kind.
+    /// `None`: the ZAP has keys of the other kind.
     pub(super) fn for_leaf(&self, hasher: ZapHasher, normflags: u64) -> Option<LeafKey<'_>> {
         let has_words = hasher.flags & ZAP_FLAG_UINT64_KEY != 0;
         let len = match self.key {
@@ -105,13 +101,12 @@ impl<'a> StoredKey<'a> {
         Some(LeafKey { hash: self.hash(hasher, normflags), bytes: &self.bytes, len: len as u16 })
     }
 
-    /// It is no longer than OpenZFS makes them.
+    /// Whether OpenZFS accepts its length.
     pub(super) fn is_allowed(&self, in_directory: bool) -> bool {
         self.bytes.len() <= if in_directory { MAX_LONG_NAME_BYTES } else { MAX_NAME_BYTES }
     }
 }
 
-/// The hash of a name in a ZAP that folds names so.
 pub(super) fn hash_name(hasher: ZapHasher, normflags: u64, name: &[u8]) -> u64 {
     match normflags {
         0 => hasher.text(name),

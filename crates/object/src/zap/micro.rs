@@ -1,7 +1,7 @@
-//! Changing a micro ZAP: one block of slots, which are searched by an index in memory.
+//! Changing a micro ZAP: one block of slots, with an index in memory.
 //!
-//! Idea: the block itself tells nothing but by reading all of it, and a name's differentiator depends on all
-//! others of its hash. So the layer keeps, beside the block, which hash is in which slot. A change touches
+//! Idea: without an index each lookup would read the whole block, and a name's differentiator depends on all
+//! others with its hash. So the layer keeps an index of hashes to slots beside the block. A change touches
 //! one slot.
 //!
 //! Source: OpenZFS `zap_micro.c`.
@@ -21,21 +21,18 @@ use crate::zap::micro_index::{
 use crate::zap::outcome::{Outcome, Put};
 use crate::zap::value::ZapValue;
 
-/// `zap_micro_max_size`, which is `MZAP_MAX_BLKSZ`: larger ones need a feature that we don't activate.
+/// `zap_micro_max_size`: larger blocks need a feature not activated here.
 const MAX_BLOCK_BYTES: usize = 128 << 10;
-/// `SPA_MINBLOCKSIZE`: what it grows by.
+/// `SPA_MINBLOCKSIZE`.
 const GROWTH_BYTES: usize = 512;
-/// All names of one hash must fit into one leaf if the ZAP is made fat, at five chunks each
-/// (`mze_canfit_fzap_leaf`).
+/// Names of one hash must fit into one fat leaf, at five chunks each (`mze_canfit_fzap_leaf`).
 const MAX_SAME_HASH: usize = 127;
 const BLOCK: BlockId = BlockId(0);
 
-/// Whether block 0 is a whole micro ZAP.
 pub(super) fn is_micro(blocks: &Blocks<'_>) -> Step<bool> {
     Ok(word(blocks.get(BLOCK)?, 0) == ZBT_MICRO)
 }
 
-/// The block of an empty one.
 pub(super) fn empty(block_bytes: usize, salt: u64, normflags: u64) -> BytesMut {
     let mut block = BytesMut::zeroed(block_bytes.max(GROWTH_BYTES));
     for (place, number) in block.as_chunks_mut::<8>().0.iter_mut().zip([ZBT_MICRO, salt, normflags]) {
@@ -44,7 +41,7 @@ pub(super) fn empty(block_bytes: usize, salt: u64, normflags: u64) -> BytesMut {
     block
 }
 
-/// Sets a value. `None`: it takes a fat ZAP to hold it.
+/// `None`: only a fat ZAP can hold it.
 pub(super) fn put(
     blocks: &mut Blocks<'_>,
     key: &StoredKey<'_>,
@@ -82,7 +79,6 @@ pub(super) fn put(
     })
 }
 
-/// Removes a name.
 pub(super) fn remove(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Outcome> {
     let Some(name) = key.micro_name() else { return Ok(Outcome::Absent) };
     with_index(blocks, |blocks, index| {
@@ -94,7 +90,7 @@ pub(super) fn remove(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Outco
     })
 }
 
-/// The value of a name. Without an index it is looked for from end to end, which is quicker than making one.
+/// Without an index it scans the block, which is faster than making one.
 pub(super) fn get(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<ZapValue>> {
     let Some(name) = key.micro_name() else { return Ok(None) };
     let index = blocks.index().clone();
@@ -109,7 +105,6 @@ pub(super) fn get(blocks: &mut Blocks<'_>, key: &StoredKey<'_>) -> Step<Option<Z
     Ok(found.map(|number| ZapValue::from_u64(word(slot(block, number), 0))))
 }
 
-/// Makes it fat.
 pub(super) fn upgrade(blocks: &mut Blocks<'_>) -> Step<()> {
     let old = BytesMut::from(blocks.get(BLOCK)?);
     let (hasher, normflags) = hashing(&old);
@@ -127,7 +122,7 @@ pub(super) fn upgrade(blocks: &mut Blocks<'_>) -> Step<()> {
     Ok(())
 }
 
-/// Lends the index of the block, made if there is none yet. The layer keeps it.
+/// The index is made on first use and kept by the layer.
 fn with_index<T>(
     blocks: &mut Blocks<'_>,
     change: impl FnOnce(&mut Blocks<'_>, &mut MicroIndex) -> Step<T>,
@@ -141,7 +136,7 @@ fn with_index<T>(
     answer
 }
 
-/// Gives the block more slots; `false`: it is as large as it can be.
+/// `false`: the block has its largest size.
 fn grow(blocks: &mut Blocks<'_>) -> Step<bool> {
     let old = blocks.get(BLOCK)?;
     let size = old.len() + GROWTH_BYTES;

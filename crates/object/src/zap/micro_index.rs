@@ -1,4 +1,4 @@
-//! Which name is in which slot of a micro ZAP's block, kept in memory beside the block.
+//! The index of a micro ZAP's block: names to slots.
 
 use cenote_format::bytes::Endian;
 use cenote_format::zap::ZapHasher;
@@ -8,19 +8,17 @@ use crate::zap::key::hash_name;
 /// `MZAP_ENT_LEN`.
 const SLOT_BYTES: usize = 64;
 
-/// Which hash is in which slot.
 #[derive(Debug, Clone)]
 pub(crate) struct MicroIndex {
-    /// Upper half of the hash, differentiator (16 bits) and slot (16 bits), in order.
+    /// Upper half of the hash, differentiator and slot (16 bits each), in order.
     pub(super) order: Vec<u64>,
-    /// Where the search for a free slot goes on, so that a new name is not before one that a reader has
-    /// passed.
+    /// Start of the search for a free slot: a new name must not come before a reader's position.
     next: usize,
     pub(super) hasher: ZapHasher,
     pub(super) normflags: u64,
 }
 
-/// The fields of a slot of the index.
+/// Packs an entry of `order`.
 pub(super) fn place(hash: u64, cd: u32, slot: usize) -> u64 {
     hash >> 32 << 32 | u64::from(cd.min(0xffff)) << 16 | slot as u64
 }
@@ -45,7 +43,6 @@ impl MicroIndex {
         MicroIndex { order, next: 0, hasher, normflags }
     }
 
-    /// What has that hash.
     pub(super) fn of_hash(&self, hash: u64) -> &[u64] {
         let start = self.order.partition_point(|place| place >> 32 < hash >> 32);
         let same = self.order[start..].iter().take_while(|place| **place >> 32 == hash >> 32).count();
@@ -82,7 +79,6 @@ impl MicroIndex {
     }
 }
 
-/// How the names of a block are hashed.
 pub(super) fn hashing(block: &[u8]) -> (ZapHasher, u64) {
     (ZapHasher { salt: word(block, 1), flags: 0 }, word(block, 2))
 }
@@ -106,7 +102,7 @@ pub(super) fn write_slot(slot: &mut [u8], value: u64, cd: u32, name: &[u8]) {
     slot[14..14 + name.len()].copy_from_slice(name);
 }
 
-/// The name in a slot; `None`: it is free.
+/// The name in a slot; `None`: free.
 pub(super) fn name_of(slot: &[u8]) -> Option<&[u8]> {
     let name = &slot[14..];
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());

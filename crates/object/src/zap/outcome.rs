@@ -1,22 +1,19 @@
-//! What a change of a ZAP asks for, and what became of it.
+//! Requests and outcomes of ZAP changes.
 
-/// What a name may be that is given a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
-    /// New.
+    /// The name must be new.
     Add,
-    /// Any.
     Update,
 }
 
-/// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// Done, and the leaf of this hash has become empty.
+    /// Done; the leaf of this hash is empty now.
     Emptied(u64),
     Exists,
     Absent,
-    /// No ZAP takes it, and why.
+    /// No ZAP holds it; the reason.
     Refused(&'static str),
 }

@@ -1,23 +1,23 @@
-//! What a ZAP holds: names and arrays of integers.
+//! Entries of a ZAP: names and arrays of integers.
 
 use bytes::Bytes;
 
 /// An entry of a ZAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapEntry {
-    /// The name without its closing NUL; for a table with numbers as keys, their big-endian bytes.
+    /// Without its NUL; big-endian bytes of a numeric key.
     pub name: Bytes,
-    /// What it stands for.
+    /// Its value.
     pub value: ZapValue,
 }
 
 impl ZapEntry {
-    /// The name as text; bytes that are no UTF-8 are replaced.
+    /// As text; invalid UTF-8 is replaced.
     pub fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// The key of a table with numbers as keys.
+    /// A numeric key.
     pub fn name_words(&self) -> Vec<u64> {
         self.name.as_chunks::<8>().0.iter().map(|w| u64::from_be_bytes(*w)).collect()
     }
@@ -35,7 +35,7 @@ impl From<&ZapValue> for ZapValue {
     }
 }
 
-/// An array of integers of 1, 2, 4 or 8 bytes, kept big-endian as a fat ZAP stores it.
+/// Integers of 1, 2, 4 or 8 bytes, big-endian as in a fat ZAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZapValue {
     integer_bytes: u8,
@@ -43,7 +43,7 @@ pub struct ZapValue {
 }
 
 impl ZapValue {
-    /// From big-endian integers of `integer_bytes` each.
+    /// From big-endian integers.
     pub fn new(integer_bytes: u8, raw: Bytes) -> ZapValue {
         ZapValue { integer_bytes: integer_bytes.max(1), raw }
     }
@@ -59,32 +59,31 @@ impl ZapValue {
         ZapValue { integer_bytes: 8, raw: raw.into() }
     }
 
-    /// Text, with the NUL that closes it.
+    /// Text, with a NUL added.
     pub fn from_text(text: &str) -> ZapValue {
         ZapValue { integer_bytes: 1, raw: [text.as_bytes(), &[0]].concat().into() }
     }
 
-    /// The integers as a fat ZAP stores them.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// Bytes of one integer.
+    /// Size of an integer.
     pub fn integer_bytes(&self) -> u8 {
         self.integer_bytes
     }
 
-    /// How many integers there are.
+    /// Number of integers.
     pub fn len(&self) -> usize {
         self.raw.len() / usize::from(self.integer_bytes)
     }
 
-    /// There are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The one integer, if there is exactly one.
+    /// The integer, if there is exactly one.
     pub fn as_u64(&self) -> Option<u64> {
         (self.len() == 1).then(|| self.words().next()).flatten()
     }
@@ -100,7 +99,7 @@ impl ZapValue {
         (self.integer_bytes == 1).then_some(&self.raw)
     }
 
-    /// Text without its closing NUL, if the integers are bytes.
+    /// Text without its NUL.
     pub fn as_text(&self) -> Option<String> {
         let bytes = self.as_bytes()?;
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());

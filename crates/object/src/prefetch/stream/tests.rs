@@ -1,4 +1,4 @@
-//! Streams by numbers alone.
+//! Tests of streams with numbers alone.
 
 use cenote_cache::PrefetchSettings;
 
@@ -8,13 +8,13 @@ const BLOCK_BYTES: u64 = 128 << 10;
 /// 16 GiB.
 const LAST_BLOCK: u64 = (16 << 30) / BLOCK_BYTES - 1;
 
-/// The streams of an object, and who reads it.
+/// The streams of an object, and its reader.
 struct Reader {
     streams: Streams,
     values: PrefetchValues,
     now_ns: u64,
     looked: Looked,
-    /// All blocks that were read ahead.
+    /// All blocks read ahead.
     ahead: Vec<Range<u64>>,
 }
 
@@ -44,7 +44,7 @@ impl Reader {
         (seen, ahead)
     }
 
-    /// How far ahead of this block it was read.
+    /// Distance read ahead of this block.
     fn bytes_ahead_of(&self, block: u64) -> u64 {
         self.ahead.last().map_or(0, |ahead| ahead.end.saturating_sub(block) * BLOCK_BYTES)
     }
@@ -64,9 +64,9 @@ fn a_stream_is_read_ahead_once_and_in_order_and_the_distance_grows_to_its_bound(
     assert_eq!(last, 4 << 20);
     assert_eq!(reader.ahead[0].start, 2);
     assert!(reader.ahead.windows(2).all(|two| two[0].end == two[1].start), "{:?}", reader.ahead);
-    // In the end devices are asked for a mebibyte each time.
+    // Eventually each request to a device is a mebibyte.
     assert!(reader.ahead.iter().rev().take(20).all(|ahead| ahead.end - ahead.start == 8));
-    // Who catches up with what is being read is read farther ahead, up to a bound.
+    // A reader that catches up is read farther ahead, up to a limit.
     reader.looked.late = true;
     for block in 400..4000 {
         reader.read(block..block + 1);
@@ -92,7 +92,7 @@ fn what_is_cached_is_not_read_ahead() {
 fn accesses_out_of_order_and_in_the_middle_of_blocks_belong_to_one_stream() {
     let mut reader = Reader::new();
     reader.read(0..2);
-    // Four readers, whose requests overtake each other.
+    // Four readers whose requests overtake each other.
     let mut misses = 0;
     for round in 0..50 {
         for step in [1, 0, 3, 2] {
