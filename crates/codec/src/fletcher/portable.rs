@@ -1,5 +1,4 @@
-//! The sums as defined, one word after another. Also continues the vector kernels' sums over the words that
-//! do not fill a register.
+//! The sums by definition, word by word. Also continues the vector kernels' sums over the remaining words.
 
 /// fletcher2 of `data`, continuing from `sums`.
 pub(super) fn fletcher2(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
