@@ -1,7 +1,7 @@
 //! Speed of every kernel but RAID-Z, in gigabytes per second on one core.
 //!
 //! `cargo run --release -p cenote-codec --example codec_speed [KIB]` (block size, default 128). Prints the
-//! best of several runs, so other work disturbs little. Compression speed counts plaintext.
+//! best of several runs. Compression speed counts plaintext.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

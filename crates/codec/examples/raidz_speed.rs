@@ -6,10 +6,9 @@
 //!
 //! Both measure rows of 8 data columns from one contiguous block of 128 KiB to 1 MiB. `gen_*` computes
 //! parity; `rec_*` rebuilds one to three data columns of a triple-parity row from the named parity columns.
-//! The unit is `raidz_test`'s: MiB/s per disk, that is block size / 8 / time. Each of the RUNS (default 3)
-//! measures Cenote, then runs `raidz_test -B` (about four minutes), so both see the same load on a shared
-//! machine. The table shows medians. The ratio compares Cenote's default kernel (first column) with OpenZFS's
-//! best. RUNS = 0 measures Cenote alone.
+//! The unit is MiB/s per disk: block size / 8 / time. Each of the RUNS (default 3) measures Cenote, then
+//! `raidz_test -B` (about four minutes), so both see the same load. The table shows medians, and the ratio of
+//! Cenote's default kernel (first column) to OpenZFS's best. RUNS = 0 measures Cenote alone.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
@@ -91,7 +90,6 @@ fn sample(row: &mut Row, kernel: Kernel, operation: &str) -> f64 {
     f64::from(rounds) * column_mib / start.elapsed().as_secs_f64()
 }
 
-/// Triple-parity row over a page-aligned block.
 struct Row {
     column_bytes: usize,
     buffer: Vec<u8>,

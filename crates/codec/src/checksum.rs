@@ -1,26 +1,26 @@
 //! Checksums of block pointers, and checksums embedded in blocks.
 //!
 //! Idea: every checksum is four 64-bit words. A byte digest is read as words in the writer's byte order, so
-//! that decoding the block pointer in that order gives the same words:
+//! that decoding the pointer in that order gives the same words:
 //!
 //! | algorithm | words |
 //! |---|---|
-//! | fletcher2, fletcher4 | sums over the block's words, read in the writer's byte order |
+//! | fletcher2, fletcher4 | sums over the block's words in the writer's byte order |
 //! | SHA-256 | digest read big-endian, **regardless of the writer** |
 //! | SHA-512/256 ("sha512"), Skein, Edon-R, BLAKE3 | digest read in the writer's byte order |
 //! | off, noparity | zeros |
 //!
-//! Skein, Edon-R and BLAKE3 are keyed with the pool's 32-byte salt ([`ChecksumSalt`]): without it, an
-//! attacker cannot prepare colliding blocks for a deduplicating pool.
+//! Skein, Edon-R and BLAKE3 are keyed with the pool's salt ([`ChecksumSalt`]): without it, an attacker cannot
+//! prepare colliding blocks for dedup.
 //!
 //! The pointer to an encrypted or authenticated block keeps two checksum words; the MAC takes the other two
 //! ([`Stored::ChecksumAndMac`]). Weak sums are folded first, so that neither half is lost.
 //!
 //! Labels, gang headers and intent-log blocks carry their checksum inside: see [`embedded`].
 //!
-//! Source: OpenZFS zio_checksum.c (`zio_checksum_table`, `zio_checksum_handle_crypt`), sha2_zfs.c,
-//! skein_zfs.c, edonr_zfs.c, blake3_zfs.c. OpenZFS 2.3 computes byte-swapped Edon-R wrongly (it swaps memory
-//! that it never wrote); this code follows the common rule.
+//! Source: OpenZFS `zio_checksum.c` (`zio_checksum_table`, `zio_checksum_handle_crypt`), `sha2_zfs.c`,
+//! `skein_zfs.c`, `edonr_zfs.c`, `blake3_zfs.c`. OpenZFS 2.3 computes byte-swapped Edon-R wrongly (it swaps
+//! memory that it never wrote); this code follows the common rule.
 
 mod edonr;
 pub mod embedded;
@@ -113,7 +113,7 @@ impl ChecksumError {
     }
 }
 
-/// The pool's 32-byte salt for Skein, Edon-R and BLAKE3, with the derived hash states.
+/// The salt, with the hash states derived from it.
 #[derive(Clone)]
 pub struct ChecksumSalt {
     bytes: [u8; 32],
@@ -137,10 +137,9 @@ impl std::fmt::Debug for ChecksumSalt {
 }
 
 impl Checksum {
-    /// Computes the checksum words of a block pointer.
+    /// Computes the checksum words of a block pointer. `endian` is the writer's byte order.
     ///
-    /// `endian` is the writer's byte order. Errors: a keyed algorithm without `salt`, or an algorithm that no
-    /// block pointer carries.
+    /// Errors: a keyed algorithm without `salt`, or one that no block pointer carries.
     pub fn compute(
         self,
         data: &[u8],

@@ -1,8 +1,8 @@
 //! Compressors of block pointers.
 //!
-//! Idea: a compressed block is padded to whole sectors, and the pointer records only padded and logical size.
-//! So each format marks its own end or starts with a length. Decompression fills exactly `dst` and ignores
-//! the rest.
+//! Idea: a compressed block is padded to whole sectors, and its pointer records only padded and logical size.
+//! So each format marks its own end or starts with a length, and decompression fills exactly `dst` and
+//! ignores the rest.
 //!
 //! ```text
 //! lzjb   tokens until dst is full                        (own code, `lzjb`)
@@ -12,12 +12,12 @@
 //! zstd   length u32 BE | level u8, version u24 BE | one Zstandard frame without its magic
 //! ```
 //!
-//! Robustness: the source is untrusted. Output never passes the end of `dst`. A source that fills less than
-//! `dst` is an error too, because the rest would be stale bytes.
+//! Robustness: the source is untrusted. Output never passes the end of `dst`. A source that fills less is an
+//! error, because the rest would be stale bytes.
 //!
 //! Locking: none. gzip and zstd keep their tables in thread-local variables, borrowed only within one call.
 //!
-//! Source: OpenZFS zio_compress.c, lzjb.c, zle.c, gzip.c, lz4_zfs.c, zfs_zstd.c.
+//! Source: OpenZFS `zio_compress.c`, `lzjb.c`, `zle.c`, `gzip.c`, `lz4_zfs.c`, `zfs_zstd.c`.
 
 mod lz4;
 mod lzjb;

@@ -1,8 +1,8 @@
 //! Encryption of blocks and keys: primitives, and their coverage of a block.
 //!
-//! Idea: a dataset has a random **master key** and a random **HMAC key**, stored in the pool and wrapped by a
-//! **wrapping key** from the user. The master key never encrypts data itself: each block pointer names an
-//! 8-byte salt, and the key for all blocks with that salt is derived from master key and salt.
+//! Idea: a dataset's random **master key** and **HMAC key** are stored in the pool, wrapped by a **wrapping
+//! key** from the user. The master key never encrypts data: each block pointer names an 8-byte salt, and the
+//! key for all blocks with that salt is derived from both.
 //!
 //! ```text
 //! passphrase ─PBKDF2─┐
@@ -14,21 +14,21 @@
 //!
 //! | block | protected by | MAC is in | here |
 //! |---|---|---|---|
-//! | level 0 of an encrypted type | AES over the stored (compressed) bytes | pointer | [`BlockKey::open`] |
-//! | dnodes | AES over bonus buffers, the rest as AAD | pointer | [`layout::dnodes`] |
+//! | level 0, encrypted type | AES over stored bytes | pointer | [`BlockKey::open`] |
+//! | dnodes | AES over bonuses, the rest as AAD | pointer | [`layout::dnodes`] |
 //! | intent log | AES over record bodies, the rest as AAD | block, [`layout::log_mac`] | [`layout::log`] |
-//! | level 0 of other types | HMAC over the stored bytes | pointer | [`MasterKey::authenticate`] |
+//! | level 0, other types | HMAC over stored bytes | pointer | [`MasterKey::authenticate`] |
 //! | levels 1 and up | SHA-512 over the MACs below, no key | pointer | [`mac::indirect_matches`] |
 //! | object set | two HMACs over its fields | object set | [`mac::objset_macs`] |
 //!
 //! **CCM and long blocks.** A 12-byte nonce leaves 24 bits for the length, so CCM cannot hold 2^24 bytes.
-//! OpenZFS's ICP refuses this on both sides (`ccm_validate_args`): no 16 MiB incompressible block exists with
-//! CCM. Here it is [`CryptoError::TooLong`].
+//! OpenZFS's ICP refuses them on both sides (`ccm_validate_args`), so no such block exists. Here the error is
+//! [`CryptoError::TooLong`].
 //!
-//! Libraries: GCM is `aws-lc-rs`, the fastest available. CCM, which it lacks, is built here on RustCrypto's
+//! Libraries: GCM is `aws-lc-rs`, the fastest available. It lacks CCM, which is built here on RustCrypto's
 //! `aes` and `ctr`, with the chained MAC inside one AES-NI function (example `codec_speed` measures it).
 //!
-//! Source: OpenZFS zio_crypt.c, dsl_crypt.c, hkdf.c, libzfs_crypto.c, icp/algs/modes/ccm.c.
+//! Source: OpenZFS `zio_crypt.c`, `dsl_crypt.c`, `hkdf.c`, `libzfs_crypto.c`, `icp/algs/modes/ccm.c`.
 
 mod ccm;
 mod keys;

@@ -1,22 +1,20 @@
 //! Fletcher checksums: two and four running sums over a block's words.
 //!
 //! Idea: `a` sums the words, `b` sums the successive values of `a`, and so on, so the order of the words
-//! matters as well as their values. All sums wrap modulo 2^64.
+//! matters. All sums wrap modulo 2^64.
 //!
 //! - [`fletcher2`] reads 64-bit words as two interleaved lanes: `[a0, a1, b0, b1]`.
 //! - [`fletcher4`] reads 32-bit words as one lane with four sums: `[a, b, c, d]`.
 //!
-//! Words are little-endian; with `byteswap` they are big-endian, for blocks of a big-endian writer. The
-//! results are plain integers; the caller compares them with words decoded in the block pointer's byte order.
-//!
-//! A tail shorter than a word group (16 bytes for fletcher2, 4 for fletcher4) is ignored: block sizes are
-//! multiples of 512 bytes.
+//! Words are little-endian, or big-endian with `byteswap`. The results are plain integers; the caller
+//! compares them with words decoded in the block pointer's byte order. A tail shorter than a word group (16
+//! bytes for fletcher2, 4 for fletcher4) is ignored: block sizes are multiples of 512 bytes.
 //!
 //! The definition is serial, but wide registers can compute it: interleaved lanes sum separately, and
-//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time. Words that do
-//! not fill its registers are summed by the definition (module `portable`).
+//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; words that do
+//! not fill its registers go to module `portable`.
 //!
-//! Source: OpenZFS zfs_fletcher.c (theory comment).
+//! Source: OpenZFS `zfs_fletcher.c` (theory comment).
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;

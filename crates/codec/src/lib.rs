@@ -1,16 +1,8 @@
 //! Computational kernels: checksums, compression, encryption and RAID-Z parity.
 //!
-//! Every function maps bytes to bytes, and knows only as much of their meaning as the transformation needs:
-//! no I/O, time or tasks. So each kernel is tested against published vectors, and each vectorised one against
-//! its portable twin.
-//!
-//! | module | content |
-//! |---|---|
-//! | [`checksum`] | checksums in block pointers and embedded in blocks |
-//! | [`compress`] | compressors of block pointers |
-//! | [`crypto`] | block ciphers, key derivation, encrypted parts of blocks |
-//! | [`fletcher`] | fletcher2 and fletcher4, both byte orders |
-//! | [`raidz`] | RAID-Z parity and reconstruction |
+//! Every function maps bytes to bytes, without I/O, time or tasks, and knows only as much of their meaning as
+//! the transformation needs. So each kernel is tested against published vectors, and each vectorised one
+//! against its portable twin.
 
 pub mod checksum;
 pub mod compress;

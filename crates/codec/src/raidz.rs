@@ -1,7 +1,7 @@
 //! RAID-Z parity: generation, reconstruction, and detection of wrong parity columns.
 //!
 //! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column per disk.
-//! dRAID rows look the same here. Columns are byte slices:
+//! dRAID rows look the same here.
 //!
 //! ```text
 //!            P        Q        D0       D1       D2       D3
@@ -11,20 +11,20 @@
 //!         +--------+--------+--------+--------+ . . . . . . . .    filled up with zeros
 //! ```
 //!
-//! Idea: every job is one operation, a matrix of field elements times the columns. Generation multiplies the
-//! data by fixed weights; reconstruction multiplies the remaining columns by weights solved for (module
-//! `code`). So the only primitive is *combine*: up to three targets, each a weighted sum of the same sources.
-//! A [`Kernel`] reads each source byte once and keeps partial sums in registers, so parity costs about as
-//! much as reading the data.
+//! Idea: every job multiplies a matrix of field elements by the columns. Generation weighs the data by fixed
+//! factors; reconstruction weighs the remaining columns by factors solved for (module `code`). So the only
+//! primitive is *combine*: up to three targets, each a weighted sum of the same sources. A [`Kernel`] reads
+//! each source byte once and keeps partial sums in registers, so parity costs about as much as reading the
+//! data.
 //!
 //! Invariants: all parity columns have equal length and no data column is longer. There are at most
 //! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255. No more columns are missing
 //! than there is parity. Violations are errors and leave every buffer unwritten.
 //!
 //! The caller chooses the parity to use: a [`Column::Unknown`] is neither read nor written. Combinatorial
-//! reconstruction assumes one set of wrong columns after another and marks those.
+//! reconstruction marks one set of suspect columns after another.
 //!
-//! Source: OpenZFS vdev_raidz.c, vdev_raidz_math_impl.h.
+//! Source: OpenZFS `vdev_raidz.c`, `vdev_raidz_math_impl.h`.
 
 mod code;
 mod combine;
@@ -101,7 +101,7 @@ pub fn reconstruct(parity_count: usize, columns: &mut [Column<'_>]) -> Result<()
     Kernel::best().reconstruct(parity_count, columns)
 }
 
-/// Compares each parity column with the parity of `data`; `true` means different. `None` columns are skipped.
+/// For each parity column, whether it differs from the parity of `data`. Skips `None` columns.
 pub fn verify_parity(parity: &[Option<&[u8]>], data: &[&[u8]]) -> Result<[bool; MAX_PARITY], RaidzError> {
     Kernel::best().verify_parity(parity, data)
 }
@@ -183,7 +183,6 @@ impl Column<'_> {
     }
 }
 
-/// Checks counts and lengths of a row, parity first; absent columns have no length.
 fn check_shape(
     parity_count: usize,
     lengths: impl Iterator<Item = Option<usize>> + Clone,
@@ -207,7 +206,6 @@ fn check_shape(
     Ok(())
 }
 
-/// Data columns with their weights in P, Q and R.
 fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
     let terms = data.iter().enumerate().map(|(index, bytes)| {
         let factors = std::array::from_fn(|row| weight(row, index, data.len()));
@@ -216,7 +214,7 @@ fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
     terms.collect()
 }
 
-/// Solves for the absent data columns with the first present parity columns.
+/// Uses the first present parity columns.
 fn solve(parity_count: usize, columns: &[Column<'_>]) -> Result<Solution, RaidzError> {
     let present = |column: &Column| matches!(column, Column::Present(_));
     let (parity, data) = columns.split_at(parity_count);

@@ -104,7 +104,7 @@ impl Pointer<'_> {
         [&self.0[40..48], &self.0[92..96]].concat().try_into().unwrap()
     }
 
-    /// Takes the block off the front of the chain and verifies its truncated checksum.
+    /// Takes the block off the chain and verifies its truncated checksum.
     fn take<'c>(&self, chain: &mut &'c [u8]) -> &'c [u8] {
         let (stored, rest) = chain.split_at(self.stored_bytes());
         *chain = rest;
@@ -115,7 +115,6 @@ impl Pointer<'_> {
     }
 }
 
-/// Reads a whole chain; returns decrypted dnodes and directory.
 fn read(golden: &Golden) -> (Vec<u8>, Vec<u8>) {
     let (chain, key) = (golden.chain(), golden.master_key());
     let (objset, mut rest) = chain.split_at(4096);

@@ -1,8 +1,8 @@
 //! Parity written by the OpenZFS kernel module, found in golden pools without their structure.
 //!
-//! If a block fills a whole RAID-Z row, its sectors lie at the same offset of all disks, rotated. So the test
+//! If a block fills a whole RAID-Z row, its sectors lie at the same offset of all disks, rotated. The test
 //! takes the sectors at every offset as a row, in every rotation. If the first sector is the XOR of the data,
-//! which does not happen by chance, it is P of such a row; then the other parity must match this crate's.
+//! which does not happen by chance, it is P; the other parity must then match this crate's.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs::File;

@@ -1,8 +1,7 @@
 //! Edon-R-512 (with the 2009 tweak), cut to 256 bits and keyed as in OpenZFS.
 //!
 //! Idea: the state is two rows of eight words, a block is two more. A quasigroup operation [`combine`] mixes
-//! two rows into one; eight of them, in four layers, absorb a block. Each layer combines the previous
-//! results. The digest is the state's second row.
+//! two rows into one; eight of them, in four layers, absorb a block. The digest is the state's second row.
 //!
 //! ```text
 //!            block low  ─┐reversed high           state high ┐ state low
@@ -13,11 +12,11 @@
 //!   state ^= (high, low) ^ (p, q)                 the tweak: feed forward
 //! ```
 //!
-//! (`'` is the row in reverse order.) Padding is a one bit, zeros and the length in bits, as in SHA-2.
+//! (`'` reverses a row.) Padding is a one bit, zeros and the length in bits, as in SHA-2.
 //!
-//! The salt is shorter than a block, so it is stretched to `H(salt) ‖ H(H(salt))` and absorbed first.
+//! The salt is shorter than a block, so `H(salt) ‖ H(H(salt))` is absorbed first.
 //!
-//! Source: Edon-R submission to NIST's SHA-3 competition; OpenZFS edonr_zfs.c for the keying.
+//! Source: Edon-R submission to NIST's SHA-3 competition; OpenZFS `edonr_zfs.c` for the keying.
 
 type Row = [u64; 8];
 
@@ -117,10 +116,10 @@ fn reversed(row: &Row) -> Row {
 
 const CONSTANT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// Quasigroup operation of order 2^512: for each side, eight rotated sums of five words, chosen by the
-/// specification's two Latin squares, then XORs of three of each; finally both sides are added.
+/// Quasigroup operation of order 2^512: for each side, eight rotated sums of five words, chosen by two Latin
+/// squares, then XORs of three of each; finally both sides are added.
 ///
-/// Unrolled rather than table-driven, so that every word stays in a register.
+/// Unrolled, so that every word stays in a register.
 #[inline(always)]
 fn combine(x: &Row, y: &Row) -> Row {
     let sum = |words: [u64; 5]| words.into_iter().fold(0, u64::wrapping_add);

@@ -1,8 +1,7 @@
 //! Checksums inside blocks: labels, uberblocks, gang headers, intent-log blocks.
 //!
-//! Idea: if no parent can hold the checksum, the block itself does, in a 40-byte `zio_eck_t`. For the
-//! computation its four words first hold a *verifier*, the block's identity. A block copied elsewhere, or
-//! left from an earlier use of the space, therefore does not verify.
+//! Idea: if no parent can hold the checksum, the block does, in a 40-byte `zio_eck_t`. For the computation
+//! its words first hold a *verifier*, the block's identity, so a misplaced or stale block does not verify.
 //!
 //! ```text
 //! zio_eck_t          magic 0x0210da7ab10c7a11 | 4 words of checksum
@@ -18,7 +17,7 @@
 //! | gang header | [`gang_verifier`]: first DVA's vdev and offset, birth txg |
 //! | log block | checksum words of its pointer (log guid, object set, sequence) |
 //!
-//! The magic shows the byte order. Source: OpenZFS zio_checksum.c (`zio_checksum_error_impl`), zil.h.
+//! The magic shows the byte order. Source: OpenZFS `zio_checksum.c` (`zio_checksum_error_impl`), `zil.h`.
 
 use super::{Checksum, ChecksumError, Stored};
 use crate::Endian;
@@ -140,7 +139,7 @@ impl Checksum {
     }
 }
 
-/// Used part of a log block in whole steps, if it covers the header and ends within the block.
+/// `None` if it misses the header or exceeds the block.
 fn used_bytes(block: &[u8], endian: Endian) -> Option<usize> {
     let used = usize::try_from(endian.u64_at(block, ZIL_USED_AT)?).ok()?;
     let rounded = used.checked_next_multiple_of(ZIL_STEP_BYTES)?;

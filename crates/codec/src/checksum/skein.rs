@@ -10,9 +10,8 @@
 //!
 //! The first two steps depend only on the salt and are done once ([`Keyed`]).
 //!
-//! Source: The Skein Hash Function Family, version 1.3; OpenZFS skein_zfs.c (`Skein_512_InitExt` with a
-//! 32-byte key and 256 bits of output). Own code, because the `threefish` crate reached half the speed (0.25
-//! GB/s against 0.48).
+//! Source: The Skein Hash Function Family, version 1.3; OpenZFS `skein_zfs.c` (`Skein_512_InitExt`). Own
+//! code, because the `threefish` crate reached half the speed (0.25 GB/s against 0.48).
 
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * 8;
@@ -81,7 +80,6 @@ const SUBKEYS: usize = 19;
 /// Keeps the ninth key word, an XOR of the others, from being constant (`C240`).
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 
-/// Threefish-512 of `block` under `key` and `tweak`, XORed with `block`.
 #[inline]
 fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOCK_BYTES]) -> [u64; WORDS] {
     let plain: [u64; WORDS] = {
@@ -131,7 +129,7 @@ macro_rules! round {
     ($x:ident: $($a:literal $b:literal $rotation:literal),*) => { $(mix::<$rotation>($x, $a, $b);)* };
 }
 
-/// Rounds 0 to 3 of eight, with the rotations of Skein 1.3, table 4.
+/// Rounds 0 to 3 of eight; Skein 1.3, table 4.
 #[inline(always)]
 fn rounds_even(x: &mut [u64; WORDS]) {
     round!(x: 0 1 46, 2 3 36, 4 5 19, 6 7 37);

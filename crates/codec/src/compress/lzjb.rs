@@ -9,7 +9,7 @@
 //! Lengths are 3 to 66, distances 1 to 1023. Decoding stops when the block is full; the format has no end
 //! mark.
 //!
-//! Source: OpenZFS lzjb.c.
+//! Source: OpenZFS `lzjb.c`.
 
 use super::{BAD_OFFSET, CUT_SHORT, Problem};
 

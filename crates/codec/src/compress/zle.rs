@@ -5,7 +5,7 @@
 //! control byte c >= 64:  c - 63 zero bytes
 //! ```
 //!
-//! Source: OpenZFS zle.c with level 64 from zio_compress.c.
+//! Source: OpenZFS `zle.c` with level 64 from `zio_compress.c`.
 
 use super::{CUT_SHORT, Problem, TOO_LONG};
 

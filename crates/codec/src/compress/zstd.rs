@@ -9,7 +9,7 @@
 //! matter only for compressing the same bytes again. Old big-endian machines wrote these four bytes in
 //! another order, so this code ignores them.
 //!
-//! Source: OpenZFS zstd.h (`zfs_zstdhdr_t`), zfs_zstd.c.
+//! Source: OpenZFS `zstd.h` (`zfs_zstdhdr_t`), `zfs_zstd.c`.
 
 use super::{BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled};
 use std::cell::RefCell;

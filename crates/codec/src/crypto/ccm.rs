@@ -5,9 +5,9 @@
 //! A_i  flags 0x02                   | nonce 12 | counter i    3      A_0 masks the tag, A_1.. the data
 //! ```
 //!
-//! AES latency limits the MAC, which chains block to block; to approach that limit the whole chain runs
-//! inside one call of the cipher's back end. Counter mode and MAC alternate over pieces that fit in the
-//! first-level cache.
+//! The MAC chains blocks, so AES latency limits it; to approach that limit the whole chain runs inside one
+//! call of the cipher's back end. Counter mode and MAC alternate over pieces that fit in the first-level
+//! cache.
 //!
 //! Source: RFC 3610, NIST SP 800-38C.
 

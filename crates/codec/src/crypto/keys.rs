@@ -2,7 +2,7 @@
 //!
 //! Secrets are wiped on drop and never printed.
 //!
-//! Source: OpenZFS libzfs_crypto.c (`derive_key`), zio_crypt.c (`zio_crypt_key_unwrap`), hkdf.c.
+//! Source: OpenZFS `libzfs_crypto.c` (`derive_key`), `zio_crypt.c` (`zio_crypt_key_unwrap`), `hkdf.c`.
 
 use super::{BlockKey, Cipher, CryptoError, Iv, KeySalt, Mac};
 use aws_lc_rs::{hkdf, hmac, pbkdf2};

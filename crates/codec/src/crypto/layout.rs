@@ -1,8 +1,7 @@
 //! Encrypted and authenticated bytes of dnode and intent-log blocks.
 //!
 //! Idea: scrub, claim and send work without keys, so parts of these blocks stay readable: the tree below a
-//! dnode, the chain of a log. These parts are authenticated (AAD) where they are portable to every receiver
-//! of the block.
+//! dnode, the chain of a log. Their portable bytes are authenticated (AAD).
 //!
 //! ```text
 //! dnode, 512 bytes x (1 + extra slots)
@@ -20,10 +19,11 @@
 //!
 //! (*) without the non-portable flags and used space; (+) condensed as in [`super::mac`].
 //!
-//! Invariant: ranges ascend, do not overlap, and lie within their block. They depend on plaintext parts only,
-//! so they are the same before and after decryption.
+//! Invariant: ranges ascend, do not overlap, and lie within their block. They depend on plaintext only, so
+//! they are the same before and after decryption.
 //!
-//! Source: OpenZFS zio_crypt.c (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`), dnode.h, zil.h.
+//! Source: OpenZFS `zio_crypt.c` (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`), `dnode.h`,
+//! `zil.h`.
 
 use super::mac::{POINTER_BYTES, pointer_digest};
 use super::{CryptoError, KeyVersion, Mac};
@@ -50,7 +50,6 @@ impl Layout {
         &self.aad
     }
 
-    /// Concatenates the encrypted parts.
     pub(super) fn gather(&self, block: &[u8]) -> Result<Vec<u8>, CryptoError> {
         let mut secret = Vec::with_capacity(self.secret.iter().map(ExactSizeIterator::len).sum());
         for range in &self.secret {
@@ -88,7 +87,6 @@ pub(super) const FLAGS_AT: usize = 7;
 /// `dn_used`.
 pub(super) const USED: Range<usize> = 24..32;
 
-/// Parts of a dnode.
 pub(super) struct Dnode<'a> {
     pub(super) core: &'a [u8; CORE_BYTES],
     /// Block pointers, then the spill pointer.

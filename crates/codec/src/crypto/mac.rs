@@ -1,6 +1,6 @@
 //! MACs over structure: block pointers, indirect blocks and object sets.
 //!
-//! Idea: blocks above level 0 are plaintext, but rearranging them must be detected. So each pointer is
+//! Idea: blocks above level 0 are plaintext, but their rearrangement must be detected. So each pointer is
 //! condensed to the parts that survive a raw send: its MAC and the portable bits of its properties:
 //!
 //! ```text
@@ -9,11 +9,10 @@
 //!
 //! An indirect block's MAC is a plain SHA-512 over its condensed pointers. An object set's *portable* MAC is
 //! an HMAC over type, flags and metadnode; its *local* MAC covers flags and the accounting dnodes, which are
-//! never sent. Both use little-endian images in either byte order, except for the object set's type, which
-//! OpenZFS feeds big-endian.
+//! never sent. Both use little-endian images, except for the type, which OpenZFS feeds big-endian.
 //!
-//! Source: OpenZFS zio_crypt.c (`zio_crypt_bp_auth_init`, `zio_crypt_do_indirect_mac_checksum`,
-//! `zio_crypt_do_objset_hmacs`), dmu_objset.h (`objset_phys_t`).
+//! Source: OpenZFS `zio_crypt.c` (`zio_crypt_bp_auth_init`, `zio_crypt_do_indirect_mac_checksum`,
+//! `zio_crypt_do_objset_hmacs`), `dmu_objset.h` (`objset_phys_t`).
 
 use super::layout::{CORE_BYTES, Dnode, FLAG_SPILL, FLAGS_AT, USED};
 use super::{CryptoError, KeyVersion, Mac, MasterKey};
@@ -171,7 +170,7 @@ pub fn objset_macs(objset: &[u8], endian: Endian, key: &MasterKey) -> Result<Obj
     Ok(ObjsetMacs { portable: finish(portable), local })
 }
 
-/// Allocated accounting dnodes; none if the user or group dnode is missing, as in OpenZFS.
+/// None if the user or group dnode is missing, as in OpenZFS.
 fn accounting_dnodes(objset: &[u8]) -> Result<Vec<Dnode<'_>>, CryptoError> {
     let mut places = Vec::new();
     if objset.len() >= SIZE_V2 {
@@ -194,7 +193,6 @@ fn add_dnode(hmac: &mut hmac::Context, dnode: &Dnode<'_>, endian: Endian, versio
     }
 }
 
-/// Portable part of a dnode's first 64 bytes, little-endian.
 fn little_endian_core(core: &[u8; CORE_BYTES], endian: Endian) -> [u8; CORE_BYTES] {
     let mut core = *core;
     core[FLAGS_AT] &= FLAG_SPILL;

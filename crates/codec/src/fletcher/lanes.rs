@@ -10,10 +10,10 @@
 //!
 //! and belongs `C(x+s-1, s)` times into total sum `s`, where `x = LANES·m - j` is its distance from the end.
 //! That is a polynomial of degree `s` in `m`, so a weighted sum of the lane's counts 0 to `s`; by Newton's
-//! formula the weights are the polynomial's backward differences at `m = 0`. They depend only on `LANES`, so
-//! the compiler computes them.
+//! formula the weights are the polynomial's backward differences at `m = 0`. The compiler computes them from
+//! `LANES`.
 //!
-//! Source: the series in OpenZFS zfs_fletcher.c (theory comment).
+//! Source: the series in OpenZFS `zfs_fletcher.c` (theory comment).
 
 /// Sums of a checksum, at most.
 const ORDERS: usize = 4;

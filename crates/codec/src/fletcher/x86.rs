@@ -2,7 +2,7 @@
 //!
 //! fletcher4 splits a register of 32-bit words into two sets of 64-bit lanes: even words (masked) and odd
 //! words (shifted down). This is cheaper than widening loads and doubles the independent chains of additions.
-//! fletcher2 adds whole registers. The portable code handles words that do not fill a register.
+//! fletcher2 adds whole registers. The portable code sums the remaining words.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
 use std::arch::x86_64::{__m256i, __m512i};

@@ -1,11 +1,10 @@
 //! Arithmetic of GF(2^8), the field of RAID-Z.
 //!
-//! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication modulo x^8
-//! + x^4 + x^3 + x^2 + 1 (0x11d). In this field 2 generates every non-zero element.
+//! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication modulo
+//! `x^8 + x^4 + x^3 + x^2 + 1` (0x11d). In this field 2 generates every nonzero element. Bulk bytes are the
+//! kernels' job.
 //!
-//! These functions are for single factors; the kernels process bulk bytes.
-//!
-//! Source: OpenZFS vdev_raidz.c (theory comment).
+//! Source: OpenZFS `vdev_raidz.c` (theory comment).
 
 /// Field polynomial without the leading term, which a left shift drops.
 pub(super) const POLYNOMIAL: u8 = 0x1d;
@@ -16,7 +15,6 @@ static POWERS_OF_TWO: [u8; 510] = powers_of_two();
 /// `LOGARITHMS[2^e] = e` for `e < 255`; the entry of zero is meaningless.
 static LOGARITHMS: [u8; 256] = logarithms();
 
-/// `a · b`.
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -25,7 +23,6 @@ pub(super) fn multiply(a: u8, b: u8) -> u8 {
     POWERS_OF_TWO[log(a) + log(b)]
 }
 
-/// `2^exponent`.
 pub(super) fn power_of_two(exponent: usize) -> u8 {
     POWERS_OF_TWO[exponent % 255]
 }

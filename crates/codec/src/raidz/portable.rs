@@ -7,8 +7,7 @@
 //!   (((S7·2 + S6)·2 + S5)·2 + ... )·2 + S0        Sb: sum of the sources whose factor has bit b
 //! ```
 //!
-//! This takes seven doublings per target, for any number of sources; the rest is XOR, which compilers
-//! vectorise.
+//! This takes seven doublings per target; the rest is XOR, which compilers vectorise.
 
 use super::combine::Term;
 use super::gf::POLYNOMIAL;

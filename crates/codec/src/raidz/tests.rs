@@ -20,7 +20,7 @@ fn oracle_parity(data: &[Vec<u8>], count: usize) -> Vec<Vec<u8>> {
     [1, 2, 4][..count].iter().map(|&base| (0..len).map(|at| parity_byte(base, at)).collect()).collect()
 }
 
-/// Pseudo-random columns; the first has `len` bytes, each other one `len` or `short`.
+/// The first column has `len` bytes, each other one `len` or `short`.
 fn random_columns(seed: u64, count: usize, len: usize, short: usize) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut next = || {
@@ -42,7 +42,6 @@ fn slices(columns: &[Vec<u8>]) -> Vec<&[u8]> {
     columns.iter().map(Vec::as_slice).collect()
 }
 
-/// Index sets of up to `most` out of `count`, the empty one first.
 fn subsets(count: usize, most: usize) -> impl Iterator<Item = Vec<usize>> {
     let sets = (0u32..1 << count).filter(move |bits| bits.count_ones() as usize <= most);
     sets.map(move |bits| (0..count).filter(|index| bits >> index & 1 == 1).collect())

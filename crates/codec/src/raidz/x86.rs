@@ -1,8 +1,8 @@
 //! *Combine* with x86-64 vector extensions.
 //!
 //! One loop serves four instruction sets. For a block of a few vectors, it runs over the sources and keeps
-//! all targets' sums in registers: each source byte is loaded once, each target byte stored once. The
-//! instruction sets multiply a vector by a factor differently:
+//! all targets' sums in registers: each source byte is loaded once, each target byte stored once.
+//! Multiplication of a vector by a factor differs:
 //!
 //! - by nibbles: two 16-entry product tables, looked up with a byte shuffle, XORed;
 //! - with GFNI: the factor as a bit matrix, applied by one instruction.
@@ -72,7 +72,7 @@ trait Multiplier {
     unsafe fn product(source: Self::Source, factor: Self::Factor) -> Self::Register;
 }
 
-/// `GF2P8AFFINEQB`: the factor is a bit matrix.
+/// `GF2P8AFFINEQB`: a factor is a bit matrix.
 struct Affine<R>(PhantomData<R>);
 
 impl<R: Register> Multiplier for Affine<R> {
@@ -98,7 +98,7 @@ impl<R: Register> Multiplier for Affine<R> {
     }
 }
 
-/// `PSHUFB` lookup of nibbles: the factor is its products with low and high nibbles.
+/// `PSHUFB`: a factor is its products with low and high nibbles.
 struct Nibbles<R>(PhantomData<R>);
 
 impl<R: Register> Multiplier for Nibbles<R> {
