@@ -1,8 +1,8 @@
 //! Block pointer: the address, checksum and encoding of a block, in 128 bytes.
 //!
-//! Idea: a block pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields.
+//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields.
 //! Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total. Callers must
-//! check offsets and sizes against the vdev before they use them.
+//! check offsets and sizes against the vdev.
 //!
 //! Layout (64-bit words; bit 0 of the property word is at the right):
 //!
@@ -23,8 +23,8 @@
 //!
 //! A block has three births. Its *logical* birth dates its content: sends and diffs use it. Its *physical*
 //! birth dates its bytes on disk: reads and resilvers use it. Its *allocation* birth decides which snapshots
-//! and deadlists own it. That is the logical birth, unless the block was rewritten (`zfs rewrite -P`, feature
-//! `physical_rewrite`); then it is the physical birth, since no earlier snapshot can hold the new copy.
+//! and deadlists own it: the logical birth, unless the block was rewritten (`zfs rewrite -P`, feature
+//! `physical_rewrite`); then the physical birth, since no earlier snapshot can hold the new copy.
 //!
 //! | block | logical | physical | allocation |
 //! |---|---|---|---|
@@ -267,7 +267,6 @@ impl Blkptr {
         (0..count).map(|i| self.dva_at(i)).filter(|d| d.asize.0 != 0 || d.offset_bytes != 0 || d.vdev.0 != 0)
     }
 
-    /// Slot `index` (0 to 2), used or not.
     fn dva_at(&self, index: usize) -> Dva {
         Dva::from_words([self.words[2 * index], self.words[2 * index + 1]])
     }

@@ -1,11 +1,11 @@
 //! Bpobj: an append-only list of block pointers, which may contain other lists.
 //!
 //! Idea: the object is an array of `blkptr_count` block pointers; its bonus is the head below. The head may
-//! name an array of `subobj_count` object numbers, bpobjs whose blocks also belong to this list. Lists thus
-//! merge without copying. Subobjects may nest, so a walk must bound the depth and the total.
+//! name an array of `subobj_count` bpobjs whose blocks also belong to this list, so lists merge without
+//! copying. Subobjects may nest: a walk must bound the depth and the total.
 //!
 //! Stored entries omit checksum (unless deduplicated), payload and fill count. In a livelist, the lowest bit
-//! of the fill count marks a freed block, as opposed to an allocated one.
+//! of the fill count marks a freed block.
 //!
 //! Source: OpenZFS `bpobj.h`, `bpobj.c`; `bptree.h`.
 
@@ -14,8 +14,8 @@ use crate::units::{ObjectId, Txg};
 use crate::words::word_struct;
 
 word_struct! {
-    /// Bonus of a bpobj, `bpobj_phys_t`. It grew from two words to four (`BPOBJ_SIZE_V0`, `_V1`), six
-    /// (`_V2`), and seven with livelists.
+    /// Bonus of a bpobj, `bpobj_phys_t`: two words, later four (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), and
+    /// seven with livelists.
     pub struct BpobjPhys("bpobj", bytes: 56, required: 2) {
         /// Block pointers in the object.
         pub blkptr_count: u64,

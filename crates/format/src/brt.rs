@@ -1,11 +1,11 @@
 //! Block reference table: reference counts of cloned blocks, by address.
 //!
 //! Idea: each top-level vdev with cloned blocks has an object in the MOS directory, named
-//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit counts, one
-//! for each 16 MiB range of the vdev: the number of entries there, so most frees need no lookup. The entries
-//! are a ZAP from the block's byte offset (one 64-bit word) to its references beyond the first. The value is
-//! 8 bytes in the writer's byte order or, while feature `block_cloning_endian` is active, one number in the
-//! ZAP's order. All tables of a pool have the same form.
+//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit entry
+//! counts, one for each 16 MiB range of the vdev, so most frees need no lookup. The entries are a ZAP from
+//! the block's byte offset (one word) to its references beyond the first: 8 bytes in the writer's byte order
+//! or, while feature `block_cloning_endian` is active, one number in the ZAP's order. All tables of a pool
+//! have the same form.
 //!
 //! Source: OpenZFS `brt_impl.h`, `brt.c`.
 

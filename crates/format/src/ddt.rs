@@ -2,9 +2,8 @@
 //!
 //! Idea: each checksum algorithm has a table, split by class: `unique` (one reference), `duplicate`, and
 //! `ditto` (obsolete). Each part is a ZAP with a key of five words. The value is a byte array: a packing
-//! byte, then the entry. Without feature `fast_dedup` an entry has four address sets, one for each number of
-//! copies; with it ("flat"), one set. Flat tables also keep a log (`ddt::log`) of entries not yet in the
-//! ZAPs; these override the ZAPs.
+//! byte, then the entry. Without feature `fast_dedup` an entry has an address set for each number of copies;
+//! with it ("flat"), one set. Flat tables also keep a log (`ddt::log`), whose entries override the ZAPs.
 //!
 //! ```text
 //!   legacy   MOS directory:  DDT-sha256-zap-duplicate, DDT-sha256-zap-unique, DDT-statistics
@@ -278,8 +277,8 @@ impl DdtValue {
     }
 }
 
-/// Block pointer for a key and one of its sets. Its byte-order bit is this machine's, since the table does
-/// not record one.
+/// Block pointer for a key and one of its sets. The byte order is this machine's: the table does not record
+/// one.
 pub fn ddt_blkptr(checksum_id: u8, key: &DdtKey, phys: &DdtPhys) -> Blkptr {
     let mut words = [0; 16];
     for (pair, dva) in words.chunks_exact_mut(2).zip(&phys.dvas) {

@@ -55,7 +55,6 @@ pub const DNODE_FLAG_USERUSED_ACCOUNTED: u8 = 1 << 1;
 pub const DNODE_FLAG_SPILL_BLKPTR: u8 = 1 << 2;
 /// `DNODE_FLAG_USEROBJUSED_ACCOUNTED`.
 pub const DNODE_FLAG_USEROBJUSED_ACCOUNTED: u8 = 1 << 3;
-/// Header bytes without padding.
 const FIELDS_BYTES: usize = 32;
 
 const _: () = {
@@ -113,8 +112,8 @@ impl Dnode {
         Ok(dnode)
     }
 
-    /// Decodes a dnode whose pointers may not reach its last block yet, if it grew since its tree was
-    /// written.
+    /// Decodes a dnode that may have grown since its tree was written: its pointers may not reach its last
+    /// block.
     fn parse(mut block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
         let mut r = Reader::new("dnode", &block, endian);
         let [
@@ -223,7 +222,6 @@ impl Dnode {
         &space[..space.len().min(self.bonus_len.into())]
     }
 
-    /// Bonus capacity.
     fn bonus_space(&self) -> &[u8] {
         let start = DNODE_CORE_BYTES + usize::from(self.blkptr_count) * BLKPTR_BYTES;
         let spill = if self.flags & DNODE_FLAG_SPILL_BLKPTR != 0 { BLKPTR_BYTES } else { 0 };

@@ -1,10 +1,10 @@
 //! DSL: the dataset tree as stored in the meta object set (MOS).
 //!
-//! Idea: a `dsl_dir` is a node of the name tree, with quotas, properties, space accounting and a map of
-//! children. A `dsl_dataset` is one version of its content. The dir's head dataset is live. Snapshots form a
-//! chain behind it, newest first (`prev_snap`); each has a `deadlist` of blocks that died before the next
-//! snapshot. Both structures are bonuses of MOS objects. Later fields lie in a ZAP that is the same object's
-//! content (`DD_FIELD_*`, `DS_FIELD_*`), if its type says so.
+//! Idea: a `dsl_dir` is a node of the name tree, with quotas, properties, space accounting and children. A
+//! `dsl_dataset` is one version of its content. The dir's head dataset is live. Snapshots form a chain behind
+//! it, newest first (`prev_snap`); each has a `deadlist` of blocks that died before the next snapshot. Both
+//! structures are bonuses of MOS objects. Later fields lie in a ZAP, the same object's content (`DD_FIELD_*`,
+//! `DS_FIELD_*`), if its type says so.
 //!
 //! ```text
 //!   MOS object 1 "root_dataset" -> dsl_dir -- child_dir_zapobj --> name -> dsl_dir ...

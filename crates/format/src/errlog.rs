@@ -1,9 +1,8 @@
 //! Error logs: blocks that scrubs and reads could not read.
 //!
-//! Idea: the MOS directory's `errlog_last` and `errlog_scrub` are ZAPs whose keys name the blocks: four
-//! hexadecimal numbers separated by colons. With feature `head_errlog`, a key names a birth instead of a
-//! dataset, each head dataset has its own ZAP, and the directory's object maps head dataset (hexadecimal) to
-//! such a ZAP.
+//! Idea: the MOS directory's `errlog_last` and `errlog_scrub` are ZAPs whose keys name blocks: four
+//! hexadecimal numbers separated by colons. With feature `head_errlog`, they map head datasets (hexadecimal)
+//! to such ZAPs, and a key names a birth instead of a dataset.
 //!
 //! Source: OpenZFS `spa_errlog.c`, `zio.h` (`zbookmark_phys_t`, `zbookmark_err_phys_t`).
 

@@ -1,9 +1,9 @@
 //! Feature flags and versions that a reader or writer of a pool or file system must support.
 //!
-//! Idea: up to version 28, the pool version implies the format. Version 5000 instead keeps two MOS ZAPs of
-//! feature guid to reference count. A reader must know every feature in `features_for_read`; a writer also
-//! those in `features_for_write`. A count above zero means active, zero means enabled. The labels repeat the
-//! features needed to open the MOS.
+//! Idea: up to 28, the pool version implies the format. Version 5000 instead keeps MOS ZAPs of feature guid
+//! to reference count. A reader must know every feature in `features_for_read`; a writer also those in
+//! `features_for_write`. A count above zero means active, zero enabled. The labels repeat the features needed
+//! to open the MOS.
 //!
 //! Source: OpenZFS `zfeature_common.c`, `zfeature_common.h`, `fs/zfs.h` (`SPA_VERSION_*`, `ZPL_VERSION_*`).
 

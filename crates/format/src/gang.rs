@@ -1,11 +1,11 @@
 //! Gang block header: the pieces of a block for which no single free range was long enough.
 //!
-//! Idea: a DVA with the gang bit points to a header. Its block pointers are read in order and their logical
-//! bytes concatenated; a piece may be a gang itself. The result is cut to the gang's own physical size. The
-//! header's checksum is salted with the block's address and birth; the layer that knows these verifies it.
+//! Idea: a DVA with the gang bit points to a header. The logical bytes of its block pointers, in order, make
+//! up the block, cut to the gang's own physical size; a piece may be a gang itself. The header's checksum is
+//! salted with the block's address and birth; the layer that knows these verifies it.
 //!
-//! A header has 512 bytes or, with feature `dynamic_gang_header`, the smallest allocation of the vdevs of its
-//! copies. Nothing on disk tells the two apart, except that the checksum is at the end of either.
+//! A header has 512 bytes or, with feature `dynamic_gang_header`, the smallest allocation of its vdevs. Only
+//! the checksum, at the end of either, tells the two apart.
 //!
 //! Layout of a header of S bytes:
 //!
@@ -110,8 +110,8 @@ impl GangHeader {
         self.slots.iter_mut().filter(|piece| !piece.is_hole())
     }
 
-    /// Whether the pieces are non-empty and add up to the block's size. This bounds the recursion, even if
-    /// headers refer to each other.
+    /// Whether the pieces are non-empty and add up to the block's size. This bounds the recursion, even for
+    /// cyclic headers.
     pub fn fits(&self, block_bytes: u64) -> bool {
         let bytes = |piece: &Blkptr| piece.psize().0;
         self.pieces().all(|piece| bytes(piece) > 0) && self.pieces().map(bytes).sum::<u64>() == block_bytes

@@ -1,7 +1,7 @@
 //! Command history: a ring of packed nvlists that keeps the pool's creation forever.
 //!
-//! Idea: the object is a buffer of `max_offset_bytes`. The part up to `create_end_bytes` keeps the record of
-//! `zpool create`; the rest is a ring. `first` and `end` are logical offsets that only grow; modulo the
+//! Idea: the object is a buffer of `max_offset_bytes`. The record of `zpool create` takes the part up to
+//! `create_end_bytes`; the rest is a ring. `first` and `end` are logical offsets that only grow; modulo the
 //! ring's size they are positions. A record is a length (8 bytes, always little-endian) and a packed nvlist
 //! (keys below) in the writer's native encoding.
 //!

@@ -1,10 +1,10 @@
 //! Indirect vdevs: the map from a removed vdev to the new locations of its blocks.
 //!
 //! Idea: removal copies every allocated range elsewhere and leaves a table sorted by source offset. A read of
-//! the removed vdev looks up each part of its range; parts may lie on another indirect vdev in turn. The
-//! table's object holds the entries, its bonus the head. A second object counts each entry's obsolete bytes;
-//! condensing drops wholly obsolete entries. A third object records the txg of each copied part, for scrubs
-//! that repair by birth.
+//! the removed vdev looks up each part of its range; parts may lie on another indirect vdev. The table's
+//! object holds the entries, its bonus the head. A second object counts each entry's obsolete bytes;
+//! condensing drops wholly obsolete entries. A third records the txg of each copied part, for scrubs that
+//! repair by birth.
 //!
 //! Source: OpenZFS `vdev_indirect_mapping.h`, `vdev_indirect_births.h`, `spa_impl.h`.
 

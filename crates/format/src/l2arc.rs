@@ -7,12 +7,11 @@
 //!                           '----------------------------------------- [0] --------'
 //! ```
 //!
-//! Idea: the device is a ring. Blocks are written in sequence; after `log_entries` blocks, a log block lists
-//! them. Log blocks form two interleaved chains, so two can be read at a time: the header points to the
-//! newest of each chain, and each log block points two back. Blocks that the eviction hand has passed are
-//! invalid.
+//! Idea: the device is a ring. After every `log_entries` blocks, a log block lists them. Log blocks form two
+//! interleaved chains, so two can be read at a time: the header points to the newest of each chain, and each
+//! log block points two back. Blocks behind the eviction hand are invalid.
 //!
-//! A block is identified by its first address and birth. Its checksum is in the block pointer that reads it.
+//! A block is identified by its first address and birth; the pointer that reads it has the checksum.
 //!
 //! Source: OpenZFS `arc_impl.h` (`l2arc_dev_hdr_phys_t`, `l2arc_log_blk_phys_t`, `l2arc_log_ent_phys_t`),
 //! `arc.c` (`l2arc_log_blkptr_valid`).

@@ -3,7 +3,7 @@
 //! Idea: two labels lie at the front of a device and two at its end, so no single accident (a new partition
 //! table, a truncated image) destroys all. Each holds the configuration of the disk's top-level vdev and a
 //! ring of uberblocks. Labels 0 and 2 are written before a txg's uberblock, 1 and 3 after it, so one pair is
-//! whole at any instant.
+//! always whole.
 //!
 //! Layout of a device, in KiB; its size is first rounded down to a multiple of 256:
 //!
@@ -16,8 +16,8 @@
 //!   | blank | boot settings | configuration, packed nvlist   | ring of uberblocks     |
 //! ```
 //!
-//! The boot settings, the configuration and every uberblock slot end in a 40-byte checksum salted with its
-//! device offset. The layer that knows the offset verifies it.
+//! Boot settings, configuration and uberblock slots end in a 40-byte checksum salted with its device offset.
+//! The layer that knows the offset verifies it.
 //!
 //! Source: OpenZFS `vdev_impl.h` (`vdev_label_t`), `vdev_label.c`.
 

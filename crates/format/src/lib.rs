@@ -1,14 +1,13 @@
 //! OpenZFS on-disk structures as plain values, decoded from bytes and encoded to bytes.
 //!
-//! Idea: every structure on a disk or in a stream is a plain Rust value with `decode` and `encode`, and
-//! nothing else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder never panics, never
-//! loops without progress and never allocates more than a small multiple of its input.
+//! Idea: every structure on a disk or in a stream is a Rust value with `decode` and `encode`, and nothing
+//! else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder never panics, never loops
+//! without progress and never allocates more than a small multiple of its input.
 //!
-//! Read in this order: `units` (newtypes of numbers), `bytes` (bounded, endian-aware reader), `words`
-//! (structures of 64-bit words), `blkptr`, `gang`, `dnode`, `objset`, `uberblock`, `nvlist`, `label`,
-//! `features`; then the pool's objects: `zap`, `dsl`, `props`, `bpobj`, `space_map`, `indirect`, `draid`,
-//! `ddt`, `brt`, `scan`, `history`, `errlog`; then a file system's objects: `sa`, `znode`, `zil`; and,
-//! separate from these, `stream`.
+//! Read in this order: `units`, `bytes`, `words`, `blkptr`, `gang`, `dnode`, `objset`, `uberblock`, `nvlist`,
+//! `label`, `features`; then the pool's objects: `zap`, `dsl`, `props`, `bpobj`, `space_map`, `indirect`,
+//! `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then a file system's objects: `sa`, `znode`, `zil`;
+//! and, separate from these, `stream`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;

@@ -4,9 +4,8 @@
 //! are short. A typed getter returns `None` for a missing pair and for one of another type; `get` tells them
 //! apart.
 //!
-//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1
-//! little; two zeros), then the list. `decode` reads both packings in both byte orders. `encode` writes XDR,
-//! `encode_native` native.
+//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; writer's byte order: 0 big, 1 little;
+//! two zeros), then the list. `decode` reads all four forms, `encode` writes XDR, `encode_native` native.
 //!
 //! Invariants: nesting is at most `MAX_DEPTH`. A decoded list takes at most a small multiple of its packed
 //! bytes: no count is trusted before its bytes have been seen.

@@ -27,11 +27,8 @@ pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`, with project accounting.
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
 
-/// Intent-log header, after the meta dnode.
 const ZIL_HEADER_AT: usize = DNODE_MIN_BYTES;
-/// End of the fields: type, flags and both MACs follow the header.
 const FIELDS_END: usize = ZIL_HEADER_AT + ZIL_HEADER_BYTES + 2 * 8 + 2 * 32;
-/// Accounting dnodes.
 const USERUSED_AT: usize = OBJSET_PHYS_SIZE_V1;
 const GROUPUSED_AT: usize = USERUSED_AT + DNODE_MIN_BYTES;
 const PROJECTUSED_AT: usize = OBJSET_PHYS_SIZE_V2;

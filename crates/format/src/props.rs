@@ -1,9 +1,9 @@
 //! Properties, their defaults and the names of their values.
 //!
 //! Idea: a set property is a number or text in the ZAP of its `dsl_dir` (or of its snapshot or pool).
-//! Defaults come from this table; inheritable kinds take an ancestor's setting first. `NAME$recvd` is a
+//! Inheritable kinds then take an ancestor's setting, others the default from this table. `NAME$recvd` is a
 //! received value, `NAME$inherit` hides it, `NAME$iuv` marks a user property as inherited. A name with a
-//! colon is a user property, which is always text.
+//! colon is a user property, always text.
 //!
 //! The tables follow the order of `zfs get all` and `zpool get all`.
 //!
@@ -150,7 +150,6 @@ impl Prop {
     }
 }
 
-/// Table shorthand.
 mod row {
     pub(super) use super::PropKind::{Default, Inherit, OneTime, OneTimeDefault, ReadOnly};
     use super::{AppliesTo, IndexValue, Prop, PropKind, PropType};

@@ -1,9 +1,9 @@
 //! System attributes (SA): a ZPL version 5 file's attributes, packed by a shared layout.
 //!
-//! Idea: files of one kind have the same attributes, so a file stores only a layout number and the values.
-//! Two ZAPs of the file system describe the rest: REGISTRY maps a name to number and length, LAYOUTS maps a
-//! layout's number to its ordered attributes. `SaRegistry` holds both and precomputes ZPL attribute offsets
-//! for each layout: a scan reads attributes of millions of files, so each read is one table lookup.
+//! Idea: a file stores only a layout number and the values. Two ZAPs of the file system describe the rest:
+//! REGISTRY maps a name to number and length, LAYOUTS maps a layout's number to its ordered attributes.
+//! `SaRegistry` holds both and precomputes ZPL attribute offsets for each layout: a scan reads attributes of
+//! millions of files, so each read is one table lookup.
 //!
 //! Layout, of a bonus (type `SA`) or a spill block:
 //!
@@ -33,7 +33,6 @@ use crate::error::{FormatError, Result, at_most};
 /// `SA_MAGIC`.
 pub const SA_MAGIC: u32 = 0x2F_505A;
 const WHAT: &str = "system attributes";
-/// Offset of the variable lengths.
 const LENGTHS_AT: usize = 6;
 /// Bits of the layout number; the header size is above.
 const LAYOUT_BITS: u32 = 10;
@@ -80,7 +79,6 @@ impl<'a> SaReader<'a> {
         SaReader::with_layout(layout, data, endian, header_bytes)
     }
 
-    /// Reads `data` with this layout and header size.
     fn with_layout(
         layout: &'a SaLayout,
         data: &'a [u8],
@@ -99,7 +97,6 @@ impl<'a> SaReader<'a> {
         Ok(reader)
     }
 
-    /// Total bytes.
     fn len(&self) -> usize {
         self.data.len()
     }
@@ -141,7 +138,6 @@ impl<'a> SaReader<'a> {
         self.data.get(at..at + len)
     }
 
-    /// Offset and length of a slot.
     fn place(&self, slot: usize) -> Result<(usize, usize)> {
         let slots = self.layout.slots();
         // The layout knows the offsets up to the first variable slot.
@@ -160,7 +156,6 @@ impl<'a> SaReader<'a> {
         Ok(r.u16()?.into())
     }
 
-    /// End of the last value.
     fn end(&self) -> Result<usize> {
         match self.layout.slots().len() {
             0 => Ok(LENGTHS_AT),

@@ -1,10 +1,9 @@
 //! Persistent state of scrub, resilver, rebuild, removal, expansion, initialize and trim.
 //!
-//! Idea: each task keeps its progress as words in a ZAP, to resume after a restart and to report in
-//! `zpool status`. Scans and removal live in the MOS directory, rebuild and RAID-Z expansion in a top-level
-//! vdev's ZAP, initialize and trim in a leaf's (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space
-//! map over txgs, shift 0. A checkpoint is a copy of the uberblock; discarding it leaves a space map per vdev
-//! to process.
+//! Idea: each task keeps its progress as words in a ZAP, to resume after a restart and for `zpool status`.
+//! Scans and removal live in the MOS directory, rebuild and RAID-Z expansion in a top-level vdev's ZAP,
+//! initialize and trim in a leaf's (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over txgs,
+//! shift 0. A checkpoint is a copy of the uberblock; discarding it leaves a space map per vdev to process.
 //!
 //! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
 

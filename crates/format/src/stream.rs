@@ -2,11 +2,11 @@
 //!
 //! Idea: a stream is a sequence of fixed-size records, each followed by its payload. BEGIN names the snapshot
 //! and the features that the receiver needs. The records up to END carry objects, blocks and freed ranges.
-//! Every record ends with the fletcher4 sum of all bytes before the sum (module `cenote_stream`). A package
-//! (`zfs send -R`, `-p`) is a BEGIN with a property list, an END, any number of such streams, and a final
-//! END.
+//! Every record but BEGIN ends with the fletcher4 sum of all preceding bytes (module `cenote_stream`). A
+//! package (`zfs send -R`, `-p`) is a BEGIN with a property list, an END, any number of such streams, and a
+//! final END.
 //!
-//! Layout: 312 bytes, in the byte order of the sender, which the magic number in BEGIN shows.
+//! Layout: 312 bytes, in the sender's byte order, which BEGIN's magic number shows.
 //!
 //! ```text
 //!   0 type (4)   4 payload bytes, of BEGIN only (4)   8 fields of the type (up to 304)
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariants: a decoded record's payload is at most [`SPA_MAXBLOCKSIZE`] bytes, that of BEGIN at most
-//! [`MAX_NVLIST_BYTES`]. `stream/fields` lists each record's fields once, for both directions.
+//! [`MAX_NVLIST_BYTES`].
 //!
 //! Source: OpenZFS `zfs_ioctl.h` (`dmu_replay_record_t`), `dmu_recv.c` (`byteswap_record`).
 

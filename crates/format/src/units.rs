@@ -42,8 +42,8 @@ unit!(
     /// Txg in which a block's bytes were written to their current location. It decides which disks may lack
     /// them, the RAID-Z width, and whether a checkpoint has them.
     ///
-    /// The *logical* birth, a plain [`Txg`], decides which snapshots own the block; for a clone or a
-    /// deduplicated block, it is later.
+    /// The *logical* birth, a plain [`Txg`], decides which snapshots own the block; in a clone or dedup
+    /// reference it is later.
     PhysicalBirth
 );
 unit!(

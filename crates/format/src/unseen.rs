@@ -2,8 +2,8 @@
 //!
 //! Source: Unicode 16, `General_Category` Cc, Cf, Zl, Zp and `Default_Ignorable_Code_Point`.
 
-/// Whether this is a control character (C0, DEL, C1), a format character (bidirectional overrides, zero-width
-/// characters), a filler, a variation selector or a line separator.
+/// Whether this is a control, format (bidirectional overrides, zero-width), filler or line separator
+/// character, or a variation selector.
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,9 +1,9 @@
 //! Structures made of 64-bit words only.
 //!
-//! Idea: most structures of the DSL, scans and vdevs are lists of words. They lie in a bonus or object as
-//! bytes in the block's order, or in a ZAP entry as integers. [`word_struct!`] describes each once and
-//! converts both forms. Each structure states its minimum number of words: missing later words of an old pool
-//! read as zero, words after the last known one are ignored.
+//! Idea: most structures of the DSL, scans and vdevs are lists of words, either bytes in a bonus or object,
+//! in the block's order, or integers in a ZAP entry. [`word_struct!`] describes each once and converts both
+//! forms. Missing words after the required minimum read as zero, since old pools lack them; words after the
+//! last known one are ignored.
 //!
 //! Source: OpenZFS requires `uint64_t` members in these structures, for byte-swapping.
 

@@ -2,7 +2,7 @@
 //!
 //! Idea: a ZAP of short names and single 64-bit values is *micro*: one block, searched linearly. Any other is
 //! *fat*: a hash table that grows without being rewritten. Block 0 is the header. A pointer table, indexed by
-//! the first hash bits, names the leaf. A leaf is a small hash table with its own chains.
+//! the first hash bits, names the leaf, a small hash table with its own chains.
 //!
 //! ```text
 //!   name --hash--> first `shift` bits: pointer table --> leaf block
@@ -11,8 +11,8 @@
 //!
 //! This module only decodes bytes. Callers fetch the blocks and, if `normflags` requires it, normalize names
 //! before hashing. To list a fat ZAP in hash order, walk the pointer table and skip
-//! `1 << (shift - prefix_len)` pointers after each leaf: a leaf with a shorter prefix occurs that often. To
-//! read it all at once, read blocks 1 up to `free_block` in disk order; the leaves begin with `ZBT_LEAF`.
+//! `1 << (shift - prefix_len)` pointers after each leaf, since a leaf with a shorter prefix recurs. To read
+//! it all at once, read blocks 1 up to `free_block` in disk order; the leaves begin with `ZBT_LEAF`.
 //!
 //! Source: OpenZFS `zap_impl.h`, `zap_leaf.h`, `zap.c`, `zap_micro.c`, `zap_leaf.c`.
 

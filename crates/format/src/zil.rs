@@ -3,10 +3,10 @@
 //! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records and the
 //! pointer to the next block, allocated before the block is written; the chain therefore ends at the first
 //! block that does not verify. The pointer cannot hold a checksum yet. Instead it holds the next block's
-//! identity (two random words, the dataset, a sequence number that grows by one per block). The block's own
-//! checksum lies in its `zio_eck`.
+//! identity (two random words, the dataset, a sequence number). The block's own checksum lies in its
+//! `zio_eck`.
 //!
-//! Layout: the chain structure is 184 bytes, at the end of a block with checksum `zilog`, at the start with
+//! Layout: the 184-byte chain structure is at the end of a block with checksum `zilog`, at the start with
 //! `zilog2`, so that only the used part is written and read.
 //!
 //! ```text
@@ -135,8 +135,8 @@ impl LogBlock {
         Ok(w.finish())
     }
 
-    /// Whether the next block's identity follows that of `own`, the pointer to this block: same log, next
-    /// number. Otherwise the chain ends before this block.
+    /// Whether the next block's identity follows that of `own`, the pointer to this block. Otherwise the
+    /// chain ends before this block.
     pub fn continues(&self, own: &Blkptr) -> bool {
         let mut expected = own.checksum();
         expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);

@@ -1,8 +1,7 @@
 //! Znode: a file's attributes and the values of directory entries.
 //!
 //! Idea: ZPL versions 1 to 4 keep a fixed structure in the bonus (type `ZNODE`), decoded here; version 5
-//! keeps system attributes (`sa`). The submodules hold the shared parts: file kinds, flags, ACLs, and the
-//! domain table for owners from a directory service.
+//! keeps system attributes (`sa`). The submodules hold the shared parts.
 //!
 //! Layout of the bonus, in words of 8 bytes:
 //!
@@ -36,7 +35,6 @@ use crate::units::{ObjectId, Txg};
 pub const ZFS_OLD_ZNODE_PHYS_SIZE: usize = 264;
 /// Scanner stamp, `AV_SCANSTAMP_SZ`.
 const SCANSTAMP_BYTES: usize = 32;
-/// Fields before the ACL: four times, then 14 words.
 const FIELDS_BYTES: usize = 4 * 16 + 14 * 8;
 
 const _: () = assert!(FIELDS_BYTES + acl::ACL_BYTES == ZFS_OLD_ZNODE_PHYS_SIZE);

@@ -48,7 +48,6 @@ fn sectors(bytes: u64) -> u64 {
     (bytes >> SPA_MINBLOCKSHIFT).saturating_sub(1) & 0xffff
 }
 
-/// Byte-order bit of this machine.
 fn native() -> u64 {
     u64::from(Endian::NATIVE == Endian::Little) << 63
 }
@@ -154,8 +153,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets the fill count after the addresses: level-0 blocks below that are not holes; for a dnode block,
-    /// its used dnodes. Holes and embedded blocks have none.
+    /// Sets the fill count after the addresses ([`Blkptr::fill`]). Holes and embedded blocks have none.
     #[must_use]
     pub fn with_fill(mut self, fill: u64) -> Blkptr {
         let kept = if self.is_encrypted() { self.words[FILL] & !0xffff_ffff } else { 0 };

@@ -74,7 +74,6 @@ pub struct DdtLogRecord {
 const DDT_CLASSES: u64 = DdtClass::ALL.len() as u64;
 /// `DLR_ENTRY`.
 const DLR_ENTRY: u64 = 1;
-/// Info word bytes.
 const INFO_BYTES: usize = 8;
 
 const _: () = {

@@ -1,11 +1,10 @@
 //! Bookmarks, which keep a snapshot's point in time without its data; and redaction lists.
 //!
-//! A bookmark maps a name to words in the ZAP `DS_FIELD_BOOKMARK_NAMES`: three words in version 1, twelve in
-//! version 2 (feature `bookmark_v2`).
+//! The ZAP `DS_FIELD_BOOKMARK_NAMES` maps a bookmark's name to words: three in version 1, twelve in version 2
+//! (feature `bookmark_v2`).
 //!
-//! A redaction bookmark names a redaction list: an object whose bonus (or spill block, if too large) is the
-//! head below. Its content is an array of 32-byte entries sorted by object and block, the runs of omitted
-//! blocks.
+//! A redaction bookmark names a redaction list. The list's bonus (or spill block, if too large) is the head
+//! below. Its content is an array of 32-byte entries sorted by object and block, the runs of omitted blocks.
 //!
 //! Source: OpenZFS `dsl_bookmark.h`, `dmu_redact.h`.
 

@@ -1,9 +1,9 @@
 //! Deadlists and livelists: block pointers in lists by birth.
 //!
-//! Idea: a deadlist is a ZAP object (type `DEADLIST`) with a summary as bonus. Its keys are txgs in
-//! hexadecimal; the `bpobj` under key T holds the blocks born after T and no later than the next key. Before
-//! pool version 26, a deadlist was a plain bpobj. A clone's livelist has the same shape, with entries marked
-//! as allocated or freed (see `bpobj`).
+//! Idea: a deadlist is a ZAP object (type `DEADLIST`) with a summary as bonus. Its keys are hexadecimal txgs;
+//! the `bpobj` under key T holds the blocks born after T and no later than the next key. Before pool version
+//! 26, a deadlist was a plain bpobj. A clone's livelist has the same shape, with entries marked as allocated
+//! or freed (see `bpobj`).
 //!
 //! Source: OpenZFS `dsl_deadlist.h`, `dsl_deadlist.c`.
 

@@ -9,7 +9,6 @@ use crate::bytes::{Endian, Reader};
 use crate::error::Result;
 use crate::nvlist::Nvlist;
 
-/// Content between form and checksum.
 const CONTENT_BYTES: usize = 8144;
 
 const _: () = assert!(8 + CONTENT_BYTES + ECK_BYTES == VDEV_PAD_SIZE as usize);

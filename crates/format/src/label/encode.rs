@@ -11,7 +11,6 @@ use super::vdev_kind::{VdevClass, VdevKind};
 use crate::nvlist::{NvValue, Nvlist};
 use crate::units::{ObjectId, Txg};
 
-/// List under construction.
 #[derive(Default)]
 struct Pairs(Nvlist);
 
@@ -48,7 +47,6 @@ impl Pairs {
         self.nonzero(name, u64::from(value))
     }
 
-    /// Bare flag: present or absent.
     fn mark(&mut self, name: &str, value: bool) -> &mut Self {
         if value {
             self.put(name, NvValue::Boolean);
@@ -146,7 +144,6 @@ impl AuxConfig {
     }
 }
 
-/// Position of a vdev in a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Root,

@@ -87,7 +87,6 @@ impl Fields {
     }
 }
 
-/// Makes a missing required field an error.
 pub(super) fn required<T>(name: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or(FormatError::Corrupt { what: name, why: "is missing from the configuration" })
 }

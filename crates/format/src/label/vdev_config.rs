@@ -1,8 +1,9 @@
 //! A vdev and its descendants, as a configuration describes them.
 //!
 //! Idea: missing pairs get OpenZFS's defaults. Contradictions are errors, so code that lays out columns can
-//! trust the counts. Unknown types are kept for status output. Source: OpenZFS `vdev.c` (`vdev_alloc`),
-//! `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
+//! trust the counts. Unknown types are kept for status output.
+//!
+//! Source: OpenZFS `vdev.c` (`vdev_alloc`), `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
 
 use super::fields::{Fields, required};
 use super::vdev_kind::{VdevClass, VdevKind};
@@ -219,7 +220,6 @@ impl VdevConfig {
         Ok(vdev)
     }
 
-    /// Checks parity and shape against the children.
     fn redundancy(&mut self, f: &mut Fields) -> Result<()> {
         if self.kind == VdevKind::DistributedSpare {
             self.spare_id = self.spare_id.or_else(|| spare_id_of(self.path.as_deref()?));

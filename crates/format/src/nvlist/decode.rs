@@ -23,7 +23,6 @@ use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
 
 const WHAT: &str = "nvlist";
-/// Bytes of `nvpair_t` before the name.
 const NATIVE_PAIR_HEAD: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +152,6 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Reads a value other than lists.
     fn plain_value(&mut self, data_type: u32, count: usize) -> Result<NvValue> {
         let wanted = match data_type {
             dt::BOOLEAN => Some(0),

@@ -63,7 +63,6 @@ fn write_list(f: &mut Formatter<'_>, list: &Nvlist, indent: usize) -> fmt::Resul
     Ok(())
 }
 
-/// Array items as text; `None` for other values.
 fn items(value: &NvValue) -> Option<Vec<String>> {
     fn each<T: ToString>(values: &[T]) -> Option<Vec<String>> {
         Some(values.iter().map(T::to_string).collect())

@@ -102,7 +102,6 @@ proptest! {
     }
 }
 
-/// Little-endian native pair.
 fn native_pair(name: &str, data_type: u32, count: u32, value: &[u8]) -> Vec<u8> {
     let value_at = (16 + name.len() + 1).next_multiple_of(8);
     let size = value_at + value.len().next_multiple_of(8);

@@ -23,7 +23,6 @@ pub struct SaAttribute {
     pub byteswap: u8,
 }
 
-/// Position of an attribute in a layout.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub number: u16,
@@ -94,7 +93,6 @@ impl SaRegistry {
         self.usual.as_deref()
     }
 
-    /// Layout of these attributes.
     pub(super) fn layout_of(&self, attributes: &[ZplAttr]) -> Result<SaLayout> {
         let unknown =
             FormatError::Corrupt { what: WHAT, why: "have a layout of attributes that are not registered" };
@@ -261,7 +259,6 @@ impl SaLayout {
         self.zpl_slots[attr as usize].map(usize::from)
     }
 
-    /// Number of variable attributes.
     pub(super) fn variable_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.variable_index.is_some()).count()
     }

@@ -1,8 +1,8 @@
 //! OpenZFS's usual layouts, for file systems that lost their layout table.
 //!
-//! Idea: a new file gets its attributes in a fixed order; later ones are appended. Attributes that do not fit
-//! in the bonus move to the spill block, from the end of the list. So there are few lists, and every layout
-//! is the beginning or end of one:
+//! Idea: a new file gets its attributes in a fixed order; later ones are appended. Attributes that exceed the
+//! bonus move to the spill block, from the end of the list. So there are few lists, and every layout is the
+//! beginning or end of one:
 //!
 //! ```text
 //!   mode size gen uid gid parent flags atime mtime ctime crtime links     always in the bonus
@@ -10,8 +10,8 @@
 //!   xattr? dxattr?                     in any order                       then in the spill block
 //! ```
 //!
-//! A bonus's length, mode (link, device) and flags (project) determine its attributes; in a spill block, the
-//! shape of the values does.
+//! In a bonus, length, mode (link, device) and flags (project) determine the attributes; in a spill block,
+//! the shape of the values.
 //!
 //! Source: OpenZFS `zfs_mknode`, `zfs_sa_upgrade`, `sa_add_projid`, `sa_build_layouts`.
 
@@ -24,12 +24,10 @@ use crate::bytes::Endian;
 use crate::error::Result;
 use crate::znode::{FileKind, ZFS_PROJID};
 
-/// Attributes of every bonus.
 const BASE: [ZplAttr; 12] = [Mode, Size, Gen, Uid, Gid, Parent, Flags, Atime, Mtime, Ctime, Crtime, Links];
 /// Appendable attributes. Scan stamps are left out: Linux makes none, and any 32 bytes look like one.
 const LATER: [&[ZplAttr]; 5] = [&[], &[Xattr], &[Dxattr], &[Xattr, Dxattr], &[Dxattr, Xattr]];
 
-/// Candidate layouts.
 #[derive(Debug, Clone)]
 pub(super) struct Usual {
     bonus: Vec<SaLayout>,
@@ -66,7 +64,6 @@ impl Usual {
     }
 }
 
-/// Largest layout that passes a test.
 fn largest<'l>(
     layouts: &'l [SaLayout],
     data: &[u8],
@@ -84,7 +81,6 @@ fn largest<'l>(
     layouts.iter().filter(fits).max_by_key(|layout| layout.slots().len())
 }
 
-/// All attribute lists that a file can have.
 fn lists() -> impl Iterator<Item = Vec<ZplAttr>> {
     let optional = |attr: ZplAttr| [Vec::new(), vec![attr]];
     optional(Projid).into_iter().flat_map(move |project| {
@@ -116,12 +112,10 @@ fn fits_bonus(reader: &SaReader<'_>) -> bool {
         && is_plausible(reader)
 }
 
-/// Whether the last value ends the data.
 fn ends(reader: &SaReader<'_>) -> bool {
     reader.end().is_ok_and(|end| end.next_multiple_of(8) == reader.len().next_multiple_of(8))
 }
 
-/// Whether the values are plausible.
 fn is_plausible(reader: &SaReader<'_>) -> bool {
     let is = |attr, test: fn(&[u8]) -> bool| reader.get(attr).is_none_or(test);
     let has_aces = |bytes: &[u8]| {
@@ -136,8 +130,7 @@ fn is_plausible(reader: &SaReader<'_>) -> bool {
         && reader.u64(Xattr).is_none_or(|object| object < 1 << 48)
 }
 
-/// Number of ACL entries, if the bytes are an ACL. An entry has type and flags (2 bytes each), mask (4), and
-/// a FUID (8) if its subject is a user or group.
+/// Number of ACL entries, if the bytes are an ACL.
 fn count_aces(mut bytes: &[u8], endian: Endian) -> Option<u64> {
     /// Owner, owning group, everyone.
     const SPECIAL: u16 = 0x7000;

@@ -1,10 +1,9 @@
 //! Editable attributes of a file, between bonus and spill block.
 //!
-//! Idea: a layout is an order of attributes, so the order is preserved: changed values stay in place, new
-//! ones are appended. Sizes alone decide how many fit in the bonus ([`SaValues::bonus_count`]); the rest go
-//! to the spill block.
+//! Idea: a layout is an order of attributes, so changed values stay in place and new ones are appended. Sizes
+//! alone decide how many fit in the bonus ([`SaValues::bonus_count`]); the rest go to the spill block.
 //!
-//! Values are in native byte order, whatever order they were read in.
+//! Values are in native byte order.
 //!
 //! Source: OpenZFS `sa.c` (`sa_find_sizes`, `sa_build_layouts`, `sa_modify_attrs`).
 
@@ -110,7 +109,6 @@ impl SaValues {
     }
 }
 
-/// Value in native byte order.
 fn swapped(registry: &SaRegistry, reader: &SaReader<'_>, number: u16, value: &[u8]) -> Result<Vec<u8>> {
     let word_bytes = match registry.attribute(number).map(|attribute| attribute.byteswap) {
         Some(0) => 8,

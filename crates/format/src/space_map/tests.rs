@@ -18,7 +18,6 @@ fn segments() -> impl Strategy<Value = Vec<Segment>> {
     prop::collection::vec(segment, 0..20)
 }
 
-/// Entries of a log, read block by block.
 fn read(raw: &[u8], block_bytes: usize, shift: u32, endian: Endian) -> Result<Vec<SpaceMapEntry>> {
     let mut reader = SpaceMapReader::new(shift, endian)?;
     let mut out = Vec::new();

@@ -13,16 +13,13 @@ pub(super) trait Fields {
     fn u32(&mut self, field: &mut u32) -> Result<()>;
     fn u64(&mut self, field: &mut u64) -> Result<()>;
     fn bytes(&mut self, field: &mut [u8]) -> Result<()>;
-    /// Padding.
     fn pad(&mut self, bytes: usize) -> Result<()>;
     /// NUL-terminated text in `room` bytes.
     fn text(&mut self, field: &mut Vec<u8>, room: usize) -> Result<()>;
 }
 
-/// Fills fields from bytes.
 pub(super) struct Take<'a>(pub(super) Reader<'a>);
 
-/// Appends fields to bytes.
 pub(super) struct Put(pub(super) Writer);
 
 impl Fields for Take<'_> {

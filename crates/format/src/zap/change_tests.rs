@@ -20,7 +20,6 @@ fn name(number: u8) -> Vec<u8> {
     format!("{number}{}", "n".repeat(usize::from(number))).into_bytes()
 }
 
-/// Pairs of names share a hash.
 fn hash(number: u8) -> u64 {
     HASHER.text(&[number / 2 + 1])
 }

@@ -25,7 +25,6 @@ const WHAT: &str = "fat ZAP";
 const BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=20;
 /// Bound on index bits, from the hash's width.
 const MAX_TABLE_SHIFT: u64 = 48;
-/// Words of fields.
 const FIELDS: usize = 13;
 
 const _: () =
@@ -244,7 +243,6 @@ pub fn read_pointer(block: &[u8], offset_bytes: usize, endian: Endian) -> Result
     Ok(BlockId(r.u64()?))
 }
 
-/// log2 of a fat ZAP block's size.
 pub(super) fn block_shift(block: &[u8]) -> Result<u32> {
     let shift = block.len().checked_ilog2().unwrap_or(0);
     if !block.len().is_power_of_two() || !BLOCK_SHIFTS.contains(&shift) {

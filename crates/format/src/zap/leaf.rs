@@ -1,8 +1,8 @@
 //! Leaf of a fat ZAP: entries whose hashes share a prefix.
 //!
 //! Idea: the block is divided into 24-byte chunks: entries, 21-byte pieces of names and values, or free.
-//! Chunks link to each other by 16-bit number. Damage can turn a chain into a loop, so every walk is bounded
-//! by its expected length or by the number of chunks.
+//! Chunks link by 16-bit number. Damage can turn a chain into a loop, so every walk is bounded by its
+//! expected length or the number of chunks.
 //!
 //! Layout, for blocks of 2^b bytes:
 //!
@@ -52,13 +52,11 @@ const _: () = {
     }
 };
 
-/// Buckets and chunks of a leaf of `1 << block_shift` bytes.
 pub(super) const fn geometry(block_shift: u32) -> (usize, usize) {
     let buckets = 1 << (block_shift - 5);
     (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
 }
 
-/// Bucket of a hash.
 pub(super) fn bucket_of(hash: u64, prefix_len: u32, buckets: usize) -> usize {
     let below_prefix = hash.checked_shl(prefix_len).unwrap_or(0);
     (below_prefix >> (64 - buckets.ilog2())) as usize
@@ -226,7 +224,6 @@ impl Leaf {
         })
     }
 
-    /// Pieces of an array of `len` bytes.
     fn pieces(&self, first: u16, len: usize) -> Result<impl Iterator<Item = Result<&[u8]>>> {
         // Reject lengths beyond the chunks before any allocation.
         at_most("ZAP leaf array bytes", len as u64, (self.chunk_count * ARRAY_BYTES) as u64)?;

@@ -3,8 +3,8 @@
 //! Idea: the block's chunks are a heap. Free chunks form a list; an entry takes chunks from its head and
 //! returns them there. A change thus costs the length of the entry, not of the leaf.
 //!
-//! Invariants: every chain and chunk is checked before the first change, so an error on damaged bytes leaves
-//! the leaf intact. The block is in native byte order.
+//! Invariants: every chain and chunk is checked before the first change, so an error leaves the leaf intact.
+//! The block is in native byte order.
 //!
 //! Source: OpenZFS `zap_leaf.c`, with the same placement of entries.
 
@@ -374,7 +374,6 @@ impl<'a> LeafMut<'a> {
     }
 }
 
-/// Chunks needed for an array of this size.
 fn chunks_for(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY_BYTES)
 }

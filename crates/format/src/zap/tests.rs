@@ -29,7 +29,6 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Entries that fit, and their leaf.
 fn fill(entries: &BTreeMap<Vec<u8>, Value>, endian: Endian, shift: u32) -> (BTreeMap<Vec<u8>, Value>, Leaf) {
     let mut builder = LeafBuilder::new(shift, 0, 0, endian).unwrap();
     let mut kept = BTreeMap::new();

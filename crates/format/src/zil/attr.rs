@@ -69,7 +69,6 @@ pub struct LogAcl {
 pub(super) type AclCounts = [u64; 5];
 
 impl LogAcl {
-    /// Counts before the ACL.
     pub(super) fn counts(&self) -> AclCounts {
         let (domains, fuids) = (self.domains.len() as u64, self.fuids.len() as u64);
         [self.entry_count, domains, fuids, self.entries.len() as u64, self.flags]
@@ -95,8 +94,8 @@ impl LogAcl {
     }
 }
 
-/// Domain names of a record without ACL: one for each of owner and group that is a FUID (has an upper half),
-/// but one if both share a domain.
+/// Domain names of a record without ACL: one for each FUID among owner and group, but one if both share a
+/// domain.
 pub(super) fn owner_domains(uid: u64, gid: u64) -> u64 {
     let (uid_domain, gid_domain) = (uid >> 32, gid >> 32);
     u64::from(uid_domain != 0) + u64::from(gid_domain != 0 && gid_domain != uid_domain)
@@ -121,12 +120,10 @@ impl<'a> Payload<'a> {
         Ok(self.bytes.slice(start..start + len))
     }
 
-    /// Remaining bytes.
     pub(super) fn rest(&mut self) -> Result<Bytes> {
         self.take(self.reader.remaining() as u64)
     }
 
-    /// Skips padding of `len` to a multiple of 8.
     fn skip_padding(&mut self, len: u64) -> Result<()> {
         self.reader.skip((len.wrapping_neg() % 8) as usize)
     }
@@ -143,14 +140,12 @@ impl<'a> Payload<'a> {
         Ok(name)
     }
 
-    /// Next `count` names.
     pub(super) fn names(&mut self, count: u64) -> Result<Vec<Bytes>> {
         at_most("log record's domains", count, (self.reader.remaining() as u64).min(MAX_DOMAINS))?;
         (0..count).map(|_| self.name()).collect()
     }
 }
 
-/// Appends a name with NUL.
 pub(super) fn write_name(w: &mut Writer, name: &[u8]) {
     w.bytes(name).u8(0);
 }

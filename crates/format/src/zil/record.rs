@@ -1,9 +1,8 @@
 //! ZIL records: one operation each, every type of OpenZFS 2.3.
 //!
 //! Idea: a record is a 32-byte header, fixed fields and a variable part of names or data. It decodes to a
-//! typed operation. Names stay bytes (they need not be UTF-8); data are slices of the log block, not copies.
-//! Related types (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) become one operation with options; encoding restores
-//! the type.
+//! typed operation. Names are bytes (they need not be UTF-8); data are slices of the log block. Related types
+//! (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) become one operation with options; encoding restores the type.
 //!
 //! Layout:
 //!

@@ -39,7 +39,6 @@ const OBJECT_TYPES: std::ops::RangeInclusive<u16> = 5..=8;
 pub const INLINE_BYTES: usize = 72;
 /// ACL in an old znode, `sizeof (zfs_acl_phys_t)`: object, size or count, version, count, entries.
 pub(super) const ACL_BYTES: usize = 8 + 4 + 2 + 2 + INLINE_BYTES;
-/// Bytes of a version 0 entry.
 const OLD_ACE_BYTES: usize = 12;
 const ACE_HEAD_BYTES: usize = 8;
 

@@ -27,7 +27,6 @@ impl LeafMut<'_> {
         Ok(Some(chunks))
     }
 
-    /// Takes the chunks returned by `free`.
     pub(super) fn take(&mut self, chunks: &[u16]) {
         let Some(&last) = chunks.last() else { return };
         let next = self.u16(self.chunk_at(last.into()) + ARRAY_NEXT);
@@ -45,7 +44,6 @@ impl LeafMut<'_> {
         self.set_u16(FREE_COUNT, self.u16(FREE_COUNT).saturating_add(1));
     }
 
-    /// Chunks of an array.
     pub(super) fn array(&self, first: u16) -> Result<Vec<u16>> {
         let mut chunks = Vec::new();
         let mut next = first;
