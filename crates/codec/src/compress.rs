@@ -85,7 +85,6 @@ pub enum CompressError {
     },
 }
 
-/// Defect of compressed data.
 type Problem = &'static str;
 const CUT_SHORT: Problem = "it ends before the block is full";
 const TOO_LONG: Problem = "it holds more than the block";

@@ -41,7 +41,6 @@ impl Endian {
         }
     }
 
-    /// Four words of a 32-byte digest.
     pub(crate) fn words(self, digest: [u8; 32]) -> [u64; 4] {
         let (words, _) = digest.as_chunks::<8>();
         std::array::from_fn(|i| self.u64(words[i]))

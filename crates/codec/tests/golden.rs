@@ -75,7 +75,6 @@ impl Golden {
     }
 }
 
-/// Pointer fields needed by this test.
 struct Pointer<'a>(&'a [u8]);
 
 impl Pointer<'_> {
@@ -104,7 +103,7 @@ impl Pointer<'_> {
         [&self.0[40..48], &self.0[92..96]].concat().try_into().unwrap()
     }
 
-    /// Takes the block off the chain and verifies its truncated checksum.
+    /// Verifies the block's truncated checksum.
     fn take<'c>(&self, chain: &mut &'c [u8]) -> &'c [u8] {
         let (stored, rest) = chain.split_at(self.stored_bytes());
         *chain = rest;

@@ -32,7 +32,6 @@ use cenote_object::Object;
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 
-/// Global allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -125,7 +124,6 @@ impl Bench {
         println!("{load} {tasks} {read_bytes}  {rate:.0} reads/s {mb:.0} MB/s {cost} ns");
     }
 
-    /// Reads of one task.
     async fn work(&self, me: u64) -> u64 {
         let mut buffer = vec![0; self.read_bytes as usize];
         let part = self.file_bytes / self.tasks / self.read_bytes * self.read_bytes;

@@ -140,7 +140,6 @@ impl Dir {
     }
 }
 
-/// Bytes left for a directory, given its parent's.
 fn left_below(dir: &Dir, above: u64, pool: u64) -> u64 {
     let phys = dir.phys();
     let mut quota = if phys.quota_bytes != 0 { phys.quota_bytes } else { u64::MAX };

@@ -50,14 +50,12 @@ struct DatasetInner {
 }
 
 impl Dataset {
-    /// Opens the live dataset of a directory.
     pub(crate) async fn open_head(dir: Dir) -> Result<Dataset> {
         let id = dir.phys().head_dataset;
         let name = dir.name().to_owned();
         Dataset::open(dir, DatasetId(id.0), name).await
     }
 
-    /// Opens a dataset by number, and looks up its directory and name.
     pub(crate) async fn open_by_id(mos: &Mos, id: DatasetId) -> Result<Dataset> {
         let (phys, _) = read_phys(mos, id).await?;
         let dir = Dir::open_by_id(mos, phys.dir).await?;

@@ -107,7 +107,6 @@ impl Dir {
         Ok(false)
     }
 
-    /// Delegations of this directory and its ancestors.
     async fn delegated_up(&self) -> Result<Vec<Vec<Delegated>>> {
         let (mut all, mut at) = (Vec::new(), Some(self));
         while let Some(dir) = at {

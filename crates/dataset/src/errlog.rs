@@ -83,7 +83,6 @@ impl Mos {
     }
 }
 
-/// Block pointer at a bookmark of an object set.
 async fn pointer(objset: &Objset, place: &BlockBookmark) -> Result<Blkptr> {
     let Ok(level) = u8::try_from(place.level) else { return Ok(*objset.bp()) };
     let object = match place.object {

@@ -40,7 +40,6 @@ use crate::keys::{KeySource, Keyring};
 use crate::mos::Mos;
 use crate::salvage;
 
-/// Default block cache budget.
 const CACHE_BYTES: usize = 128 << 20;
 /// Bound on a packed configuration; real ones have a few thousand bytes.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
@@ -142,7 +141,6 @@ pub async fn import_sharing(
     Err(DatasetError::NotOpened { pool: found.name().into(), txg, why: why.into() })
 }
 
-/// Uberblocks to try, in order.
 fn candidates(found: &FoundPool, rewind: Rewind) -> Result<Vec<&Uberblock>> {
     let wanted = |u: &&Uberblock| match rewind {
         Rewind::Txg(txg) => u.txg <= txg,
@@ -197,7 +195,7 @@ fn check_version(pool: &str, version: u64) -> Result<()> {
     Err(DatasetError::UnsupportedVersion { pool: pool.into(), version })
 }
 
-/// Opens the MOS of an assembled pool, with everything needed to read other objects.
+/// Opens the MOS with everything needed to read other objects.
 async fn open_tree(
     pool: &Pool,
     cache: &Arc<BlockCache>,

@@ -1,8 +1,8 @@
 //! Rescue: the dataset tree without its tables.
 //!
 //! Idea: the tree is recorded twice: from above by tables (the object directory, each directory's children),
-//! from below by each directory's parent. If a table is lost, one walk over the MOS finds the directories of
-//! that parent; only their names are lost.
+//! from below by the parent that each directory names. If a table is lost, one walk over the MOS finds the
+//! directories of that parent; only their names are lost.
 
 use cenote_boxed::boxed;
 use cenote_format::Phys;
@@ -18,7 +18,7 @@ pub(crate) async fn root_dir(objset: &Objset) -> Option<ObjectId> {
     dirs_below(objset, ObjectId(0)).await.first().map(|(id, _)| *id)
 }
 
-/// Directories of a parent, as far as the MOS is readable.
+/// As far as the MOS is readable.
 async fn dirs_below(objset: &Objset, parent: ObjectId) -> Vec<(ObjectId, DslDirPhys)> {
     let mut found = Vec::new();
     let mut dnodes = objset.dnodes(ObjectId(1), ObjectId(u64::MAX));

@@ -117,7 +117,7 @@ impl Dataset {
         Ok(true)
     }
 
-    /// Space referenced now but not in the earlier version `older`.
+    /// Space referenced now but not in `older`.
     async fn written_after(&self, older: Older) -> Result<u64> {
         let mos = self.mos();
         let mut bytes = self.phys().referenced_bytes.wrapping_sub(older.referenced_bytes);

@@ -143,7 +143,6 @@ impl Mos {
         Ok(log)
     }
 
-    /// Reads a log space map: its length and changes.
     async fn read_log_map(&self, map: LogMap) -> Result<(LogMap, Vec<SpaceMapEntry>)> {
         let object = self.objset().object(map.object).await?;
         let length_bytes = SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes;
@@ -370,7 +369,6 @@ impl Metaslab {
         metaslab
     }
 
-    /// Applies the logged changes that its own map lacks.
     fn apply_logged(&mut self, logged: &Logged<'_>) {
         let place = self.place;
         let changes = logged.get(&place.index).into_iter().flatten();

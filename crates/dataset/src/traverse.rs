@@ -77,7 +77,6 @@ pub enum Met {
     },
 }
 
-/// Metadata block to open.
 struct Node {
     bp: Blkptr,
     place: Zbookmark,
@@ -87,7 +86,6 @@ struct Node {
     fanout_shift: u8,
 }
 
-/// Content of a metadata block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
     /// Object set. `head`: not a snapshot, so its intent log counts.
@@ -202,7 +200,6 @@ impl Tree {
         true
     }
 
-    /// Reads blocks in disk order.
     async fn read(&self, batch: &[Node]) -> Vec<Result<Bytes, PoolError>> {
         let context = |node: &Node| ReadContext::new(node.place);
         let (sealed, open): (Vec<&Node>, Vec<&Node>) = batch.iter().partition(|node| node.bp.is_encrypted());

@@ -309,7 +309,7 @@ word_struct! {
         pub psize_bytes: u64,
         /// Allocated bytes.
         pub dsize_bytes: u64,
-        /// The next four count once per reference: totals without deduplication.
+        /// Counted once per reference, like the next three: totals without deduplication.
         pub referenced_blocks: u64,
         /// See `referenced_blocks`.
         pub referenced_lsize_bytes: u64,

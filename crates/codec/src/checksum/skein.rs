@@ -138,7 +138,6 @@ fn rounds_even(x: &mut [u64; WORDS]) {
     round!(x: 6 1 44, 0 7  9, 2 5 54, 4 3 56);
 }
 
-/// Rounds 4 to 7 of eight.
 #[inline(always)]
 fn rounds_odd(x: &mut [u64; WORDS]) {
     round!(x: 0 1 39, 2 3 30, 4 5 34, 6 7 24);
@@ -163,7 +162,7 @@ mod tests {
         )
     }
 
-    /// Paper's messages count down from 0xff.
+    /// The paper's messages count down from 0xff.
     fn countdown(len: u8) -> Vec<u8> {
         (0..len).map(|i| 0xff - i).collect()
     }

@@ -21,12 +21,12 @@ use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maxim
 
 use super::{BAD_LENGTH, BAD_OFFSET, BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled, length_prefixed};
 
-/// Block compressed below this fraction consists mostly of repeats.
+/// A block compressed below this fraction consists mostly of repeats.
 const RUNS_RATIO: usize = 4;
 /// If there is room, shorter literals and matches are copied with this length; the following bytes overwrite
 /// the excess.
 const SHORT: usize = 32;
-/// Shortest match (`MINMATCH`).
+/// `MINMATCH`.
 const MIN_MATCH: usize = 4;
 const CONTINUED: u8 = 15;
 

@@ -34,7 +34,6 @@ pub(super) enum Ccm {
 }
 
 impl Ccm {
-    /// `key` has 16, 24 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Self {
         const LENGTH: &str = "the length was matched";
         match key.len() {

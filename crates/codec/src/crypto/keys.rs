@@ -124,7 +124,6 @@ impl WrappedKey {
         key.map_err(|_| CryptoError::WrongKey)
     }
 
-    /// Identity covered by the MAC.
     fn aad(&self) -> [u8; 24] {
         let mut aad = [0; 24];
         aad[..8].copy_from_slice(&self.guid.to_le_bytes());

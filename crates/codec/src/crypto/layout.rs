@@ -58,7 +58,6 @@ impl Layout {
         Ok(secret)
     }
 
-    /// Inverse of [`Layout::gather`].
     pub(super) fn scatter(&self, mut secret: &[u8], block: &mut [u8]) -> Result<(), CryptoError> {
         for range in &self.secret {
             let (piece, rest) = secret.split_at_checked(range.len()).ok_or(OTHER_BLOCK)?;
@@ -96,7 +95,6 @@ pub(super) struct Dnode<'a> {
 }
 
 impl<'a> Dnode<'a> {
-    /// Parses the dnode at the start of `bytes`.
     pub(super) fn at(bytes: &'a [u8]) -> Result<Self, CryptoError> {
         const CUT: CryptoError = CryptoError::BadLayout("a dnode reaches beyond its block");
         let core = bytes.first_chunk::<CORE_BYTES>().ok_or(CUT)?;

@@ -19,7 +19,6 @@ use super::{CryptoError, KeyVersion, Mac, MasterKey};
 use crate::Endian;
 use aws_lc_rs::{digest, hmac};
 
-/// Block pointer size.
 pub(super) const POINTER_BYTES: usize = 128;
 /// `ZIO_OBJSET_MAC_LEN`.
 pub const OBJSET_MAC_BYTES: usize = 32;

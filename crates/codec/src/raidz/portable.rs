@@ -12,7 +12,7 @@
 use super::combine::Term;
 use super::gf::POLYNOMIAL;
 
-/// Words summed together: 512 bytes, one sector.
+/// One sector.
 const STRIP_WORDS: usize = 64;
 const STRIP_BYTES: usize = STRIP_WORDS * 8;
 

@@ -63,7 +63,6 @@ kernel!(avx2_nibbles, "avx2", Nibbles<__m256i>, 2);
 /// As [`Register`].
 trait Multiplier {
     type Register: Register;
-    /// Prepared factor.
     type Factor: Copy;
     /// Source prepared for several factors.
     type Source: Copy;
@@ -104,7 +103,6 @@ struct Nibbles<R>(PhantomData<R>);
 impl<R: Register> Multiplier for Nibbles<R> {
     type Register = R;
     type Factor = [R; 2];
-    /// Low and high nibbles.
     type Source = [R; 2];
 
     #[inline(always)]

@@ -93,7 +93,6 @@ fn there(found: Result<Blkptr>) -> Result<Option<Blkptr>> {
     }
 }
 
-/// Owners of a logged block.
 #[derive(Default)]
 struct Owners {
     all: Vec<DatasetId>,
@@ -102,7 +101,7 @@ struct Owners {
     doubt: Option<DatasetError>,
 }
 
-/// Live dataset or one of its snapshots.
+/// A live dataset or snapshot.
 struct Version {
     dataset: Dataset,
     objset: Objset,
@@ -122,7 +121,7 @@ impl<'a> Families<'a> {
         Families { mos, opened: HashMap::new(), origins: HashMap::new() }
     }
 
-    /// Block, with one owner.
+    /// The block, with one owner.
     async fn block(&mut self, error: &LoggedError, birth: Txg) -> Result<Option<(DatasetId, Blkptr)>> {
         if !self.mos.is_dataset(error.place.dataset).await? {
             return Ok(None);
@@ -134,7 +133,6 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// All owners of a logged block.
     async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Owners> {
         let mut head = error.place.dataset;
         let mut seen = HashSet::from([head]);

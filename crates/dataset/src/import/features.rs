@@ -31,7 +31,6 @@ impl Mos {
     }
 }
 
-/// Unknown active features of a table.
 async fn unknown(objset: &Objset, directory: &Zap, table: &str) -> Result<Vec<String>> {
     let Some(table) = directory.get_u64(table).await? else { return Ok(Vec::new()) };
     // Only for messages, so damage is tolerated.

@@ -15,7 +15,7 @@ use cenote_pool::{Pool, PoolError, Trusted};
 /// Entries per read: 4 MiB.
 const WINDOW_ENTRIES: u64 = (4 << 20) / 24;
 
-/// Reads the mappings of all removed vdevs, last removed first.
+/// Last removed first.
 pub(super) async fn load(
     pool: &Pool,
     cache: &Arc<BlockCache>,

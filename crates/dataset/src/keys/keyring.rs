@@ -93,7 +93,6 @@ pub struct Keyring {
     source: parking_lot::RwLock<KeySource>,
     /// By encryption root; `None`: requested, but not available.
     wrapping: Mutex<HashMap<ObjectId, Option<Arc<WrappingKey>>>>,
-    /// By key object.
     unwrapped: Mutex<HashMap<ObjectId, Arc<DatasetKey>>>,
 }
 

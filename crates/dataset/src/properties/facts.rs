@@ -57,10 +57,8 @@ pub(super) fn is_fact_only(name: &str) -> bool {
         || DEFAULT_QUOTAS.contains(&name)
 }
 
-/// Whether a property is requested.
 pub(super) type Wanted<'a> = dyn Fn(&str) -> bool + Sync + 'a;
 
-/// Facts about a dataset.
 pub(super) struct Facts {
     pub(super) kind: DatasetKind,
     /// Kind of a snapshot's head.

@@ -36,7 +36,6 @@ impl Settings {
         Ok(Settings { levels })
     }
 
-    /// Nearest setting.
     pub(super) fn find(&self, name: &str, inheritable: bool) -> Option<(Value, Source)> {
         let reach = if inheritable { self.levels.len() } else { 1 };
         for (distance, level) in self.levels.iter().take(reach).enumerate() {
@@ -56,7 +55,6 @@ impl Settings {
         None
     }
 
-    /// Value received here.
     pub(super) fn received(&self, name: &str) -> Option<Value> {
         self.levels.first()?.entries.get(&format!("{name}{ZPROP_RECVD_SUFFIX}")).cloned()
     }

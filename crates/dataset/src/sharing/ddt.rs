@@ -166,7 +166,6 @@ impl Mos {
 }
 
 impl Ddt {
-    /// Vdev bytes of the table and its logs.
     fn stored_bytes(&self) -> u64 {
         // In whole sectors, as in `dmu_object_info`.
         let sectors = |object: &Object| (object.dnode().used_bytes.saturating_add(256)) >> 9;

@@ -56,7 +56,6 @@ const fn bit_matrices() -> [u64; 256] {
     table
 }
 
-/// `factor · 2^j` for each bit `j` of a byte.
 const fn doublings(factor: u8) -> [u8; 8] {
     let mut multiples = [factor; 8];
     let mut j = 1;
