@@ -1,8 +1,7 @@
-//! Speed of every kernel but RAID-Z, in gigabytes a second on one core.
+//! Speed of every kernel but RAID-Z, in gigabytes per second on one core.
 //!
 //! `cargo run --release -p cenote-codec --example codec_speed [KIB]` (block size, default 128). Prints the
-//! best of several runs, so that a busy machine disturbs little. Compression speed counts bytes of
-//! plaintext.
+//! best of several runs. Compression speed counts plaintext.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 
@@ -77,7 +76,7 @@ fn compressors(data: &[u8]) {
     }
 }
 
-/// Words and runs of zeros with an occasional random byte: compresses to about a third.
+/// Words and runs of zeros with random bytes: compresses to about a third.
 fn text_like(bytes: usize) -> Vec<u8> {
     const WORDS: [&[u8]; 8] =
         [b"alpha", b"beta ", b"storage", b"pool", b"zfs ", b"metaslab ", &[0; 24], b"block pointer "];

@@ -1,10 +1,10 @@
-//! Speed of every Fletcher kernel over a block that stays in the cache.
+//! Speed of every Fletcher kernel over a cached block.
 //!
 //! ```text
 //! cargo run --release -p cenote-codec --example fletcher_speed
 //! ```
 //!
-//! Prints GB/s, the median of many short samples, so that other work on the machine matters little.
+//! Prints GB/s, the median of many short samples, so other work matters little.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 
@@ -15,7 +15,7 @@ use cenote_codec::Kernel;
 
 const BLOCK_SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 128 << 10];
 const SAMPLES: usize = 101;
-/// Bytes summed in a sample: some 100 microseconds.
+/// Bytes per sample: some 100 microseconds.
 const SAMPLE_BYTES: usize = 4 << 20;
 
 type Sum = fn(Kernel, &[u8]) -> [u64; 4];
@@ -32,7 +32,7 @@ fn main() {
     BLOCK_SIZES.iter().for_each(|size| print!(" {size:>9} B"));
     println!();
     for (name, sum) in SUMS {
-        // Fletcher has no use for GFNI: those kernels would only repeat the others.
+        // Fletcher ignores GFNI, so those kernels are duplicates.
         for kernel in Kernel::available().filter(|kernel| !kernel.name().contains("gfni")) {
             print!("{name:<20} {:<10}", kernel.name());
             for size in BLOCK_SIZES {

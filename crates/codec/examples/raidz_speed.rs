@@ -1,16 +1,14 @@
-//! Speed of every RAID-Z kernel, beside the best implementation of OpenZFS's `raidz_test -B`.
+//! Speed of every RAID-Z kernel, beside OpenZFS's best by `raidz_test -B`.
 //!
 //! ```text
 //! cargo run --release -p cenote-codec --example raidz_speed [RUNS]
 //! ```
 //!
-//! Both measure the same work: rows of 8 data columns out of one contiguous block of 128 KiB to 1 MiB.
-//! `gen_*` computes parity; `rec_*` rebuilds one to three data columns of a triple-parity row from the
-//! named parity columns. The unit is `raidz_test`'s: MiB/s per disk, that is block size / 8 / time. Each of
-//! the RUNS (default 3) measures Cenote, then runs `raidz_test -B` (about four minutes), so that both see
-//! the same load on a shared machine; the table shows medians over the runs. The ratio compares the kernel
-//! that Cenote would choose (the first column) with the best of OpenZFS's implementations. RUNS = 0
-//! measures Cenote alone.
+//! Both measure rows of 8 data columns from one contiguous block of 128 KiB to 1 MiB. `gen_*` computes
+//! parity; `rec_*` rebuilds one to three data columns of a triple-parity row from the named parity columns.
+//! The unit is MiB/s per disk: block size / 8 / time. Each of the RUNS (default 3) measures Cenote, then
+//! `raidz_test -B` (about four minutes), so both see the same load. The table shows medians, and the ratio of
+//! Cenote's default kernel (first column) to OpenZFS's best. RUNS = 0 measures Cenote alone.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
@@ -26,11 +24,11 @@ use cenote_codec::raidz::Column;
 const DATA_COLUMNS: usize = 8;
 const PAGE_BYTES: usize = 4096;
 const BLOCK_SIZES: [usize; 4] = [128 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// One kernel, operation and size is measured for this long, this many times a run.
+/// Duration and number of measurements of one kernel, operation and size per run.
 const SAMPLE: Duration = Duration::from_millis(20);
 const SAMPLES: usize = 5;
 
-/// Operations as `raidz_test` calls them: parity columns generated, or parity columns used.
+/// Operations of `raidz_test`: parity columns generated or used.
 const GENERATE: [(&str, usize); 3] = [("gen_p", 1), ("gen_pq", 2), ("gen_pqr", 3)];
 const REBUILD: [(&str, &[usize]); 7] = [
     ("rec_p", &[0]),
@@ -64,7 +62,7 @@ fn operations() -> impl Iterator<Item = &'static str> {
     GENERATE.iter().map(|(name, _)| *name).chain(REBUILD.iter().map(|(name, _)| *name))
 }
 
-/// Each sample covers the whole table, so that a burst of other work spoils few samples of a cell.
+/// Each sample covers the whole table, so a burst of other work spoils few samples of a cell.
 fn measure(results: &mut Results) {
     for _ in 0..SAMPLES {
         for (operation, name) in operations().enumerate() {
@@ -92,7 +90,6 @@ fn sample(row: &mut Row, kernel: Kernel, operation: &str) -> f64 {
     f64::from(rounds) * column_mib / start.elapsed().as_secs_f64()
 }
 
-/// A triple-parity row over one page-aligned block.
 struct Row {
     column_bytes: usize,
     buffer: Vec<u8>,

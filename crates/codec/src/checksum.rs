@@ -1,27 +1,26 @@
-//! The checksums of a block pointer, and those embedded in the block itself.
+//! Checksums of block pointers, and checksums embedded in blocks.
 //!
-//! Idea: every algorithm's checksum is four 64-bit words. A byte digest becomes words by being read in the
-//! byte order of the machine that wrote the block, so that decoding the block pointer in that order gives
-//! the same four words:
+//! Idea: every checksum is four 64-bit words. A byte digest is read as words in the writer's byte order, so
+//! that decoding the pointer in that order gives the same words:
 //!
-//! | algorithm | words are |
+//! | algorithm | words |
 //! |---|---|
-//! | fletcher2, fletcher4 | sums over the block's words, read in the writer's byte order |
-//! | SHA-256 | the digest read big-endian, **whoever wrote it** |
-//! | SHA-512/256 ("sha512"), Skein, Edon-R, BLAKE3 | the digest read in the writer's byte order |
+//! | fletcher2, fletcher4 | sums over the block's words in the writer's byte order |
+//! | SHA-256 | digest read big-endian, **regardless of the writer** |
+//! | SHA-512/256 ("sha512"), Skein, Edon-R, BLAKE3 | digest read in the writer's byte order |
 //! | off, noparity | zeros |
 //!
-//! Skein, Edon-R and BLAKE3 are keyed with the pool's 32-byte salt ([`ChecksumSalt`]), so that nobody
-//! without the salt can prepare colliding blocks for a deduplicating pool.
+//! Skein, Edon-R and BLAKE3 are keyed with the pool's salt ([`ChecksumSalt`]): without it, an attacker cannot
+//! prepare colliding blocks for dedup.
 //!
-//! The pointer to an encrypted or authenticated block keeps only two words of checksum; the other two hold
-//! the MAC ([`Stored::ChecksumAndMac`]). Weak sums are folded first, so that neither half is lost.
+//! The pointer to an encrypted or authenticated block keeps two checksum words; the MAC takes the other two
+//! ([`Stored::ChecksumAndMac`]). Weak sums are folded first, so that neither half is lost.
 //!
 //! Labels, gang headers and intent-log blocks carry their checksum inside: see [`embedded`].
 //!
-//! Source: OpenZFS zio_checksum.c (`zio_checksum_table`, `zio_checksum_handle_crypt`), sha2_zfs.c,
-//! skein_zfs.c, edonr_zfs.c, blake3_zfs.c. OpenZFS 2.3 computes the byte-swapped Edon-R wrongly (it swaps
-//! memory that it never wrote); this code follows the same rule as for the others.
+//! Source: OpenZFS `zio_checksum.c` (`zio_checksum_table`, `zio_checksum_handle_crypt`), `sha2_zfs.c`,
+//! `skein_zfs.c`, `edonr_zfs.c`, `blake3_zfs.c`. OpenZFS 2.3 computes byte-swapped Edon-R wrongly (it swaps
+//! memory that it never wrote); this code follows the common rule.
 
 mod edonr;
 pub mod embedded;
@@ -30,79 +29,79 @@ mod skein;
 use crate::Endian;
 use crate::fletcher::{fletcher2, fletcher4};
 
-/// Checksum algorithm with its on-disk number (`enum zio_checksum`).
+/// Checksum algorithm by on-disk number (`enum zio_checksum`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Checksum {
-    /// A property value, never in a block pointer.
+    /// Property value, never in a pointer.
     Inherit = 0,
-    /// A property value, never in a block pointer.
+    /// Property value, never in a pointer.
     On = 1,
-    /// No checksum: the words are zeros.
+    /// No checksum; the words are zeros.
     Off = 2,
-    /// SHA-256 embedded in a vdev label or uberblock, bound to its offset.
+    /// SHA-256 in a label or uberblock, bound to its offset.
     Label = 3,
-    /// SHA-256 embedded in a gang header, bound to its address and birth.
+    /// SHA-256 in a gang header, bound to its address and birth.
     GangHeader = 4,
-    /// fletcher2 in the tail of an intent-log block (before pool version 26).
+    /// fletcher2 in an intent-log block's tail (before pool version 26).
     Zilog = 5,
     /// fletcher2.
     Fletcher2 = 6,
-    /// fletcher4, what `on` means.
+    /// fletcher4, the value of `on`.
     Fletcher4 = 7,
     /// SHA-256.
     Sha256 = 8,
-    /// fletcher4 in the head of an intent-log block, over its used part.
+    /// fletcher4 in an intent-log block's head, over its used part.
     Zilog2 = 9,
-    /// No checksum, and no parity either (was for dump devices).
+    /// No checksum or parity (for dump devices, obsolete).
     NoParity = 10,
     /// SHA-512/256.
     Sha512 = 11,
-    /// Skein-512-256, keyed with the salt.
+    /// Salted Skein-512-256.
     Skein = 12,
-    /// Edon-R-512 cut to 256 bits, keyed with the salt.
+    /// Salted Edon-R-512, cut to 256 bits.
     EdonR = 13,
-    /// BLAKE3, keyed with the salt.
+    /// Salted BLAKE3.
     Blake3 = 14,
 }
 
-/// What the four stored words of a block pointer hold.
+/// Content of a pointer's four checksum words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// The full checksum.
+    /// Full checksum.
     Checksum,
-    /// Two words of checksum, then a MAC of 16 bytes: the block pointer has its crypt bit set
-    /// (`BP_USES_CRYPT`) and is not an object set, which keeps its MACs inside.
+    /// Two checksum words, then a 16-byte MAC: the crypt bit is set (`BP_USES_CRYPT`) and the block is not an
+    /// object set, which keeps its MACs inside.
     ChecksumAndMac,
 }
 
-/// Why a checksum could not be computed, or did not match.
+/// Checksum error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumError {
-    /// No algorithm has this number.
+    /// Unknown algorithm number.
     #[error("unknown checksum algorithm {0}: made by a newer OpenZFS, or the block pointer is damaged")]
     Unknown(u8),
-    /// A property value or an embedded checksum appears where an algorithm is needed.
+    /// Property value or embedded checksum instead of an algorithm.
     #[error("{} is not a checksum that a block pointer carries", .0.name())]
     NotABlockChecksum(Checksum),
-    /// The algorithm is keyed and the pool's salt was not given.
+    /// Keyed algorithm without salt.
     #[error("{} needs the pool's checksum salt (org.illumos:checksum_salt in the MOS directory)", .0.name())]
     SaltMissing(Checksum),
-    /// The block carries no embedded checksum: too short, wrong magic, or its length field is beyond it.
+    /// No embedded checksum: the block is too short, the magic is wrong, or the length is out of bounds.
     #[error("the block carries no embedded checksum (no magic number where it belongs)")]
     NotEmbedded,
-    /// The block is not the one that was written.
+    /// The block is not the one written.
     #[error("checksum mismatch")]
     Mismatch {
-        /// The checksum stored in the block pointer or the block.
+        /// Stored checksum.
         stored: [u64; 4],
-        /// The checksum computed from the bytes.
+        /// Computed checksum.
         computed: [u64; 4],
     },
 }
 
 impl ChecksumError {
-    /// Both checksums of a mismatch, for comparison.
+    /// Both checksums of a mismatch.
     pub fn details(&self) -> Option<String> {
         let hex = |words: &[u64; 4]| words.map(|word| format!("{word:016x}")).join(":");
         match self {
@@ -114,7 +113,7 @@ impl ChecksumError {
     }
 }
 
-/// The pool's 32 random bytes that key Skein, Edon-R and BLAKE3, and the hash states derived from them.
+/// The salt, with the hash states derived from it.
 #[derive(Clone)]
 pub struct ChecksumSalt {
     bytes: [u8; 32],
@@ -123,14 +122,14 @@ pub struct ChecksumSalt {
 }
 
 impl ChecksumSalt {
-    /// Keys the hash functions; do this once per pool.
+    /// Keys the hash functions, once per pool.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { bytes, skein: skein::Keyed::new(&bytes), edonr: edonr::Keyed::new(&bytes) }
     }
 }
 
-// The salt is a secret of the pool and must not appear in logs.
+// The salt is secret and must not appear in logs.
 impl std::fmt::Debug for ChecksumSalt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ChecksumSalt(..)")
@@ -138,10 +137,9 @@ impl std::fmt::Debug for ChecksumSalt {
 }
 
 impl Checksum {
-    /// The checksum of `data` as the words that a block pointer stores.
+    /// Computes the checksum words of a block pointer. `endian` is the writer's byte order.
     ///
-    /// `endian` is the byte order the block was written in. Errors: the algorithm is keyed and `salt` is
-    /// `None`, or it is not one that a block pointer carries.
+    /// Errors: a keyed algorithm without `salt`, or one that no block pointer carries.
     pub fn compute(
         self,
         data: &[u8],
@@ -163,7 +161,7 @@ impl Checksum {
         })
     }
 
-    /// Checks `data` against the words of its block pointer.
+    /// Verifies `data` against pointer words.
     pub fn verify(
         self,
         data: &[u8],
@@ -178,7 +176,7 @@ impl Checksum {
         self.compare(self.compute(data, endian, salt)?, words, holds)
     }
 
-    /// The two words that remain of a checksum when a MAC takes the other two.
+    /// Checksum words beside a MAC.
     #[must_use]
     pub fn beside_mac(self, [a, b, c, d]: [u64; 4]) -> [u64; 2] {
         if self.is_dedup_safe() { [a, b] } else { [a ^ c, b ^ d] }
@@ -199,33 +197,33 @@ impl Checksum {
         matches!(self, Label | GangHeader | Fletcher4 | Sha256 | Sha512 | Skein | EdonR | Blake3)
     }
 
-    /// The block itself carries the checksum (`ZCHECKSUM_FLAG_EMBEDDED`).
+    /// Whether the block carries the checksum (`ZCHECKSUM_FLAG_EMBEDDED`).
     #[must_use]
     pub fn is_embedded(self) -> bool {
         use Checksum::*;
         matches!(self, Label | GangHeader | Zilog | Zilog2)
     }
 
-    /// Strong enough to deduplicate without comparing the data (`ZCHECKSUM_FLAG_DEDUP`).
+    /// Strong enough for dedup without comparison (`ZCHECKSUM_FLAG_DEDUP`).
     #[must_use]
     pub fn is_dedup_safe(self) -> bool {
         use Checksum::*;
         matches!(self, Sha256 | Sha512 | Skein | Blake3)
     }
 
-    /// So strong that equal checksums mean equal blocks, unless forged (`ZCHECKSUM_FLAG_NOPWRITE`).
+    /// Strong enough that, barring forgery, equal checksums mean equal blocks (`ZCHECKSUM_FLAG_NOPWRITE`).
     #[must_use]
     pub fn is_nop_write_safe(self) -> bool {
         self.is_dedup_safe() || self == Checksum::EdonR
     }
 
-    /// Whether a block pointer can use this algorithm for its block; embedded checksums don't count.
+    /// Whether block pointers can use this algorithm for their block; embedded checksums cannot.
     #[must_use]
     pub fn is_of_pointer(self) -> bool {
         !self.is_embedded() && !matches!(self, Checksum::Inherit | Checksum::On)
     }
 
-    /// The name that `zfs get checksum` and dedup table names use.
+    /// Name in `zfs get checksum` and dedup tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         use Checksum::*;
@@ -248,7 +246,7 @@ impl Checksum {
         }
     }
 
-    /// Every algorithm, at the index of its on-disk number.
+    /// Algorithms by on-disk number.
     pub const ALL: [Checksum; 15] = {
         use Checksum::*;
         [

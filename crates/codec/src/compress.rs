@@ -1,8 +1,8 @@
-//! The compressors of a block pointer.
+//! Compressors of block pointers.
 //!
-//! Idea: a compressed block is stored padded to whole sectors, and the block pointer records only the
-//! padded size and the logical size. So each format marks its own end or starts with a length, and
-//! decompression means: fill exactly `dst`, ignore what follows.
+//! Idea: a compressed block is padded to whole sectors, and its pointer records only padded and logical size.
+//! So each format marks its own end or starts with a length, and decompression fills exactly `dst` and
+//! ignores the rest.
 //!
 //! ```text
 //! lzjb   tokens until dst is full                        (own code, `lzjb`)
@@ -12,12 +12,12 @@
 //! zstd   length u32 BE | level u8, version u24 BE | one Zstandard frame without its magic
 //! ```
 //!
-//! Robustness: the source may be anything. Output never passes the end of `dst`, which the caller sizes. A
-//! source that fills less than `dst` is an error too, because the rest would be stale bytes.
+//! Robustness: the source is untrusted. Output never passes the end of `dst`. A source that fills less is an
+//! error, because the rest would be stale bytes.
 //!
 //! Locking: none. gzip and zstd keep their tables in thread-local variables, borrowed only within one call.
 //!
-//! Source: OpenZFS zio_compress.c, lzjb.c, zle.c, gzip.c, lz4_zfs.c, zfs_zstd.c.
+//! Source: OpenZFS `zio_compress.c`, `lzjb.c`, `zle.c`, `gzip.c`, `lz4_zfs.c`, `zfs_zstd.c`.
 
 mod lz4;
 mod lzjb;
@@ -28,23 +28,23 @@ pub use zstd::ZstdLevel;
 
 use std::cell::RefCell;
 
-/// `SPA_MAXBLOCKSIZE`: no block is longer.
+/// `SPA_MAXBLOCKSIZE`, the largest block.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
-/// Compression algorithm with its on-disk number (`enum zio_compress`).
+/// Compression algorithm by on-disk number (`enum zio_compress`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // gzip-1 to gzip-9 speak for themselves
 pub enum Compression {
-    /// A property value, never in a block pointer.
+    /// Property value, never in a pointer.
     Inherit = 0,
-    /// A property value, never in a block pointer.
+    /// Property value, never in a pointer.
     On = 1,
-    /// Stored as it is.
+    /// Uncompressed.
     Off = 2,
-    /// Lempel-Ziv by Jeff Bonwick: metadata of old pools.
+    /// Jeff Bonwick's Lempel-Ziv: metadata of old pools.
     Lzjb = 3,
-    /// All zeros: such a block is a hole and not stored.
+    /// All zeros: a hole, not stored.
     Empty = 4,
     Gzip1 = 5,
     Gzip2 = 6,
@@ -55,37 +55,36 @@ pub enum Compression {
     Gzip7 = 11,
     Gzip8 = 12,
     Gzip9 = 13,
-    /// Zero-length encoding: runs of zeros only.
+    /// Zero-length encoding: runs of zeros.
     Zle = 14,
-    /// LZ4, what `on` means.
+    /// LZ4, the value of `on`.
     Lz4 = 15,
     /// Zstandard.
     Zstd = 16,
 }
 
-/// Why a block could not be compressed or decompressed.
+/// Compression or decompression error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CompressError {
-    /// No algorithm has this number.
+    /// Unknown algorithm number.
     #[error("unknown compression algorithm {0}: made by a newer OpenZFS, or the block pointer is damaged")]
     Unknown(u8),
-    /// A property value, or "empty", appears where an algorithm is needed.
+    /// Property value, or "empty", instead of an algorithm.
     #[error("no block is stored with compression \"{}\"", .0.name())]
     NotStored(Compression),
-    /// The requested block is longer than any block can be.
+    /// Longer than any block.
     #[error("a block of {0} bytes is longer than the maximum of 16 MiB")]
     TooLong(usize),
-    /// The bytes are not a compressor's output. If their checksum matched, the writer is at fault.
+    /// Not a compressor's output. If the checksum matched, the writer is at fault.
     #[error("the {} data is damaged: {problem}", .compression.name())]
     Corrupt {
-        /// The algorithm.
+        /// Algorithm.
         compression: Compression,
-        /// What is wrong.
+        /// Defect.
         problem: &'static str,
     },
 }
 
-/// What is wrong with compressed data.
 type Problem = &'static str;
 const CUT_SHORT: Problem = "it ends before the block is full";
 const TOO_LONG: Problem = "it holds more than the block";
@@ -94,7 +93,7 @@ const BAD_OFFSET: Problem = "it copies from outside the block";
 const BAD_STREAM: Problem = "the stream is malformed";
 
 impl Compression {
-    /// Decompresses `src` so that it fills `dst`, whose length is the block's logical size.
+    /// Decompresses `src` to fill `dst`, which has the block's logical size.
     ///
     /// On an error `dst` holds unspecified bytes.
     pub fn decompress_into(self, src: &[u8], dst: &mut [u8]) -> Result<(), CompressError> {
@@ -113,7 +112,7 @@ impl Compression {
         result.map_err(|problem| CompressError::Corrupt { compression: self, problem })
     }
 
-    /// Decompresses `src` into a new buffer of `dst_bytes`, the block's logical size.
+    /// Decompresses `src` to a new buffer of the block's logical size.
     pub fn decompress(self, src: &[u8], dst_bytes: usize) -> Result<Vec<u8>, CompressError> {
         if dst_bytes > MAX_BLOCK_BYTES {
             return Err(CompressError::TooLong(dst_bytes));
@@ -123,8 +122,8 @@ impl Compression {
         Ok(dst)
     }
 
-    /// Compresses `src` into at most `limit_bytes`; `None` if it does not fit, and the block is to be
-    /// stored uncompressed. OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`.
+    /// Compresses `src` into at most `limit_bytes`; `None` means that the block is stored uncompressed.
+    /// OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`.
     pub fn compress(
         self,
         src: &[u8],
@@ -149,7 +148,7 @@ impl Compression {
         })
     }
 
-    /// The name that `zfs get compression` and zdb use.
+    /// Name in `zfs get compression` and zdb.
     #[must_use]
     pub fn name(self) -> &'static str {
         use Compression::*;
@@ -174,7 +173,7 @@ impl Compression {
         }
     }
 
-    /// Every algorithm, at the index of its on-disk number.
+    /// Algorithms by on-disk number.
     pub const ALL: [Compression; 17] = {
         use Compression::*;
         [
@@ -197,7 +196,7 @@ fn copy(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Splits off a big-endian `u32` length and returns that many bytes after it.
+/// Reads a big-endian `u32` length; returns that many bytes after it.
 fn length_prefixed(src: &[u8]) -> Result<&[u8], Problem> {
     let (length, rest) = src.split_first_chunk::<4>().ok_or(CUT_SHORT)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BAD_LENGTH)?;
@@ -209,7 +208,7 @@ fn filled(written: usize, dst: &[u8]) -> Result<(), Problem> {
 }
 
 thread_local! {
-    /// Its tables are worth keeping between blocks (11 KiB per thread).
+    /// Keeping the tables between blocks pays (11 KiB per thread).
     static INFLATE: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
 }
 

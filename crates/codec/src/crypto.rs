@@ -1,8 +1,8 @@
-//! Encryption of blocks and keys: the primitives, and which bytes of a block they cover.
+//! Encryption of blocks and keys: primitives, and their coverage of a block.
 //!
-//! Idea: a dataset has a random **master key** and a random **HMAC key**. Both lie in the pool, wrapped by
-//! a **wrapping key** that the user holds. The master key itself never encrypts data: each block pointer
-//! names an 8-byte salt, and the key for all blocks with that salt is derived from master key and salt.
+//! Idea: a dataset's random **master key** and **HMAC key** are stored in the pool, wrapped by a **wrapping
+//! key** from the user. The master key never encrypts data: each block pointer names an 8-byte salt, and the
+//! key for all blocks with that salt is derived from both.
 //!
 //! ```text
 //! passphrase ─PBKDF2─┐
@@ -10,26 +10,25 @@
 //! 32 raw bytes ──────┘                               └── HMAC ──> MACs of what is not encrypted
 //! ```
 //!
-//! What covers what in an encrypted dataset (`BP_USES_CRYPT`):
+//! Coverage in an encrypted dataset (`BP_USES_CRYPT`):
 //!
 //! | block | protected by | MAC is in | here |
 //! |---|---|---|---|
-//! | level 0 of an encrypted type | AES over the stored (compressed) bytes | pointer | [`BlockKey::open`] |
-//! | dnodes | AES over bonus buffers, the rest as AAD | pointer | [`layout::dnodes`] |
+//! | level 0, encrypted type | AES over stored bytes | pointer | [`BlockKey::open`] |
+//! | dnodes | AES over bonuses, the rest as AAD | pointer | [`layout::dnodes`] |
 //! | intent log | AES over record bodies, the rest as AAD | block, [`layout::log_mac`] | [`layout::log`] |
-//! | level 0 of other types | HMAC over the stored bytes | pointer | [`MasterKey::authenticate`] |
+//! | level 0, other types | HMAC over stored bytes | pointer | [`MasterKey::authenticate`] |
 //! | levels 1 and up | SHA-512 over the MACs below, no key | pointer | [`mac::indirect_matches`] |
 //! | object set | two HMACs over its fields | object set | [`mac::objset_macs`] |
 //!
 //! **CCM and long blocks.** A 12-byte nonce leaves 24 bits for the length, so CCM cannot hold 2^24 bytes.
-//! OpenZFS's ICP refuses such a request on both sides (`ccm_validate_args`), so a 16 MiB block that does
-//! not compress cannot be written with CCM and none exists; here it is [`CryptoError::TooLong`].
+//! OpenZFS's ICP refuses them on both sides (`ccm_validate_args`), so no such block exists. Here the error is
+//! [`CryptoError::TooLong`].
 //!
-//! Libraries: GCM is `aws-lc-rs`, the fastest available. It has no CCM, which is built here on RustCrypto's
-//! `aes` and `ctr`, with the chained MAC kept inside one AES-NI function (example `codec_speed` measures
-//! it).
+//! Libraries: GCM is `aws-lc-rs`, the fastest available. It lacks CCM, which is built here on RustCrypto's
+//! `aes` and `ctr`, with the chained MAC inside one AES-NI function (example `codec_speed` measures it).
 //!
-//! Source: OpenZFS zio_crypt.c, dsl_crypt.c, hkdf.c, libzfs_crypto.c, icp/algs/modes/ccm.c.
+//! Source: OpenZFS `zio_crypt.c`, `dsl_crypt.c`, `hkdf.c`, `libzfs_crypto.c`, `icp/algs/modes/ccm.c`.
 
 mod ccm;
 mod keys;
@@ -45,10 +44,10 @@ use layout::Layout;
 pub type Iv = [u8; 12];
 /// Authentication tag (`ZIO_DATA_MAC_LEN`).
 pub type Mac = [u8; 16];
-/// Selects the key of a block (`ZIO_DATA_SALT_LEN`).
+/// Salt that selects a block's key (`ZIO_DATA_SALT_LEN`).
 pub type KeySalt = [u8; 8];
 
-/// Cipher, mode and key length with its on-disk number (`enum zio_encrypt`).
+/// Cipher, mode and key length by on-disk number (`enum zio_encrypt`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // the names are self-explanatory
@@ -61,28 +60,28 @@ pub enum Cipher {
     Aes256Gcm = 8,
 }
 
-/// Why something could not be decrypted or authenticated.
+/// Decryption or authentication error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CryptoError {
-    /// No cipher has this number.
+    /// Unknown cipher number.
     #[error("unknown encryption suite {0}: made by a newer OpenZFS, or the key object is damaged")]
     UnknownCipher(u64),
-    /// The key format has no such version.
+    /// Unknown key format version.
     #[error("unknown version {0} of the encryption key format: made by a newer OpenZFS")]
     UnknownVersion(u64),
     /// The wrapping key does not open the master key.
     #[error("the key is not the one this dataset was encrypted with")]
     WrongKey,
-    /// A key of the wrong length, or an invalid digit.
+    /// Wrong key length, or an invalid digit.
     #[error("the key must be {0}")]
     BadKeyFormat(&'static str),
-    /// The MAC does not match: the data were damaged or tampered with.
+    /// MAC mismatch: damage or tampering.
     #[error("authentication failed: the block is not what was encrypted")]
     Mac,
-    /// More bytes than the mode can hold under one nonce.
+    /// Too many bytes for one nonce.
     #[error("{0} bytes are more than one nonce of this cipher can cover")]
     TooLong(usize),
-    /// The block's structure points outside the block.
+    /// Block's structure exceeds the block.
     #[error("cannot tell which bytes are encrypted: {0}")]
     BadLayout(&'static str),
 }
@@ -104,7 +103,7 @@ impl Cipher {
         }
     }
 
-    /// The cipher that wraps the keys of this one: the same mode, but always with a key of 256 bits.
+    /// Cipher that wraps this cipher's keys: the same mode, always with 256 bits.
     fn for_wrapping(self) -> Self {
         match self {
             Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => Cipher::Aes256Ccm,
@@ -112,7 +111,7 @@ impl Cipher {
         }
     }
 
-    /// The name that `zfs get encryption` shows.
+    /// Name in `zfs get encryption`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -134,7 +133,7 @@ impl TryFrom<u64> for Cipher {
     }
 }
 
-/// The key of all blocks with one salt, scheduled and ready. Threads may share it.
+/// Scheduled key of all blocks with one salt. Threads may share it.
 pub struct BlockKey(Mode);
 
 enum Mode {
@@ -143,7 +142,7 @@ enum Mode {
 }
 
 impl BlockKey {
-    /// A key for `cipher`; the first [`Cipher::key_bytes`] of `key` are used.
+    /// Uses the first [`Cipher::key_bytes`] of `key`.
     #[must_use]
     pub fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
         let key = &key[..cipher.key_bytes()];
@@ -159,7 +158,7 @@ impl BlockKey {
         }
     }
 
-    /// Decrypts `data` in place after checking it and `aad` against `mac`.
+    /// Decrypts `data` in place after verifying `mac` over it and `aad`.
     ///
     /// On [`CryptoError::Mac`] `data` is zeroed: no unauthenticated bytes leave this function.
     pub fn open(&self, iv: &Iv, mac: &Mac, aad: &[u8], data: &mut [u8]) -> Result<(), CryptoError> {
@@ -176,8 +175,7 @@ impl BlockKey {
         opened
     }
 
-    /// Encrypts `data` in place and returns the MAC over it and `aad`. An `iv` must never be used twice
-    /// with one key.
+    /// Encrypts `data` in place; returns the MAC over it and `aad`. Never reuse an `iv` with a key.
     pub fn seal(&self, iv: &Iv, aad: &[u8], data: &mut [u8]) -> Result<Mac, CryptoError> {
         match &self.0 {
             Mode::Ccm(key) => key.seal(iv, aad, data),
@@ -190,7 +188,7 @@ impl BlockKey {
         }
     }
 
-    /// Decrypts the secret parts of a block whose other parts are in plaintext.
+    /// Decrypts the secret parts of a partly plaintext block.
     pub fn open_parts(
         &self,
         iv: &Iv,
@@ -204,7 +202,7 @@ impl BlockKey {
         opened
     }
 
-    /// Encrypts the secret parts of a block and returns the MAC over the whole block.
+    /// Encrypts the secret parts of a block; returns the MAC over the whole block.
     pub fn seal_parts(&self, iv: &Iv, layout: &Layout, block: &mut [u8]) -> Result<Mac, CryptoError> {
         let mut secret = layout.gather(block)?;
         let mac = self.seal(iv, layout.aad(), &mut secret)?;

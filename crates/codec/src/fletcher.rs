@@ -1,23 +1,20 @@
-//! Fletcher checksums: two and four running sums over the words of a block.
+//! Fletcher checksums: two and four running sums over a block's words.
 //!
-//! Idea: `a` sums the words, `b` sums the successive values of `a`, and so on, so that the order of the
-//! words matters as well as their values. All sums wrap modulo 2^64.
+//! Idea: `a` sums the words, `b` sums the successive values of `a`, and so on, so the order of the words
+//! matters. All sums wrap modulo 2^64.
 //!
 //! - [`fletcher2`] reads 64-bit words as two interleaved lanes: `[a0, a1, b0, b1]`.
 //! - [`fletcher4`] reads 32-bit words as one lane with four sums: `[a, b, c, d]`.
 //!
-//! Words are read little-endian; with `byteswap` they are read big-endian, which is how a block written
-//! on a big-endian machine is verified. The result is plain integers: the caller compares them with
-//! words decoded in the byte order of the block pointer.
+//! Words are little-endian, or big-endian with `byteswap`. The results are plain integers; the caller
+//! compares them with words decoded in the block pointer's byte order. A tail shorter than a word group (16
+//! bytes for fletcher2, 4 for fletcher4) is ignored: block sizes are multiples of 512 bytes.
 //!
-//! A tail shorter than one word group (16 bytes for fletcher2, 4 for fletcher4) is ignored, because all
-//! block sizes are multiples of 512 bytes.
+//! The definition is serial, but wide registers can compute it: interleaved lanes sum separately, and
+//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; words that do
+//! not fill its registers go to module `portable`.
 //!
-//! The definition is serial, yet wide registers can compute it: interleaved lanes sum separately, and a few
-//! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; words that
-//! do not fill its registers are summed as defined (module `portable`).
-//!
-//! Source: OpenZFS zfs_fletcher.c (theory comment).
+//! Source: OpenZFS `zfs_fletcher.c` (theory comment).
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
@@ -39,18 +36,17 @@ pub fn fletcher4(data: &[u8], byteswap: bool) -> [u64; 4] {
     Kernel::best().fletcher4(data, byteswap)
 }
 
-/// fletcher4 over data in several parts, as if they were joined. All parts except the last are whole words
-/// long.
+/// fletcher4 over joined parts; all but the last must have whole words.
 #[must_use]
 pub fn fletcher4_of_parts(parts: &[&[u8]], byteswap: bool) -> [u64; 4] {
     parts.iter().fold([0; 4], |sums, part| fletcher4_after(sums, part, byteswap))
 }
 
-/// fletcher4 over `data` and whole words before it, whose sums are given.
+/// Continues fletcher4 sums of earlier whole words over `data`.
 ///
-/// `data` is summed alone. To continue from sums `[a, b, c, d]` over `n` more words, add to the sums of
-/// those words what the old sums contribute: to `b`, `n` times `a`; to `c`, `n` times `b` and the `n`-th
-/// triangular number times `a`; and so on.
+/// `data` is summed alone. To continue from sums `[a, b, c, d]` over `n` more words, add the old sums'
+/// contribution: to `b`, `n` times `a`; to `c`, `n` times `b` and the `n`-th triangular number times `a`; and
+/// so on.
 #[must_use]
 pub fn fletcher4_after([a, b, c, d]: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
     let [a2, b2, c2, d2] = fletcher4(data, byteswap);
@@ -138,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_kernel_agrees_with_the_definition() {
-        // Extreme and mixed words; every length around the registers' sizes, also at an odd address.
+        // Extreme and mixed words; every length around the register sizes, also at an odd address.
         let mixed = |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 23) as u8;
         let bytes: Vec<u8> = (0..9000).map(|i| if i % 700 < 80 { 0xff } else { mixed(i) }).collect();
         let lengths = (0..400).chain([512, 4096, 8191, 8192]);

@@ -1,14 +1,14 @@
-//! The choice of the RAID-Z and Fletcher implementation, made at run time from what the processor offers.
+//! Run-time choice of the RAID-Z and Fletcher implementation.
 //!
 //! Invariant: a [`Kernel`] exists only where the processor has its instruction set. The vector code of
-//! [`raidz`](crate::raidz) and [`fletcher`](crate::fletcher) relies on that, so nothing outside this file
-//! can make one.
+//! [`raidz`](crate::raidz) and [`fletcher`](crate::fletcher) relies on this, so only this file can create
+//! one.
 
-/// An implementation that this machine can run. All give the same bytes and sums.
+/// An implementation that this machine can run. All give identical results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel(InstructionSet);
 
-/// The instruction set of a [`Kernel`]. Fletcher has no use for GFNI, which multiplies in RAID-Z's field.
+/// Instruction set of a [`Kernel`]. Fletcher does not use GFNI, which multiplies in RAID-Z's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstructionSet {
     Avx512Gfni,
@@ -18,7 +18,7 @@ pub(crate) enum InstructionSet {
     Portable,
 }
 
-/// The fastest first.
+/// Fastest first.
 const ALL: [InstructionSet; 5] = [
     InstructionSet::Avx512Gfni,
     InstructionSet::Avx512,
@@ -28,18 +28,18 @@ const ALL: [InstructionSet; 5] = [
 ];
 
 impl Kernel {
-    /// Every kernel this machine can run, the fastest first.
+    /// Supported kernels, fastest first.
     pub fn available() -> impl Iterator<Item = Kernel> {
         ALL.into_iter().filter(|set| set.is_supported()).map(Kernel)
     }
 
-    /// The fastest kernel this machine can run.
+    /// Fastest supported kernel.
     #[must_use]
     pub fn best() -> Kernel {
         Kernel::available().next().unwrap_or(Kernel(InstructionSet::Portable))
     }
 
-    /// A short name for reports.
+    /// Short name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {

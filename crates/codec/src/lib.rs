@@ -1,18 +1,8 @@
 //! Computational kernels: checksums, compression, encryption and RAID-Z parity.
 //!
-//! Every function here turns bytes into bytes. None knows more about their meaning than the transformation
-//! needs, does I/O, keeps time or starts a task. So each kernel can be tested against a published vector,
-//! and each vectorised one against its portable twin.
-//!
-//! Where to start reading:
-//!
-//! | module | holds |
-//! |---|---|
-//! | [`checksum`] | the checksum of a block pointer and the one embedded in a block's tail |
-//! | [`compress`] | the compressors of a block pointer |
-//! | [`crypto`] | block ciphers, key derivation, and which bytes of a block are encrypted |
-//! | [`fletcher`] | fletcher2 and fletcher4, both byte orders |
-//! | [`raidz`] | RAID-Z parity and reconstruction |
+//! Every function maps bytes to bytes, without I/O, time or tasks, and knows only as much of their meaning as
+//! the transformation needs. So each kernel is tested against published vectors, and each vectorised one
+//! against its portable twin.
 
 pub mod checksum;
 pub mod compress;
@@ -26,8 +16,8 @@ mod register;
 
 pub use kernel::Kernel;
 
-/// Byte order of the machine that wrote a block: a block pointer's byte-order bit, or the order in which an
-/// embedded checksum's magic reads.
+/// Writer's byte order of a block: a block pointer's byte-order bit, or the order of an embedded checksum's
+/// magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endian {
     /// Least significant byte first: x86, and ARM in practice.
@@ -51,13 +41,12 @@ impl Endian {
         }
     }
 
-    /// The 32 bytes as four words.
     pub(crate) fn words(self, digest: [u8; 32]) -> [u64; 4] {
         let (words, _) = digest.as_chunks::<8>();
         std::array::from_fn(|i| self.u64(words[i]))
     }
 
-    /// The `u64` at `offset`, or `None` past the end.
+    /// Word at `offset`, or `None` past the end.
     pub(crate) fn u64_at(self, data: &[u8], offset: usize) -> Option<u64> {
         data.get(offset..)?.first_chunk::<8>().map(|bytes| self.u64(*bytes))
     }

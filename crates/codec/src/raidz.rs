@@ -1,7 +1,7 @@
-//! RAID-Z parity: generates it, rebuilds columns from it, and tells which parity column is wrong.
+//! RAID-Z parity: generation, reconstruction, and detection of wrong parity columns.
 //!
-//! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column per
-//! disk. dRAID rows look the same to this module. Columns are plain byte slices:
+//! A RAID-Z row is `parity_count` (1 to 3) parity columns followed by the data columns, one column per disk.
+//! dRAID rows look the same here.
 //!
 //! ```text
 //!            P        Q        D0       D1       D2       D3
@@ -11,21 +11,20 @@
 //!         +--------+--------+--------+--------+ . . . . . . . .    filled up with zeros
 //! ```
 //!
-//! Idea: every job here is one operation, a matrix of field elements times the columns. Generating parity
-//! multiplies the data by fixed weights; rebuilding multiplies the remaining columns by weights solved for
-//! (module `code`). So there is a single primitive, *combine*: up to three targets, each a weighted sum of
-//! the same sources. A [`Kernel`] implements it by reading each source byte once and keeping the partial
-//! sums in registers, so that parity costs about as much as reading the data.
+//! Idea: every job multiplies a matrix of field elements by the columns. Generation weighs the data by fixed
+//! factors; reconstruction weighs the remaining columns by factors solved for (module `code`). So the only
+//! primitive is *combine*: up to three targets, each a weighted sum of the same sources. A [`Kernel`] reads
+//! each source byte once and keeps partial sums in registers, so parity costs about as much as reading the
+//! data.
 //!
-//! Invariants: all parity columns are equally long and no data column is longer; there are at most
-//! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255; no more columns are missing
+//! Invariants: all parity columns have equal length and no data column is longer. There are at most
+//! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255. No more columns are missing
 //! than there is parity. Violations are errors and leave every buffer unwritten.
 //!
-//! The caller chooses which parity to use: a column marked [`Column::Unknown`] is neither read nor written.
-//! Combinatorial reconstruction, which tries one assumption after another about which column is wrong,
-//! marks different columns each time.
+//! The caller chooses the parity to use: a [`Column::Unknown`] is neither read nor written. Combinatorial
+//! reconstruction marks one set of suspect columns after another.
 //!
-//! Source: OpenZFS vdev_raidz.c, vdev_raidz_math_impl.h.
+//! Source: OpenZFS `vdev_raidz.c`, `vdev_raidz_math_impl.h`.
 
 mod code;
 mod combine;
@@ -41,69 +40,68 @@ use crate::Kernel;
 use code::{ColumnRole, Solution, weight};
 use combine::{Term, combine};
 
-/// Most parity columns in a row: RAID-Z3. `VDEV_RAIDZ_MAXPARITY`.
+/// RAID-Z3. `VDEV_RAIDZ_MAXPARITY`.
 pub const MAX_PARITY: usize = 3;
 
-/// Most data columns in a row: the order of 2 in the field.
+/// Most data columns: the order of 2 in the field.
 pub const MAX_DATA_COLUMNS: usize = 255;
 
-/// Verification recomputes parity in strips of this size, which stay in the first-level cache.
+/// Strip of recomputed parity during verification; fits in the first-level cache.
 const VERIFY_STRIP_BYTES: usize = 4096;
 
-/// Why a row was refused. Nothing has been written.
+/// Rejection of a row, before any write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RaidzError {
-    /// A row holds one to three parity columns.
+    /// A row has one to three parity columns.
     #[error("{0} parity columns: a RAID-Z row has 1 to 3")]
     ParityCount(usize),
-    /// A row holds one to 255 data columns.
+    /// A row has one to 255 data columns.
     #[error("{0} data columns: a RAID-Z row has 1 to 255")]
     DataCount(usize),
-    /// Parity columns are equally long, and no data column is longer.
+    /// Parity columns have equal length, and no data column is longer.
     #[error("column {column} is {len} bytes long, which does not fit parity columns of {parity_len}")]
     ColumnLength {
         /// Index in the row, parity first.
         column: usize,
-        /// Its length in bytes.
+        /// Column length in bytes.
         len: usize,
-        /// Length of the parity columns in bytes.
+        /// Parity column length in bytes.
         parity_len: usize,
     },
-    /// More data columns are missing than parity columns are present.
+    /// More missing data columns than present parity columns.
     #[error("{missing} data columns are missing and {parity} parity columns present: read more columns")]
     TooManyMissing {
-        /// Data columns that are not present.
+        /// Absent data columns.
         missing: usize,
-        /// Parity columns that are present.
+        /// Present parity columns.
         parity: usize,
     },
 }
 
-/// A column of a row to be rebuilt.
+/// Column of a row to reconstruct.
 #[derive(Debug)]
 pub enum Column<'a> {
     /// Read and trusted.
     Present(&'a [u8]),
-    /// Wanted: its bytes are written here. The buffer's previous content does not matter.
+    /// To be rebuilt into this buffer, whose content does not matter.
     Missing(&'a mut [u8]),
     /// Not read or not trusted, and not wanted.
     Unknown,
 }
 
-/// Computes the parity columns `parity` (P, then Q, then R) of `data`.
+/// Computes parity columns (P, then Q, then R) of `data`.
 pub fn generate(parity: &mut [&mut [u8]], data: &[&[u8]]) -> Result<(), RaidzError> {
     Kernel::best().generate(parity, data)
 }
 
-/// Rebuilds the [`Column::Missing`] columns of a row that begins with `parity_count` parity columns.
+/// Rebuilds the [`Column::Missing`] columns of a row with `parity_count` leading parity columns.
 ///
-/// Uses as many parity columns as data columns are missing or unknown, the first of those present.
+/// Uses the first present parity columns, one for each missing or unknown data column.
 pub fn reconstruct(parity_count: usize, columns: &mut [Column<'_>]) -> Result<(), RaidzError> {
     Kernel::best().reconstruct(parity_count, columns)
 }
 
-/// For each parity column, whether it differs from the parity of `data`. Columns that are `None` were not
-/// read and are not reported.
+/// For each parity column, whether it differs from the parity of `data`. Skips `None` columns.
 pub fn verify_parity(parity: &[Option<&[u8]>], data: &[&[u8]]) -> Result<[bool; MAX_PARITY], RaidzError> {
     Kernel::best().verify_parity(parity, data)
 }
@@ -185,7 +183,6 @@ impl Column<'_> {
     }
 }
 
-/// Checks the counts and lengths of a row, parity first; an absent column has no length.
 fn check_shape(
     parity_count: usize,
     lengths: impl Iterator<Item = Option<usize>> + Clone,
@@ -209,7 +206,6 @@ fn check_shape(
     Ok(())
 }
 
-/// Each data column with its weight in P, Q and R.
 fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
     let terms = data.iter().enumerate().map(|(index, bytes)| {
         let factors = std::array::from_fn(|row| weight(row, index, data.len()));
@@ -218,7 +214,7 @@ fn parity_terms<'a>(data: &[&'a [u8]]) -> Vec<Term<'a>> {
     terms.collect()
 }
 
-/// Solves for the absent data columns with the first parity columns that are present.
+/// Uses the first present parity columns.
 fn solve(parity_count: usize, columns: &[Column<'_>]) -> Result<Solution, RaidzError> {
     let present = |column: &Column| matches!(column, Column::Present(_));
     let (parity, data) = columns.split_at(parity_count);

@@ -1,7 +1,7 @@
-//! Vector registers of x86-64: one interface for the operations that AVX2 and AVX-512 name differently.
+//! Vector registers of x86-64: one interface for AVX2 and AVX-512.
 //!
-//! Idea: a kernel is written once, generic over [`Register`], and inlined into one function per instruction
-//! set, which enables the features. There every method below is a single instruction.
+//! Idea: a kernel is generic over [`Register`] and inlined into one function per instruction set, which
+//! enables the features. There every method below is a single instruction.
 #![allow(unsafe_code)] // Intrinsics, and loads and stores by pointer.
 
 use std::arch::x86_64::*;

@@ -1,7 +1,7 @@
-//! Encrypted blocks that the OpenZFS kernel module wrote (2.3.2), from object set to directory.
+//! Encrypted blocks written by the OpenZFS kernel module (2.3.2), from object set to directory.
 //!
-//! `golden/CIPHER.chain` holds one path down a dataset of a pool made for these tests. Each block is as
-//! stored; the first pointer of each leads to the next:
+//! `golden/CIPHER.chain` holds one path down a dataset of a test pool. Blocks are as stored; each block's
+//! first pointer leads to the next:
 //!
 //! ```text
 //! object set | metadnode's indirect blocks, level 5 to 1 | 32 dnodes | a directory (micro ZAP)
@@ -75,7 +75,6 @@ impl Golden {
     }
 }
 
-/// The parts of a block pointer that this test needs.
 struct Pointer<'a>(&'a [u8]);
 
 impl Pointer<'_> {
@@ -104,7 +103,7 @@ impl Pointer<'_> {
         [&self.0[40..48], &self.0[92..96]].concat().try_into().unwrap()
     }
 
-    /// Takes this block off the front of the chain and verifies its truncated checksum.
+    /// Verifies the block's truncated checksum.
     fn take<'c>(&self, chain: &mut &'c [u8]) -> &'c [u8] {
         let (stored, rest) = chain.split_at(self.stored_bytes());
         *chain = rest;
@@ -115,7 +114,6 @@ impl Pointer<'_> {
     }
 }
 
-/// Reads a whole chain and returns the dnodes and the directory decrypted.
 fn read(golden: &Golden) -> (Vec<u8>, Vec<u8>) {
     let (chain, key) = (golden.chain(), golden.master_key());
     let (objset, mut rest) = chain.split_at(4096);
@@ -163,7 +161,7 @@ fn what_the_kernel_encrypted_is_decrypted() {
     }
 }
 
-/// Every byte of a dnode block is encrypted or authenticated, except those that are not portable.
+/// Every byte of a dnode block is encrypted or authenticated, except non-portable ones.
 #[test]
 fn no_change_to_a_dnode_block_goes_unnoticed() {
     for golden in &GOLDEN {
@@ -184,8 +182,8 @@ fn no_change_to_a_dnode_block_goes_unnoticed() {
     }
 }
 
-/// In a pointer only properties (word 6) and MAC (words 14, 15) are portable. Of the properties the
-/// checksum algorithm is not, and of a hole nothing is.
+/// In a pointer only properties (word 6) and MAC (words 14, 15) are portable, without the checksum algorithm;
+/// in a hole nothing is.
 fn is_free_pointer_byte(dnodes: &[u8], byte: usize) -> bool {
     let dnode = &dnodes[byte / 512 * 512..][..512];
     let in_pointers = (byte % 512).checked_sub(64).filter(|at| at / 128 < usize::from(dnode[3]));
@@ -193,7 +191,7 @@ fn is_free_pointer_byte(dnodes: &[u8], byte: usize) -> bool {
     let pointer = Pointer(&dnode[64 + at / 128 * 128..][..128]);
     let is_hole = pointer.word(0) == 0 && pointer.word(1) == 0;
     match at % 128 {
-        // A change here turns a hole into a block, and then its properties, which are zeros, count.
+        // This turns a hole into a block, whose zero properties then count.
         0..16 if is_hole => true,
         48..56 => is_hole || at % 128 == 53,
         112..128 => false,
@@ -201,7 +199,7 @@ fn is_free_pointer_byte(dnodes: &[u8], byte: usize) -> bool {
     }
 }
 
-/// The pointer to the dnodes: the first of the last indirect block.
+/// Pointer to the dnodes: the first of the last indirect block.
 fn level_1_pointer(chain: &[u8]) -> Vec<u8> {
     let mut rest = &chain[4096..];
     let mut pointer = chain[64..192].to_vec();

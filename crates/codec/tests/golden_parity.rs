@@ -1,9 +1,8 @@
-//! Parity that the OpenZFS kernel module wrote, found in golden pools without knowing their structure.
+//! Parity written by the OpenZFS kernel module, found in golden pools without their structure.
 //!
-//! If a block fills a whole RAID-Z row, its sectors lie at one offset on all disks, rotated. So at every
-//! offset the test takes the sectors of all disks as a row, in every rotation. If the first sector is the
-//! XOR of the data, which does not happen by chance, it is P of such a row; then the other parity must be
-//! what this crate computes from the same data.
+//! If a block fills a whole RAID-Z row, its sectors lie at the same offset of all disks, rotated. The test
+//! takes the sectors at every offset as a row, in every rotation. If the first sector is the XOR of the data,
+//! which does not happen by chance, it is P; the other parity must then match this crate's.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::fs::File;
@@ -13,7 +12,7 @@ use cenote_codec::raidz::{Column, generate, reconstruct, verify_parity};
 use cenote_testkit::{golden, needs};
 
 const SECTOR_BYTES: usize = 512;
-/// Allocation starts after the labels and the boot area. `VDEV_LABEL_START_SIZE`.
+/// `VDEV_LABEL_START_SIZE`: allocation starts after labels and boot area.
 const FIRST_SECTOR_OFFSET: u64 = 4 << 20;
 const STEP_BYTES: u64 = 4096;
 const ENOUGH_ROWS: usize = 100;
@@ -62,8 +61,8 @@ fn check_pool(name: &str, parity_count: usize) {
     panic!("only {rows} full rows in {name}: the test proves too little");
 }
 
-/// Whether the XOR can vanish only by intent: empty or repeated sectors (short rows of equal metadata)
-/// cancel each other.
+/// Whether a zero XOR is significant: empty or repeated sectors (short rows of equal metadata) cancel each
+/// other.
 fn tells_something(sectors: &[Sector]) -> bool {
     let repeated = |index: usize, sector| sectors[..index].contains(sector);
     !sectors.iter().enumerate().any(|(index, sector)| *sector == [0; SECTOR_BYTES] || repeated(index, sector))

@@ -1,5 +1,5 @@
-//! Measures how fast a file of a pool is read, through the cache and without. `bench/peers/zpool_speed.c`
-//! does the same with OpenZFS's engine: arguments, loads and output are alike.
+//! Measures reads of a file, cached and uncached. `bench/peers/zpool_speed.c` is the same benchmark of
+//! OpenZFS's engine, with equal arguments, loads and output.
 //!
 //! ```text
 //! cache_speed FOLDER POOL DATASET OBJECT FILE_BYTES BLOCK_BYTES LOAD TASKS BYTES SECONDS [POLICY [MIB]]
@@ -12,11 +12,11 @@
 //!                       smaller than the file
 //! ```
 //!
-//! It prints reads and megabytes in a second, and the processor time of a read, which other work on the
-//! machine disturbs least.
+//! Prints reads and megabytes per second, and the processor time per read, which other work on the machine
+//! disturbs least.
 //!
-//! The pool is open as for a daemon that only reads: blocks of files are cached and read ahead. What is read
-//! is copied to the caller's memory, as OpenZFS does.
+//! The pool is opened as by a read-only daemon: file blocks are cached and prefetched. Reads copy to the
+//! caller's memory, as in OpenZFS.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement that can't go on must stop")]
 
@@ -32,7 +32,6 @@ use cenote_object::Object;
 use cenote_pool::discover;
 use cenote_runtime::Runtime;
 
-/// The allocator that the program uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -51,7 +50,7 @@ struct Bench {
     read_bytes: u64,
     run: Duration,
     next_block: Arc<AtomicU64>,
-    /// What `copy-rand` copies from.
+    /// Source of `copy-rand`.
     memory: Arc<[u8]>,
 }
 
@@ -125,7 +124,6 @@ impl Bench {
         println!("{load} {tasks} {read_bytes}  {rate:.0} reads/s {mb:.0} MB/s {cost} ns");
     }
 
-    /// The reads of one task.
     async fn work(&self, me: u64) -> u64 {
         let mut buffer = vec![0; self.read_bytes as usize];
         let part = self.file_bytes / self.tasks / self.read_bytes * self.read_bytes;
@@ -149,7 +147,7 @@ impl Bench {
             if index >= blocks || self.rt.now().since(start) >= self.run {
                 return reads;
             }
-            // A walk that comes to each block once.
+            // Visits each block once.
             let block = (index * 2_654_435_761 + 12_345) % blocks;
             self.read(block * self.block_bytes, buffer).await;
             reads += 1;

@@ -9,17 +9,17 @@ use cenote_object::{Result, Zap};
 
 use crate::dataset::Dataset;
 
-/// A bookmark and its name.
+/// Named bookmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Its full name, `pool/a#mark`.
+    /// Full name, `pool/a#mark`.
     pub name: String,
-    /// What is kept of the snapshot.
+    /// Facts about the snapshot.
     pub phys: BookmarkPhys,
 }
 
 impl Dataset {
-    /// Its bookmarks, by name.
+    /// Bookmarks by name.
     ///
     /// # Errors
     /// The table is damaged.

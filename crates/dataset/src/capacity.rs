@@ -1,9 +1,9 @@
-//! How much a pool can hold, and what of that a dataset may still take.
+//! Capacity of a pool and space available to a dataset.
 //!
-//! Idea: what is available is not free space but a promise: the deflated size of the vdevs that hold data
-//! (what a 128 KiB block leaves of them after parity; none of a vdev that is being removed), more for blocks
-//! that are shared, less slop kept back so that deleting always works and what only a checkpoint holds, less
-//! quotas and others' reservations on the way from the root.
+//! Idea: available space is not free space but a promise. It starts from the deflated size of the data vdevs
+//! (the part that a 128 KiB block leaves after parity; none of a vdev being removed) plus the savings of
+//! shared blocks. It excludes slop, kept back so that deletion always works, and blocks held by the
+//! checkpoint alone. Quotas and others' reservations on the path from the root reduce it further.
 //!
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`,
 //! `dsl_dir_space_available`.
@@ -21,24 +21,24 @@ use crate::dir::Dir;
 use crate::mos::Mos;
 use crate::spacemaps::{has_embedded_log, metaslabs_bytes};
 
-/// `spa_slop_shift`: a 32nd is kept back...
+/// `spa_slop_shift`: slop is a 32nd of the pool.
 const SLOP_SHIFT: u32 = 5;
-/// `spa_min_slop`: ...at least this much, if that is not more than half...
+/// `spa_min_slop`: minimum, unless above half of the pool.
 const MIN_SLOP_BYTES: u64 = 128 << 20;
-/// `spa_max_slop`: ...and at most this much.
+/// `spa_max_slop`: maximum.
 const MAX_SLOP_BYTES: u64 = 128 << 30;
 
 impl Mos {
     /// Bytes that the pool can hold, net of parity and slop.
     ///
     /// # Errors
-    /// A table that counts shared blocks is damaged.
+    /// A table of shared blocks is damaged.
     #[boxed]
     pub async fn usable_bytes(&self) -> Result<u64> {
         self.usable_bytes_cell().get_or_try_init(|| self.count_usable_bytes()).await.copied()
     }
 
-    /// Bytes that are kept back (`spa_get_slop_space`).
+    /// Slop bytes (`spa_get_slop_space`).
     pub fn slop_bytes(&self) -> u64 {
         let (normal, embedded_log) = self.class_bytes();
         let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP_BYTES);
@@ -46,7 +46,7 @@ impl Mos {
         slop.max(MIN_SLOP_BYTES.min(normal >> 1))
     }
 
-    /// Of vdevs for data, net: what is for data, and what they set aside for logs.
+    /// Net bytes of data vdevs: for data, and for embedded logs.
     fn class_bytes(&self) -> (u64, u64) {
         let (mut normal, mut embedded_log) = (0u64, 0u64);
         for vdev in &self.pool_config().vdevs {
@@ -60,7 +60,7 @@ impl Mos {
             let for_log = u64::from(has_embedded_log(vdev));
             let deflated =
                 |count: u64| self.pool().vdevs().deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
-            // What is on such a vdev may have to move to the others, which must have room for it.
+            // Data on a non-allocating vdev may have to move to the others, so its space does not count.
             if !vdev.non_allocating {
                 normal = normal.saturating_add(deflated(metaslabs - for_log));
             }
@@ -72,7 +72,7 @@ impl Mos {
     async fn count_usable_bytes(&self) -> Result<u64> {
         let mut checkpointed = 0u64;
         for vdev in &self.pool_config().vdevs {
-            // Raw, although all else is net: so OpenZFS adds it up when it imports a pool.
+            // Raw, unlike the rest: OpenZFS sums it this way on import.
             checkpointed = checkpointed.saturating_add(self.checkpoint_bytes(vdev).await?);
         }
         let (normal, _) = self.class_bytes();
@@ -90,17 +90,17 @@ impl Mos {
         Ok(normal.saturating_add(shared).saturating_sub(kept_back))
     }
 
-    /// Bytes that a block is accounted with: all its copies, deflated (`bp_get_dsize`).
+    /// Accounted bytes of a block: all copies, deflated (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
         self.pool().vdevs().dsize(bp)
     }
 }
 
 impl Dataset {
-    /// Bytes that could still be written here: property `available`.
+    /// Bytes that can still be written here, property `available`.
     ///
     /// # Errors
-    /// Something it is computed from is damaged.
+    /// An input is damaged.
     #[boxed]
     pub async fn available(&self) -> Result<u64> {
         let mut available = self.dir().available().await?;
@@ -114,7 +114,7 @@ impl Dataset {
         Ok(available)
     }
 
-    /// A number set here (set or received), 0 if none.
+    /// Number set or received here, else 0.
     #[boxed]
     pub async fn setting(&self, name: &str) -> Result<u64> {
         let Some(props) = self.dir().props().await? else { return Ok(0) };
@@ -127,7 +127,7 @@ impl Dataset {
 }
 
 impl Dir {
-    /// Bytes that this directory may still take (`dsl_dir_space_available`).
+    /// Bytes left for this directory (`dsl_dir_space_available`).
     #[boxed]
     pub async fn available(&self) -> Result<u64> {
         let pool = self.mos().usable_bytes().await?;
@@ -140,7 +140,6 @@ impl Dir {
     }
 }
 
-/// What a directory may take, given what the one above may.
 fn left_below(dir: &Dir, above: u64, pool: u64) -> u64 {
     let phys = dir.phys();
     let mut quota = if phys.quota_bytes != 0 { phys.quota_bytes } else { u64::MAX };
@@ -148,7 +147,7 @@ fn left_below(dir: &Dir, above: u64, pool: u64) -> u64 {
     if dir.parent().is_none() {
         quota = quota.min(pool);
     } else {
-        // What is reserved here is not shared with others above.
+        // The directory's unused reservation is its own, so add it.
         above = above.saturating_add(phys.reserved_bytes.saturating_sub(phys.used_bytes));
     }
     above.min(quota.saturating_sub(phys.used_bytes))

@@ -16,14 +16,14 @@ use crate::dir::Dir;
 use crate::keys::KeyStatus;
 use crate::mos::Mos;
 
-/// What a dataset is.
+/// Kind of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatasetKind {
-    /// A live file system.
+    /// Live file system.
     Filesystem,
-    /// A live volume.
+    /// Live volume.
     Volume,
-    /// A snapshot of either.
+    /// Snapshot of either.
     Snapshot,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for DatasetKind {
     }
 }
 
-/// A dataset or snapshot. Cloning it costs one atomic increment.
+/// A dataset or snapshot. Cloning costs one atomic increment.
 #[derive(Clone)]
 pub struct Dataset(Arc<DatasetInner>);
 
@@ -50,14 +50,12 @@ struct DatasetInner {
 }
 
 impl Dataset {
-    /// The live version under a directory.
     pub(crate) async fn open_head(dir: Dir) -> Result<Dataset> {
         let id = dir.phys().head_dataset;
         let name = dir.name().to_owned();
         Dataset::open(dir, DatasetId(id.0), name).await
     }
 
-    /// Opens a dataset by number, finding its directory and name.
     pub(crate) async fn open_by_id(mos: &Mos, id: DatasetId) -> Result<Dataset> {
         let (phys, _) = read_phys(mos, id).await?;
         let dir = Dir::open_by_id(mos, phys.dir).await?;
@@ -78,52 +76,52 @@ impl Dataset {
         Ok(Dataset(Arc::new(DatasetInner { dir, id, name, phys, fields })))
     }
 
-    /// The pool that it belongs to.
+    /// Pool.
     pub fn mos(&self) -> &Mos {
         self.0.dir.mos()
     }
 
-    /// Its directory; a snapshot's is that of the file system or volume.
+    /// Directory; a snapshot's is its head's.
     pub fn dir(&self) -> &Dir {
         &self.0.dir
     }
 
-    /// Its number: property `objsetid`.
+    /// Object number, property `objsetid`.
     pub fn id(&self) -> DatasetId {
         self.0.id
     }
 
-    /// Its full name, `pool/a` or `pool/a@s`.
+    /// Full name, `pool/a` or `pool/a@s`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What follows the `@` in a snapshot's name.
+    /// Snapshot name after the `@`.
     pub fn snapshot_name(&self) -> Option<&str> {
         self.name().split_once('@').map(|(_, snapshot)| snapshot)
     }
 
-    /// Its name for life.
+    /// Permanent identity.
     pub fn guid(&self) -> Guid {
         self.phys().guid
     }
 
-    /// When it was made.
+    /// Txg of creation.
     pub fn creation_txg(&self) -> Txg {
         self.phys().creation_txg
     }
 
-    /// What the object says.
+    /// On-disk fields.
     pub fn phys(&self) -> &DslDatasetPhys {
         &self.0.phys
     }
 
-    /// It is a snapshot.
+    /// Whether it is a snapshot.
     pub fn is_snapshot(&self) -> bool {
         self.snapshot_name().is_some()
     }
 
-    /// A snapshot to be destroyed as soon as its last hold and clone are gone.
+    /// Whether the snapshot's destruction awaits its last hold and clone.
     pub fn is_deferred_destroy(&self) -> bool {
         self.phys().flags & DS_FLAG_DEFER_DESTROY != 0
     }
@@ -131,7 +129,7 @@ impl Dataset {
     /// File system, volume or snapshot.
     ///
     /// # Errors
-    /// The head of its object set can't be read.
+    /// The object set head is unreadable.
     #[boxed]
     pub async fn kind(&self) -> Result<DatasetKind> {
         if self.is_snapshot() {
@@ -143,13 +141,13 @@ impl Dataset {
         })
     }
 
-    /// What its object set holds: of a snapshot too.
+    /// Type of its object set, also for a snapshot.
     ///
     /// # Errors
-    /// The head of its object set can't be read.
+    /// The object set head is unreadable.
     #[boxed]
     pub async fn content_type(&self) -> Result<ObjsetType> {
-        // All versions of a dataset are of one type.
+        // All versions of a dataset have the same type.
         if let Some(known) = self.dir().content_type().get() {
             return Ok(*known);
         }
@@ -157,7 +155,7 @@ impl Dataset {
         Ok(*self.dir().content_type().get_or_init(|| found))
     }
 
-    /// A field of an extended dataset (`dataset_field`), which may be an array.
+    /// Field of an extended dataset (`dataset_field`), possibly an array.
     ///
     /// # Errors
     /// The table is damaged.
@@ -169,7 +167,7 @@ impl Dataset {
         }
     }
 
-    /// A text among these fields.
+    /// Text field of an extended dataset.
     ///
     /// # Errors
     /// The table is damaged.
@@ -180,7 +178,7 @@ impl Dataset {
         Ok(found.map(String::into_bytes))
     }
 
-    /// Its objects.
+    /// Opens its object set.
     ///
     /// # Errors
     /// [`DatasetError::KeyMissing`] and [`DatasetError::WrongKey`] if it is encrypted; damage.
@@ -188,11 +186,11 @@ impl Dataset {
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
         let objset = self.open_objset(key).await?;
-        // Lost properties must not make its objects unreadable.
+        // Damaged properties must not make the objects unreadable.
         Ok(objset.cached_as(self.caching().await.unwrap_or_default()))
     }
 
-    /// Its objects, as far as they are readable without its key (all of them if it isn't encrypted).
+    /// Opens its object set without a key; encrypted objects are unreadable.
     ///
     /// # Errors
     /// Damage.
@@ -201,7 +199,7 @@ impl Dataset {
         self.open_objset(None).await
     }
 
-    /// Its objects, and what can be read of them without its key if that is missing.
+    /// Opens its object set, without a key if that is missing.
     ///
     /// # Errors
     /// Damage.
@@ -213,7 +211,7 @@ impl Dataset {
         }
     }
 
-    /// What of its blocks is cached: `primarycache`, `secondarycache`, `prefetch`.
+    /// Caching of its blocks: `primarycache`, `secondarycache`, `prefetch`.
     async fn caching(&self) -> Result<Caching> {
         let [primary, secondary, prefetch] =
             self.numbers(["primarycache", "secondarycache", "prefetch"]).await?;
@@ -225,7 +223,7 @@ impl Dataset {
         Objset::open(mos.pool(), mos.cache(), self.id(), self.phys().bp, key).await
     }
 
-    /// What opens its blocks; `None` if it isn't encrypted.
+    /// Key of its blocks; `None` if not encrypted.
     ///
     /// # Errors
     /// The key is missing or wrong.
@@ -237,10 +235,10 @@ impl Dataset {
         }
     }
 
-    /// Whether it can be opened.
+    /// State of its key.
     ///
     /// # Errors
-    /// Damage; a missing or wrong key is an answer.
+    /// Damage; a missing or wrong key is a state.
     #[boxed]
     pub async fn key_status(&self) -> Result<KeyStatus> {
         match self.key().await {

@@ -1,11 +1,11 @@
-//! Delegation: what a user may do with a dataset, by what was allowed there and above.
+//! Delegation: a user's permissions on a dataset, from its own and its ancestors' tables.
 //!
-//! Idea: a walk from the dataset's directory up to the root. At each step the directory's table says what
-//! is delegated there: at the first step to the dataset itself, above it to what is below. Sets are names:
-//! one that was given somewhere means what the nearest directory from there up says that it means.
+//! Idea: walk from the dataset's directory up to the root. At the first step the directory's table grants
+//! permissions on the dataset itself, above it on descendants. Sets are names: the nearest directory at or
+//! above the grant that defines a set decides its meaning.
 //!
 //! ```text
-//!   tank           s-$@ops {snapshot}         what @ops means
+//!   tank           s-$@ops {snapshot}         definition of @ops
 //!   tank/home      Ud$1000 {@ops}             user 1000, below: @ops
 //!   tank/home/a    ul$1000 {rollback}         user 1000, here
 //! ```
@@ -22,27 +22,27 @@ use cenote_object::{Result, Zap};
 use crate::dir::Dir;
 use crate::mos::Mos;
 
-/// Who asks.
+/// Requesting user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user.
+    /// User.
     pub uid: u32,
-    /// The user's groups.
+    /// Groups of the user.
     pub gids: Vec<u32>,
 }
 
-/// What the question is about.
+/// Object of a permission check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// A file system or volume.
+    /// File system or volume.
     Head,
-    /// One of its snapshots.
+    /// Snapshot of it.
     Snapshot,
-    /// One that the user is about to make directly below it.
+    /// Dataset that the user is about to create directly below.
     NewChild,
 }
 
-/// An entry of a directory's table: to whom, and the permissions or sets.
+/// Table entry: grantee and scope, with permissions or sets.
 pub type Delegated = (DelegKey, BTreeSet<String>);
 
 impl Credentials {
@@ -57,7 +57,7 @@ impl Credentials {
 }
 
 impl Dir {
-    /// What is delegated here, by key.
+    /// Delegations of this directory by key.
     ///
     /// # Errors
     /// A table is damaged.
@@ -75,7 +75,7 @@ impl Dir {
         Ok(delegated)
     }
 
-    /// Whether this user was given a permission.
+    /// Whether the user has a permission.
     ///
     /// # Errors
     /// A table is damaged.
@@ -83,7 +83,7 @@ impl Dir {
     pub async fn is_allowed(&self, subject: Subject, permission: &str, who: &Credentials) -> Result<bool> {
         let mut sets = Sets::default();
         if subject == Subject::NewChild {
-            // What whoever makes it will be given in it.
+            // The new child grants these to its creator.
             for (key, names) in self.delegated_up().await?.into_iter().flatten() {
                 match key.who {
                     Who::Creator if key.of_sets => sets.open.extend(names),
@@ -107,7 +107,6 @@ impl Dir {
         Ok(false)
     }
 
-    /// What is delegated here, and in the directories above.
     async fn delegated_up(&self) -> Result<Vec<Vec<Delegated>>> {
         let (mut all, mut at) = (Vec::new(), Some(self));
         while let Some(dir) = at {
@@ -118,16 +117,16 @@ impl Dir {
     }
 }
 
-/// Sets that the user was given.
+/// Sets granted to the user.
 #[derive(Default)]
 struct Sets {
-    /// Those of which no directory has said yet what they mean.
+    /// Sets not defined by any directory yet.
     open: BTreeSet<String>,
     known: BTreeSet<String>,
 }
 
 impl Sets {
-    /// Looks up what sets mean in a directory; answers whether one of them has the permission.
+    /// Resolves sets by a directory's definitions; returns whether one has the permission.
     fn have(&mut self, permission: &str, delegated: &[Delegated]) -> bool {
         while let Some((set, meaning)) = self.next(delegated) {
             self.open.remove(&set);
@@ -143,7 +142,7 @@ impl Sets {
         false
     }
 
-    /// An open set, and what the directory says of it.
+    /// Open set with the directory's definition.
     fn next<'d>(&self, delegated: &'d [Delegated]) -> Option<(String, Vec<&'d Delegated>)> {
         self.open.iter().find_map(|set| {
             let of_set = |(key, _): &&Delegated| matches!(&key.who, Who::Set(name) if name == set);
@@ -154,10 +153,10 @@ impl Sets {
 }
 
 impl Mos {
-    /// Whether the pool heeds what is delegated: property `delegation`.
+    /// Whether the pool honours delegation, property `delegation`.
     ///
     /// # Errors
-    /// The table of properties is damaged.
+    /// The property table is damaged.
     #[boxed]
     pub async fn heeds_delegation(&self) -> Result<bool> {
         let properties = self.pool_properties().await?;
@@ -182,11 +181,11 @@ mod tests {
         let delegated = table(&[("S-$@a", "@b"), ("S-$@b", "@a,@c"), ("s-$@b", "mount"), ("s-$@d", "send")]);
         let given = || Sets { open: ["@a".to_owned()].into(), ..Sets::default() };
         assert!(given().have("mount", &delegated) && !given().have("send", &delegated));
-        // What @c means is said further up.
+        // @c is defined further up.
         let mut sets = given();
         assert!(!sets.have("hold", &delegated));
         assert!(sets.have("hold", &table(&[("s-$@c", "hold")])));
-        // What is known is not asked again.
+        // Known sets are not resolved again.
         assert!(!sets.have("quota", &table(&[("s-$@b", "quota")])));
     }
 

@@ -1,4 +1,4 @@
-//! A directory of the dataset tree: one name, with its parent, children, properties and accounts.
+//! A directory of the dataset tree: a name with parent, children, properties and accounting.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,13 +14,13 @@ use cenote_object::{Result, Zap};
 use crate::keys::EncryptionInfo;
 use crate::mos::Mos;
 
-/// Deepest nesting that is followed; OpenZFS allows 50 (`zfs_max_dataset_nesting`).
+/// Bound on nesting; OpenZFS allows 50 (`zfs_max_dataset_nesting`).
 const MAX_DEPTH: usize = 128;
 
-/// What a walk up the tree meets.
+/// Name of a chain of directories in errors.
 pub const ABOVE: &str = "the directories above one another";
 
-/// A directory. Cloning it costs one atomic increment.
+/// A directory. Cloning costs one atomic increment.
 #[derive(Clone)]
 pub struct Dir(Arc<DirInner>);
 
@@ -30,7 +30,7 @@ struct DirInner {
     name: String,
     parent: Option<Dir>,
     phys: DslDirPhys,
-    /// Fields added later, if the object has room for them.
+    /// Later fields, if the object has them.
     fields: Option<Zap>,
     content_type: OnceLock<ObjsetType>,
 }
@@ -48,7 +48,7 @@ impl Dir {
         Ok(Dir(Arc::new(DirInner { mos: mos.clone(), id, name, parent, phys, fields, content_type })))
     }
 
-    /// Opens a directory by its number, finding its name on the way up to the root.
+    /// Opens a directory by number; finds its name on the way up to the root.
     #[boxed]
     pub async fn open_by_id(mos: &Mos, id: ObjectId) -> Result<Dir> {
         let mut chain = Vec::new();
@@ -71,37 +71,37 @@ impl Dir {
         Ok(dir)
     }
 
-    /// The pool that it belongs to.
+    /// Pool.
     pub fn mos(&self) -> &Mos {
         &self.0.mos
     }
 
-    /// Its object in the MOS.
+    /// Object in the MOS.
     pub fn id(&self) -> ObjectId {
         self.0.id
     }
 
-    /// Its full name, `pool/a/b`.
+    /// Full name, `pool/a/b`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The directory above; `None` at the root.
+    /// Parent directory; `None` at the root.
     pub fn parent(&self) -> Option<&Dir> {
         self.0.parent.as_ref()
     }
 
-    /// What the object says.
+    /// On-disk fields.
     pub fn phys(&self) -> &DslDirPhys {
         &self.0.phys
     }
 
-    /// What its versions hold, once one of them was opened.
+    /// Type of its versions, once one was opened.
     pub(super) fn content_type(&self) -> &OnceLock<ObjsetType> {
         &self.0.content_type
     }
 
-    /// The properties set here, a ZAP.
+    /// ZAP of the properties set here.
     ///
     /// # Errors
     /// It is damaged.
@@ -110,7 +110,7 @@ impl Dir {
         self.zap(self.phys().props_zap).await
     }
 
-    /// A field of an extended directory (`dir_field`); of an array, its first number.
+    /// Field of an extended directory (`dir_field`); the first number of an array.
     ///
     /// # Errors
     /// The table is damaged.
@@ -129,7 +129,7 @@ impl Dir {
         Zap::open_id(self.mos().objset(), id).await.map(Some)
     }
 
-    /// The directories directly below, by name; OpenZFS's own are left out.
+    /// Child directories by name, without OpenZFS's internal ones.
     ///
     /// # Errors
     /// The table is damaged.
@@ -153,7 +153,7 @@ impl Dir {
         }
     }
 
-    /// The directory of that name directly below.
+    /// Child directory of that name.
     ///
     /// # Errors
     /// The table or the directory is damaged.
@@ -166,10 +166,10 @@ impl Dir {
         }
     }
 
-    /// The directory of that number as the one of that name directly below.
+    /// Opens a child directory of known number and name.
     ///
     /// # Errors
-    /// It is damaged, or nested too deep.
+    /// It is damaged or nested too deeply.
     #[boxed]
     pub async fn open_child(&self, name: &str, id: ObjectId) -> Result<Dir> {
         let name = format!("{}/{name}", self.name());
@@ -179,7 +179,7 @@ impl Dir {
         Dir::open(self.mos(), id, Some(self.clone()), name).await
     }
 
-    /// How it is encrypted; `None` if it isn't.
+    /// Encryption parameters; `None` if not encrypted.
     ///
     /// # Errors
     /// The key object is damaged.
@@ -195,7 +195,7 @@ impl Dir {
             key.get_u64(name).await?.ok_or_else(why)
         };
         let root = self.ancestor_or_other(ObjectId(required(crypto_key::ROOT_DDOBJ).await?)).await?;
-        // How the wrapping key is made from the user's is noted at the root.
+        // The encryption root records how to derive the wrapping key.
         let root_key = match root.field(dir_field::CRYPTO_KEY_OBJ).await? {
             Some(id) => Zap::open_id(objset, ObjectId(id)).await?,
             None => key.clone(),
@@ -217,7 +217,7 @@ impl Dir {
         }))
     }
 
-    /// The directory of that number: nearly always this one or one above.
+    /// Directory of that number, nearly always this one or an ancestor.
     async fn ancestor_or_other(&self, id: ObjectId) -> Result<Dir> {
         let mut dir = Some(self);
         while let Some(here) = dir {

@@ -1,8 +1,8 @@
-//! The error log: blocks that scrubs and reads found damaged.
+//! Error log: blocks that scrubs and reads found damaged.
 //!
-//! Idea: two lists, of the scrub under way and of the time before. In older pools a list names each block of
-//! each snapshot; since feature `head_errlog` a list is a table of file systems, each with its own list of
-//! blocks and births, from which the snapshots concerned follow (see `affected`).
+//! Idea: one list belongs to the running scrub, one to the time before. In older pools a list names each
+//! block of each snapshot. With feature `head_errlog` a list maps each file system to its blocks and births,
+//! which determine the affected snapshots (see `affected`).
 //!
 //! Source: OpenZFS `spa_errlog.c`.
 
@@ -20,23 +20,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::mos::Mos;
 
-/// A block in the error log.
+/// Logged block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedError {
-    /// The dataset (with feature `head_errlog`, the live one whose chain has the block), object, level and
-    /// block.
+    /// Dataset (with feature `head_errlog`, the live one of the block's chain), object, level and block.
     pub place: BlockBookmark,
-    /// When the block was born, if the log says: which snapshots have it.
+    /// Birth, if logged: determines the affected snapshots.
     pub birth: Option<Txg>,
-    /// Found by the scrub under way or the last one, rather than before.
+    /// Found by the current or last scrub, not earlier.
     pub by_last_scrub: bool,
 }
 
 impl Mos {
-    /// All blocks in the error log.
+    /// All logged blocks; malformed keys are skipped.
     ///
     /// # Errors
-    /// The log is damaged. A key that makes no sense is left out.
+    /// The log is damaged.
     #[boxed]
     pub async fn error_log(&self) -> Result<Vec<LoggedError>> {
         let mut found = Vec::new();
@@ -53,10 +52,10 @@ impl Mos {
         Ok(found)
     }
 
-    /// The pointer at a place, as this tree has it.
+    /// Block pointer at a bookmark.
     ///
     /// # Errors
-    /// There is no such dataset or object, or what leads there can't be read.
+    /// The dataset or object does not exist, or the path is unreadable.
     #[boxed]
     pub async fn pointer_at(&self, place: &BlockBookmark) -> Result<Blkptr> {
         match place.dataset {
@@ -84,7 +83,6 @@ impl Mos {
     }
 }
 
-/// The pointer at a place in an object set.
 async fn pointer(objset: &Objset, place: &BlockBookmark) -> Result<Blkptr> {
     let Ok(level) = u8::try_from(place.level) else { return Ok(*objset.bp()) };
     let object = match place.object {

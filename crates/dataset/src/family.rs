@@ -1,4 +1,4 @@
-//! How datasets are related: children, snapshots, clones, origins, and who holds them.
+//! Relations of datasets: children, snapshots, clones, origins and holds.
 
 use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
@@ -9,7 +9,7 @@ use crate::dataset::Dataset;
 use crate::dir::Dir;
 
 impl Dataset {
-    /// The file systems and volumes directly below, by name; none below a snapshot.
+    /// File systems and volumes directly below, by name; none for a snapshot.
     ///
     /// # Errors
     /// The table or a child is damaged.
@@ -18,7 +18,7 @@ impl Dataset {
         self.try_children().await?.into_iter().map(|(_, child)| child).collect()
     }
 
-    /// The same one by one, with their full names, as some may not open.
+    /// Children with their full names, each opened separately, as some may fail.
     async fn try_children(&self) -> Result<Vec<(String, Result<Dataset>)>> {
         let mut children = Vec::new();
         if !self.is_snapshot() {
@@ -40,8 +40,7 @@ impl Dataset {
         lost.into_iter().next().map_or(Ok(found), |(_, error)| Err(error))
     }
 
-    /// The same as far as they can be opened; then the names of those that can't, or below which something
-    /// can't, and why.
+    /// The descendants that open; then name and error of each that does not, or whose children do not.
     #[boxed]
     pub async fn reachable(&self) -> (Vec<Dataset>, Vec<(String, DatasetError)>) {
         let (mut found, mut lost) = (Vec::new(), Vec::new());
@@ -67,7 +66,7 @@ impl Dataset {
         (found, lost)
     }
 
-    /// Its snapshots, oldest first; none of a snapshot.
+    /// Snapshots, oldest first; none for a snapshot.
     ///
     /// # Errors
     /// The table or a snapshot is damaged.
@@ -81,7 +80,7 @@ impl Dataset {
         Ok(snapshots)
     }
 
-    /// Its snapshot of that name.
+    /// Snapshot of that name.
     ///
     /// # Errors
     /// The table or the snapshot is damaged.
@@ -94,7 +93,7 @@ impl Dataset {
         }
     }
 
-    /// Names and numbers of its snapshots, by name; OpenZFS's own are left out.
+    /// Snapshot names and numbers by name, without OpenZFS's internal ones.
     ///
     /// # Errors
     /// The table is damaged.
@@ -111,7 +110,7 @@ impl Dataset {
         Ok(names)
     }
 
-    /// Its snapshots by name, a ZAP; none of a snapshot.
+    /// ZAP of snapshots by name; none for a snapshot.
     pub(super) async fn snapshot_table(&self) -> Result<Option<Zap>> {
         self.dir().zap(self.phys().snapshot_names_zap).await
     }
@@ -121,7 +120,7 @@ impl Dataset {
         Dataset::open(self.dir().clone(), id, full).await
     }
 
-    /// The version before this one: the previous snapshot, or a clone's origin. `None` for the first of all.
+    /// Previous snapshot, or a clone's origin; `None` for the first version.
     ///
     /// # Errors
     /// It is damaged.
@@ -130,7 +129,7 @@ impl Dataset {
         self.version(self.phys().prev_snapshot).await
     }
 
-    /// The snapshot that it was cloned from.
+    /// Origin snapshot of a clone.
     ///
     /// # Errors
     /// It is damaged.
@@ -142,10 +141,9 @@ impl Dataset {
         self.version(self.dir().phys().origin).await
     }
 
-    /// A snapshot by number. In newer pools every chain ends in the empty `$ORIGIN@$ORIGIN`, which is
-    /// nobody's.
+    /// A snapshot by number; `None` for the empty `$ORIGIN@$ORIGIN`, which ends every chain in newer pools.
     pub(super) async fn version(&self, id: ObjectId) -> Result<Option<Dataset>> {
-        // Most chains end there, and its name need not be looked for.
+        // Most chains end there, so skip its name lookup.
         if id.0 == 0 || self.mos().first_version().await.is_ok_and(|first| first == Some(id)) {
             return Ok(None);
         }
@@ -153,7 +151,7 @@ impl Dataset {
         Ok((!dataset.name().contains('$')).then_some(dataset))
     }
 
-    /// The file systems and volumes cloned from this snapshot, by name.
+    /// File systems and volumes cloned from this snapshot, by name.
     ///
     /// # Errors
     /// The table or a clone is damaged.
@@ -162,8 +160,7 @@ impl Dataset {
         let Some(zap) = self.dir().zap(self.phys().next_clones_zap).await? else { return Ok(Vec::new()) };
         let mut clones = Vec::new();
         for entry in zap.to_vec().await? {
-            // The table names the version right after this one in the clone's chain: its head or its first
-            // snapshot.
+            // The table names the next version in the clone's chain: its head or first snapshot.
             if let Some(id) = entry.value.as_u64() {
                 let next = Dataset::open_by_id(self.mos(), DatasetId(id)).await?;
                 clones.push(next.dir().head().await?);
@@ -173,8 +170,8 @@ impl Dataset {
         Ok(clones)
     }
 
-    /// Who holds this snapshot: tag and time in seconds since 1970, in the order in which `zfs holds`
-    /// has them: that of the table's hash.
+    /// Holds of this snapshot: tag and time in seconds since 1970, in the order of `zfs holds` (the table's
+    /// hash).
     ///
     /// # Errors
     /// The table is damaged.
@@ -190,10 +187,10 @@ impl Dataset {
 }
 
 impl Dir {
-    /// The live version under this directory.
+    /// Live dataset of this directory.
     ///
     /// # Errors
-    /// There is none (of OpenZFS's own directories), or it is damaged.
+    /// An internal directory without one, or damage.
     #[boxed]
     pub async fn head(&self) -> Result<Dataset> {
         Dataset::open_head(self.clone()).await

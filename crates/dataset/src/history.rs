@@ -1,4 +1,4 @@
-//! Pool history: every command that changed the pool, and what the pool did by itself.
+//! Pool history: commands that changed the pool, and internal events.
 //!
 //! Source: OpenZFS `spa_history.c`.
 
@@ -13,13 +13,13 @@ use cenote_object::Result;
 use crate::mos::Mos;
 
 impl Mos {
-    /// All records, oldest first. Their keys are those of `cenote_format::history::key`.
+    /// All records, oldest first, with the keys of `cenote_format::history::key`. Malformed records are
+    /// skipped.
     ///
-    /// Takes memory in proportion to the ring, which OpenZFS keeps below 32 MiB and this program below 1 GiB.
-    /// A record that can't be decoded is left out.
+    /// Memory: the size of the ring, which OpenZFS keeps below 32 MiB and Cenote below 1 GiB.
     ///
     /// # Errors
-    /// The history's object is damaged.
+    /// The history object is damaged.
     #[boxed]
     pub async fn history(&self) -> Result<Vec<Nvlist>> {
         let Some(id) = self.directory_u64(names::HISTORY).await? else { return Ok(Vec::new()) };

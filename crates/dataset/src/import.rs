@@ -1,9 +1,9 @@
-//! Import: from labels to an opened pool, at the newest state or an older one.
+//! Import: from labels to an opened pool, in its newest or an older state.
 //!
-//! Idea: an uberblock is the root of the whole pool as of one transaction group. Opening it reads the meta
-//! object set (MOS) it points to, and from there what labels don't know: the trusted configuration, the
-//! features in use, where the blocks of removed vdevs went, the salt of checksums. If any of that is damaged,
-//! an older uberblock of the ring may still lead to a whole tree: going back is a loop around the same steps.
+//! Idea: an uberblock is the root of the pool as of one txg. Opening it reads the meta object set (MOS), then
+//! the facts that labels lack: the trusted configuration, active features, mappings of removed vdevs, the
+//! checksum salt. If any of these is damaged, an older uberblock of the ring may still lead to a whole tree;
+//! a rewind loops over the same steps.
 //!
 //! ```text
 //!   uberblock -> Pool::assemble -> MOS -> object directory
@@ -14,8 +14,8 @@
 //!                                    root_dataset
 //! ```
 //!
-//! Indirect mappings: the mapping of a vdev that was removed early may itself lie on one removed later, so
-//! they are read from the last removal back, each with those before it in place.
+//! The mapping of a vdev removed early may lie on a vdev removed later. So mappings are read from the last
+//! removal back, each through the ones already loaded.
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
 
@@ -40,40 +40,38 @@ use crate::keys::{KeySource, Keyring};
 use crate::mos::Mos;
 use crate::salvage;
 
-/// Default budget of the block cache.
 const CACHE_BYTES: usize = 128 << 20;
-/// Bytes that a packed configuration may have: real ones have some thousands.
+/// Bound on a packed configuration; real ones have a few thousand bytes.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 
-/// As errors call them.
+/// Names in errors.
 const DIRECTORY: &str = "object directory";
 const CONFIGURATION: &str = "configuration";
 
-/// Which state of the pool to open.
+/// State of the pool to open.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Rewind {
-    /// The newest, or an error.
+    /// Newest, or fail.
     #[default]
     Newest,
-    /// The newest whose MOS and datasets' heads can all be opened (`zpool import -F`).
+    /// The newest whose MOS and dataset heads all open (`zpool import -F`).
     Back,
-    /// The newest at or before this txg (`-T`).
+    /// Newest up to this txg (`-T`).
     Txg(Txg),
 }
 
-/// How to open a pool.
+/// Import options.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
-    /// Which state.
+    /// State to open.
     pub rewind: Rewind,
-    /// The checkpoint in place of the current state (`--rewind-to-checkpoint`).
+    /// Open the checkpoint instead (`--rewind-to-checkpoint`).
     pub checkpoint: bool,
-    /// The cache of its blocks.
+    /// Block cache.
     pub cache: CacheOptions,
-    /// Where keys of encrypted datasets come from.
+    /// Source of encryption keys.
     pub keys: KeySource,
-    /// For a rescue: if tables of the MOS are lost, the vdevs are as the labels have them, and the root of
-    /// the tree of datasets is searched for.
+    /// Rescue: if MOS tables are lost, take the vdevs from the labels and search for the root dataset.
     pub salvage: bool,
 }
 
@@ -89,19 +87,19 @@ impl Default for ImportOptions {
     }
 }
 
-/// Opens a pool that discovery found.
+/// Opens a discovered pool.
 ///
 /// # Errors
-/// A version or feature that can't be read, no uberblock as asked for, or damage on the way to the root
-/// dataset; with [`Rewind::Back`] only if no uberblock leads anywhere.
+/// An unsupported version or feature, no matching uberblock, or damage on the path to the root dataset; with
+/// [`Rewind::Back`] only if no uberblock opens.
 #[boxed]
 pub async fn import(rt: &Runtime, found: &FoundPool, options: &ImportOptions) -> Result<Mos> {
     let cache = Arc::new(BlockCache::new(options.cache));
     import_sharing(rt, found, options, &cache).await
 }
 
-/// The same with a cache of the caller's, in place of one of [`ImportOptions::cache`]: what states of
-/// one pool have in common is then kept once, and all of them together stay within its budget.
+/// Like [`import`], with the caller's cache instead of [`ImportOptions::cache`]: several states of a pool
+/// then share blocks and one memory budget.
 ///
 /// # Errors
 /// Those of [`import`].
@@ -133,7 +131,7 @@ pub async fn import_sharing(
         if options.rewind != Rewind::Back || refused {
             return Err(error);
         }
-        // The newest state's error is the one to report.
+        // Report the newest state's error.
         failure.get_or_insert((uberblock.txg, error));
     }
     let (txg, why) = match &failure {
@@ -143,7 +141,6 @@ pub async fn import_sharing(
     Err(DatasetError::NotOpened { pool: found.name().into(), txg, why: why.into() })
 }
 
-/// The uberblocks to try, in order.
 fn candidates(found: &FoundPool, rewind: Rewind) -> Result<Vec<&Uberblock>> {
     let wanted = |u: &&Uberblock| match rewind {
         Rewind::Txg(txg) => u.txg <= txg,
@@ -178,7 +175,7 @@ async fn open_at(
     open_tree(&pool, cache, &checkpoint, options).await
 }
 
-/// Opens the state that an uberblock of the caller's leads to.
+/// Opens the state of a given uberblock.
 #[boxed]
 pub async fn import_at(
     rt: &Runtime,
@@ -190,7 +187,7 @@ pub async fn import_at(
     open_tree(&pool, &Arc::new(BlockCache::new(options.cache)), uberblock, options).await
 }
 
-/// Versions 1 to 28 were released as such; 5000 means feature flags.
+/// Versions 1 to 28 were released; 5000 means feature flags.
 fn check_version(pool: &str, version: u64) -> Result<()> {
     if spa_version_is_known(version) {
         return Ok(());
@@ -198,7 +195,7 @@ fn check_version(pool: &str, version: u64) -> Result<()> {
     Err(DatasetError::UnsupportedVersion { pool: pool.into(), version })
 }
 
-/// From an assembled pool to its MOS with everything in place that reading other objects needs.
+/// Opens the MOS with everything needed to read other objects.
 async fn open_tree(
     pool: &Pool,
     cache: &Arc<BlockCache>,
@@ -213,7 +210,7 @@ async fn open_tree(
     }
 }
 
-/// A state whose tables are lost. What lies on removed vdevs can't be read.
+/// Opens a state without its tables. Blocks on removed vdevs are unreadable.
 async fn open_by_labels(
     pool: &Pool,
     cache: &Arc<BlockCache>,
@@ -252,7 +249,7 @@ async fn open_by_tables(
     let objset = open(pool).await?;
     let directory = open_directory(&objset).await?;
 
-    // Of these two no block lies on a vdev that was removed; anything else may.
+    // Directory and configuration never lie on a removed vdev; anything else may.
     let packed = required(&objset, &directory, names::CONFIG).await.map_err(without(DIRECTORY))?;
     let config = packed_nvlist(&objset, packed).await.map_err(without(CONFIGURATION))?;
     let trusted_config = PoolConfig::from_mos(&config).map_err(|source| objset.format(packed, source));
@@ -280,7 +277,7 @@ async fn open_by_tables(
     let times = dirty_times::load(&objset).await;
     (trusted.noted, trusted.behind) = (times.noted, times.behind);
     for leaf in times.lost {
-        // It gets another log.
+        // The vdev gets a new log.
         trusted
             .config
             .vdevs
@@ -303,7 +300,7 @@ async fn required(objset: &Objset, directory: &Zap, name: &str) -> Result<Object
     })
 }
 
-/// The content of a packed nvlist object: its bonus says how many bytes.
+/// Reads a packed nvlist; the bonus holds its length.
 #[boxed]
 pub async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
     let object = objset.object(id).await?;
@@ -316,7 +313,7 @@ pub async fn packed_nvlist(objset: &Objset, id: ObjectId) -> Result<Nvlist> {
     Nvlist::decode(&packed).map_err(|e| objset.format(id, e))
 }
 
-/// The configuration in the MOS does not say which class a vdev serves: the vdev's own ZAP does.
+/// Reads allocation classes from the vdevs' ZAPs; the MOS configuration lacks them.
 async fn classes(objset: &Objset, config: &mut PoolConfig) -> Result<()> {
     for vdev in config.vdevs.iter_mut().filter(|vdev| vdev.top_zap != ObjectId(0)) {
         let zap = Zap::open_id(objset, vdev.top_zap).await?;
@@ -329,10 +326,10 @@ async fn classes(objset: &Objset, config: &mut PoolConfig) -> Result<()> {
 }
 
 impl Mos {
-    /// The pool's cache devices.
+    /// Cache devices of the pool.
     ///
     /// # Errors
-    /// Their list can't be read.
+    /// Their list is unreadable.
     #[boxed]
     pub async fn cache_devices(&self) -> Result<Vec<VdevConfig>> {
         let directory = Zap::open_id(self.objset(), DMU_POOL_DIRECTORY_OBJECT).await?;
@@ -340,7 +337,7 @@ impl Mos {
     }
 }
 
-/// Hot spares or cache devices, which the MOS keeps beside the configuration.
+/// Spares or cache devices, which the MOS keeps outside the configuration.
 async fn auxiliary(objset: &Objset, directory: &Zap, name: &str) -> Result<Vec<VdevConfig>> {
     let Some(id) = directory.get_u64(name).await?.filter(|&id| id != 0).map(ObjectId) else {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
-//! Keys of encrypted datasets: from what the user gives to what opens blocks.
+//! Keys of encrypted datasets: from the user's key to the key of a block.
 //!
-//! Idea: each encryption root has a wrapping key, which the user holds; every directory below it has a key
-//! object in the MOS whose master key is wrapped with it. Clones and snapshots share their directory's.
-//! Opening one:
+//! Idea: each encryption root has a wrapping key, derived from the user's key. Every directory below it has a
+//! key object in the MOS with a master key wrapped by it. Clones and snapshots share their directory's key.
+//! To open a dataset:
 //!
 //! ```text
 //!   dsl_dir --crypto_key_obj--> key object: suite, guid, iv, mac, wrapped keys
@@ -10,12 +10,12 @@
 //!   KeySource(root) --> passphrase | hex | raw --> WrappingKey --unwrap--> DatasetKey
 //! ```
 //!
-//! Deriving a key from a passphrase takes a tenth of a second by design: wrapping keys are kept by root,
-//! unwrapped keys by key object. A wrong key is noticed here, by the MAC over the wrapped keys, before
-//! anything is decrypted with it.
+//! Deriving a key from a passphrase takes a tenth of a second by design, so wrapping keys are cached by root
+//! and unwrapped keys by key object. The MAC over the wrapped keys detects a wrong key before anything is
+//! decrypted with it.
 //!
-//! A pool that stays open asks nobody: its keys are loaded and unloaded ([`Keyring::load`],
-//! [`Keyring::unload`]), and a new key is asked of whoever makes it.
+//! A pool that stays open never asks for keys: they are loaded and unloaded explicitly ([`Keyring::load`],
+//! [`Keyring::unload`]), and a command that makes a new key supplies it.
 //!
 //! Source: OpenZFS `dsl_crypt.c`, `libzfs_crypto.c`.
 
@@ -26,21 +26,21 @@ use std::sync::Arc;
 pub use keyring::{EncryptionInfo, KeyFormat, KeyStatus};
 pub use keyring::{Keyring, ask_key};
 
-/// What the user holds for an encryption root, as typed or read: a line with a passphrase or 64 hex digits,
-/// or 32 bytes.
+/// User's key of an encryption root, as typed or read: a line with a passphrase or 64 hex digits, or 32
+/// bytes.
 #[derive(Clone)]
 pub struct UserKey(pub Vec<u8>);
 
-// Keys do not belong in a log.
+// Keys must not appear in logs.
 impl std::fmt::Debug for UserKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "UserKey({} bytes)", self.0.len())
     }
 }
 
-/// Where keys come from: asked once for each encryption root, with what is known of it.
+/// Source of keys, called once for each encryption root with its parameters.
 ///
-/// The call may block (it may ask at a terminal); it runs where that hurts nobody.
+/// The call may block (for a terminal prompt), so it runs on a blocking thread.
 #[derive(Clone, Default)]
 pub struct KeySource(Place);
 
@@ -54,7 +54,7 @@ enum Place {
 }
 
 impl KeySource {
-    /// Keys from a function; `None` means that there is none, and the dataset stays locked.
+    /// Keys from a function; `None` leaves the dataset locked.
     pub fn new(ask: impl Fn(&EncryptionInfo) -> Option<UserKey> + Send + Sync + 'static) -> KeySource {
         KeySource(Place::Ask(Arc::new(ask)))
     }

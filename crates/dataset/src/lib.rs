@@ -1,5 +1,4 @@
-//! An imported pool and its datasets, as they are on disk: what OpenZFS calls the DSL, and the reading side
-//! of the SPA.
+//! An imported pool and its datasets on disk: OpenZFS's DSL and the reading side of its SPA.
 //!
 //! ```text
 //!   FoundPool --import--> Mos --dataset("pool/a@s")--> Dataset --objset--> Objset (cenote-object)
@@ -9,9 +8,9 @@
 //!                          '- root_dir --> Dir: a name in the tree, its parent, children and accounts
 //! ```
 //!
-//! Two kinds of nodes make the tree of datasets. A [`Dir`] is a name: it has a parent, children, properties
-//! and accounts. A [`Dataset`] is one version of content: each directory has a head, and behind it the chain
-//! of its snapshots. A clone's chain goes on into the snapshot it was made from.
+//! The dataset tree has two kinds of nodes. A [`Dir`] is a name, with parent, children, properties and
+//! accounting. A [`Dataset`] is one version of content: each directory has a head and, behind it, the chain
+//! of its snapshots. A clone's chain continues into its origin snapshot.
 //!
 //! ```text
 //!   Dir "pool" ── child ── Dir "pool/a" ── child ── Dir "pool/a/b"
@@ -19,10 +18,10 @@
 //!     .                    Dataset "pool/a" ──prev──> "pool/a@s2" ──prev──> "pool/a@s1" ──> $ORIGIN
 //! ```
 //!
-//! Names that begin with `$` or contain `%` are OpenZFS's own and are not listed.
+//! Names that begin with `$` or contain `%` are internal to OpenZFS and not listed.
 //!
-//! Nothing here writes: `cenote-engine` and `cenote-tasks` do. Read in this order: [`mod@import`], [`mos`],
-//! [`dataset`], [`dir`], then [`properties`], [`keys`], [`spacemaps`], [`sharing`], then the rest.
+//! This crate only reads; `cenote-engine` and `cenote-tasks` write. Read in this order: [`mod@import`],
+//! [`mos`], [`dataset`], [`dir`], then [`properties`], [`keys`], [`spacemaps`], [`sharing`], then the rest.
 //!
 //! Source: OpenZFS `dsl_dir.c`, `dsl_dataset.c`, `dsl_prop.c`, `dsl_bookmark.c`, `dsl_userhold.c`, `spa.c`.
 #![forbid(unsafe_code)]

@@ -1,9 +1,8 @@
-//! The opened pool: its meta object set (MOS) and what is found there.
+//! The opened pool: its meta object set (MOS) and object directory.
 //!
-//! Idea: everything that is not a user's data is an object of the MOS, and the object directory (object 1, a
-//! ZAP) names the important ones. This type is the handle that all others hang from; what lies behind a name
-//! is read when it is asked for, each in its own module: datasets in [`crate::dataset`], [`crate::history`],
-//! [`crate::errlog`], space in [`crate::spacemaps`].
+//! Idea: all pool metadata are objects of the MOS; the object directory (object 1, a ZAP) names the important
+//! ones. [`Mos`] is the root handle. Its objects are read on demand, each by its own module: datasets in
+//! [`crate::dataset`], [`crate::history`], [`crate::errlog`], space in [`crate::spacemaps`].
 //!
 //! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `spa.c`.
 
@@ -28,23 +27,23 @@ use crate::dataset::Dataset;
 use crate::dir::Dir;
 use crate::keys::Keyring;
 
-/// The directory below the root that is charged for what is being freed, `FREE_DIR_NAME`.
+/// Directory charged for pending frees, `FREE_DIR_NAME`.
 pub const FREE_DIR_NAME: &str = "$FREE";
-/// The directory below the root that is charged for what could not be freed, `LEAK_DIR_NAME`.
+/// Directory charged for leaked space, `LEAK_DIR_NAME`.
 pub const LEAK_DIR_NAME: &str = "$LEAK";
-/// The directory that all others are cloned from, `ORIGIN_DIR_NAME`.
+/// Directory that all others are cloned from, `ORIGIN_DIR_NAME`.
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
-/// The directory of what the MOS takes, `MOS_DIR_NAME`.
+/// Directory charged for the MOS, `MOS_DIR_NAME`.
 pub const MOS_DIR_NAME: &str = "$MOS";
 
-/// Whether a pool uses a feature.
+/// State of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureState {
-    /// It can't be used.
+    /// Not enabled.
     Disabled,
-    /// It can be used, and isn't.
+    /// Enabled, not in use.
     Enabled,
-    /// It is used.
+    /// In use.
     Active,
 }
 
@@ -58,20 +57,20 @@ impl std::fmt::Display for FeatureState {
     }
 }
 
-/// An opened pool. Cloning it costs one atomic increment.
+/// An opened pool. Cloning costs one atomic increment.
 #[derive(Clone)]
 pub struct Mos(Arc<MosInner>);
 
 struct MosInner {
     objset: Objset,
-    /// Or why it can't be read, in a rescue.
+    /// In a rescue, may be the read error.
     directory: Result<Zap>,
     config: Nvlist,
-    /// The vdevs of this state, if the pool may have others by now.
+    /// Vdevs of this state, if the pool's may differ by now.
     vdevs: Option<Arc<PoolConfig>>,
     root_dir: ObjectId,
     keyring: Arc<Keyring>,
-    /// The same for every dataset, and dear: shared blocks and checkpoints are counted for it.
+    /// Shared by all datasets and expensive: counts shared blocks and checkpoints.
     usable_bytes: OnceCell<u64>,
     first_version: OnceCell<Option<ObjectId>>,
 }
@@ -100,7 +99,7 @@ impl Mos {
         Mos(Arc::new(MosInner::new(objset, directory, config, root_dir, keyring)))
     }
 
-    /// The MOS of a pool whose configuration is at hand elsewhere, in a state in which it had these vdevs.
+    /// Opens the MOS of a past state with its vdevs; the pool's configuration is known elsewhere.
     ///
     /// # Errors
     /// The object directory is damaged.
@@ -113,28 +112,28 @@ impl Mos {
         Ok(Mos(Arc::new(MosInner { vdevs: Some(vdevs), ..inner })))
     }
 
-    /// The pool with the vdevs of this state: its space maps are theirs. Blocks are read from those that the
-    /// pool has now ([`Pool::vdevs`]).
+    /// Configuration with the vdevs of this state, to which its space maps refer. Blocks are read from the
+    /// pool's current vdevs ([`Pool::vdevs`]).
     pub fn pool_config(&self) -> Arc<PoolConfig> {
         self.0.vdevs.clone().unwrap_or_else(|| self.pool().config())
     }
 
-    /// The pool below: blocks, vdevs, status.
+    /// Underlying pool: blocks, vdevs, status.
     pub fn pool(&self) -> &Pool {
         self.0.objset.pool()
     }
 
-    /// Where [`Mos::usable_bytes`] is remembered.
+    /// Cached [`Mos::usable_bytes`].
     pub(crate) fn usable_bytes_cell(&self) -> &OnceCell<u64> {
         &self.0.usable_bytes
     }
 
-    /// The meta object set.
+    /// Meta object set.
     pub fn objset(&self) -> &Objset {
         &self.0.objset
     }
 
-    /// The object directory.
+    /// Object directory.
     ///
     /// # Errors
     /// It is damaged, and the pool was opened for a rescue.
@@ -142,17 +141,17 @@ impl Mos {
         self.0.directory.as_ref().map_err(Clone::clone)
     }
 
-    /// The trusted configuration, as the MOS has it.
+    /// Trusted configuration from the MOS.
     pub fn config(&self) -> &Nvlist {
         &self.0.config
     }
 
-    /// The root that this state of the pool hangs from.
+    /// Uberblock of this state.
     pub fn uberblock(&self) -> &Uberblock {
         self.pool().uberblock()
     }
 
-    /// Keys of its encrypted datasets.
+    /// Keys of the encrypted datasets.
     pub fn keyring(&self) -> &Arc<Keyring> {
         &self.0.keyring
     }
@@ -166,7 +165,7 @@ impl Mos {
         self.directory()?.get_u64(name).await
     }
 
-    /// The ZAP that the object directory has under a name.
+    /// A ZAP in the object directory.
     ///
     /// # Errors
     /// The directory or the ZAP is damaged.
@@ -178,7 +177,7 @@ impl Mos {
         }
     }
 
-    /// Pool properties that were set (`ashift` is not among them: it lies in the vdevs).
+    /// Explicitly set pool properties, without `ashift`, which the vdevs keep.
     ///
     /// # Errors
     /// The table is damaged.
@@ -190,7 +189,7 @@ impl Mos {
         }
     }
 
-    /// Every known feature and what it is here, in the order of `zpool get all`; none in pools older than
+    /// State of every known feature, in the order of `zpool get all`; all disabled in pools older than
     /// features.
     ///
     /// # Errors
@@ -216,26 +215,25 @@ impl Mos {
         Ok(states)
     }
 
-    /// What the last scrub or resilver did, or the one under way; `None` if there was none.
+    /// The current or last scrub or resilver, if any.
     ///
     /// # Errors
-    /// What is noted makes no sense.
+    /// The record is malformed.
     #[boxed]
     pub async fn scan_status(&self) -> Result<Option<ScanPhys>> {
         scan_in(self.directory()?).await
     }
 
-    /// The same of the last scrub of known errors. It is forgotten when a scan begins.
+    /// The current or last error scrub. A later scan clears it.
     ///
     /// # Errors
-    /// What is noted makes no sense.
+    /// The record is malformed.
     #[boxed]
     pub async fn error_scrub_status(&self) -> Result<Option<ErrorScrubPhys>> {
         error_scrub_in(self.directory()?).await
     }
 
-    /// Blocks that are free for users and not yet on the vdevs: lists that the next txgs work off
-    /// (`freeing`).
+    /// Blocks freed by datasets but not yet on the vdevs: lists that the next txgs process (`freeing`).
     ///
     /// # Errors
     /// A list is damaged.
@@ -250,7 +248,7 @@ impl Mos {
         Ok(lists)
     }
 
-    /// Bytes that what was destroyed still takes (`freeing`).
+    /// Bytes still held by destroyed datasets (`freeing`).
     ///
     /// # Errors
     /// A directory is damaged.
@@ -259,7 +257,7 @@ impl Mos {
         Ok(self.root_dir().await?.child(FREE_DIR_NAME).await?.map_or(0, |dir| dir.phys().used_bytes))
     }
 
-    /// Trees of destroyed datasets that are still being freed in the background.
+    /// Trees of destroyed datasets not completely freed.
     ///
     /// # Errors
     /// The list is damaged.
@@ -281,7 +279,7 @@ impl Mos {
         entries.collect::<Result<_, _>>().map_err(|e| object.format(e))
     }
 
-    /// The state that a checkpoint keeps, if there is one.
+    /// Uberblock of the checkpoint, if any.
     ///
     /// # Errors
     /// The directory is damaged.
@@ -289,7 +287,7 @@ impl Mos {
     pub async fn checkpoint(&self) -> Result<Option<Uberblock>> {
         let value = self.directory()?.lookup(directory_names::ZPOOL_CHECKPOINT.as_bytes()).await?;
         let Some(value) = value else { return Ok(None) };
-        // Words of the uberblock, in the order of its fields. Older versions had fewer.
+        // Words of the uberblock in field order. Older versions had fewer.
         let raw: Vec<u8> = value.words().flat_map(u64::to_le_bytes).collect();
         let mut slot = [0; UBERBLOCK_BYTES];
         let len = raw.len().min(UBERBLOCK_BYTES);
@@ -298,7 +296,7 @@ impl Mos {
         uberblock.map(Some).map_err(|e| self.objset().format(names::DMU_POOL_DIRECTORY_OBJECT, e))
     }
 
-    /// The MOS of that state.
+    /// Opens the MOS of the checkpoint.
     ///
     /// # Errors
     /// It is damaged.
@@ -309,7 +307,7 @@ impl Mos {
         Mos::at(&objset, self.0.keyring.clone(), self.pool_config()).await
     }
 
-    /// The pool's root file system.
+    /// Root file system of the pool.
     ///
     /// # Errors
     /// It is damaged.
@@ -319,7 +317,7 @@ impl Mos {
         Dataset::open_head(dir).await
     }
 
-    /// The root of the tree of names.
+    /// Root directory of the name tree.
     ///
     /// # Errors
     /// It is damaged.
@@ -328,11 +326,11 @@ impl Mos {
         Dir::open(self, self.0.root_dir, None, self.pool().name().to_owned()).await
     }
 
-    /// A file system, volume or snapshot by its full name, which may begin with the pool's guid: several
-    /// pools may be called the same.
+    /// Finds a file system, volume or snapshot by full name. The pool's guid may replace its name, since
+    /// several pools may share a name.
     ///
     /// # Errors
-    /// [`DatasetError::NoDataset`], or damage on the way.
+    /// [`DatasetError::NoDataset`], or damage on the path.
     #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<Dataset> {
         let missing = || DatasetError::NoDataset { name: name.into() };
@@ -343,7 +341,7 @@ impl Mos {
         let mut parts = path.split('/');
         let is_this_pool =
             |pool: &str| pool == self.pool().name() || pool == self.pool().guid().0.to_string();
-        // No dataset of a user's has a `$` in its name: those of OpenZFS's own have no content to be shown.
+        // Only OpenZFS's internal datasets have a `$` in their names; they have no content.
         if !parts.next().is_some_and(is_this_pool) || name.contains('$') {
             return Err(missing());
         }
@@ -358,19 +356,19 @@ impl Mos {
         }
     }
 
-    /// A file system, volume or snapshot by its number.
+    /// Opens a file system, volume or snapshot by number.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// It does not exist or is damaged.
     #[boxed]
     pub async fn dataset_by_id(&self, id: DatasetId) -> Result<Dataset> {
         Dataset::open_by_id(self, id).await
     }
 
-    /// What lies on disk of a file system, volume or snapshot: no name is looked for.
+    /// On-disk fields of a file system, volume or snapshot; no name lookup.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// It does not exist or is damaged.
     #[boxed]
     pub async fn dataset_phys(&self, id: DatasetId) -> Result<DslDatasetPhys> {
         let dnode = self.objset().dnode(ObjectId(id.0)).await?;
@@ -378,7 +376,7 @@ impl Mos {
         phys.map_err(|e| self.objset().format(ObjectId(id.0), e))
     }
 
-    /// The empty snapshot at which all chains of newer pools begin, `$ORIGIN@$ORIGIN`.
+    /// The empty snapshot `$ORIGIN@$ORIGIN`, at which all chains of newer pools begin.
     pub(crate) async fn first_version(&self) -> Result<Option<ObjectId>> {
         let look = async || {
             let Some(dir) = self.root_dir().await?.child(ORIGIN_DIR_NAME).await? else { return Ok(None) };
@@ -387,8 +385,8 @@ impl Mos {
         self.0.first_version.get_or_try_init(look).await.copied()
     }
 
-    /// The datasets that come right after one in their chains: its next snapshot or head, and its clones'
-    /// oldest snapshots or heads. After none: where all chains begin.
+    /// Direct successors of a dataset: its next snapshot or head, and the oldest snapshot or head of each
+    /// clone. For `None`, the starts of all chains.
     ///
     /// # Errors
     /// A dataset is damaged.
@@ -398,7 +396,7 @@ impl Mos {
             let Some(first) = self.first_version().await?.map(|first| DatasetId(first.0)) else {
                 return self.first_datasets(ObjectId(0)).await;
             };
-            // Not its own, empty head.
+            // Skip the empty head of `$ORIGIN`.
             let own = self.dataset_phys(first).await?.next_snapshot;
             let mut after = self.datasets_after(Some(first)).await?;
             after.retain(|id| id.0 != own.0);
@@ -412,7 +410,7 @@ impl Mos {
                 ObjectId(0) => Vec::new(),
                 list => Zap::open_id(self.objset(), list).await?.to_vec().await?,
             };
-            // Older pools don't list them.
+            // Older pools do not list clones.
             match clones.len() as u64 == phys.num_children - 1 {
                 true => {
                     let numbers = clones.iter().filter_map(|clone| clone.value.as_u64());
@@ -425,12 +423,12 @@ impl Mos {
         Ok(after)
     }
 
-    /// The oldest of each head's chain, of chains that begin at `origin`.
+    /// Oldest dataset of each chain that begins at `origin`.
     async fn first_datasets(&self, origin: ObjectId) -> Result<Vec<DatasetId>> {
         let mut firsts = Vec::new();
         for head in self.all_datasets().await? {
             let (mut first, mut phys) = (head.id(), *head.phys());
-            // A snapshot whose next is another one has this chain's as a clone.
+            // If the snapshot's next differs, this chain is a clone of it.
             while phys.prev_snapshot.0 != 0 {
                 let before = self.dataset_phys(DatasetId(phys.prev_snapshot.0)).await?;
                 if before.next_snapshot != ObjectId(first.0) {
@@ -453,7 +451,7 @@ impl Mos {
         self.root_dataset().await?.descendants().await
     }
 
-    /// The same as far as they can be opened, and the names and errors of the others: [`Dataset::reachable`].
+    /// All datasets that open, and name and error of each that does not ([`Dataset::reachable`]).
     ///
     /// # Errors
     /// The root is damaged.
@@ -462,10 +460,10 @@ impl Mos {
         Ok(self.root_dataset().await?.reachable().await)
     }
 
-    /// Opens the object set of every file system and volume, as far as it goes without keys.
+    /// Opens every file system's and volume's object set, as far as possible without keys.
     ///
     /// # Errors
-    /// The first that can't be opened.
+    /// The first failure.
     #[boxed]
     pub async fn open_all_heads(&self) -> Result<()> {
         for dataset in self.all_datasets().await? {
@@ -475,19 +473,19 @@ impl Mos {
     }
 }
 
-/// What an object directory says of the last scan: [`Mos::scan_status`] for those who have nothing else open.
+/// [`Mos::scan_status`] from an object directory alone.
 ///
 /// # Errors
-/// What is noted makes no sense.
+/// The record is malformed.
 #[boxed]
 pub async fn scan_in(directory: &Zap) -> Result<Option<ScanPhys>> {
     words_in(directory, directory_names::SCAN).await
 }
 
-/// [`Mos::error_scrub_status`], likewise.
+/// [`Mos::error_scrub_status`] from an object directory alone.
 ///
 /// # Errors
-/// What is noted makes no sense.
+/// The record is malformed.
 #[boxed]
 pub async fn error_scrub_in(directory: &Zap) -> Result<Option<ErrorScrubPhys>> {
     let noted = words_in(directory, directory_names::ERRORSCRUB).await?;
@@ -500,7 +498,7 @@ async fn words_in<T: Phys>(directory: &Zap, name: &str) -> Result<Option<T>> {
     T::from_words(&words).map(Some).map_err(|e| directory.object().format(e))
 }
 
-/// Bytes of `uberblock_t` that a checkpoint keeps, at most.
+/// Bound on the `uberblock_t` of a checkpoint.
 const UBERBLOCK_BYTES: usize = 1024;
 
 impl std::fmt::Debug for Mos {

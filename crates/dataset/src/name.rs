@@ -1,4 +1,4 @@
-//! Names: what file systems, snapshots and bookmarks may be called.
+//! Valid names of file systems, snapshots and bookmarks.
 //!
 //! ```text
 //!   pool/a/b        parts of letters, digits and -_.: and blanks, at most 50 deep, 255 bytes in all
@@ -7,22 +7,22 @@
 //! ```
 //!
 //! Source: OpenZFS `zfs_namecheck.c` (`entity_namecheck`, `dataset_namecheck`, `snapshot_namecheck`),
-//! `libzfs_dataset.c` (`zfs_validate_name`), whose words these are.
+//! `libzfs_dataset.c` (`zfs_validate_name`), including the messages.
 
 use cenote_object::{DatasetError, Result};
 
-/// `ZFS_MAX_DATASET_NAME_LEN`, less the NUL at the end.
+/// `ZFS_MAX_DATASET_NAME_LEN` without the NUL.
 pub const MAX_NAME_BYTES: usize = 255;
 /// `zfs_max_dataset_nesting`.
 const MAX_NESTING: usize = 50;
 
-/// Takes the name of a new file system or volume apart: its parent, and its own part.
+/// Splits a new file system's or volume's name into parent and last part.
 pub fn split_child(name: &str) -> Result<(&str, &str)> {
     check(name, None)?;
     name.rsplit_once('/').ok_or_else(|| bad(name, "operation does not apply to pools"))
 }
 
-/// Takes `pool/a@s` or `pool/a#s` apart.
+/// Splits `pool/a@s` or `pool/a#s`.
 pub fn split_at(name: &str, delimiter: char) -> Result<(&str, &str)> {
     check(name, Some(delimiter))?;
     name.split_once(delimiter).ok_or_else(|| {
@@ -30,7 +30,7 @@ pub fn split_at(name: &str, delimiter: char) -> Result<(&str, &str)> {
     })
 }
 
-/// Checks a name in which only `delimiter` may stand between dataset and version.
+/// Checks a name with only `delimiter` between dataset and version.
 pub fn check(name: &str, delimiter: Option<char>) -> Result<()> {
     if name.len() > MAX_NAME_BYTES {
         return Err(bad(name, "name is too long"));
@@ -57,7 +57,7 @@ pub fn check(name: &str, delimiter: Option<char>) -> Result<()> {
     Ok(())
 }
 
-/// What OpenZFS says of a character that can't be where it is.
+/// OpenZFS's message for a misplaced character.
 fn unexpected(odd: char) -> String {
     match odd {
         '@' => "snapshot delimiter '@' is not expected here".into(),

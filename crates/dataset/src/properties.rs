@@ -1,10 +1,9 @@
-//! Properties of datasets with their sources, as `zfs get all` shows them.
+//! Dataset properties with their sources, as in `zfs get all`.
 //!
-//! Idea: a property's value comes from one of three places. *Settings* are entries of the property ZAP of the
-//! dataset's directory (of the snapshot itself first, for a snapshot), or of a directory above if the
-//! property is inherited. *Facts* are what the dataset is: space, times, identity, encryption. Everything
-//! else is the default. The table in `cenote_format::props` says which properties there are; this module says
-//! what each is for one dataset.
+//! Idea: a value comes from one of three places. *Settings* are entries in the property ZAP of the dataset's
+//! directory (for a snapshot, first of the snapshot itself), or of an ancestor if the property is
+//! inheritable. *Facts* describe the dataset: space, times, identity, encryption. Everything else is the
+//! default. `cenote_format::props` lists the properties; this module evaluates them for one dataset.
 //!
 //! ```text
 //!   name at this level         -> local                      NAME$inherit hides NAME$recvd here
@@ -12,8 +11,8 @@
 //!   either, at a level above   -> inherited from that level  (if the property is inherited at all)
 //! ```
 //!
-//! Sources: a fact has none (`-`), unless it equals the property's default or is one that the administrator
-//! set (quotas, sizes), just as OpenZFS shows them.
+//! Like OpenZFS, a fact has no source (`-`), unless it equals the property's default or is an administrator's
+//! setting (quotas, sizes).
 //!
 //! Source: OpenZFS `dsl_prop.c`, `dsl_dataset_stats`, `dsl_dir_stats`, libzfs `zfs_prop_get`.
 
@@ -30,25 +29,24 @@ use crate::dataset::{Dataset, DatasetKind};
 use crate::properties::facts::Facts;
 use crate::properties::settings::Settings;
 
-/// The user who set a dataset's `mountpoint` without the right to mount: a user property that only the
-/// daemon writes.
+/// User property that only the daemon writes: the user who set `mountpoint` without the right to mount.
 pub const PLACED_BY_PROPERTY: &str = "org.cenote:mountpoint-set-by";
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Nobody set it: it is a fact.
+    /// Fact.
     None,
-    /// Nobody set it: it is what OpenZFS assumes.
+    /// OpenZFS's default.
     Default,
     /// Set here.
     Local,
-    /// Set on a dataset above.
+    /// Set on an ancestor.
     Inherited(String),
-    /// Brought by a receive.
+    /// Set by a receive.
     Received,
-    /// In force only as long as the dataset is mounted.
+    /// In force while the dataset is mounted.
     Temporary,
 }
 
@@ -65,36 +63,36 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A value, as it is stored.
+/// Stored value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Value {
-    /// A number: bytes, seconds, a ratio in hundredths, or the number of an index property's name.
+    /// Bytes, seconds, a ratio in hundredths, or an index property's number.
     Number(u64),
     /// Text.
     Text(String),
 }
 
-/// A property of a dataset.
+/// Dataset property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Property {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value.
+    /// Value.
     pub value: Value,
-    /// Where that comes from.
+    /// Source of the value.
     pub source: Source,
-    /// What a receive brought, whether it is in force or not.
+    /// Received value, in force or not.
     pub received: Option<Value>,
 }
 
 impl Property {
-    /// The value as `zfs get -p` prints it: numbers exact, index properties by name.
+    /// Value as in `zfs get -p`: exact numbers, index properties by name.
     pub fn literal(&self) -> String {
         literal(&self.name, &self.value)
     }
 
-    /// The value if it is a number.
+    /// Value as a number.
     pub fn number(&self) -> Option<u64> {
         match self.value {
             Value::Number(number) => Some(number),
@@ -124,16 +122,16 @@ fn literal(name: &str, value: &Value) -> String {
 }
 
 impl Dataset {
-    /// All properties in the order of `zfs get all`, user properties (by name) last.
+    /// All properties in the order of `zfs get all`, then user properties by name.
     ///
     /// # Errors
-    /// Something that a property comes from is damaged. A missing key is not an error.
+    /// Damage at the source of a property. A missing key is not an error.
     #[boxed]
     pub async fn properties(&self) -> Result<Vec<Property>> {
         self.properties_of(&|_| true).await
     }
 
-    /// Those whose names are asked for: most cost little, those of the content a few blocks.
+    /// Selected properties: most are cheap, those of the content read a few blocks.
     ///
     /// # Errors
     /// As [`Dataset::properties`].
@@ -148,7 +146,7 @@ impl Dataset {
         Ok(all)
     }
 
-    /// One property by name, user properties too; `None` if this dataset has none of that name.
+    /// A property or user property; `None` if this dataset does not have it.
     ///
     /// # Errors
     /// As [`Dataset::properties`].
@@ -166,7 +164,7 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// A property that follows from settings alone, as it is in force.
+    /// Effective value of a property that depends on settings only.
     #[boxed]
     pub async fn in_force(&self, name: &str) -> Result<Option<Value>> {
         let (settings, prop) = (Settings::load(self).await?, Prop::zfs(name));
@@ -174,7 +172,7 @@ impl Dataset {
         Ok(set.or_else(|| prop.and_then(default_of)))
     }
 
-    /// Properties that are numbers and follow from settings alone, by name.
+    /// Effective values of numeric properties that depend on settings only.
     pub async fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[u64; N]> {
         let settings = Settings::load(self).await?;
         Ok(names.map(|name| {
@@ -188,14 +186,14 @@ impl Dataset {
     }
 }
 
-/// What a property is for this dataset; `None` if it has no such property.
+/// Value for this dataset; `None` if the property does not apply.
 fn resolve(dataset: &Dataset, prop: &Prop, settings: &Settings, facts: &Facts) -> Option<Property> {
     if !prop.applies.overlaps(applies_to(facts.kind)) || !fits_head(prop, facts) {
         return None;
     }
     let setting = settings.find(prop.name, prop.is_inheritable());
     let (value, source) = match (facts.get(prop.name), setting) {
-        // What was set is noted in both places; the fact is what is in force.
+        // A setting is recorded in both places; the fact is in force.
         (Some(value), setting) => {
             let source = setting.map_or_else(|| source_of_fact(prop, &value), |(_, source)| source);
             (value, source)
@@ -222,7 +220,7 @@ fn applies_to(kind: DatasetKind) -> AppliesTo {
     }
 }
 
-/// Numbers of a snapshot must make sense for what it is a snapshot of, unless they are of snapshots only.
+/// Unless it is specific to snapshots, a snapshot's number must also apply to its head.
 fn fits_head(prop: &Prop, facts: &Facts) -> bool {
     let of_heads = prop.applies.overlaps(AppliesTo::FS) || prop.applies.overlaps(AppliesTo::VOL);
     let is_text = matches!(prop.value, PropType::String { .. });
@@ -233,7 +231,7 @@ fn fits_head(prop: &Prop, facts: &Facts) -> bool {
 }
 
 fn default_of(prop: &Prop) -> Option<Value> {
-    /// Read-only, and yet shown with a default where nothing is counted.
+    /// Read-only, but with a default where nothing is counted.
     const COUNTS: [&str; 2] = ["filesystem_count", "snapshot_count"];
     if prop.is_read_only() && !COUNTS.contains(&prop.name) || facts::is_fact_only(prop.name) {
         return None;
@@ -244,7 +242,7 @@ fn default_of(prop: &Prop) -> Option<Value> {
     }
 }
 
-/// Facts that say what the administrator set count as local; one that equals a default counts as such.
+/// Facts that the administrator set count as local; values equal to the default count as default.
 fn source_of_fact(prop: &Prop, value: &Value) -> Source {
     const SET_BY_ADMINISTRATOR: [&str; 8] = [
         "volsize",
@@ -267,7 +265,7 @@ fn source_of_fact(prop: &Prop, value: &Value) -> Source {
     }
 }
 
-/// An inherited mount point is followed by the path from where it was set to here.
+/// Appends the path below the dataset where the mount point was set.
 fn mountpoint(name: &str, path: String, source: &Source) -> String {
     if !path.starts_with('/') {
         return path;

@@ -1,7 +1,8 @@
-//! What destroying snapshots would free: `zfs destroy -nv pool/a@first%last`.
+//! Space that destroying snapshots would free: `zfs destroy -nv pool/a@first%last`.
 //!
-//! Idea: what only a run of snapshots holds was born after the version before it and was dead by the version
-//! after it; so it is on the deadlists of all versions after the first, up to the one after the last.
+//! Idea: a block held only by a run of snapshots was born after the version before the run and died before
+//! the version after it. It is therefore on a deadlist of the versions after the first, up to the one after
+//! the last.
 //!
 //! ```text
 //!   before ---- first ---- ... ---- last ---- after
@@ -20,7 +21,7 @@ use crate::dataset::{Dataset, read_phys};
 use crate::space::EARLIER;
 
 impl Dataset {
-    /// Bytes that would be free if this snapshot, `last`, and all between them were destroyed.
+    /// Bytes freed by destroying this snapshot, `last` and all between.
     ///
     /// # Errors
     /// A deadlist is damaged; `last` is not this snapshot or a later one of the same dataset.

@@ -1,9 +1,8 @@
-//! A top-level vdev that is being removed.
+//! Removal of a top-level vdev.
 //!
-//! Idea: its blocks are copied to other vdevs in the order of their offsets, and are in use where they were
-//! until all have been copied; then the vdev turns into its map. Until then a range that has been copied is
-//! allocated twice: on the vdev, and where its copy lies. A block that is freed meanwhile is freed in both
-//! places.
+//! Idea: its blocks are copied to other vdevs in offset order but stay in use until all are copied; then the
+//! vdev becomes its map. Until then a copied range is allocated twice, on the vdev and at its copy. A block
+//! freed meanwhile is freed in both places.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_impl`, `free_from_removing_vdev`).
 
@@ -17,8 +16,7 @@ use crate::import::indirect::read_mapping;
 use crate::mos::Mos;
 
 impl Mos {
-    /// Where the copies lie of what is allocated (`start..end`) on a vdev that is being removed, as far as
-    /// the removal has come. None of any other vdev.
+    /// Copies, so far, of the allocated ranges (`start..end`) of a vdev being removed; none for other vdevs.
     ///
     /// # Errors
     /// The map is damaged.

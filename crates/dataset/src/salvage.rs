@@ -1,8 +1,8 @@
-//! The tree of datasets without the tables that list it, for a rescue.
+//! Rescue: the dataset tree without its tables.
 //!
-//! Idea: the tree is noted twice: from above by tables (the object directory, each directory's children), and
-//! from below by each directory, which knows its parent. If a table is lost, one walk over the MOS finds the
-//! directories with that parent. Only their names are lost.
+//! Idea: the tree is recorded twice: from above by tables (the object directory, each directory's children),
+//! from below by the parent that each directory names. If a table is lost, one walk over the MOS finds the
+//! directories of that parent; only their names are lost.
 
 use cenote_boxed::boxed;
 use cenote_format::Phys;
@@ -13,12 +13,12 @@ use cenote_object::Objset;
 
 use crate::dir::Dir;
 
-/// The root of the tree of names: the directory without a parent.
+/// Root of the name tree: the directory without a parent.
 pub(crate) async fn root_dir(objset: &Objset) -> Option<ObjectId> {
     dirs_below(objset, ObjectId(0)).await.first().map(|(id, _)| *id)
 }
 
-/// The directories with this parent, as far as the MOS can be walked.
+/// As far as the MOS is readable.
 async fn dirs_below(objset: &Objset, parent: ObjectId) -> Vec<(ObjectId, DslDirPhys)> {
     let mut found = Vec::new();
     let mut dnodes = objset.dnodes(ObjectId(1), ObjectId(u64::MAX));
@@ -34,12 +34,12 @@ async fn dirs_below(objset: &Objset, parent: ObjectId) -> Vec<(ObjectId, DslDirP
 }
 
 impl Dir {
-    /// The directories directly below that have content, found without the table of their names.
+    /// Child directories with content, found without the table of names.
     #[boxed]
     pub async fn unlisted_children(&self) -> Vec<ObjectId> {
         let mut children = Vec::new();
         for (id, phys) in dirs_below(self.mos().objset(), self.id()).await {
-            // OpenZFS's own directories have no head, or one that was never written.
+            // OpenZFS's internal directories have no head, or a head that was never written.
             let head = self.mos().dataset_phys(DatasetId(phys.head_dataset.0)).await;
             if phys.head_dataset.0 != 0 && head.is_ok_and(|head| !head.bp.is_hole()) {
                 children.push(id);

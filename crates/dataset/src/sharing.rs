@@ -1,13 +1,13 @@
 //! Blocks with several owners: deduplication tables (DDT) and block references of clones (BRT).
 //!
-//! Idea: two ways to share a block. A deduplicated block's pointer says so, and a table by checksum counts
-//! its references. A block cloned by `copy_file_range` has plain pointers; a table by address counts those
-//! beyond the first. Who adds up space by walking pointers must count such blocks once; these tables say how
-//! often they will come by.
+//! Idea: a block can be shared in two ways. A deduplicated block's pointer has the dedup bit, and a table by
+//! checksum counts its references. A block cloned by `copy_file_range` has plain pointers, and a table by
+//! address counts references beyond the first. A traversal that sums space must count shared blocks once;
+//! these tables tell how often it meets them.
 //!
-//! Since feature `fast_dedup` the newest entries of a table are in its logs, which override the ZAPs.
+//! With feature `fast_dedup`, a dedup table's newest entries are in its logs, which override the ZAPs.
 //!
-//! Memory: the logs of one table are held while it is listed (OpenZFS holds all of them); ZAPs are streamed.
+//! Memory: the logs of one table while it is listed (OpenZFS holds all of them); ZAPs are streamed.
 //!
 //! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
 
@@ -24,12 +24,12 @@ use crate::mos::Mos;
 
 pub use ddt::{Ddt, DdtEntries, DdtItem, DdtLog, DedupSummary};
 
-/// The sum of all cloned blocks.
+/// Totals of cloned blocks.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ClonedSummary {
     /// Space of cloned blocks, each once: `bcloneused`.
     pub used_bytes: u64,
-    /// Space that their further references save: `bclonesaved`.
+    /// Space saved by further references: `bclonesaved`.
     pub saved_bytes: u64,
 }
 
@@ -42,18 +42,18 @@ impl ClonedSummary {
     }
 }
 
-/// The cloned blocks of one vdev.
+/// Cloned blocks of one vdev.
 #[derive(Debug, Clone)]
 pub struct Brt {
-    /// The vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// The head: sums.
+    /// Header with totals.
     pub phys: BrtVdevPhys,
     zap: Option<Zap>,
 }
 
 impl Mos {
-    /// The tables of cloned blocks, one a vdev that has any.
+    /// Tables of cloned blocks, one per vdev that has any.
     ///
     /// # Errors
     /// A table is damaged.
@@ -77,7 +77,7 @@ impl Mos {
         Ok(tables)
     }
 
-    /// The sum over all tables of cloned blocks.
+    /// Totals of all tables.
     ///
     /// # Errors
     /// A table is damaged.
@@ -93,14 +93,14 @@ impl Mos {
 }
 
 impl Brt {
-    /// All entries, batch by batch in no order.
+    /// All entries in unordered batches.
     pub fn entries(&self) -> BrtEntries {
         BrtEntries { entries: self.zap.as_ref().map(Zap::entries), endian: self.phys.endian() }
     }
 }
 
-/// The count in an entry's value: eight bytes of the table's order or, with feature `block_cloning_endian`, a
-/// number. A damaged one has neither.
+/// Count in an entry: eight bytes in the table's byte order or, with feature `block_cloning_endian`, a
+/// number. `None` if damaged.
 pub fn brt_count(value: &ZapValue, endian: Endian) -> Option<u64> {
     match value.as_bytes() {
         Some(raw) => <[u8; 8]>::try_from(&raw[..]).ok().map(|raw| endian.u64(raw)),
@@ -108,13 +108,13 @@ pub fn brt_count(value: &ZapValue, endian: Endian) -> Option<u64> {
     }
 }
 
-/// What an entry of a table with this byte order says.
+/// Decodes an entry of a table with this byte order.
 pub fn brt_entry(entry: &ZapEntry, endian: Endian) -> Option<BrtEntry> {
     let &[offset_bytes] = &entry.name_words()[..] else { return None };
     Some(BrtEntry { offset_bytes, count: brt_count(&entry.value, endian)? })
 }
 
-/// An iteration over the cloned blocks of a vdev.
+/// Iterator over the cloned blocks of a vdev.
 #[derive(Debug)]
 pub struct BrtEntries {
     entries: Option<cenote_object::zap::Entries>,
@@ -122,7 +122,7 @@ pub struct BrtEntries {
 }
 
 impl BrtEntries {
-    /// The next entries; `None` after the last.
+    /// Next entries; `None` at the end.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<BrtEntry>>> {
         let batch = self.entries.as_mut()?.next_batch().await?;

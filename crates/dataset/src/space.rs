@@ -1,4 +1,4 @@
-//! Who uses how much: the numbers of `zfs list` and `zfs get`.
+//! Space accounting of `zfs list` and `zfs get`.
 //!
 //! Source: OpenZFS `dsl_dataset_stats`, `dsl_dir_stats`, `dsl_dataset_space_written`.
 
@@ -12,32 +12,32 @@ use cenote_object::trail::Trail;
 
 use crate::dataset::{Dataset, read_phys};
 
-/// What a walk back through a dataset's versions meets.
+/// Name of a chain of versions in errors.
 pub(super) const EARLIER: &str = "the snapshots before one another";
 
-/// Space of a dataset, in bytes. What a snapshot does not have is `None`.
+/// Space of a dataset, in bytes. `None` where a snapshot lacks the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Used here and below; of a snapshot, what destroying it would free.
+    /// Used here and below; for a snapshot, freed by its destruction.
     pub used: u64,
-    /// Reachable from this version, shared or not.
+    /// Referenced by this version, shared or not.
     pub referenced: u64,
     /// Written since the previous snapshot.
     pub written: u64,
-    /// Before compression, here and below.
+    /// Uncompressed, here and below.
     pub logical_used: Option<u64>,
-    /// Before compression, reachable.
+    /// Uncompressed, referenced.
     pub logical_referenced: u64,
     /// Hundredths: 100 is 1.00x.
     pub compress_ratio_percent: u64,
-    /// The same of what is reachable.
+    /// Likewise, of referenced blocks.
     pub ref_compress_ratio_percent: u64,
-    /// What `used` is made of; `None` in pools of versions that did not count it.
+    /// Parts of `used`; `None` in old pool versions.
     pub breakdown: Option<UsedBreakdown>,
 }
 
 impl Dataset {
-    /// Its space.
+    /// Space accounting.
     ///
     /// # Errors
     /// The deadlist is damaged.
@@ -67,8 +67,8 @@ impl Dataset {
         })
     }
 
-    /// Space reachable now that was not in the snapshot `older` (property `written@older`). `None`: it is not
-    /// an earlier version of this dataset, nor of its origin.
+    /// Space referenced now but not in snapshot `older` (property `written@older`). `None` unless that is an
+    /// earlier version of this dataset or of its origin.
     ///
     /// # Errors
     /// A deadlist is damaged.
@@ -81,7 +81,7 @@ impl Dataset {
         }
     }
 
-    /// The same of a snapshot that a bookmark of `head` remembers; its sizes must be known.
+    /// Space written since a bookmark of `head`; `None` if the bookmark has no sizes.
     ///
     /// # Errors
     /// A deadlist is damaged.
@@ -99,8 +99,8 @@ impl Dataset {
         }
     }
 
-    /// Whether the version of that directory and txg is an earlier one of this dataset, its origin, or the
-    /// origin's origin. Source: `dsl_dataset_is_before`.
+    /// Whether that directory's version of `txg` precedes this dataset, directly or through origins. Source:
+    /// `dsl_dataset_is_before`.
     async fn is_after(&self, dir: ObjectId, txg: Txg) -> Result<bool> {
         if self.is_snapshot() && self.creation_txg() <= txg {
             return Ok(false);
@@ -117,13 +117,13 @@ impl Dataset {
         Ok(true)
     }
 
-    /// Space reachable now that was not in `older`, which is an earlier version.
+    /// Space referenced now but not in `older`.
     async fn written_after(&self, older: Older) -> Result<u64> {
         let mos = self.mos();
         let mut bytes = self.phys().referenced_bytes.wrapping_sub(older.referenced_bytes);
         let (mut id, mut at) = (self.id(), *self.phys());
         let mut trail = Trail::new(mos.objset(), EARLIER);
-        // What was in `older` and died on the way is not there any more: it was replaced by as much.
+        // Blocks of `older` that died since are not referenced now, so add them back.
         loop {
             trail.enter(ObjectId(id.0))?;
             let is_last = at.prev_snapshot_txg <= older.creation_txg;
@@ -145,13 +145,12 @@ impl Dataset {
     }
 }
 
-/// An earlier version, as far as it must be known to say how much was written since.
+/// Facts about an earlier version needed to compute the space written since.
 #[derive(Debug, Clone, Copy)]
 struct Older {
     creation_txg: Txg,
     referenced_bytes: u64,
-    /// Space that it referenced and that was freed before the next snapshot; `None`: the deadlist after it
-    /// knows.
+    /// Space freed before the next snapshot; `None`: see the deadlist after it.
     freed_bytes: Option<u64>,
 }
 

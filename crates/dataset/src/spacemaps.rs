@@ -1,19 +1,18 @@
-//! Which ranges of each vdev are allocated, as the pool's space maps say.
+//! Allocated ranges of each vdev, from the pool's space maps.
 //!
-//! Idea: a vdev is cut into metaslabs, and each has a space map: a log of allocations and frees, which
-//! replayed gives its allocated ranges. Since feature `log_spacemap` a txg's changes to all metaslabs are
-//! first collected in one map of that txg; a metaslab's own map is brought up to date now and then, and a
-//! table per vdev says up to which txg it is. So:
+//! Idea: a vdev is divided into metaslabs. Each has a space map, a log of allocations and frees that replays
+//! to its allocated ranges. With feature `log_spacemap`, one map per txg first collects the changes of all
+//! metaslabs; a metaslab's own map is flushed now and then, and a table per vdev records up to which txg. So:
 //!
 //! ```text
 //!   allocated = replay(metaslab's own map) + changes in the maps of txgs >= the metaslab's unflushed txg
 //! ```
 //!
-//! What was allocated in the last txg may lie in the map, or not: space maps are written in the same txgs
-//! as what they describe, so for one uberblock they are exact.
+//! Space maps are written in the same txg as the changes they describe, so for a given uberblock they are
+//! exact.
 //!
-//! Memory: one vdev's ranges at a time, one range an allocated run. The log maps of all txgs are read once
-//! and kept, as OpenZFS bounds their size.
+//! Memory: one vdev's ranges at a time, one range per allocated run. The log maps of all txgs are read once
+//! and kept; OpenZFS bounds their size.
 //!
 //! Source: OpenZFS `space_map.c`, `metaslab.c`, `spa_log_spacemap.c`.
 
@@ -35,89 +34,88 @@ use crate::mos::Mos;
 pub use cenote_pool::alloc::has_embedded_log;
 pub use cenote_pool::ranges::{Overlap, Ranges};
 
-/// Offsets in a log space map count sectors of 512.
+/// Log space maps count 512-byte sectors.
 pub const LOG_SHIFT: u32 = 9;
 
-/// Maps read at once: there are hundreds, most of them a block long, each at its own place.
+/// Concurrent map reads: there are hundreds of maps, most of them one block, scattered over the pool.
 const MAPS_AT_ONCE: usize = 16;
 
-/// Metaslabs that a vdev may have; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
+/// Bound on metaslabs per vdev; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
 const MAX_METASLABS: u64 = 1 << 20;
 
-/// Where a metaslab lies and what keeps account of it.
+/// Location and accounting of a metaslab.
 #[derive(Debug, Clone, Copy)]
 pub struct MetaslabPlace {
-    /// Its number within the vdev.
+    /// Index within the vdev.
     pub index: u64,
-    /// Where it begins on the vdev, in bytes.
+    /// Start on the vdev, in bytes.
     pub start_bytes: u64,
-    /// How long it is, what a dRAID leaves unused at its ends included.
+    /// Length in bytes, without the ends that a dRAID leaves unused.
     pub size_bytes: u64,
-    /// Its own space map; `None`: it was never used.
+    /// Space map; `None` if never used.
     pub map: Option<ObjectId>,
-    /// The first txg whose changes are not in its own map; `None`: all are.
+    /// First txg whose changes its own map lacks; `None` if it has all.
     pub unflushed: Option<Txg>,
 }
 
-/// A metaslab and what is allocated on it.
+/// Allocation of a metaslab.
 #[derive(Debug, Clone)]
 pub struct Metaslab {
-    /// Where it lies.
+    /// Location.
     pub place: MetaslabPlace,
-    /// Allocated ranges, in bytes from the start of the vdev.
+    /// Allocated ranges, as vdev offsets.
     pub allocated: Ranges,
-    /// Bytes allocated as its own map says, without changes that are only in log space maps.
+    /// Bytes allocated per its own map, without the log space maps.
     pub own_map_bytes: u64,
-    /// Contradictions met while replaying: what was allocated twice, or freed without being allocated.
+    /// Contradictions in the log: ranges allocated twice, or freed while free.
     pub overlaps: Vec<Overlap>,
 }
 
-/// What a space map says of itself, without its changes.
+/// Header of a space map.
 #[derive(Debug, Clone)]
 pub struct SpaceMapHead {
-    /// Bytes of changes from the map's start.
+    /// Bytes of log.
     pub length_bytes: u64,
-    /// Bytes allocated less bytes freed, when it was last written. A map of frees alone is below 0.
+    /// Bytes allocated less bytes freed at the last write. Negative for a map of frees only.
     net_bytes: i64,
-    /// Free ranges by size at that time; `None` if the map does not count them.
+    /// Free ranges by size at that time; `None` if not counted.
     pub free_ranges: Option<SizeHistogram>,
 }
 
-/// A txg's log space map.
+/// Log space map of a txg.
 #[derive(Debug, Clone, Copy)]
 pub struct LogMap {
-    /// Its object.
+    /// Object.
     pub object: ObjectId,
-    /// How long it is, in blocks.
+    /// Length in blocks.
     pub blocks: u64,
 }
 
-/// A metaslab whose own map can't be read. All of it counts as allocated, but for what the log says was
-/// freed.
+/// A metaslab with an unreadable map. It counts as allocated, except ranges that the log frees.
 #[derive(Debug)]
 pub struct LostMap {
-    /// Its vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// Where it lies; it has a map.
+    /// Location, with a map.
     pub place: MetaslabPlace,
-    /// Why that can't be read.
+    /// Read error.
     pub why: DatasetError,
 }
 
-/// Changes of one vdev that the log has, by metaslab, in order.
+/// Logged changes of one vdev by metaslab, in order.
 pub type Logged<'a> = BTreeMap<u64, Vec<&'a (Txg, SpaceMapEntry)>>;
 
-/// The changes of txgs that are not yet in the metaslabs' own maps, in order.
+/// Logged changes, not yet in the metaslabs' own maps, in order.
 #[derive(Debug, Default)]
 pub struct LogSpacemaps {
-    /// The map of each txg.
+    /// Map of each txg.
     pub maps: BTreeMap<Txg, LogMap>,
-    /// (txg, change) for each vdev.
+    /// (txg, change) per vdev.
     changes: BTreeMap<VdevId, Vec<(Txg, SpaceMapEntry)>>,
 }
 
 impl Mos {
-    /// The log space maps of all txgs. Give it to [`Mos::metaslabs`].
+    /// Reads the log space maps of all txgs, for [`Mos::metaslabs`].
     ///
     /// # Errors
     /// A map is damaged.
@@ -126,7 +124,7 @@ impl Mos {
         let mut log = LogSpacemaps::default();
         let Some(zap) = self.directory_zap(names::LOG_SPACEMAP_ZAP).await? else { return Ok(log) };
         for entry in zap.to_vec().await? {
-            // Keys are txgs in hexadecimal text, as those of a deadlist.
+            // Keys are hexadecimal txgs, as in a deadlist.
             let txg =
                 parse_deadlist_key(&entry.name).map_err(|e| self.objset().format(zap.object().id(), e))?;
             let id = entry.value.as_u64().ok_or_else(|| zap.object().damaged("names a map by no number"))?;
@@ -145,7 +143,6 @@ impl Mos {
         Ok(log)
     }
 
-    /// A log space map with its length, and its changes.
     async fn read_log_map(&self, map: LogMap) -> Result<(LogMap, Vec<SpaceMapEntry>)> {
         let object = self.objset().object(map.object).await?;
         let length_bytes = SpaceMapHead::of(&object, LOG_SHIFT)?.length_bytes;
@@ -154,7 +151,7 @@ impl Mos {
         Ok((LogMap { blocks: length_bytes.div_ceil(object.block_bytes().max(1)), ..map }, changes))
     }
 
-    /// The metaslabs of a top-level vdev with their allocated ranges. None of a vdev that was removed.
+    /// Metaslabs of a top-level vdev with their allocation; none for a removed vdev.
     ///
     /// # Errors
     /// A space map is damaged.
@@ -164,7 +161,7 @@ impl Mos {
         loaded.into_iter().map(|(metaslab, lost)| lost.map_or(Ok(metaslab), Err)).collect()
     }
 
-    /// The same; those whose own maps can't be read are full, and say why.
+    /// Like [`Mos::metaslabs`]; a metaslab with an unreadable map is full and carries the error.
     async fn load_metaslabs(
         &self,
         vdev: &VdevConfig,
@@ -180,7 +177,7 @@ impl Mos {
         Ok(stream::iter(maps).buffered(MAPS_AT_ONCE).collect().await)
     }
 
-    /// One of them; `logged` is of [`LogSpacemaps::by_metaslab`].
+    /// Reads one metaslab; `logged` is from [`LogSpacemaps::by_metaslab`].
     ///
     /// # Errors
     /// Its space map is damaged.
@@ -196,20 +193,20 @@ impl Mos {
         Ok(metaslab)
     }
 
-    /// The pool's space, ready to allocate from: all vdevs with their metaslabs.
+    /// Builds the pool's allocator from the space maps of all vdevs.
     ///
     /// # Errors
-    /// A space map is damaged, or contradicts itself: what it takes for free may be in use.
+    /// A space map is damaged or contradicts itself: ranges that it calls free may be in use.
     #[boxed]
     pub async fn allocator(&self, log: &LogSpacemaps) -> Result<Allocator> {
         let (allocator, lost) = self.allocator_despite_losses(log).await?;
         lost.into_iter().next().map_or(Ok(allocator), |lost| Err(lost.why))
     }
 
-    /// The same although maps can't be read: those metaslabs have nothing free but what is freed from now on.
+    /// Like [`Mos::allocator`], with unreadable maps tolerated: these metaslabs start full.
     ///
     /// # Errors
-    /// A map can be read and contradicts itself, or nothing tells where a vdev's maps are.
+    /// A readable map contradicts itself, or the location of a vdev's maps is unknown.
     #[boxed]
     pub async fn allocator_despite_losses(&self, log: &LogSpacemaps) -> Result<(Allocator, Vec<LostMap>)> {
         let (allocator, mut lost) = (Allocator::new(), Vec::new());
@@ -234,10 +231,10 @@ impl Mos {
         Ok((allocator, lost))
     }
 
-    /// How a top-level vdev is cut into metaslabs. No places on a vdev that was removed.
+    /// Division of a top-level vdev into metaslabs; none for a removed vdev.
     ///
     /// # Errors
-    /// The array of space maps or that of txgs is damaged.
+    /// The array of space maps or of txgs is damaged.
     #[boxed]
     pub async fn metaslab_places(&self, vdev: &VdevConfig) -> Result<Vec<MetaslabPlace>> {
         if vdev.metaslab_array.0 == 0 || !(9..64).contains(&vdev.metaslab_shift) || vdev.ashift >= 64 {
@@ -248,7 +245,7 @@ impl Mos {
         if count > MAX_METASLABS {
             return Err(array.damaged("would have more metaslabs than a vdev can have"));
         }
-        // Both arrays end at the last metaslab that has been used.
+        // Both arrays end at the last metaslab ever used.
         let maps = array.read_words(0, count.min(array.capacity_bytes() / 8) as usize).await?;
         let unflushed = self.unflushed(vdev, count).await?;
         let entry = |array: &[u64], index: u64| array.get(index as usize).copied().filter(|&word| word != 0);
@@ -260,7 +257,7 @@ impl Mos {
         Ok((0..count).map(place).collect())
     }
 
-    /// A metaslab as its own map has it.
+    /// Metaslab per its own map.
     async fn own_map(&self, vdev: &VdevConfig, place: MetaslabPlace) -> Result<Metaslab> {
         let (allocated, overlaps) = (Ranges::default(), Vec::new());
         let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps };
@@ -276,7 +273,7 @@ impl Mos {
         Ok(metaslab)
     }
 
-    /// For each metaslab, the first txg whose changes are not in its own map; 0: all are.
+    /// Per metaslab, the first txg whose changes its own map lacks; 0 if none.
     async fn unflushed(&self, vdev: &VdevConfig, count: u64) -> Result<Vec<u64>> {
         let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(Vec::new()) };
         let Some(id) = zap.get_u64(vdev_zap::MS_UNFLUSHED_PHYS_TXGS).await? else { return Ok(Vec::new()) };
@@ -284,7 +281,7 @@ impl Mos {
         object.read_words(0, count.min(object.capacity_bytes() / 8) as usize).await
     }
 
-    /// What a checkpoint holds although it was freed since, on one vdev.
+    /// Ranges of a vdev freed since, but held by the checkpoint.
     ///
     /// # Errors
     /// The map is damaged.
@@ -300,17 +297,17 @@ impl Mos {
         Ok(ranges)
     }
 
-    /// How many bytes that is, as the map itself says.
+    /// Bytes that the checkpoint holds on a vdev, from the map's header.
     ///
     /// # Errors
-    /// The map's head is damaged.
+    /// The header is damaged.
     #[boxed]
     pub async fn checkpoint_bytes(&self, vdev: &VdevConfig) -> Result<u64> {
         let Some(map) = self.checkpoint_map(vdev).await? else { return Ok(0) };
         Ok(SpaceMapHead::of(&map, vdev.ashift)?.net_bytes.min(0).unsigned_abs())
     }
 
-    /// The map of what was freed from under the checkpoint: frees alone.
+    /// Space map of ranges freed since the checkpoint: frees only.
     async fn checkpoint_map(&self, vdev: &VdevConfig) -> Result<Option<Object>> {
         let Some(zap) = self.vdev_zap(vdev).await? else { return Ok(None) };
         match zap.get_u64(vdev_zap::POOL_CHECKPOINT_SM).await? {
@@ -319,7 +316,7 @@ impl Mos {
         }
     }
 
-    /// The ZAP of a top-level vdev's own fields.
+    /// ZAP of a top-level vdev.
     ///
     /// # Errors
     /// It is damaged.
@@ -333,19 +330,19 @@ impl Mos {
 }
 
 impl MetaslabPlace {
-    /// Its own map lacks the changes of that txg, which are in the log.
+    /// Whether that txg's changes are in the log only.
     pub fn lacks(&self, txg: Txg) -> bool {
         self.unflushed.is_some_and(|since| txg >= since)
     }
 }
 
 impl LogSpacemaps {
-    /// The txgs that have a map here, in order.
+    /// Txgs with a log map, in order.
     pub fn txgs(&self) -> impl Iterator<Item = Txg> + '_ {
         self.maps.keys().copied()
     }
 
-    /// The changes on one vdev by metaslab, in order.
+    /// Changes of a vdev by metaslab, in order.
     pub fn by_metaslab(&self, vdev: &VdevConfig) -> Logged<'_> {
         let mut logged: BTreeMap<u64, Vec<_>> = BTreeMap::new();
         for change in self.changes.get(&VdevId(vdev.id)).into_iter().flatten() {
@@ -356,23 +353,22 @@ impl LogSpacemaps {
 }
 
 impl Metaslab {
-    /// Bytes allocated.
+    /// Allocated bytes.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated.total_bytes()
     }
 
-    /// One whose own map can't be read: what may be in use counts as in use.
+    /// A metaslab with an unreadable map: everything that may be in use counts as in use.
     fn full(place: MetaslabPlace, logged: &Logged<'_>) -> Metaslab {
         let mut allocated = Ranges::default();
         allocated.insert(place.start_bytes, place.size_bytes);
         let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps: Vec::new() };
         metaslab.apply_logged(logged);
-        // What the log allocates was free as the lost map had it: no contradiction.
+        // Ranges that the log allocates were free in the lost map, so they do not overlap.
         metaslab.overlaps.clear();
         metaslab
     }
 
-    /// What the log has of it and its own map has not.
     fn apply_logged(&mut self, logged: &Logged<'_>) {
         let place = self.place;
         let changes = logged.get(&place.index).into_iter().flatten();
@@ -390,8 +386,8 @@ impl Metaslab {
     }
 }
 
-/// Where a metaslab begins and how long it is: on a dRAID from the first group after its border, so that no
-/// group lies on two, and in whole groups (`vdev_draid_metaslab_init`).
+/// Start and length of a metaslab. On a dRAID it starts at the first group boundary and has whole groups, so
+/// that no group straddles two metaslabs (`vdev_draid_metaslab_init`).
 pub fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     let (border, size) = (index << vdev.metaslab_shift, 1 << vdev.metaslab_shift);
     let Some(draid) = vdev.draid else { return (border, size) };
@@ -401,7 +397,7 @@ pub fn metaslab_extent(vdev: &VdevConfig, index: u64) -> (u64, u64) {
     (start, size.saturating_sub(start - border) / group_bytes * group_bytes)
 }
 
-/// Metaslabs of a vdev on which nothing was ever allocated.
+/// Metaslabs of a vdev without any allocation.
 pub fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
     let metaslab = |index| {
         let (start_bytes, size_bytes) = metaslab_extent(vdev, index);
@@ -410,7 +406,7 @@ pub fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
     (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
 }
 
-/// Bytes of a vdev's first metaslabs.
+/// Total bytes of a vdev's first `count` metaslabs.
 pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
     match vdev.draid {
         None => count << vdev.metaslab_shift,
@@ -419,10 +415,10 @@ pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
 }
 
 impl SpaceMapHead {
-    /// The head of a map whose units are `1 << shift` bytes.
+    /// Decodes the header of a map with units of `1 << shift` bytes.
     ///
     /// # Errors
-    /// It is cut, or claims a longer map than there is room for.
+    /// It is truncated, or the map exceeds its object.
     pub fn of(object: &Object, shift: u32) -> Result<SpaceMapHead> {
         let dnode = object.dnode();
         let phys = SpaceMapPhys::decode(dnode.bonus(), dnode.endian()).map_err(|e| object.format(e))?;
@@ -434,13 +430,13 @@ impl SpaceMapHead {
         Ok(SpaceMapHead { length_bytes: phys.length_bytes, net_bytes: phys.alloc_bytes, free_ranges })
     }
 
-    /// Bytes allocated when it was last written.
+    /// Bytes allocated at the last write.
     pub fn allocated_bytes(&self) -> u64 {
         self.net_bytes.max(0).unsigned_abs()
     }
 }
 
-/// The txgs that a dirty time log lists: a space map that counts txgs.
+/// Txgs of a dirty time log (DTL), a space map over txgs.
 pub(crate) async fn txg_ranges(object: &Object) -> Result<Ranges> {
     let mut groups = Ranges::default();
     read_space_map(object, 0, |change| {
@@ -453,13 +449,12 @@ pub(crate) async fn txg_ranges(object: &Object) -> Result<Ranges> {
     Ok(groups)
 }
 
-/// Reads the changes of a space map whose units are `1 << shift` bytes, from its start to the end that its
-/// head notes.
+/// Passes the changes of a space map, with units of `1 << shift` bytes, to `each`.
 ///
 /// # Errors
-/// A block can't be read, or its changes make no sense; those before it have been handed on.
+/// A block is unreadable or malformed; `each` has seen the changes before it.
 pub async fn read_space_map(object: &Object, shift: u32, mut each: impl FnMut(SpaceMapEntry)) -> Result<()> {
-    /// Bytes of map read at once.
+    /// Map bytes per read.
     const WINDOW_BYTES: u64 = 4 << 20;
     let length_bytes = SpaceMapHead::of(object, shift)?.length_bytes;
     let size = object.block_bytes().max(1);

@@ -1,10 +1,10 @@
-//! Every live block pointer of a pool, with each block met once.
+//! Traversal of every live block pointer of a pool, each block once.
 //!
-//! Idea: below the uberblock's pointer all metadata is one tree: object sets contain dnodes, dnodes and
-//! indirect blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object
-//! sets. So one stack holds all metadata blocks still to be opened, whatever they belong to. Each step takes
-//! a batch from its top, reads it in disk order, and yields every pointer found; only pointers to metadata go
-//! on the stack. A small file's pointers are in its dnode, so its data costs no read here.
+//! Idea: below the uberblock all metadata form one tree: object sets contain dnodes, dnodes and indirect
+//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. One
+//! stack therefore holds all metadata blocks still to open. Each step takes a batch from its top, reads it in
+//! disk order and yields every pointer found; only pointers to metadata go back on the stack. A small file's
+//! pointers are in its dnode, so its data cost no read here.
 //!
 //! ```text
 //!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers
@@ -12,17 +12,17 @@
 //! ```
 //!
 //! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for blocks born after
-//! its previous snapshot; a pointer carries the newest birth below it, so older subtrees are not even opened.
-//! A clone's previous snapshot is its origin.
+//! its previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
+//! subtrees are not even opened.
 //!
-//! Memory: the stack. Its top is always the deepest, so it holds at most a batch's children for each level;
-//! see [`BATCH_CHILDREN`]. In addition, 12 bytes for each block of pointers or dnodes, so that none is opened
-//! twice: a tree that leads back into itself terminates.
+//! Memory: the stack, plus 12 bytes for each opened block of pointers or dnodes. The top of the stack is the
+//! deepest, so it holds at most a batch's children per level; see [`BATCH_CHILDREN`]. The record of opened
+//! blocks prevents opening one twice, so cyclic trees terminate.
 //!
-//! Encrypted datasets need no key: object sets and indirect blocks are not encrypted, and of a dnode only the
-//! bonus is.
+//! Encrypted datasets need no key: object sets and indirect blocks are plaintext, and in dnodes only the
+//! bonus is encrypted.
 //!
-//! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for what is visited.
+//! Source: OpenZFS `dmu_traverse.c` (`traverse_pool`), for the scope of a visit.
 
 mod log;
 mod pending;
@@ -48,108 +48,105 @@ pub use log::{Log, LogBlocks};
 pub use pending::{listed_blocks, pending_blocks};
 pub use position::Position;
 
-/// Maximum number of metadata blocks opened at once.
+/// Metadata blocks opened per batch.
 const BATCH_BLOCKS: usize = 256;
-/// Approximate number of metadata blocks that one batch adds to the stack: at 200 bytes each, 6 MB per level.
+/// Approximate metadata blocks that a batch adds to the stack: at 200 bytes each, 6 MB per level.
 const BATCH_CHILDREN: usize = 32 << 10;
 
-/// The dataset of blocks that belong to none any more, `ZB_DESTROYED_OBJSET`.
+/// Stands for the dataset of blocks without one, `ZB_DESTROYED_OBJSET`.
 pub const DESTROYED: DatasetId = DatasetId(u64::MAX);
 
-/// What the walk found.
+/// Traversal result.
 #[derive(Debug)]
 pub enum Met {
-    /// A pointer that is not a hole.
+    /// Pointer other than a hole.
     Block {
-        /// The pointer.
+        /// Pointer.
         bp: Blkptr,
-        /// Its bookmark.
+        /// Bookmark.
         place: Zbookmark,
     },
-    /// An intent log.
+    /// Intent log.
     Log(Log),
-    /// An invalid block, or part of one, with a valid checksum: nothing below it is visited.
+    /// A malformed block, or part of one, despite a valid checksum; nothing below it is visited.
     Nonsense {
-        /// Its bookmark.
+        /// Bookmark.
         place: Zbookmark,
-        /// What is wrong.
+        /// Defect.
         why: String,
     },
 }
 
-/// A metadata block to be opened.
 struct Node {
     bp: Blkptr,
     place: Zbookmark,
     born_after: Txg,
     holds: Holds,
-    /// Of its object's indirect blocks, for those.
+    /// Fanout of indirect blocks.
     fanout_shift: u8,
 }
 
-/// The content of a metadata block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// An object set. `head` means that it is not a snapshot, so its intent log counts.
+    /// Object set. `head`: not a snapshot, so its intent log counts.
     Objset { head: bool },
-    /// Pointers, `1 << fanout_shift` per block.
+    /// `1 << fanout_shift` pointers per block.
     Pointers { fanout_shift: u8 },
     /// Dnodes.
     Dnodes,
 }
 
-/// The walk.
+/// Traversal.
 pub struct Tree {
     pool: Pool,
-    /// Nothing is visited but what was born later.
+    /// Visits only blocks born later.
     born_after: Txg,
-    /// Blocks to be opened, the next one last, in the order of visits ([`Position`]).
+    /// Blocks to open, next one last, in visiting order ([`Position`]).
     pending: Vec<Node>,
     scope: Scope,
     opened: OpenedBlocks,
 }
 
-/// What a walk visits.
+/// Scope of a traversal.
 #[derive(Clone, Copy)]
 enum Scope {
-    /// Everything below its root, in datasets too.
+    /// Everything below the root, including datasets.
     All,
-    /// Of one object set, what does not lie before a position.
+    /// One object set, from a position on.
     Objset(Position),
-    /// Of a tree that is being freed, what is left.
+    /// Rest of a tree being freed.
     Left(Option<Mark>),
 }
 
-/// An object set to walk over.
+/// Object set to traverse.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// Its dataset; 0 is the MOS, without the datasets that it names.
+    /// Dataset; 0 means the MOS alone, without other datasets.
     pub dataset: DatasetId,
-    /// Where it lies.
+    /// Root block.
     pub root: Blkptr,
-    /// It has an intent log.
+    /// Whether it has an intent log.
     pub head: bool,
-    /// Nothing is visited but what was born later.
+    /// Visit only blocks born later.
     pub born_after: Txg,
-    /// Where to begin.
+    /// Starting position.
     pub from: Position,
 }
 
 impl Tree {
-    /// A walk from a root: the uberblock's pointer for a whole pool.
+    /// Starts at a root: the uberblock's pointer for a whole pool.
     pub fn new(pool: &Pool, root: Blkptr, met: &mut Vec<Met>) -> Tree {
         Tree::born_after(pool, root, Txg(0), met)
     }
 
-    /// The same over what was born after a txg.
+    /// Like [`Tree::new`], for blocks born after a txg.
     pub fn born_after(pool: &Pool, root: Blkptr, txg: Txg, met: &mut Vec<Met>) -> Tree {
         let mut tree = Tree { born_after: txg, ..Tree::within(pool, Scope::All) };
         tree.visit(root, Zbookmark::default(), txg, Some(Holds::Objset { head: false }), met);
         tree
     }
 
-    /// A walk over the rest of a destroyed dataset's tree, which is freed from the leaves, in order, up to
-    /// its mark.
+    /// Resumes a destroyed dataset's tree, which is freed from the leaves, in order, up to its mark.
     pub fn resume(pool: &Pool, entry: &BptreeEntry, met: &mut Vec<Met>) -> Tree {
         let mut tree = Tree::within(pool, Scope::Left(Mark::of(entry.resume)));
         let place = Zbookmark { dataset: DESTROYED, ..Zbookmark::default() };
@@ -157,7 +154,7 @@ impl Tree {
         tree
     }
 
-    /// A walk over one object set.
+    /// Starts a traversal of one object set.
     pub fn of_objset(pool: &Pool, part: &Part, met: &mut Vec<Met>) -> Tree {
         let mut tree = Tree::within(pool, Scope::Objset(part.from));
         let place = Zbookmark { dataset: part.dataset, ..Zbookmark::default() };
@@ -170,7 +167,7 @@ impl Tree {
         Tree { pool: pool.clone(), born_after: Txg(0), pending: Vec::new(), scope, opened }
     }
 
-    /// Where the rest of an object set begins; `None`: nothing is left.
+    /// Position of the rest of an object set; `None` at the end.
     pub fn position(&self) -> Option<Position> {
         let next = self.pending.last()?;
         let is_root = matches!(next.holds, Holds::Objset { .. });
@@ -180,20 +177,20 @@ impl Tree {
         }
     }
 
-    /// Opens some blocks and appends their content to `met`. Returns `false` when nothing is left.
+    /// Opens a batch of blocks and appends their content to `met`. Returns `false` at the end.
     pub async fn step(&mut self, met: &mut Vec<Met>) -> bool {
         let batch = self.take_batch();
         if batch.is_empty() {
             return false;
         }
-        // What a block leads to takes its place: read in any order, opened in theirs.
+        // A block's children take its place: blocks are read in disk order but expanded in visiting order.
         let blocks = self.read(&batch).await;
         let mut below = Vec::with_capacity(batch.len());
         for (node, result) in batch.into_iter().zip(blocks) {
             let rest = self.pending.len();
             match result {
                 Ok(block) => self.expand(&node, &block, met),
-                // Verification reports the block itself when it reads all its copies.
+                // Verification reports this block when it reads all copies.
                 Err(error) if error.is_damage() => {}
                 Err(error) => met.push(Met::Nonsense { place: node.place, why: error.to_string() }),
             }
@@ -203,7 +200,6 @@ impl Tree {
         true
     }
 
-    /// Reads blocks, in disk order.
     async fn read(&self, batch: &[Node]) -> Vec<Result<Bytes, PoolError>> {
         let context = |node: &Node| ReadContext::new(node.place);
         let (sealed, open): (Vec<&Node>, Vec<&Node>) = batch.iter().partition(|node| node.bp.is_encrypted());
@@ -301,7 +297,7 @@ impl Tree {
 
     fn enter(&mut self, bp: Blkptr, place: Zbookmark, born_after: Txg, head: bool, met: &mut Vec<Met>) {
         let holds = Holds::Objset { head };
-        // A head's log counts even if nothing else has changed since its snapshot.
+        // A head's log counts even if the head is unchanged since its snapshot.
         if head && bp.allocation_birth() <= born_after && bp.kind() == BlkptrKind::Normal {
             return self.pending.push(Node { bp, place, born_after, holds, fanout_shift: 0 });
         }
@@ -339,7 +335,7 @@ impl Tree {
             return met.push(Met::Nonsense { place, why });
         }
         met.push(Met::Block { bp, place });
-        // Right after a snapshot, it shares its head with the live dataset.
+        // Right after a snapshot, the live dataset shares the snapshot's object set block.
         if !is_objset && holds.is_some() && !self.opened.first(&bp) {
             let why = "another pointer leads to the same block".into();
             return met.push(Met::Nonsense { place, why });
@@ -353,7 +349,7 @@ impl Tree {
 }
 
 impl Node {
-    /// How many metadata blocks it may yield.
+    /// Bound on its child metadata blocks.
     fn children(&self) -> usize {
         match self.holds {
             Holds::Objset { .. } => 4,
@@ -366,7 +362,7 @@ impl Node {
     }
 }
 
-/// The content of a block of this object at this level, if it must be opened.
+/// Content of a block, if it must be opened.
 fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
     match level {
         0 if object == META_DNODE_OBJECT => Some(Holds::Dnodes),
@@ -375,7 +371,7 @@ fn below(object: ObjectId, level: u8, fanout_shift: u8) -> Option<Holds> {
     }
 }
 
-/// Reads a block of dnodes as stored: only their bonuses are encrypted, and it is never compressed.
+/// Reads an encrypted dnode block as stored: only bonuses are encrypted, and it is never compressed.
 async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes, PoolError> {
     if bp.compression_id() != Compression::Off as u8 {
         let why = "an encrypted block of dnodes claims to be compressed".into();

@@ -1,9 +1,8 @@
-//! How full a pool is: the numbers of `zpool list`, from the space maps.
+//! Usage of a pool, as in `zpool list`, from its space maps.
 //!
-//! Idea: what is allocated on a vdev is what its space maps say; nothing else knows it. Each map's head has
-//! the sum, so that none is replayed; only what is still in the log space maps is added to it. Fragmentation
-//! says how small the free pieces are: each is weighted by its size, a piece of 512 bytes counts 100, one of
-//! 512 MiB 0.
+//! Idea: only space maps know the allocation of a vdev. Each map's header has the sum, so no map is replayed;
+//! only the log space maps are added. Fragmentation measures the size of free ranges, weighted by their
+//! bytes: a range of 512 bytes counts 100, one of 512 MiB counts 0.
 //!
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
@@ -18,39 +17,38 @@ use cenote_pool::{VdevClass, VdevConfig};
 use crate::mos::{FeatureState, Mos};
 use crate::spacemaps::{LogSpacemaps, MetaslabPlace, SpaceMapHead};
 
-/// Space of a top-level vdev, raw: with parity.
+/// Raw space of a top-level vdev, with parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VdevUsage {
-    /// The vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// What it is for.
+    /// Allocation class.
     pub class: VdevClass,
     /// Whole metaslabs.
     pub size_bytes: u64,
     /// Allocated.
     pub allocated_bytes: u64,
-    /// Freed since, but kept by the checkpoint.
+    /// Freed since, but held by the checkpoint.
     pub checkpoint_bytes: u64,
-    /// How small the free pieces are, in percent; `None` in pools that do not count them (no feature
-    /// `spacemap_histogram`).
+    /// Fragmentation; `None` in pools without feature `spacemap_histogram`.
     pub fragmentation_percent: Option<u64>,
 }
 
-/// Space of the whole pool, logs left out, as `zpool list` counts.
+/// Space of the pool without log vdevs, as in `zpool list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Whole metaslabs of all vdevs.
     pub size_bytes: u64,
     /// Allocated.
     pub allocated_bytes: u64,
-    /// Freed since, but kept by the checkpoint: raw, as OpenZFS counts it once the pool has been imported.
+    /// Freed since, but held by the checkpoint: raw, as OpenZFS counts it after an import.
     pub checkpoint_bytes: u64,
-    /// Of the vdevs for data.
+    /// Fragmentation of the data vdevs.
     pub fragmentation_percent: Option<u64>,
 }
 
 impl PoolUsage {
-    /// The sum of a pool's vdevs.
+    /// Sums up a pool's vdevs.
     pub fn sum(vdevs: &[VdevUsage]) -> PoolUsage {
         let total = |of: fn(&VdevUsage) -> u64| -> u64 {
             vdevs.iter().filter(|v| v.class != VdevClass::Log).map(of).fold(0, u64::saturating_add)
@@ -81,7 +79,7 @@ impl PoolUsage {
 }
 
 impl Mos {
-    /// Space of all top-level vdevs that have metaslabs.
+    /// Space of all top-level vdevs with metaslabs.
     ///
     /// # Errors
     /// A space map is damaged.
@@ -155,7 +153,7 @@ struct MetaslabUsage {
     free_ranges: Option<SizeHistogram>,
 }
 
-/// Of a vdev: that of its metaslabs, weighted by what is free on them.
+/// Fragmentation of a vdev: its metaslabs', weighted by their free space.
 fn fragmentation(metaslabs: &[MetaslabUsage]) -> u64 {
     let (mut sum, mut all) = (0u128, 0u128);
     for metaslab in metaslabs {

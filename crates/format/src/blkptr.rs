@@ -1,8 +1,8 @@
-//! Block pointer: 128 bytes that say where a block lies, how to check it and how to decode it.
+//! Block pointer: the address, checksum and encoding of a block, in 128 bytes.
 //!
-//! Idea: a block pointer keeps its sixteen words, so that it goes back to disk bit for bit; methods read
-//! its fields. Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total.
-//! Code that acts on a pointer must check its offsets and sizes against the vdev.
+//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields.
+//! Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total. Callers must
+//! check offsets and sizes against the vdev.
 //!
 //! Layout (64-bit words; bit 0 of the property word is at the right):
 //!
@@ -21,11 +21,10 @@
 //!     12-15  checksum (encrypted: the last two words are the MAC)
 //! ```
 //!
-//! A block has three births. Its *logical* one is that of its content: sends and diffs go by it. Its
-//! *physical* one is that of its bytes on disk: reads and resilvers go by it. Its *allocation* is what
-//! snapshots, deadlists and space go by. It is the logical birth, unless the block was rewritten (`zfs
-//! rewrite -P`, feature `physical_rewrite`): then it is the physical one, which no snapshot from before can
-//! have.
+//! A block has three births. Its *logical* birth dates its content: sends and diffs use it. Its *physical*
+//! birth dates its bytes on disk: reads and resilvers use it. Its *allocation* birth decides which snapshots
+//! and deadlists own it: the logical birth, unless the block was rewritten (`zfs rewrite -P`, feature
+//! `physical_rewrite`); then the physical birth, since no earlier snapshot can hold the new copy.
 //!
 //! | block | logical | physical | allocation |
 //! |---|---|---|---|
@@ -34,8 +33,8 @@
 //! | moved from a removed vdev | old | txg | logical |
 //! | rewritten, R set | old | txg | physical |
 //!
-//! Embedded blocks keep up to 112 bytes of payload in all words but 6 and 10, with
-//! `psize` in bits 25..32 and `lsize` in bits 0..25 of the property word, both in bytes, minus one.
+//! Embedded blocks keep up to 112 bytes of payload in all words but 6 and 10, with `psize` in bits 25..32 and
+//! `lsize` in bits 0..25 of the property word, both in bytes, minus one.
 //!
 //! Source: OpenZFS `spa.h` (`blkptr_t`, `dva_t`), `blkptr.c`.
 
@@ -48,9 +47,9 @@ use crate::dnode::ObjectType;
 use crate::error::Result;
 use crate::units::{Asize, Lsize, PhysicalBirth, Psize, SPA_MINBLOCKSHIFT, Txg, VdevId};
 
-/// Bytes of a block pointer on disk, `SPA_BLKPTRSHIFT`.
+/// Bytes on disk, `SPA_BLKPTRSHIFT`.
 pub const BLKPTR_BYTES: usize = 128;
-/// Copies that a block pointer can name, `SPA_DVAS_PER_BP`.
+/// Copies per block pointer, `SPA_DVAS_PER_BP`.
 pub const SPA_DVAS_PER_BP: usize = 3;
 /// Payload bytes of an embedded block, `BPE_PAYLOAD_SIZE`.
 pub const BPE_PAYLOAD_BYTES: usize = 112;
@@ -71,21 +70,21 @@ const _: () = {
     assert!(BPE_PAYLOAD_BYTES == BLKPTR_BYTES - 2 * 8, "a payload leaves out properties and logical birth");
 };
 
-/// A data virtual address: one copy of a block on one top-level vdev.
+/// Data virtual address: one copy of a block on a top-level vdev.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dva {
-    /// The top-level vdev.
+    /// Top-level vdev.
     pub vdev: VdevId,
-    /// Byte offset within the vdev, after its front labels and boot area.
+    /// Byte offset after the front labels and boot area.
     pub offset_bytes: u64,
-    /// Bytes allocated there.
+    /// Allocated bytes.
     pub asize: Asize,
-    /// The address holds a gang header, whose block pointers hold the data.
+    /// Address of a gang header, whose block pointers hold the data.
     pub gang: bool,
 }
 
 impl Dva {
-    /// Decodes the two words of an address, in a block pointer or elsewhere.
+    /// Decodes the two words of an address.
     pub fn from_words([a, b]: [u64; 2]) -> Dva {
         Dva {
             vdev: VdevId((a >> 32) & 0xff_ffff),
@@ -95,30 +94,30 @@ impl Dva {
         }
     }
 
-    /// Its two words. The RAID-Z "grid" byte, which nobody reads, is zero.
+    /// The two words. The unused RAID-Z "grid" byte is zero.
     pub fn to_words(self) -> [u64; 2] {
         let a = (self.vdev.0 & 0xff_ffff) << 32 | ((self.asize.0 >> SPA_MINBLOCKSHIFT) & 0xff_ffff);
         [a, u64::from(self.gang) << 63 | self.offset_bytes >> SPA_MINBLOCKSHIFT]
     }
 }
 
-/// What a block pointer stands for.
+/// Kind of a block pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlkptrKind {
-    /// No block: reads as zeros.
+    /// Reads as zeros.
     Hole,
-    /// The payload lies in the pointer itself.
+    /// Payload inside the pointer.
     Embedded,
-    /// Removed by redacted send: known to exist, not present here.
+    /// Left out by a redacted send.
     Redacted,
-    /// A block at one to three addresses.
+    /// Block at one to three addresses.
     Normal,
 }
 
-/// How to authenticate and decrypt a block.
+/// Decryption parameters of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CryptParams {
-    /// Salt from which the block's key is derived.
+    /// Salt of the block's key.
     pub salt: [u8; 8],
     /// Initialization vector.
     pub iv: [u8; 12],
@@ -126,22 +125,22 @@ pub struct CryptParams {
     pub mac: [u8; 16],
 }
 
-/// A block pointer, `blkptr_t`.
+/// Block pointer, `blkptr_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Blkptr {
     words: [u64; 16],
 }
 
 impl Blkptr {
-    /// The pointer to nothing.
+    /// Pointer to no block.
     pub const HOLE: Blkptr = Blkptr { words: [0; 16] };
 
-    /// Reads a block pointer in the byte order of the block that holds it.
+    /// Reads a pointer in the byte order of its containing block.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Blkptr { words: r.words()? })
     }
 
-    /// Decodes the first 128 bytes of `data`.
+    /// Decodes the first 128 bytes.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         Self::read(&mut Reader::new("block pointer", data, endian))
     }
@@ -151,12 +150,12 @@ impl Blkptr {
         w.words(&self.words);
     }
 
-    /// The sixteen words as on disk.
+    /// Words as on disk.
     pub fn words(&self) -> &[u64; 16] {
         &self.words
     }
 
-    /// Makes a pointer of these words, for writers and tests.
+    /// Wraps raw words.
     pub fn from_words(words: [u64; 16]) -> Self {
         Blkptr { words }
     }
@@ -165,7 +164,7 @@ impl Blkptr {
         (self.words[PROP] >> low) & ((1 << len) - 1)
     }
 
-    /// Hole, embedded, redacted or a block on disk.
+    /// Kind of the pointer.
     pub fn kind(&self) -> BlkptrKind {
         if self.is_embedded() {
             return if self.bits(40, 8) == 2 { BlkptrKind::Redacted } else { BlkptrKind::Embedded };
@@ -173,42 +172,42 @@ impl Blkptr {
         if self.words[0] == 0 && self.words[1] == 0 { BlkptrKind::Hole } else { BlkptrKind::Normal }
     }
 
-    /// There is no block.
+    /// Whether this is a hole.
     pub fn is_hole(&self) -> bool {
         self.kind() == BlkptrKind::Hole
     }
 
-    /// The payload is in the pointer (or nowhere, if redacted).
+    /// Whether the pointer is embedded or redacted.
     pub fn is_embedded(&self) -> bool {
         self.bits(39, 1) == 1
     }
 
-    /// The byte order of the block pointed to (not that of the pointer).
+    /// Byte order of the block, not of the pointer.
     pub fn endian(&self) -> Endian {
         if self.bits(63, 1) == 1 { Endian::Little } else { Endian::Big }
     }
 
-    /// The block is in the deduplication table.
+    /// Whether the block is in a dedup table.
     pub fn is_dedup(&self) -> bool {
         !self.is_embedded() && self.bits(62, 1) == 1
     }
 
-    /// The crypt bit: encrypted, authenticated or with MACs below, by type and level.
+    /// Crypt bit. Type and level decide between encrypted, authenticated and indirect MAC.
     pub fn uses_crypt(&self) -> bool {
         self.bits(61, 1) == 1
     }
 
-    /// The block itself is ciphertext (level 0 and an encrypted type).
+    /// Whether the block is ciphertext (level 0, encrypted type).
     pub fn is_encrypted(&self) -> bool {
         self.uses_crypt() && self.level() == 0 && self.object_type().is_encrypted()
     }
 
-    /// The block is plaintext and carries a MAC (level 0 and a type that isn't encrypted).
+    /// Whether the block is plaintext with a MAC (level 0, unencrypted type).
     pub fn is_authenticated(&self) -> bool {
         self.uses_crypt() && self.level() == 0 && !self.object_type().is_encrypted()
     }
 
-    /// An indirect block whose checksum covers the MACs of the blocks below.
+    /// Whether an indirect block's checksum covers the MACs of its children.
     pub fn has_indirect_mac(&self) -> bool {
         self.uses_crypt() && self.level() > 0
     }
@@ -218,27 +217,27 @@ impl Blkptr {
         self.bits(56, 5) as u8
     }
 
-    /// Type of the object that the block belongs to.
+    /// Type of the owning object.
     pub fn object_type(&self) -> ObjectType {
         ObjectType(self.bits(48, 8) as u8)
     }
 
-    /// Checksum algorithm, a number of `enum zio_checksum`; meaningless if embedded.
+    /// `enum zio_checksum`; meaningless if embedded.
     pub fn checksum_id(&self) -> u8 {
         self.bits(40, 8) as u8
     }
 
-    /// Embedded type, `bp_embedded_type_t`: 0 data, 1 reserved, 2 redacted.
+    /// `bp_embedded_type_t`: 0 data, 1 reserved, 2 redacted.
     pub fn embedded_type(&self) -> u8 {
         self.bits(40, 8) as u8
     }
 
-    /// Compression algorithm, a number of `enum zio_compress`.
+    /// `enum zio_compress`.
     pub fn compression_id(&self) -> u8 {
         self.bits(32, 7) as u8
     }
 
-    /// Size as the owner sees it. At most 32 MiB; larger than the largest block only if damaged.
+    /// Uncompressed size. At most 32 MiB; above 16 MiB only if damaged.
     pub fn lsize(&self) -> Lsize {
         if self.is_embedded() {
             return Lsize(self.bits(0, 25) + 1);
@@ -249,7 +248,7 @@ impl Blkptr {
         Lsize((self.bits(0, 16) + 1) << SPA_MINBLOCKSHIFT)
     }
 
-    /// Size as stored: for an embedded block, the bytes of its payload; for a hole, zero.
+    /// Stored size: payload bytes if embedded, zero for a hole.
     pub fn psize(&self) -> Psize {
         match self.kind() {
             BlkptrKind::Hole => Psize(0),
@@ -258,7 +257,7 @@ impl Blkptr {
         }
     }
 
-    /// The copies. An encrypted block has at most two, because its third address holds the salt and IV.
+    /// Addresses of the copies: at most two if encrypted, because the third holds salt and IV.
     pub fn dvas(&self) -> impl Iterator<Item = Dva> + '_ {
         let count = match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => 2,
@@ -268,28 +267,27 @@ impl Blkptr {
         (0..count).map(|i| self.dva_at(i)).filter(|d| d.asize.0 != 0 || d.offset_bytes != 0 || d.vdev.0 != 0)
     }
 
-    /// The address in slot `index` (0 to 2), whatever it holds.
     fn dva_at(&self, index: usize) -> Dva {
         Dva::from_words([self.words[2 * index], self.words[2 * index + 1]])
     }
 
-    /// The first copy is a gang block (then all copies are).
+    /// Whether the first copy is a gang block (then all are).
     pub fn is_gang(&self) -> bool {
         self.kind() == BlkptrKind::Normal && self.words[1] >> 63 == 1
     }
 
-    /// Bytes allocated over all copies.
+    /// Allocated bytes of all copies.
     pub fn asize(&self) -> Asize {
         Asize(self.dvas().map(|d| d.asize.0).sum())
     }
 
-    /// The txg in which the block's content was made: it decides what an incremental send or a diff has.
+    /// Txg of the content: incremental sends and diffs compare it.
     pub fn logical_birth(&self) -> Txg {
         Txg(self.words[LOGICAL_BIRTH])
     }
 
-    /// The txg in which the block was written: earlier than the logical birth if it was deduplicated or
-    /// cloned, later if it was moved.
+    /// Txg in which the stored bytes were written: before the logical birth if deduplicated or cloned, after
+    /// it if moved.
     pub fn physical_birth(&self) -> PhysicalBirth {
         match self.words[PHYSICAL_BIRTH] {
             txg if txg != 0 && !self.is_embedded() => PhysicalBirth(txg),
@@ -297,18 +295,18 @@ impl Blkptr {
         }
     }
 
-    /// The block was written anew with the content that it had: it keeps its logical birth.
+    /// Whether a rewrite moved the block; the logical birth is unchanged.
     pub fn is_rewritten(&self) -> bool {
         !self.is_embedded() && self.words[PROP2] & REWRITE_BIT != 0
     }
 
-    /// The txg in which the block was allocated, `BP_GET_BIRTH`. It decides which snapshots have the block,
-    /// on which deadlist it goes, and what a walk may leave out; that of a parent is never earlier.
+    /// Txg of the allocation, `BP_GET_BIRTH`. It decides which snapshots and deadlists own the block, and
+    /// which subtrees a traversal may skip. A parent's is never earlier.
     pub fn allocation_birth(&self) -> Txg {
         if self.is_rewritten() { self.physical_birth().txg() } else { self.logical_birth() }
     }
 
-    /// Number of level-0 blocks below this one that are not holes; for a dnode block, of its used dnodes.
+    /// Level-0 blocks below this one that are not holes; for a dnode block, its used dnodes.
     pub fn fill(&self) -> u64 {
         match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => self.words[FILL] & 0xffff_ffff,
@@ -318,7 +316,7 @@ impl Blkptr {
         }
     }
 
-    /// The four checksum words. With the crypt bit set only the first two are the checksum.
+    /// Checksum words; with the crypt bit, only the first two.
     pub fn checksum(&self) -> [u64; 4] {
         let w = &self.words;
         [w[CHECKSUM], w[CHECKSUM + 1], w[CHECKSUM + 2], w[CHECKSUM + 3]]
@@ -336,7 +334,7 @@ impl Blkptr {
         CryptParams { salt: w[4].to_le_bytes(), iv, mac }
     }
 
-    /// The bytes kept in an embedded pointer: `psize` of them, still compressed. At most 112.
+    /// Payload of an embedded pointer, still compressed: `psize` bytes, at most 112.
     pub fn embedded_payload(&self) -> Vec<u8> {
         let mut payload = Vec::with_capacity(BPE_PAYLOAD_BYTES);
         for (i, word) in self.words.iter().enumerate() {

@@ -1,12 +1,11 @@
-//! Bpobj: a list of block pointers that grows at its end and may contain other lists.
+//! Bpobj: an append-only list of block pointers, which may contain other lists.
 //!
-//! Idea: the object's content is an array of block pointers, `blkptr_count` long; its bonus is the head
-//! below. The head may name another object: an array of `subobj_count` object numbers, each a bpobj whose
-//! blocks also belong to this list. Thus lists are merged without copying. Subobjects may nest: a walk must
-//! bound the depth and the total.
+//! Idea: the object is an array of `blkptr_count` block pointers; its bonus is the head below. The head may
+//! name an array of `subobj_count` bpobjs whose blocks also belong to this list, so lists merge without
+//! copying. Subobjects may nest: a walk must bound the depth and the total.
 //!
-//! Entries are stored without checksum (unless deduplicated), payload or fill count. In a livelist, the
-//! lowest bit of the fill count says that the block was freed rather than allocated.
+//! Stored entries omit checksum (unless deduplicated), payload and fill count. In a livelist, the lowest bit
+//! of the fill count marks a freed block.
 //!
 //! Source: OpenZFS `bpobj.h`, `bpobj.c`; `bptree.h`.
 
@@ -15,48 +14,48 @@ use crate::units::{ObjectId, Txg};
 use crate::words::word_struct;
 
 word_struct! {
-    /// Head of a bpobj, `bpobj_phys_t`: its bonus. It has grown over time: two words, then four
-    /// (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), and seven since livelists.
+    /// Bonus of a bpobj, `bpobj_phys_t`: two words, later four (`BPOBJ_SIZE_V0`, `_V1`), six (`_V2`), and
+    /// seven with livelists.
     pub struct BpobjPhys("bpobj", bytes: 56, required: 2) {
-        /// Block pointers in the object's content.
+        /// Block pointers in the object.
         pub blkptr_count: u64,
-        /// Space of all blocks, including those of subobjects.
+        /// Space of all blocks, with subobjects.
         pub bytes: u64,
-        /// Their bytes as stored; from `BPOBJ_SIZE_V1` on.
+        /// Stored bytes; since `BPOBJ_SIZE_V1`.
         pub compressed_bytes: u64,
-        /// Their bytes before compression; from `BPOBJ_SIZE_V1` on.
+        /// Uncompressed bytes; since `BPOBJ_SIZE_V1`.
         pub uncompressed_bytes: u64,
-        /// Object that holds the array of subobjects, 0: none; from `BPOBJ_SIZE_V2` on.
+        /// Array of subobjects, 0: none; since `BPOBJ_SIZE_V2`.
         pub subobjs: ObjectId,
-        /// Length of that array; from `BPOBJ_SIZE_V2` on.
+        /// Length of that array; since `BPOBJ_SIZE_V2`.
         pub subobj_count: u64,
-        /// Number of block pointers that are marked as freed.
+        /// Block pointers marked as freed.
         pub freed_count: u64,
     }
 }
 
-/// An entry of a list, and whether the block was freed.
+/// List entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BpobjEntry {
-    /// The block; its checksum, payload and fill count are not those of the original pointer.
+    /// Block pointer without the original checksum, payload and fill count.
     pub bp: Blkptr,
-    /// Livelists: the clone freed the block (otherwise it allocated it).
+    /// Livelist: freed by the clone, not allocated.
     pub freed: bool,
 }
 
-/// Words of a block pointer: properties, birth, fill count, and the first word of the checksum.
+/// Block pointer words: properties, birth, fill count, first checksum word.
 const PROP: usize = 6;
 const LOGICAL_BIRTH: usize = 10;
 const FILL: usize = 11;
 const CHECKSUM: usize = 12;
 
 impl BpobjEntry {
-    /// Separates the mark from a stored block pointer.
+    /// Decodes a stored pointer and its mark.
     pub fn from_blkptr(bp: Blkptr) -> Self {
         BpobjEntry { bp, freed: bp.words()[FILL] & 1 == 1 }
     }
 
-    /// The pointer to store. Words that freeing a block does not need are zero, because zeros compress.
+    /// Encodes the pointer. Words not needed to free the block are zero, which compresses well.
     pub fn to_blkptr(&self) -> Blkptr {
         let mut words = *self.bp.words();
         if self.bp.is_embedded() {
@@ -71,29 +70,29 @@ impl BpobjEntry {
 }
 
 word_struct! {
-    /// Head of the list of datasets being destroyed in the background, `bptree_phys_t`: its bonus.
+    /// Bonus of the list of datasets destroyed in the background, `bptree_phys_t`.
     pub struct BptreePhys("bptree", bytes: 40, required: all) {
-        /// First entry still to do.
+        /// First remaining entry.
         pub begin: u64,
-        /// One past the last entry.
+        /// Exclusive end.
         pub end: u64,
-        /// Space still to free.
+        /// Space left to free.
         pub bytes: u64,
-        /// The same as stored.
+        /// Stored bytes left.
         pub compressed_bytes: u64,
-        /// The same before compression.
+        /// Uncompressed bytes left.
         pub uncompressed_bytes: u64,
     }
 }
 
 word_struct! {
-    /// A tree of blocks to free, `bptree_entry_phys_t`.
+    /// Block tree to free, `bptree_entry_phys_t`.
     pub struct BptreeEntry("bptree entry", bytes: 168, required: all) {
-        /// Root of the tree.
+        /// Root.
         pub bp: Blkptr,
-        /// Only blocks born after this txg are to be freed.
+        /// Free only blocks born after this txg.
         pub birth_txg: Txg,
-        /// Where to resume: objset, object, level, block (`zbookmark_phys_t`).
+        /// Position to resume at: objset, object, level, block (`zbookmark_phys_t`).
         pub resume: [u64; 4],
     }
 }

@@ -1,12 +1,11 @@
-//! Block reference table: how often cloned blocks are referenced, by address.
+//! Block reference table: reference counts of cloned blocks, by address.
 //!
 //! Idea: each top-level vdev with cloned blocks has an object in the MOS directory, named
-//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit counts,
-//! one for each range (16 MiB) of the vdev: the number of entries there, so that most frees need no
-//! look-up. The entries are a ZAP. Its key is one 64-bit word, the block's offset in bytes. Its value is
-//! the number of references beyond the first: 8 bytes in the byte order of the machine that wrote them or,
-//! while feature `block_cloning_endian` is active, one number, which has the ZAP's order. All tables of a
-//! pool have the same form.
+//! `com.fudosecurity:brt:vdev:N`. Its bonus is the head below. Its content is an array of 16-bit entry
+//! counts, one for each 16 MiB range of the vdev, so most frees need no lookup. The entries are a ZAP from
+//! the block's byte offset (one word) to its references beyond the first: 8 bytes in the writer's byte order
+//! or, while feature `block_cloning_endian` is active, one number in the ZAP's order. All tables of a pool
+//! have the same form.
 //!
 //! Source: OpenZFS `brt_impl.h`, `brt.c`.
 
@@ -14,42 +13,42 @@ use crate::bytes::Endian;
 use crate::units::ObjectId;
 use crate::words::word_struct;
 
-/// `BRT_OBJECT_VDEV_PREFIX`: prefix of the table's key in the MOS directory; the vdev's number follows.
+/// `BRT_OBJECT_VDEV_PREFIX`: MOS directory key before the vdev number.
 pub const BRT_OBJECT_VDEV_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 word_struct! {
-    /// Head of a vdev's table, `brt_vdev_phys_t`: its bonus.
+    /// Bonus of a vdev's table, `brt_vdev_phys_t`.
     pub struct BrtVdevPhys("BRT vdev", bytes: 56, required: all) {
-        /// ZAP of entries.
+        /// ZAP: entries.
         pub entries_zap: ObjectId,
-        /// Length of the array of counts.
+        /// Number of counts.
         pub range_count: u64,
         /// Byte order of the counts: 0 little, 1 big.
         pub byteorder: u64,
         /// Sum of the counts.
         pub total_count: u64,
-        /// Bytes of the vdev that one count covers.
+        /// Vdev bytes per count.
         pub range_bytes: u64,
-        /// Space of the cloned blocks, each counted once.
+        /// Space of the cloned blocks, each once.
         pub used_bytes: u64,
-        /// Space that the further references save.
+        /// Space saved by further references.
         pub saved_bytes: u64,
     }
 }
 
 impl BrtVdevPhys {
-    /// Byte order of the array of counts and of the entries' values.
+    /// Byte order of counts and entry values.
     pub fn endian(&self) -> Endian {
         if self.byteorder == 0 { Endian::Little } else { Endian::Big }
     }
 
-    /// The range that holds a block's offset; `None` if the head has no such range.
+    /// Range of an offset, if the head has one.
     pub fn range_of(&self, offset_bytes: u64) -> Option<u64> {
         offset_bytes.checked_div(self.range_bytes).filter(|&range| range < self.range_count)
     }
 }
 
-/// Bytes of the vdev that one count covers (`BRT_RANGESIZE`).
+/// Vdev bytes per count (`BRT_RANGESIZE`).
 pub const BRT_RANGE_BYTES: u64 = 16 << 20;
 
 /// Decodes counts of consecutive ranges.
@@ -60,10 +59,10 @@ pub fn decode_entry_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = 
     })
 }
 
-/// An entry: the number of further references to the block at an offset.
+/// References to the block at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrtEntry {
-    /// Byte offset on the vdev, as in the block's DVA.
+    /// Byte offset as in the DVA.
     pub offset_bytes: u64,
     /// References beyond the first.
     pub count: u64,

@@ -1,26 +1,25 @@
-//! A bounded, endian-aware cursor over untrusted bytes, and its counterpart for writing.
+//! A bounded, endian-aware reader of untrusted bytes, and a writer.
 //!
-//! Idea: OpenZFS stores most structures in the byte order of the machine that wrote them, records that
-//! order beside them (in the block pointer, a magic number or a header byte) and byte-swaps whole buffers
-//! after reading. Here nothing is swapped in place: every decoder takes the `Endian` of its block and reads
-//! fields through `Reader`, which checks each access against the end.
+//! Idea: OpenZFS stores most structures in the writer's byte order and byte-swaps whole buffers after a read.
+//! Here nothing is swapped in place: every decoder takes the `Endian` of its block (from the block pointer, a
+//! magic number or header byte) and reads fields through `Reader`, which checks each access against the end.
 
 use crate::error::{FormatError, Result};
 
-/// The byte order that a block was written in.
+/// Byte order of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endian {
-    /// Least significant byte first; bit 63 of the block pointer's property word is set.
+    /// Least significant byte first; sets bit 63 of the block pointer's property word.
     Little,
     /// Most significant byte first.
     Big,
 }
 
 impl Endian {
-    /// The order of the machine that runs this program.
+    /// Byte order of this machine.
     pub const NATIVE: Endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
 
-    /// The other order.
+    /// Opposite order.
     pub fn swapped(self) -> Endian {
         match self {
             Endian::Little => Endian::Big,
@@ -28,7 +27,7 @@ impl Endian {
         }
     }
 
-    /// Reads a 16-bit number.
+    /// Decodes 16 bits.
     pub fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
             Endian::Little => u16::from_le_bytes(bytes),
@@ -36,7 +35,7 @@ impl Endian {
         }
     }
 
-    /// Reads a 32-bit number.
+    /// Decodes 32 bits.
     pub fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
             Endian::Little => u32::from_le_bytes(bytes),
@@ -44,7 +43,7 @@ impl Endian {
         }
     }
 
-    /// Reads a word.
+    /// Decodes 64 bits.
     pub fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
             Endian::Little => u64::from_le_bytes(bytes),
@@ -52,13 +51,13 @@ impl Endian {
         }
     }
 
-    /// Finds the order in which `bytes` spell `magic`, if there is one.
+    /// Order in which `bytes` spell `magic`, if any.
     pub fn of_magic(magic: u64, bytes: [u8; 8]) -> Option<Endian> {
         [Endian::Little, Endian::Big].into_iter().find(|e| e.u64(bytes) == magic)
     }
 }
 
-/// A cursor that never reads past the end of its bytes.
+/// Cursor that never passes the end of its bytes.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     what: &'static str,
@@ -68,12 +67,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte of `data`; `what` names the structure in errors.
+    /// Starts at the first byte; `what` names the structure in errors.
     pub fn new(what: &'static str, data: &'a [u8], endian: Endian) -> Self {
         Reader { what, data, at: 0, endian }
     }
 
-    /// Bytes not yet read.
+    /// Unread bytes.
     pub fn remaining(&self) -> usize {
         self.data.len() - self.at
     }
@@ -83,12 +82,12 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// The byte order that fields are read in.
+    /// Byte order of the fields.
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// The next `len` bytes as they are.
+    /// Next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         let rest = &self.data[self.at..];
         if len > rest.len() {
@@ -98,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(&rest[..len])
     }
 
-    /// The next `N` bytes as an array.
+    /// Next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
@@ -110,32 +109,32 @@ impl<'a> Reader<'a> {
         self.bytes(len).map(|_| ())
     }
 
-    /// The next byte.
+    /// Next byte.
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// The next 16-bit number.
+    /// Next 16 bits.
     pub fn u16(&mut self) -> Result<u16> {
         Ok(self.endian.u16(self.array()?))
     }
 
-    /// The next 32-bit number.
+    /// Next 32 bits.
     pub fn u32(&mut self) -> Result<u32> {
         Ok(self.endian.u32(self.array()?))
     }
 
-    /// The next 64-bit number.
+    /// Next 64 bits.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(self.endian.u64(self.array()?))
     }
 
-    /// The next 64-bit two's-complement number.
+    /// Next 64 bits, two's complement.
     pub fn i64(&mut self) -> Result<i64> {
         Ok(self.u64()?.cast_signed())
     }
 
-    /// The next `N` words.
+    /// Next `N` words.
     pub fn words<const N: usize>(&mut self) -> Result<[u64; N]> {
         let mut out = [0; N];
         let raw = self.bytes(N * 8)?;
@@ -146,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends fields to a buffer in one byte order.
+/// Buffer of fields in one byte order.
 #[derive(Debug, Clone)]
 pub struct Writer {
     out: Vec<u8>,
@@ -154,22 +153,22 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty buffer.
+    /// Empty buffer.
     pub fn new(endian: Endian) -> Self {
         Writer { out: Vec::new(), endian }
     }
 
-    /// The byte order that fields are written in.
+    /// Byte order of the fields.
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// Bytes written so far.
+    /// Bytes written.
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Appends bytes as they are.
+    /// Appends raw bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self
@@ -178,19 +177,19 @@ impl Writer {
     /// Appends zeros up to position `end`.
     ///
     /// # Panics
-    /// If more was written already: the structure would overwrite what follows it.
+    /// If the position is past `end`: the structure would overwrite its successor.
     pub fn pad_to(&mut self, end: usize) -> &mut Self {
         assert!(self.out.len() <= end, "{} bytes written where {end} are reserved", self.out.len());
         self.out.resize(end, 0);
         self
     }
 
-    /// Appends one byte.
+    /// Appends a byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.bytes(&[value])
     }
 
-    /// Appends a 16-bit number.
+    /// Appends 16 bits.
     pub fn u16(&mut self, value: u16) -> &mut Self {
         match self.endian {
             Endian::Little => self.bytes(&value.to_le_bytes()),
@@ -198,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// Appends a 32-bit number.
+    /// Appends 32 bits.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         match self.endian {
             Endian::Little => self.bytes(&value.to_le_bytes()),
@@ -206,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// Appends a 64-bit number.
+    /// Appends 64 bits.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         match self.endian {
             Endian::Little => self.bytes(&value.to_le_bytes()),
@@ -222,7 +221,7 @@ impl Writer {
         self
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn finish(self) -> Vec<u8> {
         self.out
     }

@@ -1,10 +1,9 @@
-//! Deduplication tables: blocks by checksum, with their addresses and reference counts.
+//! Deduplication tables: blocks by checksum, with addresses and reference counts.
 //!
-//! Idea: there is a table per checksum algorithm, split by class: `unique` (one reference), `duplicate`,
-//! and `ditto` (obsolete). Each part is a ZAP with a key of five words. The value is a byte array: one byte
-//! that says how the entry is packed, then the entry. Without feature `fast_dedup` an entry has four sets
-//! of addresses, one for each number of copies; with it ("flat") an entry has one. Flat tables also keep a
-//! log (`ddt::log`) of entries that are not in the ZAPs yet and override them.
+//! Idea: each checksum algorithm has a table, split by class: `unique` (one reference), `duplicate`, and
+//! `ditto` (obsolete). Each part is a ZAP with a key of five words. The value is a byte array: a packing
+//! byte, then the entry. Without feature `fast_dedup` an entry has an address set for each number of copies;
+//! with it ("flat"), one set. Flat tables also keep a log (`ddt::log`), whose entries override the ZAPs.
 //!
 //! ```text
 //!   legacy   MOS directory:  DDT-sha256-zap-duplicate, DDT-sha256-zap-unique, DDT-statistics
@@ -24,22 +23,22 @@ use crate::error::{FormatError, Result};
 use crate::units::{Lsize, PhysicalBirth, Psize, SPA_MINBLOCKSHIFT};
 use crate::words::{Phys, Words, word_struct};
 
-/// `DDT_DIR_VERSION`: key of the table's version in its directory; 0 legacy, 1 flat.
+/// Directory key of the version: 0 legacy, 1 flat.
 pub const DDT_DIR_VERSION: &str = "version";
-/// `DDT_DIR_FLAGS`: key of the table's `DDT_FLAG_*`.
+/// Directory key of the `DDT_FLAG_*`.
 pub const DDT_DIR_FLAGS: &str = "flags";
-/// `DDT_FLAG_FLAT`: entries are flat.
+/// Flat entries.
 pub const DDT_FLAG_FLAT: u64 = 1 << 0;
-/// `DDT_FLAG_LOG`: there is a log.
+/// The table has a log.
 pub const DDT_FLAG_LOG: u64 = 1 << 1;
-/// Names of the checksum algorithms that deduplicate, as in object names.
+/// Deduplicating checksum algorithms, as named in objects.
 pub const DDT_CHECKSUMS: [(u8, &str); 5] =
     [(8, "sha256"), (11, "sha512"), (12, "skein"), (13, "edonr"), (14, "blake3")];
 
-/// Class of a table, `ddt_class_t`.
+/// Table class, `ddt_class_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DdtClass {
-    /// Extra copies of much-used blocks; no longer made.
+    /// Extra copies of much-used blocks; obsolete.
     Ditto,
     /// More than one reference.
     Duplicate,
@@ -48,10 +47,10 @@ pub enum DdtClass {
 }
 
 impl DdtClass {
-    /// All classes by number, which is also the order of a search.
+    /// All classes in numeric and search order.
     pub const ALL: [DdtClass; 3] = [DdtClass::Ditto, DdtClass::Duplicate, DdtClass::Unique];
 
-    /// The class as object names spell it.
+    /// Name in object names.
     pub fn name(self) -> &'static str {
         match self {
             DdtClass::Ditto => "ditto",
@@ -61,45 +60,45 @@ impl DdtClass {
     }
 }
 
-/// Name of a table's ZAP, `DMU_POOL_DDT`; also its key in `DDT-statistics`.
+/// Name of a table's ZAP, `DMU_POOL_DDT`, and its key in `DDT-statistics`.
 pub fn ddt_object_name(checksum: &str, class: DdtClass) -> String {
     format!("DDT-{checksum}-zap-{}", class.name())
 }
 
-/// Name of a flat table's directory in the MOS directory, `DMU_POOL_DDT_DIR`.
+/// Name of a flat table's MOS directory, `DMU_POOL_DDT_DIR`.
 pub fn ddt_dir_name(checksum: &str) -> String {
     format!("DDT-{checksum}")
 }
 
-/// Name of a table's first (0) or second (1) log in its directory, `DMU_POOL_DDT_LOG`.
+/// Name of a table's log 0 or 1, `DMU_POOL_DDT_LOG`.
 pub fn ddt_log_name(checksum: &str, index: u8) -> String {
     format!("DDT-log-{checksum}-{index}")
 }
 
 word_struct! {
-    /// What identifies a block's content, `ddt_key_t`: the ZAP's key.
+    /// ZAP key: identity of a block's content, `ddt_key_t`.
     #[derive(Default)]
     pub struct DdtKey("DDT key", bytes: 40, required: all) {
-        /// The checksum.
+        /// Checksum.
         pub checksum: [u64; 4],
-        /// lsize (0..16), psize (16..32), compression (32..39), encrypted (39), as in a block pointer.
+        /// lsize (0..16), psize (16..32), compression (32..39), encrypted (39), as in a pointer.
         pub prop: u64,
     }
 }
 
 impl DdtKey {
-    /// The key of the block that a pointer leads to (`ddt_key_fill`).
+    /// Key of a block (`ddt_key_fill`).
     pub fn of(bp: &Blkptr) -> DdtKey {
         let prop = bp.words()[6] & 0x7f_ffff_ffff | u64::from(bp.uses_crypt()) << 39;
         DdtKey { checksum: bp.checksum(), prop }
     }
 
-    /// Size before compression.
+    /// Uncompressed size.
     pub fn lsize(&self) -> Lsize {
         Lsize(((self.prop & 0xffff) + 1) << SPA_MINBLOCKSHIFT)
     }
 
-    /// Size as stored.
+    /// Stored size.
     pub fn psize(&self) -> Psize {
         Psize((((self.prop >> 16) & 0xffff) + 1) << SPA_MINBLOCKSHIFT)
     }
@@ -109,26 +108,26 @@ impl DdtKey {
         ((self.prop >> 32) & 0x7f) as u8
     }
 
-    /// The block is encrypted.
+    /// Whether the block is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.prop >> 39 & 1 == 1
     }
 }
 
 word_struct! {
-    /// One set of addresses of a legacy entry, 64 bytes.
+    /// Address set of a legacy entry.
     pub struct DdtPhys("DDT addresses", bytes: 64, required: all) {
-        /// The copies.
+        /// Addresses.
         pub dvas: [Dva; SPA_DVAS_PER_BP],
-        /// Block pointers that refer to them.
+        /// Referencing block pointers.
         pub refcount: u64,
-        /// The txg in which the block was written; 0 if the set is unused.
+        /// Txg of the write; 0 if unused.
         pub phys_birth: PhysicalBirth,
     }
 }
 
 word_struct! {
-    /// A legacy entry, 256 bytes: sets for extra copies (ditto), one, two and three copies.
+    /// Legacy entry: sets for ditto, one, two and three copies.
     pub struct DdtTraditional("DDT entry", bytes: 256, required: all) {
         /// Indexed by `ddt_phys_variant_t`.
         pub phys: [DdtPhys; 4],
@@ -136,20 +135,20 @@ word_struct! {
 }
 
 word_struct! {
-    /// A flat entry, 72 bytes.
+    /// Flat entry.
     pub struct DdtFlat("flat DDT entry", bytes: 72, required: all) {
-        /// The copies.
+        /// Addresses.
         pub dvas: [Dva; SPA_DVAS_PER_BP],
-        /// Block pointers that refer to them.
+        /// Referencing block pointers.
         pub refcount: u64,
-        /// The txg in which the block was written.
+        /// Txg of the write.
         pub phys_birth: PhysicalBirth,
-        /// When the entry entered its class, in seconds since 1970.
+        /// When the entry joined its class, in seconds since 1970.
         pub class_start_s: u64,
     }
 }
 
-/// What a table knows about a block.
+/// Table entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DdtValue {
     /// Without feature `fast_dedup`.
@@ -166,12 +165,12 @@ const PACKING_ZLE: u8 = 14;
 const PACKING_LITTLE: u8 = 0x80;
 
 impl DdtValue {
-    /// Bytes of an unpacked entry.
+    /// Size of an unpacked entry.
     pub const fn bytes(flat: bool) -> usize {
         if flat { DdtFlat::COUNT * 8 } else { DdtTraditional::COUNT * 8 }
     }
 
-    /// An entry without addresses that enters its class at that time.
+    /// An entry without addresses that joined its class at that time.
     pub fn empty(flat: bool, class_start_s: u64) -> DdtValue {
         let zeros = &mut std::iter::empty();
         match flat {
@@ -180,8 +179,8 @@ impl DdtValue {
         }
     }
 
-    /// Decodes the bytes of a ZAP entry. `unpack_zle` takes the packed bytes and the exact length to unpack
-    /// them to; it returns `None` on failure.
+    /// Decodes a ZAP entry. `unpack_zle` gets the packed bytes and the exact unpacked length; `None` means
+    /// failure.
     pub fn decode(
         value: &[u8],
         flat: bool,
@@ -206,7 +205,7 @@ impl DdtValue {
         }
     }
 
-    /// Decodes an entry that is not packed, as in the log.
+    /// Decodes an unpacked entry, as in the log.
     pub fn decode_unpacked(raw: &[u8], flat: bool, endian: Endian) -> Result<Self> {
         Ok(match flat {
             true => DdtValue::Flat(DdtFlat::decode(raw, endian)?),
@@ -214,7 +213,7 @@ impl DdtValue {
         })
     }
 
-    /// The entry as bytes, not packed.
+    /// Encodes the entry without packing byte.
     pub fn encode_unpacked(&self, endian: Endian) -> Vec<u8> {
         match self {
             DdtValue::Traditional(entry) => entry.encode(endian),
@@ -222,12 +221,12 @@ impl DdtValue {
         }
     }
 
-    /// The bytes of a ZAP entry, unpacked.
+    /// Encodes an unpacked ZAP entry.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         self.encode_as(endian, None)
     }
 
-    /// The bytes of a ZAP entry. `zle` is the encoded entry packed with ZLE, if it is to be packed.
+    /// Encodes a ZAP entry; `zle` is the ZLE-packed form to use, if any.
     pub fn encode_as(&self, endian: Endian, zle: Option<&[u8]>) -> Vec<u8> {
         let order = if endian == Endian::Little { PACKING_LITTLE } else { 0 };
         match zle {
@@ -236,7 +235,7 @@ impl DdtValue {
         }
     }
 
-    /// The sets of addresses in use, with their reference counts.
+    /// Address sets in use.
     pub fn phys(&self) -> impl Iterator<Item = DdtPhys> {
         let (sets, count) = match self {
             DdtValue::Traditional(entry) => (entry.phys, 4),
@@ -247,7 +246,7 @@ impl DdtValue {
         sets.into_iter().take(count).filter(|p| p.phys_birth.0 != 0)
     }
 
-    /// All sets by number, used or not.
+    /// All sets, used or not.
     pub fn sets(&self) -> Vec<DdtPhys> {
         match self {
             DdtValue::Traditional(entry) => entry.phys.to_vec(),
@@ -257,7 +256,7 @@ impl DdtValue {
         }
     }
 
-    /// Replaces the set of that number, if there is one.
+    /// Replaces a set, if the number exists.
     pub fn put_set(&mut self, number: usize, set: DdtPhys) {
         match self {
             DdtValue::Traditional(entry) => {
@@ -272,14 +271,14 @@ impl DdtValue {
         }
     }
 
-    /// References over all sets.
+    /// Total references.
     pub fn refcount(&self) -> u64 {
         self.phys().fold(0, |sum, p| sum.saturating_add(p.refcount))
     }
 }
 
-/// The block pointer that reads what a key and one of its sets describe. Its byte-order bit is this
-/// machine's, because a table doesn't record the data's.
+/// Block pointer for a key and one of its sets. The byte order is this machine's: the table does not record
+/// one.
 pub fn ddt_blkptr(checksum_id: u8, key: &DdtKey, phys: &DdtPhys) -> Blkptr {
     let mut words = [0; 16];
     for (pair, dva) in words.chunks_exact_mut(2).zip(&phys.dvas) {
@@ -304,13 +303,13 @@ word_struct! {
     pub struct DdtStat("DDT statistics", bytes: 64, required: all) {
         /// Blocks.
         pub blocks: u64,
-        /// Their bytes before compression.
+        /// Uncompressed bytes.
         pub lsize_bytes: u64,
-        /// Their bytes as stored.
+        /// Stored bytes.
         pub psize_bytes: u64,
-        /// Space they take on disk.
+        /// Allocated bytes.
         pub dsize_bytes: u64,
-        /// The same four sums counted once per reference: what there would be without deduplication.
+        /// Counted once per reference, like the next three: totals without deduplication.
         pub referenced_blocks: u64,
         /// See `referenced_blocks`.
         pub referenced_lsize_bytes: u64,
@@ -328,7 +327,7 @@ impl Default for DdtStat {
 }
 
 impl std::ops::AddAssign<&DdtStat> for DdtStat {
-    /// Saturates: a count too large to be true stops at the largest number.
+    /// Saturates.
     fn add_assign(&mut self, other: &DdtStat) {
         let sums = self.to_words().into_iter().zip(other.to_words()).map(|(a, b)| a.saturating_add(b));
         *self = DdtStat::take(&mut sums.collect::<Vec<u64>>().into_iter());
@@ -358,7 +357,7 @@ impl Default for DdtHistogram {
 }
 
 impl DdtHistogram {
-    /// The bucket of blocks with as many references as this one; `None` if it has none.
+    /// Bucket for this reference count; `None` if zero.
     pub fn bucket(&mut self, entry: &DdtStat) -> Option<&mut DdtStat> {
         let bucket = entry.referenced_blocks.checked_ilog2()?;
         self.buckets.get_mut(bucket as usize)

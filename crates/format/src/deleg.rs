@@ -1,11 +1,11 @@
-//! Delegated permissions: who may do what, as the tables of `zfs allow` have it.
+//! Delegated permissions: the tables of `zfs allow`.
 //!
 //! ```text
 //!   directory --dd_deleg_zapobj--> ZAP: key --> ZAP whose names are permissions or sets; their values are 0
 //!
-//!   u l $ 1000    user 1000, the dataset itself          g d $ 4     group 4, what is below it
-//!   e l $         everyone                               c - $       whoever makes a dataset below
-//!   s - $ @set    what belongs to a set                  U G E C S   as above, but names of sets
+//!   u l $ 1000    user 1000, the dataset itself          g d $ 4     group 4, its descendants
+//!   e l $         everyone                               c - $       creator of a dataset below
+//!   s - $ @set    contents of a set                      U G E C S   as above, but names of sets
 //! ```
 //!
 //! Source: OpenZFS `zfs_deleg.c` (`zfs_deleg_whokey`, `zfs_deleg_perm_tab`), `zfs_namecheck.c`
@@ -15,10 +15,10 @@ use std::fmt;
 
 use crate::props::Prop;
 
-/// `ZFS_PERMSET_MAXLEN`, less the NUL.
+/// `ZFS_PERMSET_MAXLEN` without the NUL.
 const MAX_SET_NAME_BYTES: usize = 63;
 
-/// Permissions that are no properties.
+/// Permissions other than properties.
 pub const PERMISSIONS: [&str; 34] = [
     "allow",
     "bookmark",
@@ -56,58 +56,58 @@ pub const PERMISSIONS: [&str; 34] = [
     "userused",
 ];
 
-/// Whether there is such a permission: a verb, or a property that can be set.
+/// Whether the permission exists: a verb, or a settable property.
 pub fn is_permission(name: &str) -> bool {
     let is_delegatable = |prop: &Prop| !prop.is_read_only() && prop.name != "mlslabel";
     PERMISSIONS.contains(&name) || Prop::zfs(name).is_some_and(is_delegatable)
 }
 
-/// Whether a set of permissions may have this name.
+/// Whether the name is valid for a permission set.
 pub fn is_set_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
     let own = name.strip_prefix('@').filter(|_| name.len() <= MAX_SET_NAME_BYTES);
     own.is_some_and(|own| !own.is_empty() && own.chars().all(is_allowed))
 }
 
-/// To whom something is delegated.
+/// Grantee.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// Whoever uses the set; with its name, `@` included.
+    /// Permission set, with `@`.
     Set(String),
-    /// Whoever makes a dataset below.
+    /// Creator of a descendant dataset.
     Creator,
-    /// A user.
+    /// User.
     User(u64),
-    /// A group.
+    /// Group.
     Group(u64),
-    /// All.
+    /// Everyone.
     Everyone,
 }
 
-/// Where it holds.
+/// Scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// In the dataset.
+    /// Dataset itself.
     Local,
-    /// In all below it, and its snapshots.
+    /// Descendants and snapshots.
     Descendent,
-    /// That is said elsewhere: of sets and creators.
+    /// Unspecified, for sets and creators.
     Any,
 }
 
-/// A key of a directory's table.
+/// Key of a directory's table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelegKey {
-    /// To whom.
+    /// Grantee.
     pub who: Who,
-    /// Where.
+    /// Scope.
     pub reach: Reach,
-    /// Its entries are sets, and not permissions.
+    /// Whether the entries are sets, not permissions.
     pub of_sets: bool,
 }
 
 impl DelegKey {
-    /// Reads a key; `None` if it is of no known kind.
+    /// Parses a key; `None` if its kind is unknown.
     pub fn parse(key: &str) -> Option<DelegKey> {
         let (kind, name) = key.split_once('$')?;
         let mut kind = kind.chars();

@@ -1,8 +1,8 @@
 //! Dnode: the head of an object, 512 bytes to 16 KiB in steps of 512.
 //!
-//! Idea: a `Dnode` is a window on the block that holds it (reference-counted, no copy). The fixed header is
-//! decoded at once; block pointers and bonus are read on demand. A scan opens millions of dnodes, so
-//! opening one must cost next to nothing. `detach` copies a dnode that is to outlive its block.
+//! Idea: a `Dnode` is a reference-counted window on its block, not a copy. The fixed header is decoded at
+//! once, block pointers and bonus on demand: a scan opens millions of dnodes, so opening must be cheap.
+//! `detach` copies a dnode that outlives its block.
 //!
 //! Layout:
 //!
@@ -31,23 +31,23 @@ use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
 use crate::units::{BlockId, SPA_MINBLOCKSHIFT};
 
-/// Bytes of one dnode slot, `DNODE_MIN_SIZE`.
+/// Dnode slot, `DNODE_MIN_SIZE`.
 pub const DNODE_MIN_BYTES: usize = 512;
-/// Bytes of a block of dnodes, `DNODE_BLOCK_SIZE`.
+/// Dnode block, `DNODE_BLOCK_SIZE`.
 pub const DNODE_BLOCK_BYTES: usize = 16384;
-/// Slots in such a block, `DNODES_PER_BLOCK`.
+/// Slots per dnode block, `DNODES_PER_BLOCK`.
 pub const DNODES_PER_BLOCK: u64 = (DNODE_BLOCK_BYTES / DNODE_MIN_BYTES) as u64;
-/// Header bytes before the first block pointer, `DNODE_CORE_SIZE`.
+/// Bytes before the first block pointer, `DNODE_CORE_SIZE`.
 pub const DNODE_CORE_BYTES: usize = 64;
-/// The most block pointers in a dnode, `DN_MAX_NBLKPTR`.
+/// Most block pointers, `DN_MAX_NBLKPTR`.
 pub const DN_MAX_NBLKPTR: u8 = 3;
-/// The most levels of indirection, `DN_MAX_LEVELS`. Real trees have at most 6 or so.
+/// Most levels, `DN_MAX_LEVELS`. Real trees have at most about 6.
 pub const DN_MAX_LEVELS: u8 = 32;
-/// The most bytes that an object can hold: offsets are signed.
+/// Largest object: offsets are signed.
 pub const MAX_OBJECT_BYTES: u64 = 1 << 63;
-/// Sizes of indirect blocks, log2, that can be read. OpenZFS makes 12 to 17.
+/// Accepted log2 sizes of indirect blocks. OpenZFS makes 12 to 17.
 const INDIRECT_BLOCK_SHIFTS: RangeInclusive<u8> = 9..=24;
-/// `DNODE_FLAG_USED_BYTES`: `used` is in bytes, not in sectors of 512.
+/// `DNODE_FLAG_USED_BYTES`: `used` is in bytes, not 512-byte sectors.
 pub const DNODE_FLAG_USED_BYTES: u8 = 1 << 0;
 /// `DNODE_FLAG_USERUSED_ACCOUNTED`.
 pub const DNODE_FLAG_USERUSED_ACCOUNTED: u8 = 1 << 1;
@@ -55,7 +55,6 @@ pub const DNODE_FLAG_USERUSED_ACCOUNTED: u8 = 1 << 1;
 pub const DNODE_FLAG_SPILL_BLKPTR: u8 = 1 << 2;
 /// `DNODE_FLAG_USEROBJUSED_ACCOUNTED`.
 pub const DNODE_FLAG_USEROBJUSED_ACCOUNTED: u8 = 1 << 3;
-/// Header bytes that hold fields; the rest is padding.
 const FIELDS_BYTES: usize = 32;
 
 const _: () = {
@@ -68,32 +67,32 @@ const _: () = {
     assert!(DNODES_PER_BLOCK == 32);
 };
 
-/// An object's head. Field meanings are those of `dnode_phys_t`; sizes are checked on decode.
+/// Head of an object, `dnode_phys_t`, with validated sizes.
 #[derive(Debug, Clone)]
 pub struct Dnode {
-    /// What the object holds.
+    /// Object type.
     pub object_type: ObjectType,
-    /// log2 of the size of its indirect blocks.
+    /// log2 of the indirect block size.
     pub indirect_block_shift: u8,
-    /// Levels of the block tree; 1 if the dnode's pointers point to data.
+    /// Levels; 1 means the dnode points to data.
     pub levels: u8,
-    /// Pointers in the dnode itself, 1 to 3.
+    /// Block pointers in the dnode, 1 to 3.
     pub blkptr_count: u8,
-    /// What the bonus holds.
+    /// Bonus type.
     pub bonus_type: ObjectType,
-    /// Checksum set for its blocks; 0 to inherit.
+    /// Checksum algorithm; 0 inherits.
     pub checksum_id: u8,
-    /// Compression set for its blocks; 0 to inherit.
+    /// Compression algorithm; 0 inherits.
     pub compression_id: u8,
     /// `DNODE_FLAG_*`.
     pub flags: u8,
-    /// Bytes of a data block. Zero only in a free slot.
+    /// Data block size; zero only in a free slot.
     pub data_block_bytes: u32,
-    /// Slots of 512 bytes that the dnode occupies, 1 to 32.
+    /// 512-byte slots, 1 to 32.
     pub slots: u8,
-    /// The highest block number that the object has ever had.
+    /// Highest block number ever used.
     pub max_block_id: BlockId,
-    /// Allocated bytes over all copies and levels.
+    /// Allocated bytes of all copies and levels.
     pub used_bytes: u64,
     bonus_len: u16,
     endian: Endian,
@@ -101,7 +100,7 @@ pub struct Dnode {
 }
 
 impl Dnode {
-    /// Opens the dnode at the start of `block`, which may hold more after it. A free slot is `None`.
+    /// Decodes the dnode at the start of `block`; `None` for a free slot.
     ///
     /// # Errors
     /// Fields that contradict each other or the size of the block.
@@ -114,7 +113,7 @@ impl Dnode {
     }
 
     /// Decodes a dnode that may have grown since its tree was written: its pointers may not reach its last
-    /// block yet.
+    /// block.
     fn parse(mut block: Bytes, endian: Endian) -> Result<Option<Dnode>> {
         let mut r = Reader::new("dnode", &block, endian);
         let [
@@ -184,22 +183,22 @@ impl Dnode {
         Ok(Some(dnode))
     }
 
-    /// The byte order that the dnode was written in.
+    /// Byte order as stored.
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// All bytes of the dnode.
+    /// All stored bytes.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// A copy that does not keep the block in memory.
+    /// Copies the dnode out of its block.
     pub fn detach(&self) -> Dnode {
         Dnode { raw: Bytes::copy_from_slice(&self.raw), ..self.clone() }
     }
 
-    /// The pointer in slot `index`; a hole if there is no such slot.
+    /// Block pointer `index`; a hole beyond the last.
     pub fn blkptr(&self, index: u8) -> Blkptr {
         if index >= self.blkptr_count {
             return Blkptr::HOLE;
@@ -207,23 +206,22 @@ impl Dnode {
         self.blkptr_at(DNODE_CORE_BYTES + usize::from(index) * BLKPTR_BYTES)
     }
 
-    /// All pointers of the dnode.
+    /// All block pointers.
     pub fn blkptrs(&self) -> impl Iterator<Item = Blkptr> + '_ {
         (0..self.blkptr_count).map(|i| self.blkptr(i))
     }
 
-    /// The spill block's pointer, if there is one.
+    /// Spill pointer, if any.
     pub fn spill(&self) -> Option<Blkptr> {
         (self.flags & DNODE_FLAG_SPILL_BLKPTR != 0).then(|| self.blkptr_at(self.raw.len() - BLKPTR_BYTES))
     }
 
-    /// Bytes of the bonus in use, in the byte order of `endian()`.
+    /// Used bonus bytes, in the byte order of `endian()`.
     pub fn bonus(&self) -> &[u8] {
         let space = self.bonus_space();
         &space[..space.len().min(self.bonus_len.into())]
     }
 
-    /// All bytes that a bonus may take.
     fn bonus_space(&self) -> &[u8] {
         let start = DNODE_CORE_BYTES + usize::from(self.blkptr_count) * BLKPTR_BYTES;
         let spill = if self.flags & DNODE_FLAG_SPILL_BLKPTR != 0 { BLKPTR_BYTES } else { 0 };
@@ -235,20 +233,20 @@ impl Dnode {
         Blkptr::decode(raw, self.endian).unwrap_or_default()
     }
 
-    /// The last block that the pointers can reach.
+    /// Last block within reach of the pointers.
     fn last_addressable_block(&self) -> u64 {
         let top = u64::from(self.blkptr_count);
         let shift = self.fanout_shift() * u32::from(self.levels - 1);
         if shift < top.leading_zeros() { (top << shift) - 1 } else { u64::MAX }
     }
 
-    /// The last block of an object of [`MAX_OBJECT_BYTES`] with this block size.
+    /// Last block of an object of [`MAX_OBJECT_BYTES`].
     fn last_block_of_any(&self) -> u64 {
         let blocks = MAX_OBJECT_BYTES.checked_div(self.data_block_bytes.into());
         blocks.unwrap_or(1) - 1
     }
 
-    /// Pointers in one indirect block, log2.
+    /// log2 of the pointers per indirect block.
     pub fn fanout_shift(&self) -> u32 {
         u32::from(self.indirect_block_shift).saturating_sub(BLKPTR_BYTES.ilog2())
     }
@@ -282,7 +280,7 @@ mod tests {
 
     #[test]
     fn fields_out_of_range_are_refused() {
-        // The last: block 65536 of a tree of 1024.
+        // Last case: block 65536 of a tree of 1024.
         for (at, value) in [(2, 0), (3, 0), (3, 4), (12, 200), (1, 60), (11, 0xff), (18, 1)] {
             let mut raw = sample();
             raw[at] = value;
@@ -299,7 +297,7 @@ mod tests {
             raw[16..24].copy_from_slice(&last.to_le_bytes());
             Dnode::decode(raw.into(), Endian::Little).is_ok()
         };
-        // One pointer, 1024 in an indirect block, blocks of 128 KiB: 2^63 bytes are 2^46 of them.
+        // One pointer, 1024 per indirect block, blocks of 128 KiB: 2^63 bytes are 2^46 blocks.
         for (levels, end) in [(1, 1), (2, 1 << 10), (5, 1 << 40), (6, 1 << 46), (32, 1 << 46)] {
             assert!(decode(levels, end - 1) && !decode(levels, end), "{levels} levels");
             assert!(!decode(levels, u64::MAX), "{levels} levels");

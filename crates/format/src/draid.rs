@@ -1,9 +1,9 @@
-//! dRAID permutation maps: which disk plays which part in each slice.
+//! dRAID permutation maps: the disk for each column of each slice.
 //!
-//! Idea: dRAID spreads data, parity and spare space over all disks. A slice of the vdev is laid out in
-//! columns; a row of the permutation map assigns a child to each column. The maps are not on disk: each
-//! count of children has a fixed seed, from which a pseudo-random generator shuffles the children
-//! repeatedly, each row starting from the previous one. A checksum guards against a wrong map.
+//! Idea: dRAID spreads data, parity and spare space over all disks. A slice is laid out in columns; a row of
+//! the permutation map assigns a child to each. The maps are not on disk: each number of children has a fixed
+//! seed, from which a generator shuffles the children repeatedly, each row starting from the previous one. A
+//! checksum guards against a wrong map.
 //!
 //! Invariant: every row is a permutation of `0..children`.
 //!
@@ -14,25 +14,25 @@ mod maps;
 
 use crate::error::{FormatError, Result};
 
-/// `VDEV_DRAID_SEED`: the first half of the generator's state.
+/// `VDEV_DRAID_SEED`: first half of the generator state.
 const VDEV_DRAID_SEED: u64 = 0xd_7a1d_5eed;
-/// Bytes of a row on each child (16 MiB), `VDEV_DRAID_ROWHEIGHT`.
+/// Row bytes per child (16 MiB), `VDEV_DRAID_ROWHEIGHT`.
 pub const VDEV_DRAID_ROWHEIGHT: u64 = 1 << 24;
-/// Space kept free at the end of each child, `VDEV_DRAID_REFLOW_RESERVE`.
+/// Free space at the end of each child, `VDEV_DRAID_REFLOW_RESERVE`.
 pub const VDEV_DRAID_REFLOW_RESERVE: u64 = 2 * VDEV_DRAID_ROWHEIGHT;
-/// The fewest children, `VDEV_DRAID_MIN_CHILDREN`.
+/// `VDEV_DRAID_MIN_CHILDREN`.
 pub const VDEV_DRAID_MIN_CHILDREN: u64 = 2;
-/// The most children, `VDEV_DRAID_MAX_CHILDREN`.
+/// `VDEV_DRAID_MAX_CHILDREN`.
 pub const VDEV_DRAID_MAX_CHILDREN: u64 = 255;
 
-/// The inputs of a map, `draid_map_t`.
+/// Inputs of a map, `draid_map_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraidMap {
-    /// Children, which is also the number of columns in a row.
+    /// Children, equal to columns per row.
     pub children: u8,
     /// Rows.
     pub permutations: u16,
-    /// The second half of the generator's state.
+    /// Second half of the generator state.
     pub seed: u64,
     /// First word of the rows' fletcher-4 checksum.
     pub checksum: u64,
@@ -46,7 +46,7 @@ pub struct Permutations {
 }
 
 impl DraidMap {
-    /// The map for a number of children.
+    /// Map inputs for a number of children.
     ///
     /// # Errors
     /// Fewer than 2 or more than 255.
@@ -59,13 +59,13 @@ impl DraidMap {
         })
     }
 
-    /// Makes the rows. Costs some 10,000 to 130,000 steps: keep the result.
+    /// Generates the rows. Takes 10,000 to 130,000 steps, so keep the result.
     pub fn generate(&self) -> Permutations {
         let mut random = Xoroshiro128 { state: [VDEV_DRAID_SEED, self.seed] };
         let mut row: Vec<u8> = (0..self.children).collect();
         let mut rows = Vec::with_capacity(row.len() * usize::from(self.permutations));
         for _ in 0..self.permutations {
-            // Fisher-Yates from the last column down; its result is the start of the next row.
+            // Fisher-Yates from the last column down; the next row starts from the result.
             for last in (1..row.len()).rev() {
                 let pick = random.next() % (last as u64 + 1);
                 row.swap(last, pick as usize);
@@ -82,13 +82,13 @@ impl Permutations {
         (self.rows.len() / self.children) as u64
     }
 
-    /// The child of each column in slice `slice` (rows repeat).
+    /// Children by column in slice `slice` (rows repeat).
     pub fn row(&self, slice: u64) -> &[u8] {
         let at = (slice % self.count()) as usize * self.children;
         &self.rows[at..at + self.children]
     }
 
-    /// First word of the fletcher-4 checksum: the sum of all 32-bit words (little-endian).
+    /// First fletcher-4 word: the sum of all little-endian 32-bit words.
     pub fn checksum(&self) -> u64 {
         self.rows.as_chunks::<4>().0.iter().map(|w| u64::from(u32::from_le_bytes(*w))).sum()
     }

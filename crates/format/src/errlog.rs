@@ -1,9 +1,8 @@
-//! Error logs: the blocks that scrubs and reads could not read.
+//! Error logs: blocks that scrubs and reads could not read.
 //!
-//! Idea: two objects of the MOS directory, `errlog_last` and `errlog_scrub`, are ZAPs whose keys name the
-//! blocks: four hexadecimal numbers separated by colons. With feature `head_errlog` a key names a birth
-//! instead of a dataset, each head dataset has a ZAP of its own, and the object in the directory is a ZAP
-//! from head dataset (hexadecimal) to such a ZAP.
+//! Idea: the MOS directory's `errlog_last` and `errlog_scrub` are ZAPs whose keys name blocks: four
+//! hexadecimal numbers separated by colons. With feature `head_errlog`, they map head datasets (hexadecimal)
+//! to such ZAPs, and a key names a birth instead of a dataset.
 //!
 //! Source: OpenZFS `spa_errlog.c`, `zio.h` (`zbookmark_phys_t`, `zbookmark_err_phys_t`).
 
@@ -13,35 +12,35 @@ use crate::units::{BlockId, DatasetId, ObjectId, Txg};
 use crate::words::word_struct;
 
 word_struct! {
-    /// The logical address of a block, `zbookmark_phys_t`.
+    /// Logical address of a block, `zbookmark_phys_t`.
     #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub struct BlockBookmark("block bookmark", bytes: 32, required: all) {
-        /// The dataset; 0 for the MOS.
+        /// Dataset; 0 for the MOS.
         pub dataset: DatasetId,
-        /// The object; object 0 is the object set's root at level -1, the intent log at level -2.
+        /// Object; in object 0, level -1 is the object set's root, level -2 the intent log.
         pub object: ObjectId,
         /// 0 for data, 1 and up for indirect blocks.
         pub level: i64,
-        /// The block within its level.
+        /// Block within its level.
         pub block: BlockId,
     }
 }
 
 word_struct! {
-    /// A damaged block of a head dataset or its snapshots, `zbookmark_err_phys_t`.
+    /// Damaged block of a head dataset or its snapshots, `zbookmark_err_phys_t`.
     pub struct ErrorBookmark("error bookmark", bytes: 32, required: all) {
-        /// The object.
+        /// Object.
         pub object: ObjectId,
         /// 0 for data, 1 and up for indirect blocks.
         pub level: i64,
-        /// The block within its level.
+        /// Block within its level.
         pub block: BlockId,
-        /// When the block was born, which tells which snapshots have it; 0 if unknown.
+        /// Birth, which identifies the affected snapshots; 0 if unknown.
         pub birth: Txg,
     }
 }
 
-/// Four hexadecimal numbers separated by colons.
+/// Parses four hexadecimal numbers separated by colons.
 fn parse_key(name: &[u8]) -> Result<[u64; 4]> {
     let bad = FormatError::Corrupt { what: "error log key", why: "is not four hexadecimal numbers" };
     let mut parts = name.split(|&b| b == b':');
@@ -53,7 +52,7 @@ fn parse_key(name: &[u8]) -> Result<[u64; 4]> {
 }
 
 impl BlockBookmark {
-    /// From a key of a log without feature `head_errlog`.
+    /// Parses a key of a log without feature `head_errlog`.
     pub fn from_key(name: &[u8]) -> Result<Self> {
         let [dataset, object, level, block] = parse_key(name)?;
         Ok(BlockBookmark {
@@ -64,14 +63,14 @@ impl BlockBookmark {
         })
     }
 
-    /// The key.
+    /// Formats the key.
     pub fn to_key(&self) -> String {
         format!("{:x}:{:x}:{:x}:{:x}", self.dataset.0, self.object.0, self.level, self.block.0)
     }
 }
 
 impl ErrorBookmark {
-    /// From a key of a head dataset's log.
+    /// Parses a key of a head dataset's log.
     pub fn from_key(name: &[u8]) -> Result<Self> {
         let [object, level, block, birth] = parse_key(name)?;
         Ok(ErrorBookmark {
@@ -82,13 +81,13 @@ impl ErrorBookmark {
         })
     }
 
-    /// The key.
+    /// Formats the key.
     pub fn to_key(&self) -> String {
         format!("{:x}:{:x}:{:x}:{:x}", self.object.0, self.level, self.block.0, self.birth.0)
     }
 }
 
-/// The head dataset that a key of the outer ZAP names, with feature `head_errlog`.
+/// Parses a key of the outer ZAP, with feature `head_errlog`.
 pub fn parse_head_key(name: &[u8]) -> Result<DatasetId> {
     parse_hex(name)
         .map(DatasetId)

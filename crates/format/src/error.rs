@@ -1,44 +1,44 @@
-//! What can be wrong with bytes that claim to be a structure.
+//! Decoding errors.
 //!
-//! The layers above know where the bytes came from (vdev, dataset, object, offset) and add that.
+//! The layers above add the origin of the bytes (vdev, dataset, object, offset).
 
-/// A structure could not be decoded.
+/// Decoding error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The bytes end before the structure does.
+    /// The bytes end too early.
     #[error("{what}: needs {need} bytes, has {have}")]
     Truncated {
-        /// The structure or field.
+        /// Structure or field.
         what: &'static str,
         /// Bytes needed.
         need: usize,
         /// Bytes available.
         have: usize,
     },
-    /// Neither byte order gives the expected magic number.
+    /// Neither byte order gives the magic number.
     #[error("{what}: bad magic number {found:#x}")]
     BadMagic {
-        /// The structure.
+        /// Structure.
         what: &'static str,
-        /// What was found instead.
+        /// Value found.
         found: u64,
     },
-    /// A length, count, offset or selector exceeds the bound that the format sets.
+    /// A length, count, offset or selector exceeds the format's bound.
     #[error("{what}: {value} is out of range (bound {bound})")]
     OutOfRange {
-        /// The field.
+        /// Field.
         what: &'static str,
-        /// Its value on disk.
+        /// Value on disk.
         value: u64,
-        /// The bound that it breaks.
+        /// Bound.
         bound: u64,
     },
     /// The structure contradicts itself.
     #[error("{what}: {why}")]
     Corrupt {
-        /// The structure.
+        /// Structure.
         what: &'static str,
-        /// The contradiction, as a clause.
+        /// Contradiction, as a clause.
         why: &'static str,
     },
 }
@@ -46,7 +46,7 @@ pub enum FormatError {
 /// Result of decoding.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 
-/// Checks that `value` is at most `bound`, and names the field if it is not.
+/// Checks that `value` is at most `bound`; the error names the field.
 pub fn at_most(what: &'static str, value: u64, bound: u64) -> Result<u64> {
     if value <= bound { Ok(value) } else { Err(FormatError::OutOfRange { what, value, bound }) }
 }

@@ -1,61 +1,61 @@
-//! Feature flags and versions: what a program must support to read or write a pool or file system.
+//! Feature flags and versions that a reader or writer of a pool or file system must support.
 //!
-//! Idea: up to version 28 a pool's version says what it uses. Version 5000 keeps two ZAPs of feature guid
-//! to reference count in the MOS instead: a reader must know every feature in `features_for_read`, a writer
-//! those in `features_for_write` as well. A feature with a count above zero is active, with zero merely
-//! enabled. The labels repeat the features that are needed to open the MOS.
+//! Idea: up to 28, the pool version implies the format. Version 5000 instead keeps MOS ZAPs of feature guid
+//! to reference count. A reader must know every feature in `features_for_read`; a writer also those in
+//! `features_for_write`. A count above zero means active, zero enabled. The labels repeat the features needed
+//! to open the MOS.
 //!
 //! Source: OpenZFS `zfeature_common.c`, `zfeature_common.h`, `fs/zfs.h` (`SPA_VERSION_*`, `ZPL_VERSION_*`).
 
-/// Version of pools with feature flags, `SPA_VERSION_FEATURES`.
+/// Pool version with feature flags, `SPA_VERSION_FEATURES`.
 pub const SPA_VERSION_FEATURES: u64 = 5000;
-/// The last version before feature flags, `SPA_VERSION_BEFORE_FEATURES`.
+/// Last version before feature flags, `SPA_VERSION_BEFORE_FEATURES`.
 pub const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
-/// The newest version of the file system, `ZPL_VERSION`.
+/// Newest file system version, `ZPL_VERSION`.
 pub const ZPL_VERSION: u64 = 5;
 
-/// Whether there is such a pool version, `SPA_VERSION_IS_SUPPORTED`.
+/// Whether the pool version exists, `SPA_VERSION_IS_SUPPORTED`.
 pub fn spa_version_is_known(version: u64) -> bool {
     (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version) || version == SPA_VERSION_FEATURES
 }
 
-/// What each pool version before feature flags introduced, `SPA_VERSION_*`. The only code that says what an
-/// old pool has.
+/// Pool versions by the property they introduced, `SPA_VERSION_*`. All version checks of old pools go through
+/// here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Since {
-    /// The oldest pools that Cenote changes: heads know their unique space (`UNIQUE_ACCURATE`).
+    /// Oldest pools that Cenote changes: heads know their unique space (`UNIQUE_ACCURATE`).
     Unique = 9,
     /// Everything descends from `$ORIGIN`, and snapshots know their clones (`ORIGIN`, `NEXT_CLONES`).
     Origin = 11,
     /// Snapshots have properties (`SNAP_PROPS`).
     SnapshotProperties = 12,
-    /// Directories break down the space they use (`USED_BREAKDOWN`).
+    /// Directories break down their used space (`USED_BREAKDOWN`).
     UsedBreakdown = 13,
-    /// Users and groups are accounted (`USERSPACE`).
+    /// User and group accounting (`USERSPACE`).
     Userspace = 15,
-    /// Snapshots can be held (`USERREFS`).
+    /// Snapshot holds (`USERREFS`).
     Holds = 18,
     /// `compression=zle` (`ZLE_COMPRESSION`).
     Zle = 20,
-    /// Identical blocks can be stored once (`DEDUP`).
+    /// Deduplication (`DEDUP`).
     Dedup = 21,
-    /// Log blocks have their checksum in front (`SLIM_ZIL`).
+    /// Log blocks start with their checksum (`SLIM_ZIL`).
     SlimLog = 23,
-    /// Files have system attributes (`SA`).
+    /// System attributes (`SA`).
     Attributes = 24,
     /// Deadlists are sorted by birth, and directories know their clones (`DEADLISTS`, `DIR_CLONES`).
     Deadlists = 26,
 }
 
 impl Since {
-    /// Whether pools of that version have it.
+    /// Whether that version has it.
     pub fn is_in(self, version: u64) -> bool {
         version >= self as u64
     }
 }
 
-/// The newest file system version that a pool of this version can have, `zfs_zpl_version_map`.
+/// Newest file system version in a pool of this version, `zfs_zpl_version_map`.
 pub fn zpl_version_of(spa_version: u64) -> u64 {
     match spa_version {
         version if Since::Attributes.is_in(version) => ZPL_VERSION,
@@ -65,39 +65,39 @@ pub fn zpl_version_of(spa_version: u64) -> u64 {
     }
 }
 
-/// The value of a dataset's own field for a feature, `zfeature_type_t`.
+/// Type of a per-dataset feature field, `zfeature_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureType {
     /// Present or not.
     Boolean,
-    /// An array of words (guids of snapshots).
+    /// Words (snapshot guids).
     U64Array,
 }
 
-/// A feature, `zfeature_info_t`.
+/// Feature, `zfeature_info_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
-    /// Its key in the feature ZAPs.
+    /// Key in the feature ZAPs.
     pub guid: &'static str,
-    /// Its name after `feature@`.
+    /// Name after `feature@`.
     pub name: &'static str,
-    /// A short description.
+    /// Short description.
     pub description: &'static str,
-    /// A program that doesn't know it can still read a pool that uses it.
+    /// Programs without it can still read the pool.
     pub readonly_compatible: bool,
-    /// Needed to open the MOS: repeated in the labels.
+    /// Needed to open the MOS, so repeated in the labels.
     pub mos: bool,
     /// Active as soon as it is enabled.
     pub activate_on_enable: bool,
-    /// Each dataset that uses it has a field for it.
+    /// Using datasets have a field for it.
     pub per_dataset: bool,
-    /// The value of that field.
+    /// Type of that field.
     pub value_type: FeatureType,
-    /// Names of the features that it depends on.
+    /// Prerequisites.
     pub depends: &'static [&'static str],
-    /// What makes it active: "active from the first ... on".
+    /// Cause of activation: "active from the first ... on".
     pub first_use: &'static str,
-    /// `zpool upgrade` enables it only if the pool's compatibility set lists it.
+    /// `zpool upgrade` enables it only if the compatibility set lists it.
     pub no_upgrade: bool,
 }
 
@@ -109,7 +109,7 @@ const NO_UPGRADE: u8 = 1 << 4;
 
 const EXT: &str = "extensible_dataset";
 
-/// A row of the table: organization, name, flags, dependencies, description, first use.
+/// Table row: organization, name, flags, dependencies, description, first use.
 const fn feature(
     guid: &'static str,
     name: &'static str,
@@ -133,8 +133,8 @@ const fn feature(
     }
 }
 
-/// All features of OpenZFS 2.4, in its order (that of `zpool get all`). Cenote reads, writes and creates
-/// pools with all of them.
+/// All features of OpenZFS 2.4, in the order of `zpool get all`. Cenote reads, writes and creates pools with
+/// all of them.
 #[rustfmt::skip]
 pub static SPA_FEATURES: [Feature; 47] = [
     feature("com.delphix:async_destroy", "async_destroy", RO, &[],
@@ -283,10 +283,10 @@ pub static SPA_FEATURES: [Feature; 47] = [
         "dataset with blocks of zfs rewrite -P"),
 ];
 
-/// How many of these OpenZFS 2.3 has; those of 2.4 follow.
+/// Number of leading features that OpenZFS 2.3 has; 2.4 added the rest.
 pub const FEATURES_OF_2_3: usize = 44;
 
-/// Features of later versions: pools that use them are refused, with what it is that they use.
+/// Features newer than OpenZFS 2.4. Pools that use them are refused, and the message names the feature.
 #[rustfmt::skip]
 static LATER_FEATURES: [Feature; 2] = [
     feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
@@ -298,23 +298,23 @@ static LATER_FEATURES: [Feature; 2] = [
 ];
 
 impl Feature {
-    /// How messages call the feature with this guid, if it is one of a later version.
+    /// Newer, unsupported feature, for the message.
     pub fn of_later_version(guid: &str) -> Option<&'static Feature> {
         LATER_FEATURES.iter().find(|f| f.guid == guid)
     }
 
-    /// The feature with this guid.
+    /// Finds a feature.
     pub fn by_guid(guid: &str) -> Option<&'static Feature> {
         SPA_FEATURES.iter().find(|f| f.guid == guid)
     }
 
-    /// The feature with this name, without `feature@`.
+    /// Finds a feature; the name excludes `feature@`.
     pub fn by_name(name: &str) -> Option<&'static Feature> {
         SPA_FEATURES.iter().find(|f| f.name == name)
     }
 }
 
-/// What each pool version introduced, from 1 on.
+/// Description of each pool version, from 1.
 pub static SPA_VERSIONS: [&str; 28] = [
     "first version",
     "ditto blocks: metadata in several copies",
@@ -346,7 +346,7 @@ pub static SPA_VERSIONS: [&str; 28] = [
     "replacement of several vdevs at once",
 ];
 
-/// What each file system version introduced, from 1 on.
+/// Description of each file system version, from 1.
 pub static ZPL_VERSIONS: [&str; 5] = [
     "first version",
     "file types in directory entries",

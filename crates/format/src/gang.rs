@@ -1,12 +1,11 @@
-//! Gang block header: says where the pieces of a block lie when no single free range was long enough.
+//! Gang block header: the pieces of a block for which no single free range was long enough.
 //!
-//! Idea: a DVA with the gang bit points to a header. Its block pointers are read in order and their logical
-//! bytes concatenated; a piece may be a gang itself. Of the result, only the gang's own physical size counts.
-//! The header's checksum is salted with the block's address and birth; the layer that knows these verifies
-//! it.
+//! Idea: a DVA with the gang bit points to a header. The logical bytes of its block pointers, in order, make
+//! up the block, cut to the gang's own physical size; a piece may be a gang itself. The header's checksum is
+//! salted with the block's address and birth; the layer that knows these verifies it.
 //!
-//! A header has 512 bytes or, since feature `dynamic_gang_header`, as many as a block takes at least on the
-//! vdevs of its copies. Nothing on disk says which: the checksum is at the end of either.
+//! A header has 512 bytes or, with feature `dynamic_gang_header`, the smallest allocation of its vdevs. Only
+//! the checksum, at the end of either, tells the two apart.
 //!
 //! Layout of a header of S bytes:
 //!
@@ -23,32 +22,32 @@ use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
 
-/// Bytes of a gang header without the feature, `SPA_OLD_GANGBLOCKSIZE`. Its address takes the space of as
-/// many with it, too.
+/// Header size without the feature, `SPA_OLD_GANGBLOCKSIZE`. With the feature, a header's allocated size is
+/// still computed from this.
 pub const SPA_OLD_GANGBLOCKSIZE: usize = 512;
-/// `ZEC_MAGIC`, in front of every embedded checksum; tells the byte order.
+/// `ZEC_MAGIC`, before every embedded checksum; shows the byte order.
 pub const ZEC_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// Bytes of a `zio_eck_t`.
 pub const ZIO_ECK_BYTES: usize = 40;
 
-/// Block pointers in a header of so many bytes, `gbh_nblkptrs`.
+/// Block pointers in a header of that size, `gbh_nblkptrs`.
 pub const fn gbh_nblkptrs(header_bytes: usize) -> usize {
     header_bytes.saturating_sub(ZIO_ECK_BYTES) / BLKPTR_BYTES
 }
 
 const _: () = assert!(gbh_nblkptrs(SPA_OLD_GANGBLOCKSIZE) == 3 && gbh_nblkptrs(4096) == 31);
 
-/// A checksum stored inside the block that it covers, `zio_eck_t`.
+/// Checksum inside the block that it covers, `zio_eck_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddedChecksum {
-    /// Byte order of the block, as its magic number shows.
+    /// Byte order of the block, from the magic number.
     pub endian: Endian,
-    /// The checksum; for a log block, its identity.
+    /// Checksum; for a log block, its identity.
     pub checksum: [u64; 4],
 }
 
 impl EmbeddedChecksum {
-    /// Decodes 40 bytes in whichever byte order the magic number shows.
+    /// Decodes 40 bytes in either byte order.
     pub fn decode(data: &[u8]) -> Result<Self> {
         let magic = Reader::new("embedded checksum", data, Endian::Little).array()?;
         let endian = Endian::of_magic(ZEC_MAGIC, magic)
@@ -58,32 +57,32 @@ impl EmbeddedChecksum {
         Ok(EmbeddedChecksum { endian, checksum: r.words()? })
     }
 
-    /// Appends the 40 bytes, in the byte order of `w` (which must be `self.endian`).
+    /// Encodes 40 bytes in the byte order of `w`, which must be `self.endian`.
     pub fn write(&self, w: &mut Writer) {
         w.u64(ZEC_MAGIC).words(&self.checksum);
     }
 }
 
-/// A gang header, `zio_gbh_phys_t`.
+/// Gang header, `zio_gbh_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GangHeader {
-    /// All pointers that it has room for; unused ones are holes.
+    /// All pointers; unused ones are holes.
     slots: Vec<Blkptr>,
-    /// Its size, which may be more than its pointers and checksum take.
+    /// Size, possibly more than pointers and checksum take.
     header_bytes: usize,
-    /// The header's own checksum.
+    /// Checksum of the header.
     pub tail: EmbeddedChecksum,
 }
 
 impl GangHeader {
-    /// A header of `header_bytes` with these pieces, as many as it has room for.
+    /// A header of `header_bytes` with as many of the pieces as fit.
     pub fn new(pieces: &[Blkptr], header_bytes: usize, tail: EmbeddedChecksum) -> GangHeader {
         let mut slots = vec![Blkptr::HOLE; gbh_nblkptrs(header_bytes)];
         slots.iter_mut().zip(pieces).for_each(|(slot, piece)| *slot = *piece);
         GangHeader { slots, header_bytes, tail }
     }
 
-    /// Decodes a header that fills `block`, in the order that its magic number shows.
+    /// Decodes a header that fills `block`, in either byte order.
     pub fn decode(block: &[u8]) -> Result<Self> {
         let truncated =
             FormatError::Truncated { what: "gang header", need: SPA_OLD_GANGBLOCKSIZE, have: block.len() };
@@ -96,29 +95,29 @@ impl GangHeader {
         Ok(GangHeader { slots, header_bytes: block.len(), tail })
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn header_bytes(&self) -> usize {
         self.header_bytes
     }
 
-    /// The pieces in use.
+    /// Used pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &Blkptr> {
         self.slots.iter().filter(|piece| !piece.is_hole())
     }
 
-    /// The pieces in use, to be changed.
+    /// Used pieces, mutable.
     pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Blkptr> {
         self.slots.iter_mut().filter(|piece| !piece.is_hole())
     }
 
-    /// Whether its pieces are non-empty and add up to the block's size. This bounds pieces of pieces,
-    /// whatever headers refer to each other.
+    /// Whether the pieces are non-empty and add up to the block's size. This bounds the recursion, even for
+    /// cyclic headers.
     pub fn fits(&self, block_bytes: u64) -> bool {
         let bytes = |piece: &Blkptr| piece.psize().0;
         self.pieces().all(|piece| bytes(piece) > 0) && self.pieces().map(bytes).sum::<u64>() == block_bytes
     }
 
-    /// Its bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(self.tail.endian);
         for piece in &self.slots {
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A pointer to a piece of this many sectors.
+    /// Pointer to a piece of that many sectors.
     fn piece(sectors: u64) -> Blkptr {
         let mut words = [0; BLKPTR_BYTES / 8];
         (words[0], words[1], words[6], words[10]) = (1, 8, (sectors - 1) << 16, 5);
@@ -149,7 +148,7 @@ mod tests {
         let tail = EmbeddedChecksum { endian: Endian::Little, checksum: [0; 4] };
         let header = GangHeader::new(&[piece(3), piece(1)], SPA_OLD_GANGBLOCKSIZE, tail);
         assert!(header.fits(4 * 512));
-        // A header that leads back to itself three times never fits.
+        // A header with three pointers to itself never fits.
         let circle = GangHeader::new(&[piece(4); 3], SPA_OLD_GANGBLOCKSIZE, tail);
         assert!(!circle.fits(4 * 512));
     }

@@ -1,9 +1,9 @@
-//! Command history: a ring of packed nvlists that never loses the record of the pool's creation.
+//! Command history: a ring of packed nvlists that keeps the pool's creation forever.
 //!
-//! Idea: the object's content is a buffer of `max_offset_bytes`. The part up to `create_end_bytes` keeps
-//! the record of `zpool create` for ever; the rest is a ring. `first` and `end` are logical offsets that
-//! only grow; modulo the ring's size they are positions in it. A record is a length (8 bytes, always
-//! little-endian) and a packed nvlist (keys below) in the native encoding of the machine that wrote it.
+//! Idea: the object is a buffer of `max_offset_bytes`. The record of `zpool create` takes the part up to
+//! `create_end_bytes`; the rest is a ring. `first` and `end` are logical offsets that only grow; modulo the
+//! ring's size they are positions. A record is a length (8 bytes, always little-endian) and a packed nvlist
+//! (keys below) in the writer's native encoding.
 //!
 //! ```text
 //!   0        create_end                                  max_offset
@@ -18,27 +18,26 @@ use crate::error::{FormatError, Result, at_most};
 use crate::words::word_struct;
 
 word_struct! {
-    /// Head of the history, `spa_history_phys_t`: its bonus.
+    /// Bonus of the history, `spa_history_phys_t`.
     pub struct HistoryPhys("pool history", bytes: 40, required: all) {
-        /// End of the record of `zpool create`, where the ring starts.
+        /// End of the `zpool create` record; start of the ring.
         pub create_end_bytes: u64,
-        /// Bytes of the buffer. At most 1 GiB.
+        /// Buffer size, at most 1 GiB.
         pub max_offset_bytes: u64,
-        /// Logical offset of the oldest record in the ring.
+        /// Logical offset of the oldest record.
         pub first_bytes: u64,
         /// Logical offset after the newest record.
         pub end_bytes: u64,
-        /// Records overwritten.
+        /// Overwritten records.
         pub records_lost: u64,
     }
 }
 
-/// The largest buffer that OpenZFS makes.
+/// OpenZFS's largest buffer.
 pub const MAX_HISTORY_BYTES: u64 = 1 << 30;
 
 impl HistoryPhys {
-    /// Physical ranges of the object to read, in order: concatenated, they are whole records from the
-    /// oldest to the newest. At most three.
+    /// Physical ranges to read in order, at most three: together they are whole records, oldest first.
     ///
     /// # Errors
     /// Offsets that contradict each other.
@@ -60,14 +59,14 @@ impl HistoryPhys {
         Ok([create, at, wrapped].into_iter().filter(|r| !r.is_empty()).collect())
     }
 
-    /// Bytes that can be added without overwriting the oldest record.
+    /// Bytes free without overwriting a record.
     pub fn free_bytes(&self) -> u64 {
         let used = self.end_bytes.saturating_sub(self.first_bytes);
         self.max_offset_bytes.saturating_sub(self.create_end_bytes).saturating_sub(used)
     }
 
-    /// The physical ranges of `len` bytes from the logical offset `start` on, at most the ring's size: up
-    /// to the ring's end, then from its beginning.
+    /// Physical ranges of `len` bytes (at most the ring's size) at logical offset `start`: up to the ring's
+    /// end, then from its beginning.
     pub fn place(&self, start: u64, len: u64) -> [Range<u64>; 2] {
         let ring = self.max_offset_bytes.saturating_sub(self.create_end_bytes).max(1);
         let at = self.create_end_bytes + start.saturating_sub(self.create_end_bytes) % ring;
@@ -76,7 +75,7 @@ impl HistoryPhys {
     }
 }
 
-/// The packed nvlists in a concatenation of records. The iterator ends after the first error.
+/// Packed nvlists of concatenated records. The iterator ends after the first error.
 pub fn records(data: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -99,24 +98,24 @@ fn split_record(data: &[u8]) -> Result<(&[u8], &[u8])> {
     Ok(body.split_at(len))
 }
 
-/// A record preceded by its length.
+/// Record with its length.
 pub fn encode_record(nvlist: &[u8]) -> Vec<u8> {
     [&(nvlist.len() as u64).to_le_bytes(), nvlist].concat()
 }
 
-/// Keys of a record's nvlist, `ZPOOL_HIST_*`.
+/// Keys of a record, `ZPOOL_HIST_*`.
 pub mod key {
     /// Seconds since 1970 (uint64).
     pub const TIME: &str = "history time";
-    /// The command line (string).
+    /// Command line (string).
     pub const CMD: &str = "history command";
-    /// Uid of the user who ran it (uint64).
+    /// Uid of the user (uint64).
     pub const WHO: &str = "history who";
-    /// Zone it ran in (string).
+    /// Zone (string).
     pub const ZONE: &str = "history zone";
-    /// Machine it ran on (string).
+    /// Host (string).
     pub const HOST: &str = "history hostname";
-    /// The txg of an internal event (uint64).
+    /// Txg of an internal event (uint64).
     pub const TXG: &str = "history txg";
     /// Number of an internal event, old form (uint64).
     pub const INT_EVENT: &str = "history internal event";
@@ -130,15 +129,15 @@ pub mod key {
     pub const INPUT_NVL: &str = "in_nvl";
     /// Result of an ioctl (nvlist).
     pub const OUTPUT_NVL: &str = "out_nvl";
-    /// Bytes of a result too large to keep (int64).
+    /// Bytes of an omitted result (int64).
     pub const OUTPUT_SIZE: &str = "out_size";
     /// Dataset of an internal event (string).
     pub const DSNAME: &str = "dsname";
-    /// Its object number (uint64).
+    /// Object number of the dataset (uint64).
     pub const DSID: &str = "dsid";
-    /// Error that the ioctl returned (int32).
+    /// Error of the ioctl (int32).
     pub const ERRNO: &str = "errno";
-    /// How long it took (int64).
+    /// Duration (int64).
     pub const ELAPSED_NS: &str = "elapsed_ns";
 }
 

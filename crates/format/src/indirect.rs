@@ -1,10 +1,10 @@
-//! Indirect vdevs: where the blocks of a removed vdev went.
+//! Indirect vdevs: the map from a removed vdev to the new locations of its blocks.
 //!
-//! Idea: removal copies every allocated range elsewhere and leaves a table, sorted by source offset. A
-//! block on the removed vdev is found by looking up each part of its range; parts may in turn lie on
-//! another indirect vdev. The table's object holds the entries; its bonus is the head. A second object
-//! counts the obsolete bytes of each entry; condensing drops entries that are wholly obsolete. A third
-//! object says in which txg each part was copied, for scrubs that repair by birth.
+//! Idea: removal copies every allocated range elsewhere and leaves a table sorted by source offset. A read of
+//! the removed vdev looks up each part of its range; parts may lie on another indirect vdev. The table's
+//! object holds the entries, its bonus the head. A second object counts each entry's obsolete bytes;
+//! condensing drops wholly obsolete entries. A third records the txg of each copied part, for scrubs that
+//! repair by birth.
 //!
 //! Source: OpenZFS `vdev_indirect_mapping.h`, `vdev_indirect_births.h`, `spa_impl.h`.
 
@@ -14,40 +14,39 @@ use crate::error::{FormatError, Result};
 use crate::units::{Asize, ObjectId, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use crate::words::{Phys, Words, word_struct};
 
-/// Bytes of a head without counts, `VDEV_INDIRECT_MAPPING_SIZE_V0`.
+/// Head without counts, `VDEV_INDIRECT_MAPPING_SIZE_V0`.
 pub const VDEV_INDIRECT_MAPPING_SIZE_V0: usize = 24;
 
 word_struct! {
-    /// Head of the table, `vdev_indirect_mapping_phys_t`: its bonus.
+    /// Bonus of the table, `vdev_indirect_mapping_phys_t`.
     pub struct IndirectMappingPhys("indirect mapping", bytes: 32, required: 3) {
-        /// End of the mapped part of the vdev: everything below has been copied.
+        /// End of the copied part of the vdev.
         pub max_offset_bytes: u64,
-        /// Bytes that the entries cover.
+        /// Bytes covered by entries.
         pub bytes_mapped: u64,
-        /// Entries in the object.
+        /// Entries.
         pub num_entries: u64,
-        /// Object with one 32-bit count per entry, of its obsolete bytes; 0 if there is none (or in the old
-        /// format).
+        /// Object with a 32-bit count of obsolete bytes per entry; 0 if none, or in the old format.
         pub counts_object: ObjectId,
     }
 }
 
-/// An entry of the table, `vdev_indirect_mapping_entry_phys_t`: 24 bytes.
+/// Table entry, `vdev_indirect_mapping_entry_phys_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndirectMappingEntry {
-    /// Start of the range on the removed vdev.
+    /// Start on the removed vdev.
     pub src_offset_bytes: u64,
-    /// Where it is now; its `asize` is the length of the range.
+    /// New location; its `asize` is the length.
     pub dst: Dva,
 }
 
 impl IndirectMappingEntry {
-    /// Bytes of the range.
+    /// Length.
     pub fn len_bytes(&self) -> u64 {
         self.dst.asize.0
     }
 
-    /// One past the range's last byte on the removed vdev.
+    /// Exclusive end on the removed vdev.
     pub fn src_end_bytes(&self) -> u64 {
         self.src_offset_bytes.saturating_add(self.len_bytes())
     }
@@ -74,7 +73,7 @@ impl Phys for IndirectMappingEntry {
     const REQUIRED: usize = 3;
 }
 
-/// Decodes the obsolete counts of consecutive entries: how many bytes of each are no longer needed.
+/// Decodes obsolete byte counts of consecutive entries.
 pub fn decode_obsolete_counts(data: &[u8], endian: Endian) -> impl Iterator<Item = u32> + '_ {
     data.as_chunks::<4>().0.iter().map(move |c| match endian {
         Endian::Little => u32::from_le_bytes(*c),
@@ -82,17 +81,17 @@ pub fn decode_obsolete_counts(data: &[u8], endian: Endian) -> impl Iterator<Item
     })
 }
 
-/// The whole table, ready for look-ups.
+/// Table prepared for lookups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndirectMapping {
     entries: Vec<IndirectMappingEntry>,
 }
 
 impl IndirectMapping {
-    /// Takes the entries as read from the object.
+    /// Checks and takes the stored entries.
     ///
     /// # Errors
-    /// Entries that overlap or are not sorted by source offset.
+    /// Overlapping or unsorted entries.
     pub fn new(entries: Vec<IndirectMappingEntry>) -> Result<Self> {
         if entries.windows(2).any(|w| w[0].src_end_bytes() > w[1].src_offset_bytes) {
             return Err(FormatError::Corrupt {
@@ -103,10 +102,10 @@ impl IndirectMapping {
         Ok(IndirectMapping { entries })
     }
 
-    /// More has been copied, behind all that was.
+    /// Adds entries behind the existing ones.
     ///
     /// # Errors
-    /// Entries that overlap or are not sorted by source offset.
+    /// Overlapping or unsorted entries.
     pub fn append(&mut self, more: &[IndirectMappingEntry]) -> Result<()> {
         let more = IndirectMapping::new(more.to_vec())?.entries;
         if more.first().is_some_and(|first| first.src_offset_bytes < self.end_bytes()) {
@@ -119,18 +118,17 @@ impl IndirectMapping {
         Ok(())
     }
 
-    /// The end of what has been copied.
+    /// End of the copied part.
     pub fn end_bytes(&self) -> u64 {
         self.entries.last().map_or(0, IndirectMappingEntry::src_end_bytes)
     }
 
-    /// All entries, sorted by source offset.
+    /// Entries by source offset.
     pub fn entries(&self) -> &[IndirectMappingEntry] {
         &self.entries
     }
 
-    /// The current pieces of `len` bytes at `offset` of the removed vdev, in order. Empty if any byte of
-    /// the range is not mapped.
+    /// Current locations of a range of the removed vdev, in order. Empty if any byte is unmapped.
     pub fn resolve(&self, offset_bytes: u64, len: u64) -> Vec<Dva> {
         let Some(end) = offset_bytes.checked_add(len) else { return Vec::new() };
         let first = self.entries.partition_point(|e| e.src_end_bytes() <= offset_bytes);
@@ -151,17 +149,17 @@ impl IndirectMapping {
 }
 
 word_struct! {
-    /// Head of the births table, `vdev_indirect_birth_phys_t`: its bonus.
+    /// Bonus of the births table, `vdev_indirect_birth_phys_t`.
     pub struct IndirectBirthsPhys("indirect births", bytes: 8, required: all) {
-        /// Entries in the object.
+        /// Entries.
         pub count: u64,
     }
 }
 
 word_struct! {
-    /// Everything from the previous entry up to `offset_bytes` was copied in this txg.
+    /// Txg that copied everything from the previous entry up to `offset_bytes`.
     pub struct IndirectBirth("indirect birth", bytes: 16, required: all) {
-        /// End of the part, exclusive.
+        /// Exclusive end.
         pub offset_bytes: u64,
         /// Physical birth of the copies.
         pub phys_birth: Txg,
@@ -169,13 +167,13 @@ word_struct! {
 }
 
 word_struct! {
-    /// A condensing in progress, `spa_condensing_indirect_phys_t`: words in the MOS directory.
+    /// Condensing in progress, `spa_condensing_indirect_phys_t`, in the MOS directory.
     pub struct CondensingIndirect("condensing indirect", bytes: 24, required: all) {
-        /// The vdev whose table is being condensed.
+        /// Vdev being condensed.
         pub vdev: VdevId,
-        /// Space map of the obsolete ranges being folded in.
+        /// Obsolete ranges to fold in, a space map.
         pub prev_obsolete_sm: ObjectId,
-        /// The new table.
+        /// New table.
         pub next_mapping: ObjectId,
     }
 }

@@ -1,4 +1,4 @@
-//! Cache devices (L2ARC): what makes their content known again after an import.
+//! Cache devices (L2ARC): headers and logs that make the cached blocks usable after an import.
 //!
 //! ```text
 //!   0 labels, boot area   4 MiB header   | payload ... log block | payload ... log block |   end: labels
@@ -7,12 +7,11 @@
 //!                           '----------------------------------------- [0] --------'
 //! ```
 //!
-//! Idea: the device is a ring. Stored blocks are written one after the other; after so many, a log block says
-//! which they were. Log blocks form two chains that take turns, so that two can be read at a time: the header
-//! leads to the newest of each, and each leads to the one before the one before it. What the hand that evicts
-//! has passed no longer counts.
+//! Idea: the device is a ring. After every `log_entries` blocks, a log block lists them. Log blocks form two
+//! interleaved chains, so two can be read at a time: the header points to the newest of each chain, and each
+//! log block points two back. Blocks behind the eviction hand are invalid.
 //!
-//! A block is known by its first address and birth. Its checksum is in the pointer of whoever wants it.
+//! A block is identified by its first address and birth; the pointer that reads it has the checksum.
 //!
 //! Source: OpenZFS `arc_impl.h` (`l2arc_dev_hdr_phys_t`, `l2arc_log_blk_phys_t`, `l2arc_log_ent_phys_t`),
 //! `arc.c` (`l2arc_log_blkptr_valid`).
@@ -32,81 +31,81 @@ pub const L2ARC_LOG_BLK_MAGIC: u64 = 0x4c4f_4742_4c4b_4844;
 pub const L2ARC_PERSISTENT_VERSION: u64 = 1;
 /// `L2ARC_LOG_BLK_MAX_ENTRIES`.
 pub const L2ARC_LOG_BLK_MAX_ENTRIES: usize = 1022;
-/// `L2ARC_DEV_HDR_EVICT_FIRST`: the ring has not been written to its end yet.
+/// `L2ARC_DEV_HDR_EVICT_FIRST`: the first round is not complete.
 pub const L2ARC_DEV_HDR_EVICT_FIRST: u64 = 1;
-/// The header, checksum included; it fills one sector, if that is larger.
+/// Header with checksum; padded to a sector if that is larger.
 pub const L2ARC_DEV_HDR_BYTES: usize = 512;
-/// A log block before it is compressed.
+/// Uncompressed log block.
 pub const L2ARC_LOG_BLK_BYTES: usize = 64 << 10;
-/// Of a log block, what comes before its entries.
+/// Bytes before the entries.
 const LOG_BLK_HEAD_BYTES: usize = 128;
 
 word_struct! {
-    /// Where a log block lies, `l2arc_log_blkptr_t`.
+    /// Location of a log block, `l2arc_log_blkptr_t`.
     pub struct LogPointer("L2ARC log pointer", bytes: 64, required: all) {
         /// Byte offset on the device.
         pub at_bytes: u64,
-        /// Bytes that the blocks it names take.
+        /// Device bytes of its blocks.
         pub payload_asize: u64,
-        /// Byte offset of the first of them.
+        /// Byte offset of its first block.
         pub payload_start_bytes: u64,
         /// Sizes, compression and checksum algorithm.
         pub prop: Prop,
-        /// Fletcher-4 of what is stored.
+        /// Fletcher-4 of the stored bytes.
         pub checksum: [u64; 4],
     }
 }
 
 word_struct! {
-    /// The header of a cache device, `l2arc_dev_hdr_phys_t`, without the checksum behind it.
+    /// Header of a cache device, `l2arc_dev_hdr_phys_t`, without its checksum.
     pub struct DeviceHeader("L2ARC device header", bytes: 472, required: all) {
         /// `L2ARC_DEV_HDR_MAGIC`.
         pub magic: u64,
         /// `L2ARC_PERSISTENT_VERSION`.
         pub version: u64,
-        /// The pool.
+        /// Pool guid.
         pub pool: Guid,
-        /// The device.
+        /// Device guid.
         pub vdev: Guid,
-        /// Entries of a log block on this device.
+        /// Entries per log block.
         pub log_entries: u64,
-        /// Up to here what was written in the round before is gone.
+        /// Eviction hand: the previous round's data are gone up to here.
         pub evict_bytes: u64,
         /// `L2ARC_DEV_HDR_*`.
         pub flags: u64,
-        /// Where the ring begins.
+        /// Start of the ring.
         pub start_bytes: u64,
-        /// Where it ends.
+        /// End of the ring.
         pub end_bytes: u64,
-        /// The newest log block, and the one before it.
+        /// Newest log block and its predecessor.
         pub newest: [LogPointer; 2],
         /// Bytes of all log blocks.
         pub log_asize: u64,
-        /// Their number.
+        /// Number of log blocks.
         pub log_count: u64,
-        /// Seconds since 1970 of the last TRIM of the whole device.
+        /// Last TRIM of the whole device, seconds since 1970.
         pub trim_time_s: u64,
-        /// Its state, `vdev_trim_state_t`.
+        /// `vdev_trim_state_t`.
         pub trim_state: u64,
-        /// Not used.
+        /// Unused.
         pub pad: Pad<30>,
     }
 }
 
 word_struct! {
-    /// A block on the device, `l2arc_log_ent_phys_t`.
+    /// Cached block, `l2arc_log_ent_phys_t`.
     pub struct LogEntry("L2ARC log entry", bytes: 64, required: all) {
-        /// Its first address in the pool.
+        /// First address in the pool.
         pub dva: Dva,
-        /// Its birth.
+        /// Birth.
         pub birth: PhysicalBirth,
-        /// Sizes, compression, and what it holds.
+        /// Sizes, compression and kind.
         pub prop: Prop,
         /// Byte offset on the device.
         pub at_bytes: u64,
         /// Compression level, `ZIO_COMPLEVEL_*`.
         pub level: u64,
-        /// Not used.
+        /// Unused.
         pub pad: Pad<2>,
     }
 }
@@ -116,7 +115,7 @@ const _: () = {
     assert!(LOG_BLK_HEAD_BYTES + L2ARC_LOG_BLK_MAX_ENTRIES * LogEntry::COUNT * 8 <= L2ARC_LOG_BLK_BYTES);
 };
 
-/// What a word says of a block, `le_prop` and `lbp_prop`.
+/// Packed properties of a block, `le_prop` and `lbp_prop`.
 ///
 /// ```text
 ///   bit 0 lsize (16)   16 psize (16)   32 compression (7)   39 prefetch   40 checksum (8)
@@ -137,29 +136,29 @@ impl Words for Prop {
     }
 }
 
-/// The parts of a [`Prop`].
+/// Decoded [`Prop`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PropParts {
-    /// Bytes of content: whole sectors of 512, up to 32 MiB.
+    /// Uncompressed bytes: 512-byte sectors, up to 32 MiB.
     pub lsize_bytes: u64,
-    /// Bytes as stored, likewise. Of a log block: with what fills its last sector.
+    /// Stored bytes, likewise; for a log block, padded to the sector.
     pub psize_bytes: u64,
     /// `ZIO_COMPRESS_*`.
     pub compression: u8,
-    /// Read ahead, and not wanted since.
+    /// Prefetched and not read since.
     pub is_prefetch: bool,
-    /// `ZIO_CHECKSUM_*`, of log blocks.
+    /// `ZIO_CHECKSUM_*`; log blocks only.
     pub checksum: u8,
-    /// It holds metadata (`ARC_BUFC_METADATA`).
+    /// Metadata (`ARC_BUFC_METADATA`).
     pub is_metadata: bool,
     /// Encrypted or authenticated.
     pub is_protected: bool,
-    /// `arc_state_type_t` of the list that it was on.
+    /// ARC list of origin, `arc_state_type_t`.
     pub state: u8,
 }
 
 impl Prop {
-    /// A word of these parts.
+    /// Encodes the parts.
     pub fn of(parts: PropParts) -> Prop {
         let size = |bytes: u64| {
             debug_assert!(bytes > 0 && bytes <= 1 << (16 + SPA_MINBLOCKSHIFT), "{bytes}");
@@ -178,7 +177,7 @@ impl Prop {
         )
     }
 
-    /// Its parts.
+    /// Decodes the word.
     pub fn parts(self) -> PropParts {
         let bits = |low: u32, len: u32| self.0 >> low & ((1 << len) - 1);
         PropParts {
@@ -195,15 +194,15 @@ impl Prop {
 }
 
 impl DeviceHeader {
-    /// Decodes a header whose checksum was verified, in whichever byte order it was written.
+    /// Decodes a verified header in either byte order.
     ///
     /// # Errors
-    /// It is none.
+    /// Not a header.
     pub fn decode_any(sector: &[u8]) -> Result<DeviceHeader> {
         DeviceHeader::decode(sector, order(sector, L2ARC_DEV_HDR_MAGIC, DeviceHeader::WHAT)?)
     }
 
-    /// A sector of `sector_bytes`, to be sealed with a checksum at its end.
+    /// Encodes a sector; the caller adds the checksum at its end.
     pub fn encode_sector(&self, sector_bytes: usize) -> Vec<u8> {
         let mut sector = self.encode(Endian::Little);
         sector.resize(sector_bytes.max(L2ARC_DEV_HDR_BYTES), 0);
@@ -211,20 +210,20 @@ impl DeviceHeader {
     }
 }
 
-/// A log block, `l2arc_log_blk_phys_t`.
+/// Log block, `l2arc_log_blk_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogBlock {
-    /// The log block before the one before it.
+    /// Log block two back.
     pub previous: LogPointer,
-    /// As many as the header says, oldest first.
+    /// Oldest first; the header's `log_entries` gives the number.
     pub entries: Vec<LogEntry>,
 }
 
 impl LogBlock {
-    /// Decodes a log block that was verified and decompressed: the first `count` of its entries.
+    /// Decodes the first `count` entries of a verified, decompressed log block.
     ///
     /// # Errors
-    /// It is none, or too short.
+    /// Not a log block, or too short.
     pub fn decode(block: &[u8], count: usize) -> Result<LogBlock> {
         const WHAT: &str = "L2ARC log block";
         let endian = order(block, L2ARC_LOG_BLK_MAGIC, WHAT)?;
@@ -239,7 +238,7 @@ impl LogBlock {
         })
     }
 
-    /// The 64 KiB.
+    /// Encodes the 64 KiB.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.entries.len() <= L2ARC_LOG_BLK_MAX_ENTRIES, "a log block has no room for that");
         let mut words = vec![L2ARC_LOG_BLK_MAGIC];

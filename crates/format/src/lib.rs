@@ -1,14 +1,13 @@
-//! OpenZFS on-disk structures as plain values. Bytes in, values out, and back.
+//! OpenZFS on-disk structures as plain values, decoded from bytes and encoded to bytes.
 //!
-//! Idea: every structure that lies on a disk or in a stream is a plain Rust value here with `decode` and
-//! `encode`, and nothing else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder
-//! never panics, never loops without progress and never allocates more than a small multiple of its input.
+//! Idea: every structure on a disk or in a stream is a Rust value with `decode` and `encode`, and nothing
+//! else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder never panics, never loops
+//! without progress and never allocates more than a small multiple of its input.
 //!
-//! Read in this order: `units` (the numbers that must not be mixed up), `bytes` (the bounded, endian-aware
-//! reader), `words` (structures made of 64-bit words), `blkptr`, `gang`, `dnode`, `objset`, `uberblock`,
-//! `nvlist`, `label`, `features`; then the contents of the pool's objects: `zap`, `dsl`, `props`, `bpobj`,
-//! `space_map`, `indirect`, `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then those of a file
-//! system's objects: `sa`, `znode`, `zil`; and, beside all of these, `stream`.
+//! Read in this order: `units`, `bytes`, `words`, `blkptr`, `gang`, `dnode`, `objset`, `uberblock`, `nvlist`,
+//! `label`, `features`; then the pool's objects: `zap`, `dsl`, `props`, `bpobj`, `space_map`, `indirect`,
+//! `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then a file system's objects: `sa`, `znode`, `zil`;
+//! and, separate from these, `stream`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;

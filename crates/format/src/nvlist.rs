@@ -1,15 +1,14 @@
-//! Name-value lists: the self-describing maps in which OpenZFS keeps configuration.
+//! Name-value lists: the self-describing maps of OpenZFS's configuration.
 //!
-//! Idea: a list keeps its pairs in on-disk order, because that is what a dump shows and what a byte-exact
-//! encoding needs. Look-up walks the pairs; there are few. A typed getter returns `None` both for a missing
-//! pair and for one of another type; `get` tells them apart.
+//! Idea: a list keeps its pairs in on-disk order, for dumps and byte-exact encoding. Lookup is linear; lists
+//! are short. A typed getter returns `None` for a missing pair and for one of another type; `get` tells them
+//! apart.
 //!
-//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; byte order of the writer: 0 big, 1
-//! little; two zeros), then the list. `decode` reads both packings in both byte orders, `encode` writes XDR,
-//! `encode_native` the other.
+//! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; writer's byte order: 0 big, 1 little;
+//! two zeros), then the list. `decode` reads all four forms, `encode` writes XDR, `encode_native` native.
 //!
-//! Invariants: nesting is at most `MAX_DEPTH`; a decoded list takes at most a small multiple of its packed
-//! bytes, because no count is trusted before the bytes it promises have been seen.
+//! Invariants: nesting is at most `MAX_DEPTH`. A decoded list takes at most a small multiple of its packed
+//! bytes: no count is trusted before its bytes have been seen.
 //!
 //! Source: OpenZFS `nvpair.h`, `nvpair.c`.
 
@@ -24,12 +23,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
-/// Lists within lists, `nvpair_max_recursion` outside the kernel.
+/// Nesting bound, `nvpair_max_recursion` outside the kernel.
 pub const MAX_DEPTH: u32 = 100;
-/// `NV_UNIQUE_NAME`: flag of a list in which no name occurs twice; all lists on disk have it.
+/// `NV_UNIQUE_NAME`: names are unique. All on-disk lists set it.
 pub const NV_UNIQUE_NAME: u32 = 1;
 
-/// An ordered list of named, typed values.
+/// Ordered list of typed pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nvlist {
     /// `NV_UNIQUE_NAME` or `NV_UNIQUE_NAME_TYPE` (2), as stored.
@@ -37,11 +36,11 @@ pub struct Nvlist {
     pairs: Vec<(String, NvValue)>,
 }
 
-/// A value and its type, `data_type_t`. Strings are bytes: OpenZFS requires no encoding.
+/// Typed value, `data_type_t`. Strings are bytes: OpenZFS requires no encoding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NvValue {
-    /// A flag without a value: the pair is there or not.
+    /// Flag: present or absent.
     Boolean,
     /// One byte.
     Byte(u8),
@@ -57,29 +56,29 @@ pub enum NvValue {
     Int64(i64),
     /// 64-bit unsigned.
     Uint64(u64),
-    /// A string without NUL.
+    /// String without NUL.
     String(#[serde(with = "crate::text_or_bytes")] Vec<u8>),
     /// Bytes.
     ByteArray(Vec<u8>),
-    /// 16-bit signed numbers.
+    /// Signed 16-bit.
     Int16Array(Vec<i16>),
-    /// 16-bit unsigned numbers.
+    /// Unsigned 16-bit.
     Uint16Array(Vec<u16>),
-    /// 32-bit signed numbers.
+    /// Signed 32-bit.
     Int32Array(Vec<i32>),
-    /// 32-bit unsigned numbers.
+    /// Unsigned 32-bit.
     Uint32Array(Vec<u32>),
-    /// 64-bit signed numbers.
+    /// Signed 64-bit.
     Int64Array(Vec<i64>),
-    /// 64-bit unsigned numbers.
+    /// Unsigned 64-bit.
     Uint64Array(Vec<u64>),
     /// Strings without NUL.
     StringArray(#[serde(with = "crate::text_or_bytes::each")] Vec<Vec<u8>>),
-    /// A time in nanoseconds, `hrtime_t`.
+    /// Nanoseconds, `hrtime_t`.
     Hrtime(i64),
-    /// A list.
+    /// Nested list.
     Nvlist(Nvlist),
-    /// Lists.
+    /// Nested lists.
     NvlistArray(Vec<Nvlist>),
     /// True or false.
     BooleanValue(bool),
@@ -89,11 +88,11 @@ pub enum NvValue {
     Uint8(u8),
     /// Booleans.
     BooleanArray(Vec<bool>),
-    /// 8-bit signed numbers.
+    /// Signed 8-bit.
     Int8Array(Vec<i8>),
-    /// 8-bit unsigned numbers.
+    /// Unsigned 8-bit.
     Uint8Array(Vec<u8>),
-    /// A floating-point number.
+    /// Floating-point.
     Double(f64),
 }
 
@@ -104,12 +103,12 @@ impl Default for Nvlist {
 }
 
 impl Nvlist {
-    /// An empty list.
+    /// Empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Unpacks a list, native or XDR; bytes after its end are ignored.
+    /// Unpacks a native or XDR list; ignores trailing bytes.
     ///
     /// # Errors
     /// An unknown packing or type, truncated input, nesting beyond `MAX_DEPTH`.
@@ -117,17 +116,17 @@ impl Nvlist {
         decode::decode(packed)
     }
 
-    /// Packs the list as XDR, header included.
+    /// Packs as XDR with header.
     pub fn encode(&self) -> Vec<u8> {
         encode::encode(self)
     }
 
-    /// Packs the list as memory of this machine, header included.
+    /// Packs as native memory with header.
     pub fn encode_native(&self) -> Vec<u8> {
         native::encode(self)
     }
 
-    /// Appends a pair, or replaces the value of an existing pair in place.
+    /// Appends a pair, or replaces a value in place.
     pub fn insert(&mut self, name: &str, value: NvValue) -> &mut Self {
         match self.pairs.iter_mut().find(|(n, _)| n == name) {
             Some(pair) => pair.1 = value,
@@ -136,33 +135,33 @@ impl Nvlist {
         self
     }
 
-    /// Removes the pair of that name.
+    /// Removes a pair.
     pub fn remove(&mut self, name: &str) -> Option<NvValue> {
         let at = self.pairs.iter().position(|(other, _)| other == name)?;
         Some(self.pairs.remove(at).1)
     }
 
-    /// The pairs in order.
+    /// Pairs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &NvValue)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Number of pairs.
+    /// Pairs.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// There are no pairs.
+    /// Whether the list has no pairs.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The first value of that name.
+    /// First value of that name.
     pub fn get(&self, name: &str) -> Option<&NvValue> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
-    /// There is a pair of that name.
+    /// Whether the name exists.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -175,12 +174,12 @@ impl Nvlist {
         }
     }
 
-    /// A string that is UTF-8.
+    /// UTF-8 string.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.get_string_bytes(name)?).ok()
     }
 
-    /// A string, whatever its encoding.
+    /// String in any encoding.
     pub fn get_string_bytes(&self, name: &str) -> Option<&[u8]> {
         match self.get(name)? {
             NvValue::String(value) => Some(value),
@@ -188,7 +187,7 @@ impl Nvlist {
         }
     }
 
-    /// A boolean value; `true` for a flag without a value.
+    /// Boolean; `true` for a bare flag.
     pub fn get_bool(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             NvValue::BooleanValue(value) => Some(*value),
@@ -197,7 +196,7 @@ impl Nvlist {
         }
     }
 
-    /// A list.
+    /// Nested list.
     pub fn get_nvlist(&self, name: &str) -> Option<&Nvlist> {
         match self.get(name)? {
             NvValue::Nvlist(value) => Some(value),
@@ -205,7 +204,7 @@ impl Nvlist {
         }
     }
 
-    /// An array of lists.
+    /// Array of lists.
     pub fn get_nvlist_array(&self, name: &str) -> Option<&[Nvlist]> {
         match self.get(name)? {
             NvValue::NvlistArray(value) => Some(value),
@@ -213,7 +212,7 @@ impl Nvlist {
         }
     }
 
-    /// An array of strings.
+    /// Array of strings.
     pub fn get_string_array(&self, name: &str) -> Option<&[Vec<u8>]> {
         match self.get(name)? {
             NvValue::StringArray(value) => Some(value),
@@ -223,13 +222,13 @@ impl Nvlist {
 }
 
 impl FromIterator<(String, NvValue)> for Nvlist {
-    /// Keeps every pair, even if names repeat.
+    /// Keeps every pair, even repeated names.
     fn from_iter<I: IntoIterator<Item = (String, NvValue)>>(pairs: I) -> Self {
         Nvlist { flags: NV_UNIQUE_NAME, pairs: pairs.into_iter().collect() }
     }
 }
 
-/// The numbers of `data_type_t` on disk.
+/// On-disk values of `data_type_t`.
 mod data_type {
     pub const BOOLEAN: u32 = 1;
     pub const BYTE: u32 = 2;

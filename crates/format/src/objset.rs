@@ -1,4 +1,4 @@
-//! Object set head: the root of a dataset's (or the pool's own) objects.
+//! Object set head: the root of a dataset's objects, or of the MOS.
 //!
 //! Layout:
 //!
@@ -27,11 +27,8 @@ pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
 /// `OBJSET_PHYS_SIZE_V3`, with project accounting.
 pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
 
-/// Where the intent-log header lies, after the meta dnode.
 const ZIL_HEADER_AT: usize = DNODE_MIN_BYTES;
-/// Where the fields end: after type, flags and both MACs.
 const FIELDS_END: usize = ZIL_HEADER_AT + ZIL_HEADER_BYTES + 2 * 8 + 2 * 32;
-/// Where the accounting dnodes lie.
 const USERUSED_AT: usize = OBJSET_PHYS_SIZE_V1;
 const GROUPUSED_AT: usize = USERUSED_AT + DNODE_MIN_BYTES;
 const PROJECTUSED_AT: usize = OBJSET_PHYS_SIZE_V2;
@@ -44,25 +41,25 @@ const _: () = {
     assert!(ZIL_HEADER_BYTES == 2 * 8 + BLKPTR_BYTES + 6 * 8);
 };
 
-/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: space is accounted for every user and group.
+/// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`: user and group space is accounted.
 pub const OBJSET_FLAG_USERACCOUNTING_COMPLETE: u64 = 1 << 0;
-/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: so are objects.
+/// `OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE`: user and group objects are accounted.
 pub const OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
-/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: projects are accounted as well.
+/// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: projects are accounted.
 pub const OBJSET_FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
 
-/// What an object set is, `dmu_objset_type_t`.
+/// Kind of an object set, `dmu_objset_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjsetType {
     /// `DMU_OST_NONE`.
     None,
-    /// The meta object set, `DMU_OST_META`.
+    /// MOS, `DMU_OST_META`.
     Meta,
-    /// A file system, `DMU_OST_ZFS`.
+    /// File system, `DMU_OST_ZFS`.
     Zfs,
-    /// A volume, `DMU_OST_ZVOL`.
+    /// Volume, `DMU_OST_ZVOL`.
     Zvol,
-    /// Any other number.
+    /// Unknown.
     Other(u64),
 }
 
@@ -90,32 +87,32 @@ impl From<ObjsetType> for u64 {
     }
 }
 
-/// Where a dataset's intent log begins, `zil_header_t`.
+/// Intent-log header, `zil_header_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZilHeader {
-    /// The txg in which the log's blocks were claimed; 0 if they have not been.
+    /// Txg that claimed the log; 0 if unclaimed.
     pub claim_txg: Txg,
-    /// Highest sequence number already replayed.
+    /// Last replayed sequence number.
     pub replay_seq: u64,
-    /// First block of the chain.
+    /// First log block.
     pub log: Blkptr,
-    /// Highest block sequence number claimed.
+    /// Highest claimed block sequence number.
     pub claim_blk_seq: u64,
     /// `ZIL_REPLAY_NEEDED` (1), `ZIL_CLAIM_LR_SEQ_VALID` (2).
     pub flags: u64,
-    /// Highest record sequence number claimed.
+    /// Highest claimed record sequence number.
     pub claim_lr_seq: u64,
 }
 
-/// Bytes of a `zil_header_t`.
+/// `sizeof (zil_header_t)`.
 pub const ZIL_HEADER_BYTES: usize = 192;
 /// `ZIL_CLAIM_LR_SEQ_VALID`: `claim_lr_seq` is valid.
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
-/// `ZIL_REPLAY_NEEDED`: records are waiting to be replayed.
+/// `ZIL_REPLAY_NEEDED`: records await replay.
 pub const ZIL_REPLAY_NEEDED: u64 = 1;
 
 impl ZilHeader {
-    /// The header of a set that never had an intent log.
+    /// Header without an intent log.
     pub const EMPTY: ZilHeader = ZilHeader {
         claim_txg: Txg(0),
         replay_seq: 0,
@@ -125,30 +122,30 @@ impl ZilHeader {
         claim_lr_seq: 0,
     };
 
-    /// Whether an import for writing has claimed the log: its blocks are allocated, and the header says
-    /// where it ends.
+    /// Whether an import for writing has claimed the log. Its blocks are then allocated, and the header
+    /// records its end.
     pub fn is_claimed(&self) -> bool {
         self.claim_txg != Txg(0)
     }
 
-    /// Whether a claimed log has records that are not in the tree. One without has only blocks to be freed.
+    /// Whether a claimed log has unreplayed records. Otherwise its blocks only need freeing.
     pub fn needs_replay(&self) -> bool {
         self.is_claimed() && self.flags & ZIL_REPLAY_NEEDED != 0
     }
 
-    /// Sequence number of the last block that can belong to the log.
+    /// Sequence number of the last possible block.
     pub fn last_block(&self) -> u64 {
         if self.is_claimed() { self.claim_blk_seq } else { u64::MAX }
     }
 
-    /// Sequence number of the last record that can belong to the log.
+    /// Sequence number of the last possible record.
     pub fn last_record(&self) -> u64 {
         let is_known = self.is_claimed() && self.flags & ZIL_CLAIM_LR_SEQ_VALID != 0;
         if is_known { self.claim_lr_seq } else { u64::MAX }
     }
 
-    /// Whether a claimed log may end before block `block`, with `record` as the last record so far:
-    /// everything claimed has been read. (The last claimed block is always the one that could not be read.)
+    /// Whether a claimed log may end before `block`, after `record`: everything claimed has been read. (The
+    /// last claimed block is always unreadable.)
     pub fn may_end_before(&self, block: u64, record: u64) -> bool {
         let last_record = self.last_record();
         block == self.last_block() && (record == last_record || last_record == u64::MAX)
@@ -176,31 +173,31 @@ impl ZilHeader {
     }
 }
 
-/// The head of an object set, `objset_phys_t`.
+/// Object set head, `objset_phys_t`.
 #[derive(Debug, Clone)]
 pub struct ObjsetPhys {
-    /// The object that holds all dnodes; `None` only in a damaged or empty set.
+    /// Dnode of all dnodes; `None` only in a damaged or empty set.
     pub meta_dnode: Option<Dnode>,
-    /// The intent log.
+    /// Intent-log header.
     pub zil_header: ZilHeader,
-    /// What the set is.
+    /// Kind of the set.
     pub objset_type: ObjsetType,
     /// `OBJSET_FLAG_*`.
     pub flags: u64,
-    /// MAC that stays valid when the set is sent to another pool.
+    /// MAC that survives send and receive.
     pub portable_mac: [u8; 32],
-    /// MAC over the accounting that is local to this pool.
+    /// MAC of the pool-local accounting.
     pub local_mac: [u8; 32],
-    /// The object that accounts bytes by user, if there is one.
+    /// Bytes by user.
     pub userused_dnode: Option<Dnode>,
-    /// The object that accounts bytes by group, if there is one.
+    /// Bytes by group.
     pub groupused_dnode: Option<Dnode>,
-    /// The object that accounts bytes by project, if there is one.
+    /// Bytes by project.
     pub projectused_dnode: Option<Dnode>,
 }
 
 impl ObjsetPhys {
-    /// Decodes a block of 1024, 2048 or 4096 bytes.
+    /// Decodes 1024, 2048 or 4096 bytes.
     pub fn decode(block: &Bytes, endian: Endian) -> Result<Self> {
         if block.len() < OBJSET_PHYS_SIZE_V1 {
             return Err(FormatError::Truncated {
@@ -234,7 +231,7 @@ impl ObjsetPhys {
         Ok(objset)
     }
 
-    /// The head of a set without objects.
+    /// Set without objects.
     pub fn empty(objset_type: ObjsetType) -> Self {
         ObjsetPhys {
             meta_dnode: None,
@@ -249,8 +246,7 @@ impl ObjsetPhys {
         }
     }
 
-    /// A block of `len` bytes (`OBJSET_PHYS_SIZE_*`) in this machine's byte order. Fields beyond `len` are
-    /// left out.
+    /// Encodes `len` bytes (`OBJSET_PHYS_SIZE_*`) in native byte order; drops fields beyond.
     pub fn encode(&self, len: usize) -> Vec<u8> {
         let mut w = Writer::new(Endian::NATIVE);
         let dnode = |w: &mut Writer, dnode: &Option<Dnode>, at: usize| {

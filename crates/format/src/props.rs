@@ -1,11 +1,11 @@
-//! Properties: which exist, their defaults, and the names of their values.
+//! Properties, their defaults and the names of their values.
 //!
-//! Idea: a property that was set is an entry, a number or text, in the ZAP of its `dsl_dir` (or of its
-//! snapshot, or of the pool). Everything else comes from this table. A setting of an ancestor is inherited
-//! if the kind allows it. `NAME$recvd` is a received value, `NAME$inherit` hides it, `NAME$iuv` marks a
-//! user property as inherited. A name with a colon is a user property, whose value is always text.
+//! Idea: a set property is a number or text in the ZAP of its `dsl_dir` (or of its snapshot or pool).
+//! Inheritable kinds then take an ancestor's setting, others the default from this table. `NAME$recvd` is a
+//! received value, `NAME$inherit` hides it, `NAME$iuv` marks a user property as inherited. A name with a
+//! colon is a user property, always text.
 //!
-//! The tables are in the order in which `zfs get all` and `zpool get all` print them.
+//! The tables follow the order of `zfs get all` and `zpool get all`.
 //!
 //! Source: OpenZFS `zfs_prop.c`, `zpool_prop.c`, `zfs_prop.h`, `dsl_prop.h`.
 
@@ -17,53 +17,52 @@ pub use dataset::ZFS_PROPS;
 pub use index::{SPA_COMPRESSBITS, ZIO_CHECKSUM_VERIFY};
 pub use pool::ZPOOL_PROPS;
 
-/// Suffix of a received value's key, `ZPROP_RECVD_SUFFIX`.
+/// Key suffix of a received value, `ZPROP_RECVD_SUFFIX`.
 pub const ZPROP_RECVD_SUFFIX: &str = "$recvd";
-/// Suffix of the key that says a received value is overridden by inheritance, `ZPROP_INHERIT_SUFFIX`.
+/// Key suffix: inheritance overrides the received value, `ZPROP_INHERIT_SUFFIX`.
 pub const ZPROP_INHERIT_SUFFIX: &str = "$inherit";
 
-/// A name of an index property's value, and its number on disk.
+/// Name and on-disk number of an index value.
 pub type IndexValue = (&'static str, u64);
 
-/// The type of a property's value.
+/// Value type with its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropType {
-    /// A number, with its default.
+    /// Number.
     Number {
-        /// Value if it is set nowhere.
+        /// Default value.
         default: u64,
     },
-    /// Text, with its default.
+    /// Text.
     String {
-        /// Value if it is set nowhere.
+        /// Default value.
         default: Option<&'static str>,
     },
-    /// One of a list of names, stored as a number.
+    /// Enumeration stored as a number.
     Index {
-        /// Value if it is set nowhere.
+        /// Default value.
         default: u64,
-        /// The names and numbers.
+        /// Names and numbers.
         values: &'static [IndexValue],
     },
 }
 
-/// Who sets a property, and where its value comes from otherwise, `zprop_attr_t`.
+/// Whether a property can be set, and its fallback, `zprop_attr_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropKind {
-    /// Can be set; not inherited.
+    /// Settable, not inherited.
     Default,
-    /// Informs only; can't be set.
+    /// Read-only.
     ReadOnly,
-    /// Can be set; inherited by descendants.
+    /// Settable, inherited.
     Inherit,
-    /// Can be set only at creation; inherited otherwise.
+    /// Settable at creation, else inherited.
     OneTime,
-    /// Can be set only at creation; the default otherwise.
+    /// Settable at creation, else default.
     OneTimeDefault,
 }
 
-/// What a property applies to: a set of `FS`, `SNAP`, `VOL`, `POOL`, `MARK`, with OpenZFS's bits
-/// (`zfs_type_t`).
+/// Set of `FS`, `SNAP`, `VOL`, `POOL`, `MARK`, with OpenZFS's bits (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppliesTo(u8);
 
@@ -79,66 +78,66 @@ impl AppliesTo {
     /// Bookmarks.
     pub const MARK: AppliesTo = AppliesTo(1 << 4);
 
-    /// Whether the sets have a member in common.
+    /// Whether the sets intersect.
     pub const fn overlaps(self, other: AppliesTo) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// A property.
+/// Property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prop {
-    /// Its name.
+    /// Property name.
     pub name: &'static str,
-    /// Heading of its column in `zfs list -o` and `zpool list -o`.
+    /// Column heading in `zfs list -o` and `zpool list -o`.
     pub column: &'static str,
-    /// The type of its value.
+    /// Value type.
     pub value: PropType,
-    /// Who sets it, and whether it is inherited.
+    /// Settability and inheritance.
     pub kind: PropKind,
-    /// The kinds of dataset that have it.
+    /// Datasets that have it.
     pub applies: AppliesTo,
-    /// Shown by `get all`; others are internal or obsolete.
+    /// Shown by `get all`; the rest are internal or obsolete.
     pub visible: bool,
 }
 
 impl Prop {
-    /// The dataset property with this name.
+    /// Finds a dataset property.
     pub fn zfs(name: &str) -> Option<&'static Prop> {
         ZFS_PROPS.iter().find(|p| p.name == name)
     }
 
-    /// The pool property with this name.
+    /// Finds a pool property.
     pub fn zpool(name: &str) -> Option<&'static Prop> {
         ZPOOL_PROPS.iter().find(|p| p.name == name)
     }
 
-    /// Whether this is its name or its column heading (in any case).
+    /// Whether this is its name or column heading (ignoring case).
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.column.eq_ignore_ascii_case(name)
     }
 
-    /// Whether descendants inherit the value.
+    /// Whether descendants inherit it.
     pub fn is_inheritable(&self) -> bool {
         matches!(self.kind, PropKind::Inherit | PropKind::OneTime)
     }
 
-    /// Whether nobody can set it.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         self.kind == PropKind::ReadOnly
     }
 
-    /// Whether it can be set only at creation.
+    /// Whether only creation can set it.
     pub fn is_one_time(&self) -> bool {
         matches!(self.kind, PropKind::OneTime | PropKind::OneTimeDefault)
     }
 
-    /// Name of an index property's value; `None` for other types and unknown numbers.
+    /// Name of an index value; `None` for other types and unknown numbers.
     pub fn index_name(&self, number: u64) -> Option<&'static str> {
         self.index_values().iter().find(|(_, n)| *n == number).map(|(name, _)| *name)
     }
 
-    /// Number of an index property's value.
+    /// Number of an index value.
     pub fn index_number(&self, name: &str) -> Option<u64> {
         self.index_values().iter().find(|(n, _)| *n == name).map(|(_, number)| *number)
     }
@@ -151,7 +150,6 @@ impl Prop {
     }
 }
 
-/// Shorthand for writing the tables.
 mod row {
     pub(super) use super::PropKind::{Default, Inherit, OneTime, OneTimeDefault, ReadOnly};
     use super::{AppliesTo, IndexValue, Prop, PropKind, PropType};

@@ -1,10 +1,9 @@
-//! System attributes: what a ZPL version 5 file system keeps about a file, packed by a shared layout.
+//! System attributes (SA): a ZPL version 5 file's attributes, packed by a shared layout.
 //!
-//! Idea: files of one kind have the same attributes, so a file stores only a layout's number and the
-//! values. Two ZAPs of the file system describe the rest: REGISTRY maps a name to number and length,
-//! LAYOUTS maps a layout's number to its attributes in order. `SaRegistry` holds both and, for each layout,
-//! the offsets of the ZPL's attributes, so that reading one from a bonus takes one table look-up: a scan
-//! does it for millions of files.
+//! Idea: a file stores only a layout number and the values. Two ZAPs of the file system describe the rest:
+//! REGISTRY maps a name to number and length, LAYOUTS maps a layout's number to its ordered attributes.
+//! `SaRegistry` holds both and precomputes ZPL attribute offsets for each layout: a scan reads attributes of
+//! millions of files, so each read is one table lookup.
 //!
 //! Layout, of a bonus (type `SA`) or a spill block:
 //!
@@ -34,11 +33,10 @@ use crate::error::{FormatError, Result, at_most};
 /// `SA_MAGIC`.
 pub const SA_MAGIC: u32 = 0x2F_505A;
 const WHAT: &str = "system attributes";
-/// Where the lengths of variable attributes begin.
 const LENGTHS_AT: usize = 6;
-/// Bits of the layout's number; those above hold the header's size.
+/// Bits of the layout number; the header size is above.
 const LAYOUT_BITS: u32 = 10;
-/// The largest size of a header in words: 6 bits.
+/// Largest header in words: 6 bits.
 const MAX_HEADER_WORDS: u64 = 63;
 
 const _: () = {
@@ -47,22 +45,21 @@ const _: () = {
     assert!(LAYOUT_BITS + MAX_HEADER_WORDS.ilog2() + 1 == u16::BITS);
 };
 
-/// The attributes in one bonus or spill block. Attributes missing from the bonus may be in the spill block.
+/// Attributes in a bonus or spill block. Attributes missing from the bonus may be in the spill block.
 #[derive(Debug, Clone, Copy)]
 pub struct SaReader<'a> {
     layout: &'a SaLayout,
     endian: Endian,
     data: &'a [u8],
-    /// Bytes by which the header is longer than the layout needs: room that the writer reserved and did not
-    /// use.
+    /// Header bytes that the writer reserved beyond the layout's need.
     spare: usize,
 }
 
 impl<'a> SaReader<'a> {
-    /// Opens a bonus or spill block in the byte order that its magic number shows.
+    /// Opens a bonus or spill block in the byte order of its magic number.
     ///
     /// # Errors
-    /// Another magic number, an unknown layout, values that reach beyond `data`.
+    /// A wrong magic number, an unknown layout, values beyond `data`.
     pub fn new(registry: &'a SaRegistry, data: &'a [u8]) -> Result<Self> {
         let magic = Reader::new(WHAT, data, Endian::Little).array()?;
         let endian = [Endian::Little, Endian::Big]
@@ -82,7 +79,6 @@ impl<'a> SaReader<'a> {
         SaReader::with_layout(layout, data, endian, header_bytes)
     }
 
-    /// Reads data of this layout after a header of `header_bytes`.
     fn with_layout(
         layout: &'a SaLayout,
         data: &'a [u8],
@@ -101,17 +97,16 @@ impl<'a> SaReader<'a> {
         Ok(reader)
     }
 
-    /// Bytes of the whole bonus or spill block.
     fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// The byte order of the values.
+    /// Byte order of the values.
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// The bytes of an attribute, if the layout has it.
+    /// Bytes of an attribute, if present.
     pub fn get(&self, attr: ZplAttr) -> Option<&'a [u8]> {
         if let Some((at, len)) = self.layout.fixed(attr) {
             return self.data.get(at + self.spare..)?.get(..len);
@@ -119,19 +114,19 @@ impl<'a> SaReader<'a> {
         self.value_at(self.layout.slot_of(attr)?)
     }
 
-    /// An attribute that is one word.
+    /// Attribute as a word.
     pub fn u64(&self, attr: ZplAttr) -> Option<u64> {
         let bytes = self.get(attr)?;
         bytes.first_chunk().map(|word| self.endian.u64(*word))
     }
 
-    /// An attribute that is a time: seconds since 1970 (may be negative) and nanoseconds.
+    /// An attribute as a time: seconds since 1970 (may be negative), nanoseconds.
     pub fn time(&self, attr: ZplAttr) -> Option<(i64, u64)> {
         let [seconds, nanoseconds] = self.get(attr)?.as_chunks::<8>().0 else { return None };
         Some((self.endian.u64(*seconds).cast_signed(), self.endian.u64(*nanoseconds)))
     }
 
-    /// All attributes by number, in the layout's order, including those that the ZPL does not know.
+    /// Attributes by number, in layout order, including those unknown to the ZPL.
     pub fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         let this = *self;
         (0..this.layout.slots().len())
@@ -143,10 +138,9 @@ impl<'a> SaReader<'a> {
         self.data.get(at..at + len)
     }
 
-    /// Offset and length of the value in a slot.
     fn place(&self, slot: usize) -> Result<(usize, usize)> {
         let slots = self.layout.slots();
-        // The layout knows all offsets up to the first variable attribute.
+        // The layout knows the offsets up to the first variable slot.
         let from = slot.min(self.layout.first_variable());
         let mut at = self.layout.offset(from) + self.spare;
         for earlier in &slots[from..slot] {
@@ -162,7 +156,6 @@ impl<'a> SaReader<'a> {
         Ok(r.u16()?.into())
     }
 
-    /// Where the last value ends.
     fn end(&self) -> Result<usize> {
         match self.layout.slots().len() {
             0 => Ok(LENGTHS_AT),
@@ -171,10 +164,10 @@ impl<'a> SaReader<'a> {
     }
 }
 
-/// Packs values: one for each attribute of the layout, in its order.
+/// Encodes values in layout order.
 ///
 /// # Errors
-/// An unknown layout, a wrong number of values, or a value whose length is wrong or too great.
+/// An unknown layout, a wrong number of values, or a value of wrong or excessive length.
 pub fn encode_sa(
     registry: &SaRegistry,
     layout_number: u16,

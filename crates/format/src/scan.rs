@@ -1,10 +1,9 @@
-//! Long-running work as recorded on disk: scrub, resilver, rebuild, removal, expansion, initialize, trim.
+//! Persistent state of scrub, resilver, rebuild, removal, expansion, initialize and trim.
 //!
-//! Idea: each kind of work keeps its progress as words in a ZAP, so that it resumes after a restart and
-//! `zpool status` can report it afterwards. Scans and removal are pool-wide (MOS directory), rebuild and
-//! RAID-Z expansion belong to a top-level vdev's ZAP, initialize and trim to a leaf's
-//! (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over txgs, shift 0. A checkpoint (`zpool
-//! checkpoint`) is a copy of the uberblock; discarding it leaves a space map per vdev to be worked off.
+//! Idea: each task keeps its progress as words in a ZAP, to resume after a restart and for `zpool status`.
+//! Scans and removal live in the MOS directory, rebuild and RAID-Z expansion in a top-level vdev's ZAP,
+//! initialize and trim in a leaf's (`dsl::names::vdev_zap`). A dirty time log (DTL) is a space map over txgs,
+//! shift 0. A checkpoint is a copy of the uberblock; discarding it leaves a space map per vdev to process.
 //!
 //! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
 
@@ -14,35 +13,35 @@ use crate::errlog::BlockBookmark;
 use crate::units::{ObjectId, Txg, VdevId};
 use crate::words::{offset_of, word_struct};
 
-/// Numbers of what a scan does.
+/// Values of [`ScanFunc`].
 pub const POOL_SCAN_SCRUB: u64 = 1;
-/// See [`ScanFunc::Resilver`].
+/// [`ScanFunc::Resilver`].
 pub const POOL_SCAN_RESILVER: u64 = 2;
-/// See [`ScanFunc::ErrorScrub`].
+/// [`ScanFunc::ErrorScrub`].
 pub const POOL_SCAN_ERRORSCRUB: u64 = 3;
 
-/// Numbers of states of a scan, removal or RAID-Z expansion.
+/// Values of [`ScanState`].
 pub const DSS_SCANNING: u64 = 1;
-/// See [`ScanState::Finished`].
+/// [`ScanState::Finished`].
 pub const DSS_FINISHED: u64 = 2;
-/// See [`ScanState::Canceled`].
+/// [`ScanState::Canceled`].
 pub const DSS_CANCELED: u64 = 3;
-/// See [`ScanState::ErrorScrubbing`].
+/// [`ScanState::ErrorScrubbing`].
 pub const DSS_ERRORSCRUBBING: u64 = 4;
 
-/// What a scan does, `pool_scan_func_t`.
+/// Kind of a scan, `pool_scan_func_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanFunc {
     /// No scan has run.
     None,
-    /// Verifies everything.
+    /// Verifies all blocks.
     Scrub,
-    /// Brings replaced or returned disks up to date.
+    /// Updates replaced or returned disks.
     Resilver,
-    /// Verifies only what the error log names.
+    /// Verifies the blocks in the error log.
     ErrorScrub,
-    /// Any other number.
+    /// Unknown.
     Other(u64),
 }
 
@@ -58,7 +57,7 @@ impl From<u64> for ScanFunc {
     }
 }
 
-/// The state of a scan, removal or RAID-Z expansion, `dsl_scan_state_t`.
+/// State of a scan, removal or expansion, `dsl_scan_state_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanState {
@@ -70,9 +69,9 @@ pub enum ScanState {
     Finished,
     /// Canceled.
     Canceled,
-    /// In progress, as an error scrub.
+    /// Error scrub in progress.
     ErrorScrubbing,
-    /// Any other number.
+    /// Unknown.
     Other(u64),
 }
 
@@ -104,12 +103,12 @@ pub enum VdevWorkState {
     Suspended,
     /// Done.
     Complete,
-    /// Any other number.
+    /// Unknown.
     Other(u64),
 }
 
 impl VdevWorkState {
-    /// State of initialize or trim.
+    /// Decodes initialize or trim state.
     pub fn of_leaf(value: u64) -> Self {
         match value {
             0 => VdevWorkState::None,
@@ -121,7 +120,7 @@ impl VdevWorkState {
         }
     }
 
-    /// The number of a state of initialize or trim.
+    /// Encodes initialize or trim state.
     pub fn leaf_value(self) -> u64 {
         match self {
             VdevWorkState::None => 0,
@@ -133,7 +132,7 @@ impl VdevWorkState {
         }
     }
 
-    /// State of a rebuild, which can't be suspended.
+    /// Decodes rebuild state; a rebuild cannot be suspended.
     pub fn of_rebuild(value: u64) -> Self {
         match value {
             3 => VdevWorkState::Complete,
@@ -143,13 +142,13 @@ impl VdevWorkState {
     }
 }
 
-/// `DSF_VISIT_DS_AGAIN`: a dataset must be visited once more.
+/// `DSF_VISIT_DS_AGAIN`: revisit a dataset.
 pub const DSF_VISIT_DS_AGAIN: u64 = 1 << 0;
 /// `DSF_SCRUB_PAUSED`.
 pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
 
 word_struct! {
-    /// Position of a walk over dedup tables, `ddt_bookmark_t`.
+    /// Position in the dedup tables, `ddt_bookmark_t`.
     #[derive(Serialize, Deserialize)]
     pub struct DdtBookmark("DDT bookmark", bytes: 32, required: all) {
         /// Class.
@@ -158,48 +157,48 @@ word_struct! {
         pub storage_type: u64,
         /// Checksum algorithm.
         pub checksum: u64,
-        /// Position within the ZAP.
+        /// Cursor in the ZAP.
         pub cursor: u64,
     }
 }
 
 word_struct! {
-    /// The last or running scrub or resilver, `dsl_scan_phys_t`: words in the MOS directory.
+    /// Last or running scrub or resilver, `dsl_scan_phys_t`, in the MOS directory.
     #[derive(Serialize, Deserialize)]
     pub struct ScanPhys("scan", bytes: 192, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
         /// A `ScanState`.
         pub state: u64,
-        /// Object of the queue of datasets.
+        /// Dataset queue object.
         pub queue: ObjectId,
-        /// Blocks born after this txg are scanned.
+        /// Scans blocks born after this txg.
         pub min_txg: Txg,
-        /// Blocks born before this txg are scanned.
+        /// Scans blocks born before this txg.
         pub max_txg: Txg,
-        /// `min_txg` for the dataset being scanned.
+        /// `min_txg` of the current dataset.
         pub cur_min_txg: Txg,
-        /// `max_txg` for the dataset being scanned.
+        /// `max_txg` of the current dataset.
         pub cur_max_txg: Txg,
         /// Seconds since 1970.
         pub start_time_s: u64,
-        /// Seconds since 1970; 0 if still running.
+        /// Seconds since 1970; 0 while running.
         pub end_time_s: u64,
-        /// Allocated bytes when it began.
+        /// Allocated bytes at the start.
         pub to_examine_bytes: u64,
         /// Bytes found so far.
         pub examined_bytes: u64,
-        /// Bytes of these that did not have to be read.
+        /// Of these, not read.
         pub skipped_bytes: u64,
         /// Bytes repaired or resilvered.
         pub processed_bytes: u64,
         /// Errors found.
         pub errors: u64,
-        /// Dedup classes up to this one are scanned through the tables.
+        /// Dedup classes up to this one are scanned through their tables.
         pub ddt_class_max: u64,
-        /// Position of the walk over the dedup tables.
+        /// Position in the dedup tables.
         pub ddt_bookmark: DdtBookmark,
-        /// Position of the walk over the tree.
+        /// Position in the tree.
         pub bookmark: BlockBookmark,
         /// `DSF_*`.
         pub flags: u64,
@@ -213,36 +212,36 @@ const _: () = {
 };
 
 impl ScanPhys {
-    /// A scrub, in whatever state.
+    /// Whether this is a scrub.
     pub fn is_scrub(&self) -> bool {
         ScanFunc::from(self.func) == ScanFunc::Scrub
     }
 
-    /// A resilver, in whatever state.
+    /// Whether this is a resilver.
     pub fn is_resilver(&self) -> bool {
         ScanFunc::from(self.func) == ScanFunc::Resilver
     }
 
-    /// In progress, or paused.
+    /// Whether it is in progress or paused.
     pub fn is_running(&self) -> bool {
         ScanState::from(self.state) == ScanState::Scanning
     }
 
-    /// Paused by `zpool scrub -p`.
+    /// Whether `zpool scrub -p` paused it.
     pub fn is_paused(&self) -> bool {
         self.flags & DSF_SCRUB_PAUSED != 0
     }
 }
 
 word_struct! {
-    /// The last or running error scrub, `dsl_errorscrub_phys_t`: words in the MOS directory.
+    /// Last or running error scrub, `dsl_errorscrub_phys_t`, in the MOS directory.
     #[derive(Serialize, Deserialize)]
     pub struct ErrorScrubPhys("error scrub", bytes: 72, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
         /// A `ScanState`.
         pub state: u64,
-        /// Position within the error log.
+        /// Position in the error log.
         pub cursor: u64,
         /// Seconds since 1970.
         pub start_time_s: u64,
@@ -254,55 +253,54 @@ word_struct! {
         pub examined: u64,
         /// Errors found.
         pub errors: u64,
-        /// Not 0 if paused.
+        /// Nonzero if paused.
         pub paused: u64,
     }
 }
 
 impl ErrorScrubPhys {
-    /// In progress, or paused.
+    /// Whether it is in progress or paused.
     pub fn is_running(&self) -> bool {
         ScanState::from(self.state) == ScanState::ErrorScrubbing
     }
 
-    /// Paused by `zpool scrub -p`.
+    /// Whether `zpool scrub -p` paused it.
     pub fn is_paused(&self) -> bool {
         self.paused != 0
     }
 }
 
-/// Stands for "no vdev" in a `RemovingPhys`.
+/// "No vdev" in a `RemovingPhys`.
 pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 
 word_struct! {
-    /// The last or running removal of a top-level vdev, `spa_removing_phys_t`: words in the MOS directory.
+    /// Last or running removal of a top-level vdev, `spa_removing_phys_t`, in the MOS directory.
     #[derive(Serialize, Deserialize)]
     pub struct RemovingPhys("removal", bytes: 56, required: all) {
         /// A `ScanState`.
         pub state: u64,
-        /// The vdev being removed, or the last one tried; `NO_VDEV` if none.
+        /// Vdev of the current or last attempt; `NO_VDEV` if none.
         pub removing_vdev: VdevId,
-        /// The last vdev removed, head of the chain of indirect vdevs; `NO_VDEV` if none.
+        /// Last removed vdev, head of the indirect chain; `NO_VDEV` if none.
         pub prev_indirect_vdev: VdevId,
         /// Seconds since 1970.
         pub start_time_s: u64,
         /// Seconds since 1970.
         pub end_time_s: u64,
-        /// Bytes to copy off the vdev.
+        /// Bytes to copy.
         pub to_copy_bytes: u64,
-        /// Bytes copied, or freed in the meantime.
+        /// Bytes copied, or freed meanwhile.
         pub copied_bytes: u64,
     }
 }
 
 word_struct! {
-    /// The last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`: words in the
-    /// vdev's ZAP.
+    /// Last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`, in the vdev's ZAP.
     #[derive(Serialize, Deserialize)]
     pub struct RebuildPhys("rebuild", bytes: 96, required: all) {
         /// A `VdevWorkState` (`of_rebuild`).
         pub state: u64,
-        /// Offset up to which it is rebuilt.
+        /// Rebuilt up to this offset.
         pub last_offset_bytes: u64,
         /// First missing txg.
         pub min_txg: Txg,
@@ -312,7 +310,7 @@ word_struct! {
         pub start_time_s: u64,
         /// Seconds since 1970.
         pub end_time_s: u64,
-        /// Milliseconds that it has run.
+        /// Run time in milliseconds.
         pub scan_time_ms: u64,
         /// Allocated bytes found so far.
         pub scanned_bytes: u64,
@@ -320,7 +318,7 @@ word_struct! {
         pub issued_bytes: u64,
         /// Bytes rebuilt.
         pub rebuilt_bytes: u64,
-        /// Total bytes to rebuild.
+        /// Total bytes.
         pub estimated_bytes: u64,
         /// Errors.
         pub errors: u64,

@@ -1,9 +1,9 @@
-//! Space maps: what is allocated on a metaslab, as a log of allocations and frees.
+//! Space maps: a metaslab's allocated ranges, as a log of allocations and frees.
 //!
-//! Idea: the object's content is a log of 64-bit words, `length_bytes` long. Replaying it from empty gives
-//! the allocated ranges. A metaslab's own map uses the short form, with offsets from the metaslab's start.
-//! A log space map (feature `log_spacemap`) collects the changes of one txg on all vdevs in the long form,
-//! with offsets from the vdev's start.
+//! Idea: the object is a log of 64-bit words, `length_bytes` long. Replaying it from empty yields the
+//! allocated ranges. A metaslab's map uses the short form, with offsets from the metaslab's start. A log
+//! space map (feature `log_spacemap`) collects one txg's changes of all vdevs in the long form, with offsets
+//! from the vdev's start.
 //!
 //! Layout (bits, highest at the left):
 //!
@@ -14,9 +14,9 @@
 //!             | free (1) | offset (63) |
 //! ```
 //!
-//! Offsets and runs are in units of `1 << shift` bytes: the vdev's ashift for metaslabs and checkpoints, 9
-//! in a log space map, 0 in DTLs and in the obsolete map of an indirect vdev (a DTL counts txgs).
-//! A two-word entry never straddles a block of the object.
+//! Offsets and runs are in units of `1 << shift` bytes. The shift is the vdev's ashift for metaslabs and
+//! checkpoints, 9 in a log space map, 0 in DTLs (which count txgs) and in an indirect vdev's obsolete map. A
+//! two-word entry never straddles a block of the object.
 //!
 //! Source: OpenZFS `space_map.h`, `space_map.c`, `metaslab_impl.h`.
 
@@ -25,38 +25,37 @@ use crate::error::{FormatError, Result, at_most};
 use crate::units::{ObjectId, Txg, VdevId};
 use crate::words::{Pad, Phys, offset_of, word_struct};
 
-/// Buckets of the histogram, `SPACE_MAP_HISTOGRAM_SIZE`.
+/// Histogram buckets, `SPACE_MAP_HISTOGRAM_SIZE`.
 pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
-/// Bytes of the oldest head, `SPACE_MAP_SIZE_V0`: without histogram.
+/// Bytes of the oldest head, `SPACE_MAP_SIZE_V0`, which has no histogram.
 pub const SPACE_MAP_SIZE_V0: usize = 24;
 
 word_struct! {
-    /// Head of a space map, `space_map_phys_t`: its bonus. Three words before feature `spacemap_histogram`.
+    /// Bonus of a space map, `space_map_phys_t`. Three words before feature `spacemap_histogram`.
     pub struct SpaceMapPhys("space map", bytes: 320, required: 3) {
-        /// The object's own number; unused.
+        /// Own object number; unused.
         pub object: ObjectId,
-        /// Bytes of the log.
+        /// Log bytes.
         pub length_bytes: u64,
-        /// Bytes allocated according to the log. Negative in some log space maps.
+        /// Allocated bytes per the log; may be negative in log space maps.
         pub alloc_bytes: i64,
         /// Reserved.
         pub pad: Pad<5>,
-        /// Free ranges by size: bucket i counts ranges of at least `2^(i + shift)` and less than twice
-        /// that.
+        /// Free ranges by size: bucket i counts sizes from `2^(i + shift)` to below twice that.
         pub histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
     }
 }
 
 word_struct! {
-    /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one a metaslab:
+    /// Element of a vdev's `VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS` array, one per metaslab:
     /// `metaslab_unflushed_phys_t`.
     pub struct MetaslabUnflushed("unflushed metaslab", bytes: 8, required: all) {
-        /// Changes of this txg and later are only in log space maps so far; 0 if there are none.
+        /// Changes from this txg on are only in log space maps; 0 if none.
         pub unflushed_txg: Txg,
     }
 }
 
-/// Whether a range was allocated or freed, `maptype_t`.
+/// Kind of change, `maptype_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapType {
     /// `SM_ALLOC`.
@@ -65,21 +64,21 @@ pub enum MapType {
     Free,
 }
 
-/// One change of a space map, in bytes.
+/// Change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceMapEntry {
-    /// Whether the range was allocated or freed.
+    /// Kind of change.
     pub map_type: MapType,
-    /// The top-level vdev of a two-word entry. Meaningful only in log space maps: elsewhere, a range that
-    /// does not fit in one word says vdev 0.
+    /// Top-level vdev of a two-word entry. Only log space maps set it: in other maps a range too long for one
+    /// word says vdev 0.
     pub vdev: Option<VdevId>,
-    /// Start, relative to the map's start.
+    /// Start, relative to the map's.
     pub offset_bytes: u64,
-    /// Length; never zero.
+    /// Length; nonzero.
     pub run_bytes: u64,
-    /// The txg of the change, if a preceding debug entry states it.
+    /// Txg of the last debug entry.
     pub txg: Txg,
-    /// Sync pass within that txg.
+    /// Sync pass in that txg.
     pub sync_pass: u16,
 }
 
@@ -93,9 +92,9 @@ const LONG_PREFIX: u64 = 3;
 const _: () = {
     assert!(offset_of::<SpaceMapPhys>("histogram") == 64);
     assert!(SPACE_MAP_SIZE_V0 == <SpaceMapPhys as Phys>::REQUIRED * 8);
-    // One word: prefix bit 0, offset, one bit for allocated or freed, run.
+    // One word: prefix bit 0, offset, kind bit, run.
     assert!(OFFSET_LIMIT * 2 * RUN_LIMIT == 1 << 63);
-    // First of two words: prefix and two zeros, run, vdev.
+    // First of two words: prefix, two zero bits, run, vdev.
     assert!(LONG_RUN_LIMIT * VDEV_LIMIT == 1 << 60);
 };
 
@@ -103,10 +102,10 @@ fn bits(word: u64, low: u32, len: u32) -> u64 {
     (word >> low) & ((1 << len) - 1)
 }
 
-/// Reads the entries of a log block by block.
+/// Reads a log block by block.
 ///
 /// Pass the object's blocks in order, the last one cut at `length_bytes`. The reader carries the txg of the
-/// last debug entry over from one block to the next.
+/// last debug entry from block to block.
 #[derive(Debug, Clone)]
 pub struct SpaceMapReader {
     shift: u32,
@@ -116,7 +115,7 @@ pub struct SpaceMapReader {
 }
 
 impl SpaceMapReader {
-    /// A reader at the start of a log whose units are `1 << shift` bytes.
+    /// Starts a log with units of `1 << shift` bytes.
     ///
     /// # Errors
     /// A shift of 64 or more.
@@ -125,7 +124,7 @@ impl SpaceMapReader {
         Ok(SpaceMapReader { shift, endian, txg: Txg(0), sync_pass: 0 })
     }
 
-    /// The entries of the next block. The iterator ends after an error.
+    /// Entries of the next block. The iterator ends after an error.
     pub fn block<'a>(&'a mut self, block: &'a [u8]) -> Entries<'a> {
         Entries { words: block.as_chunks::<8>().0.iter(), reader: self }
     }
@@ -145,7 +144,7 @@ impl SpaceMapReader {
     }
 }
 
-/// Iterator over the entries of one block of a space map.
+/// Entries of one block.
 #[derive(Debug)]
 pub struct Entries<'a> {
     reader: &'a mut SpaceMapReader,
@@ -197,57 +196,57 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// A range to log, in units of the map's shift.
+/// A range to log, in units of `1 << shift` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Whether the range was allocated or freed.
+    /// Kind of change.
     pub map_type: MapType,
-    /// The top-level vdev; `None` in a metaslab's own map.
+    /// Top-level vdev; `None` in a metaslab's map.
     pub vdev: Option<VdevId>,
-    /// Start in units; below 2^63.
+    /// Start; below 2^63.
     pub offset: u64,
-    /// Length in units; not zero.
+    /// Length; nonzero.
     pub run: u64,
 }
 
-/// Writes a log: the words of entries, padded so that none straddles a block.
+/// Encodes a log; pads so that no entry straddles a block.
 #[derive(Debug)]
 pub struct SpaceMapWriter {
     block_words: usize,
-    /// Words that its first block already holds.
+    /// Words already in its first block.
     before: usize,
     two_words: bool,
     words: Vec<u64>,
 }
 
 impl SpaceMapWriter {
-    /// A writer for an object with blocks of `block_bytes` (at least 16), from the start of a block.
+    /// Starts at a block boundary; `block_bytes` is at least 16.
     pub fn new(block_bytes: usize) -> Self {
         let block_words = (block_bytes / 8).max(2);
         SpaceMapWriter { block_words, before: 0, two_words: true, words: Vec::new() }
     }
 
-    /// Continues a log that is `length_bytes` long.
+    /// Continues a log of `length_bytes`.
     pub fn after(mut self, length_bytes: u64) -> Self {
         self.before = (length_bytes / 8 % self.block_words as u64) as usize;
         self
     }
 
-    /// Writes only one-word entries, for pools without feature `spacemap_v2`: these name no vdev, and
-    /// offsets must be below 2^47.
+    /// Restricts the log to one-word entries, for pools without feature `spacemap_v2`. These name no vdev,
+    /// and offsets must be below 2^47.
     pub fn one_word(mut self) -> Self {
         self.two_words = false;
         self
     }
 
-    /// Records the txg and sync pass of the entries that follow.
+    /// Logs txg and sync pass of the entries that follow.
     pub fn debug(&mut self, map_type: MapType, txg: Txg, sync_pass: u16) {
         let action = u64::from(map_type == MapType::Free);
         let pass = u64::from(sync_pass).min(1023);
         self.words.push(DEBUG_PREFIX << 62 | action << 60 | pass << 50 | bits(txg.0, 0, 50));
     }
 
-    /// Logs a range, in as many entries as it needs.
+    /// Logs a range, in several entries if needed.
     pub fn segment(&mut self, mut segment: Segment) {
         assert!(segment.offset < 1 << 63 && segment.run <= (1 << 63) - segment.offset, "{segment:?}");
         assert!(self.two_words || segment.offset + segment.run <= OFFSET_LIMIT, "{segment:?} in one word");
@@ -271,12 +270,12 @@ impl SpaceMapWriter {
         }
     }
 
-    /// The words to append.
+    /// Words to append.
     pub fn into_words(self) -> Vec<u64> {
         self.words
     }
 
-    /// The log's bytes.
+    /// Encodes the log.
     pub fn finish(self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);
         w.words(&self.words);

@@ -1,12 +1,12 @@
-//! Records of send streams (DRR): a snapshot, or the difference between two, as a sequence of bytes.
+//! Send stream records (DRR): a snapshot, or the difference between two snapshots, as bytes.
 //!
-//! Idea: a stream is a sequence of records of one size, each followed by its payload. BEGIN says which
-//! snapshot this is and what the receiver must be able to do. The records between BEGIN and END are objects,
-//! their blocks, and what is free. Every record carries the fletcher4 sum of all bytes before it (module
-//! `cenote_stream`). A package (`zfs send -R`, `-p`) is a BEGIN with a list of properties, an END, then any
-//! number of such streams, then another END.
+//! Idea: a stream is a sequence of fixed-size records, each followed by its payload. BEGIN names the snapshot
+//! and the features that the receiver needs. The records up to END carry objects, blocks and freed ranges.
+//! Every record but BEGIN ends with the fletcher4 sum of all preceding bytes (module `cenote_stream`). A
+//! package (`zfs send -R`, `-p`) is a BEGIN with a property list, an END, any number of such streams, and a
+//! final END.
 //!
-//! Layout: 312 bytes, in the byte order of the sender, which the magic number in BEGIN shows.
+//! Layout: 312 bytes, in the sender's byte order, which BEGIN's magic number shows.
 //!
 //! ```text
 //!   0 type (4)   4 payload bytes, of BEGIN only (4)   8 fields of the type (up to 304)
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariants: a decoded record's payload is at most [`SPA_MAXBLOCKSIZE`] bytes, that of BEGIN at most
-//! [`MAX_NVLIST_BYTES`]. Each record's fields are listed once (`stream/fields`), for both directions.
+//! [`MAX_NVLIST_BYTES`].
 //!
 //! Source: OpenZFS `zfs_ioctl.h` (`dmu_replay_record_t`), `dmu_recv.c` (`byteswap_record`).
 
@@ -36,123 +36,123 @@ use fields::{Layout, Put, Take};
 
 /// Bytes of a record, `sizeof (dmu_replay_record_t)`.
 pub const DRR_BYTES: usize = 312;
-/// Where the sum lies that every record but BEGIN ends with.
+/// Offset of the sum that ends every record but BEGIN.
 pub const DRR_CHECKSUM_AT: usize = DRR_BYTES - 32;
 /// `DMU_BACKUP_MAGIC`.
 pub const DMU_BACKUP_MAGIC: u64 = 0x2_f5ba_cbac;
-/// The longest list of properties that a stream may begin with, `libzfs_max_nvlist`.
+/// Bound on the property list after BEGIN, `libzfs_max_nvlist`.
 pub const MAX_NVLIST_BYTES: u64 = 4 * SPA_MAXBLOCKSIZE;
-/// Room for a snapshot's name and its end, `MAXNAMELEN`.
+/// Bytes of a snapshot's name with its NUL, `MAXNAMELEN`.
 const MAXNAMELEN: usize = 256;
-/// Salt of an encrypted block, `ZIO_DATA_SALT_LEN`.
+/// `ZIO_DATA_SALT_LEN`.
 pub const ZIO_DATA_SALT_LEN: usize = 8;
-/// Its initialisation vector, `ZIO_DATA_IV_LEN`.
+/// `ZIO_DATA_IV_LEN`.
 pub const ZIO_DATA_IV_LEN: usize = 12;
-/// Its message authentication code, `ZIO_DATA_MAC_LEN`.
+/// `ZIO_DATA_MAC_LEN`.
 pub const ZIO_DATA_MAC_LEN: usize = 16;
 
 const WHAT: &str = "stream record";
 
-/// A record.
+/// Record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// A stream or a package begins; the payload is a list of properties or empty.
+    /// Begins a stream or package. Payload: a property list, or nothing.
     Begin(Begin),
-    /// An object is there, with these attributes; the payload is its bonus.
+    /// An object's attributes. Payload: its bonus.
     Object(ObjectRecord),
-    /// No object has a number in this range.
+    /// Range of unused object numbers.
     FreeObjects(FreeObjects),
-    /// A block, which is the payload.
+    /// A block. Payload: its data.
     Write(Write),
-    /// A range of an object is a hole.
+    /// Hole in an object.
     Free(Range),
-    /// The stream ends.
+    /// Ends a stream or package.
     End(End),
-    /// A block that the stream held before (deduplicated streams, no longer made).
+    /// Block sent earlier (deduplicated streams, obsolete).
     WriteByref(WriteByref),
-    /// An object's spill block, which is the payload.
+    /// A spill block. Payload: its data.
     Spill(Spill),
-    /// A block that is small enough for its pointer; the payload is as the pointer has it.
+    /// An embedded block. Payload: as in the pointer.
     WriteEmbedded(WriteEmbedded),
-    /// Of raw streams: a block of dnodes follows.
+    /// Raw streams: a dnode block follows.
     ObjectRange(ObjectRange),
-    /// A range of an object was left out on purpose.
+    /// Range left out by redaction.
     Redact(Range),
 }
 
 /// `drr_begin`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Begin {
-    /// Bytes of payload, `drr_payloadlen`.
+    /// Payload bytes, `drr_payloadlen`.
     pub payload_bytes: u32,
-    /// One stream, or a package.
+    /// Stream or package.
     pub header: HeaderType,
-    /// What the receiver must be able to do.
+    /// Features that the receiver needs.
     pub features: StreamFeatures,
-    /// When the snapshot was made, in seconds since 1970.
+    /// Snapshot creation, in seconds since 1970.
     pub creation_time: u64,
-    /// What kind of object set this is, `dmu_objset_type_t`: 2 a file system, 3 a volume.
+    /// `dmu_objset_type_t`: 2 file system, 3 volume.
     pub objset_type: u32,
-    /// Properties of the stream.
+    /// `DRR_FLAG_*`.
     pub flags: BeginFlags,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
-    /// The snapshot or bookmark that the stream is the difference to; 0 if it is whole.
+    /// Guid of the incremental source (snapshot or bookmark); 0 for a full stream.
     pub from_guid: Guid,
-    /// The snapshot's name at the sender.
+    /// Name at the sender.
     pub to_name: Vec<u8>,
 }
 
 /// `drr_object`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Its number.
+    /// Object number.
     pub object: ObjectId,
-    /// What it holds.
+    /// Object type.
     pub object_type: ObjectType,
-    /// What its bonus holds.
+    /// Bonus type.
     pub bonus_type: ObjectType,
-    /// Bytes of a block.
+    /// Block size.
     pub block_bytes: u32,
-    /// Bytes of the bonus.
+    /// Bonus size.
     pub bonus_bytes: u32,
-    /// Checksum of its blocks.
+    /// Checksum algorithm.
     pub checksum_id: u8,
-    /// Their compression.
+    /// Compression algorithm.
     pub compression_id: u8,
-    /// Slots of the dnode; 0 means one.
+    /// Dnode slots; 0 means one.
     pub slots: u8,
     /// `DRR_OBJECT_SPILL`, `DRR_RAW_BYTESWAP`.
     pub flags: RecordFlags,
-    /// In raw streams, bytes of the bonus as it lies in the dnode; else 0.
+    /// Raw: bonus bytes in the dnode; else 0.
     pub raw_bonus_bytes: u32,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
-    /// In raw streams, log2 of the bytes of its indirect blocks; else 0.
+    /// Raw: log2 of the indirect block size; else 0.
     pub indirect_block_shift: u8,
-    /// In raw streams, its levels.
+    /// Raw: levels.
     pub levels: u8,
-    /// In raw streams, its dnode's pointers.
+    /// Raw: block pointers in the dnode.
     pub blkptr_count: u8,
-    /// In raw streams, the number of its last block.
+    /// Raw: last block's number.
     pub max_block_id: BlockId,
 }
 
 /// `drr_freeobjects`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FreeObjects {
-    /// The first number.
+    /// First object number.
     pub first: ObjectId,
-    /// How many.
+    /// Object numbers.
     pub count: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
 }
 
-/// What decrypts a block of a raw stream: zeros in others.
+/// Decryption parameters of a raw stream's block; zeros in other streams.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CryptFields {
-    /// Salt of its key.
+    /// Salt of the key.
     pub salt: [u8; ZIO_DATA_SALT_LEN],
     /// Initialisation vector.
     pub iv: [u8; ZIO_DATA_IV_LEN],
@@ -163,141 +163,141 @@ pub struct CryptFields {
 /// `drr_write`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// What it holds.
+    /// Object type.
     pub object_type: ObjectType,
-    /// Where in the object.
+    /// Offset in the object.
     pub offset: u64,
-    /// Bytes of the block, uncompressed.
+    /// Uncompressed size.
     pub logical_bytes: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
     /// Checksum algorithm of `key`.
     pub checksum_id: u8,
     /// `DRR_CHECKSUM_DEDUP`, `DRR_RAW_BYTESWAP`.
     pub flags: RecordFlags,
-    /// How the payload is compressed; 0 if it is not.
+    /// Compression of the payload; 0 for none.
     pub compression_id: u8,
-    /// Checksum and sizes of the block where it lay.
+    /// Checksum and sizes of the block on the sender.
     pub key: DdtKey,
-    /// Bytes of the payload if it is compressed; else 0.
+    /// Payload bytes if compressed; else 0.
     pub compressed_bytes: u64,
-    /// Of raw streams.
+    /// Raw streams only.
     pub crypt: CryptFields,
 }
 
 /// `drr_free`, `drr_redact`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// Where the range begins.
+    /// Start of the range.
     pub offset: u64,
-    /// Its bytes; [`u64::MAX`] (`DMU_OBJECT_END`) for all that follow.
+    /// Length; [`u64::MAX`] (`DMU_OBJECT_END`) means to the end.
     pub length: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
 }
 
 /// `drr_end`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct End {
-    /// Sum of all bytes before this record.
+    /// Fletcher4 of all bytes before this record.
     pub checksum: [u64; 4],
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
 }
 
 /// `drr_write_byref`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct WriteByref {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// Where in the object.
+    /// Offset in the object.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
-    /// The snapshot that has the block already.
+    /// Snapshot that already has the block.
     pub ref_guid: Guid,
-    /// The object that it is in.
+    /// Object in that snapshot.
     pub ref_object: ObjectId,
-    /// Where in that object.
+    /// Offset in that object.
     pub ref_offset: u64,
     /// Checksum algorithm of `key`.
     pub checksum_id: u8,
     /// `DRR_CHECKSUM_DEDUP`.
     pub flags: RecordFlags,
-    /// The block.
+    /// Block.
     pub key: DdtKey,
 }
 
 /// `drr_spill`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Spill {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// Bytes of the block, uncompressed.
+    /// Uncompressed size.
     pub length: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
     /// `DRR_SPILL_UNMODIFIED`, `DRR_RAW_BYTESWAP`.
     pub flags: RecordFlags,
-    /// How the payload is compressed; 0 if it is not.
+    /// Compression of the payload; 0 for none.
     pub compression_id: u8,
-    /// In raw streams, bytes of the payload; else 0.
+    /// Raw: payload bytes; else 0.
     pub compressed_bytes: u64,
-    /// Of raw streams.
+    /// Raw streams only.
     pub crypt: CryptFields,
-    /// What the block holds.
+    /// Object type.
     pub object_type: ObjectType,
 }
 
 /// `drr_write_embedded`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct WriteEmbedded {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// Where in the object.
+    /// Offset in the object.
     pub offset: u64,
-    /// Bytes of the block.
+    /// Bytes.
     pub length: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
-    /// How the payload is compressed.
+    /// Compression of the payload.
     pub compression_id: u8,
-    /// What it holds, `bp_embedded_type_t`; 0 data.
+    /// `bp_embedded_type_t`; 0 is data.
     pub embedded_type: u8,
-    /// Bytes of the block that was embedded.
+    /// Uncompressed size.
     pub logical_bytes: u32,
-    /// Bytes of the payload without its padding.
+    /// Payload bytes without padding.
     pub physical_bytes: u32,
 }
 
 /// `drr_object_range`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ObjectRange {
-    /// The number of the block's first dnode.
+    /// Object number of the first dnode.
     pub first: ObjectId,
     /// Dnodes in the block.
     pub slots: u64,
-    /// The snapshot.
+    /// Guid of the snapshot.
     pub to_guid: Guid,
-    /// How the block of dnodes was encrypted.
+    /// Encryption of the dnode block.
     pub crypt: CryptFields,
     /// `DRR_RAW_BYTESWAP`.
     pub flags: RecordFlags,
 }
 
 impl Record {
-    /// The byte order of a stream that begins with this record, if it is the BEGIN of one.
+    /// Byte order of a stream, from its first record; `None` if that is no BEGIN.
     pub fn endian_of(begin: &[u8; DRR_BYTES]) -> Option<Endian> {
         Endian::of_magic(DMU_BACKUP_MAGIC, *begin[8..].first_chunk::<8>()?)
     }
 
-    /// Decodes a record; its sum is apart ([`checksum_of`]).
+    /// Decodes a record, but not its sum ([`checksum_of`]).
     ///
     /// # Errors
     /// An unknown type, or a field beyond its bound.
@@ -328,10 +328,10 @@ impl Record {
         Ok(record)
     }
 
-    /// The record's bytes; where its sum belongs, there are zeros.
+    /// Encodes the record, with zeros for its sum.
     ///
     /// # Errors
-    /// A name that is too long.
+    /// The name is too long.
     pub fn encode(&self, endian: Endian) -> Result<[u8; DRR_BYTES]> {
         let mut w = Writer::new(endian);
         w.u32(self.number());
@@ -355,7 +355,7 @@ impl Record {
         Ok(raw)
     }
 
-    /// Its type, `drr_type`.
+    /// Record type, `drr_type`.
     pub fn number(&self) -> u32 {
         match self {
             Record::Begin(_) => 0,
@@ -372,7 +372,7 @@ impl Record {
         }
     }
 
-    /// Bytes that follow the record, padding included.
+    /// Payload bytes, padding included.
     pub fn payload_bytes(&self) -> u64 {
         match self {
             Record::Begin(begin) => begin.payload_bytes.into(),
@@ -393,13 +393,13 @@ impl Record {
     }
 }
 
-/// The sum that a record other than BEGIN ends with; zeros in streams of 2013 and before.
+/// The sum of a record other than BEGIN; zeros in streams of 2013 and before.
 pub fn checksum_of(raw: &[u8; DRR_BYTES], endian: Endian) -> [u64; 4] {
     let words = raw[DRR_CHECKSUM_AT..].as_chunks::<8>().0;
     std::array::from_fn(|i| words.get(i).map_or(0, |word| endian.u64(*word)))
 }
 
-/// Puts the sum where a record ends.
+/// Stores the sum in a record.
 pub fn set_checksum(raw: &mut [u8; DRR_BYTES], sum: [u64; 4], endian: Endian) {
     let mut w = Writer::new(endian);
     w.words(&sum);

@@ -1,5 +1,4 @@
-//! How strings of disks travel as JSON: as text if they are UTF-8, otherwise as a list of bytes. Nothing is
-//! lost.
+//! On-disk strings as JSON: text if UTF-8, otherwise a list of bytes, without loss.
 
 use std::fmt;
 
@@ -59,7 +58,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>
     Bytes::deserialize(deserializer).map(|Bytes(bytes)| bytes)
 }
 
-/// The same for several.
+/// Arrays of such strings.
 pub mod each {
     use super::*;
 

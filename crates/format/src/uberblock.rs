@@ -1,8 +1,8 @@
 //! Uberblock: the root of the pool as of one txg.
 //!
-//! Idea: every label ends in a ring of uberblocks. Each txg overwrites the oldest slot, so a torn write
-//! costs one txg and older trees stay within reach. The slot's own checksum (the 40 bytes at its end) is
-//! verified by the layer that knows the slot's offset; this module only decodes the fields.
+//! Idea: every label ends in a ring of uberblocks. Each txg overwrites the oldest slot, so a torn write costs
+//! one txg and older trees stay reachable. The layer that knows the slot's offset verifies its 40-byte
+//! checksum; this module only decodes fields.
 //!
 //! Source: OpenZFS `uberblock_impl.h`.
 
@@ -13,44 +13,44 @@ use crate::units::Txg;
 
 /// `UBERBLOCK_MAGIC`, "oo-ba-bloc".
 pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
-/// `MMP_MAGIC`: the multi-modifier-protection fields are valid.
+/// `MMP_MAGIC`: multi-modifier-protection fields are valid.
 pub const MMP_MAGIC: u64 = 0xa11c_ea11;
-/// Bytes of the fields, `sizeof (uberblock_t)`.
+/// `sizeof (uberblock_t)`.
 pub const UBERBLOCK_BYTES: usize = 216;
 
 const _: () = assert!(5 * 8 + BLKPTR_BYTES + 6 * 8 == UBERBLOCK_BYTES, "words, root pointer, words");
 
-/// The pool's root as of one txg, `uberblock_t`.
+/// Pool's root as of one txg, `uberblock_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uberblock {
-    /// The byte order of the machine that wrote it.
+    /// Writer's byte order.
     pub endian: Endian,
     /// Pool version.
     pub version: u64,
-    /// The txg that it completes.
+    /// Completed txg.
     pub txg: Txg,
-    /// Sum of the guids of all vdevs, which tells whether any is missing.
+    /// Sum of all vdev guids; detects a missing vdev.
     pub guid_sum: u64,
     /// Seconds since 1970.
     pub timestamp_s: u64,
-    /// The meta object set.
+    /// Meta object set (MOS).
     pub rootbp: Blkptr,
-    /// Highest version that the writer supported.
+    /// Highest version that the writer supports.
     pub software_version: u64,
     /// `MMP_MAGIC` or 0.
     pub mmp_magic: u64,
     /// Nanoseconds between heartbeats; 0 if multihost is off.
     pub mmp_delay_ns: u64,
-    /// Heartbeat settings, packed; see `mmp_*` methods.
+    /// Packed heartbeat settings; see `mmp_*` methods.
     pub mmp_config: u64,
-    /// Not 0 on a checkpoint's uberblock: the txg that it had originally.
+    /// Original txg of a checkpoint's uberblock, else 0.
     pub checkpoint_txg: Txg,
-    /// RAID-Z expansion: progress and state of the scratch area.
+    /// RAID-Z expansion: progress and scratch state.
     pub raidz_reflow_info: u64,
 }
 
 impl Uberblock {
-    /// The uberblock of a pool of which no txg is on disk yet.
+    /// Uberblock of a pool without any txg on disk.
     pub fn before_first(version: u64, txg: Txg, guid_sum: u64) -> Self {
         Uberblock {
             endian: Endian::NATIVE,
@@ -68,7 +68,7 @@ impl Uberblock {
         }
     }
 
-    /// Decodes a slot in whichever byte order its magic number shows.
+    /// Decodes a slot in either byte order.
     pub fn decode(slot: &[u8]) -> Result<Self> {
         let magic = Reader::new("uberblock", slot, Endian::Little).array()?;
         let endian = Endian::of_magic(UBERBLOCK_MAGIC, magic)
@@ -93,7 +93,7 @@ impl Uberblock {
         Ok(uberblock)
     }
 
-    /// The fields as bytes, without the slot's padding and checksum.
+    /// Encodes the fields without padding and checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(self.endian);
         w.words(&[UBERBLOCK_MAGIC, self.version, self.txg.0, self.guid_sum, self.timestamp_s]);
@@ -104,27 +104,27 @@ impl Uberblock {
         w.finish()
     }
 
-    /// Whether multihost heartbeats are on: another machine may be using the pool.
+    /// Whether multihost heartbeats are on: another host may be using the pool.
     pub fn mmp_is_on(&self) -> bool {
         self.mmp_magic == MMP_MAGIC && self.mmp_delay_ns != 0
     }
 
-    /// The heartbeat's sequence number, if it has one, which orders heartbeats within one second.
+    /// Sequence number, if any; it orders heartbeats within a second.
     pub fn mmp_seq(&self) -> Option<u16> {
         (self.mmp_magic == MMP_MAGIC && self.mmp_config & 2 != 0).then_some((self.mmp_config >> 32) as u16)
     }
 
-    /// Bytes of the vdev (logical, before expansion) that RAID-Z expansion has moved: `RRSS_GET_OFFSET`.
+    /// Logical vdev bytes that RAID-Z expansion has moved: `RRSS_GET_OFFSET`.
     pub fn reflow_offset_bytes(&self) -> u64 {
         (self.raidz_reflow_info & ((1 << 55) - 1)) << 9
     }
 
-    /// The same and the state together: `RAIDZ_REFLOW_SET`. The offset is a multiple of 512.
+    /// Packs offset (a multiple of 512) and state: `RAIDZ_REFLOW_SET`.
     pub fn reflow_info(state: u64, offset_bytes: u64) -> u64 {
         state << 55 | (offset_bytes >> 9 & ((1 << 55) - 1))
     }
 
-    /// State of the expansion's scratch area, `raidz_reflow_scratch_state_t`; 1: the area holds valid data.
+    /// Scratch area state, `raidz_reflow_scratch_state_t`; 1: valid data.
     pub fn reflow_scratch_state(&self) -> u64 {
         self.raidz_reflow_info >> 55
     }

@@ -1,10 +1,9 @@
-//! Invisible characters. On-disk names may contain any; printed as they are, they hide or reorder text or
-//! control the terminal.
+//! Invisible characters. Printed raw, on-disk names could hide or reorder text or control the terminal.
 //!
 //! Source: Unicode 16, `General_Category` Cc, Cf, Zl, Zp and `Default_Ignorable_Code_Point`.
 
-/// Whether this is a control character (C0, DEL, C1), a format character (bidirectional overrides,
-/// zero-width characters), a filler, a variation selector or a line separator.
+/// Whether this is a control, format (bidirectional overrides, zero-width), filler or line separator
+/// character, or a variation selector.
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -16,8 +15,8 @@ pub fn is_unseen(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// JSON text with invisible characters written as `\uNNNN`. Outside of strings JSON is plain ASCII, so the
-/// meaning stays the same.
+/// Writes invisible characters of a JSON text as `\uNNNN`. JSON is ASCII outside strings, so its meaning
+/// stays.
 pub fn visible_json(text: String) -> String {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) || *byte == b'\n';
     if text.as_bytes().iter().all(is_plain) {
@@ -25,7 +24,7 @@ pub fn visible_json(text: String) -> String {
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        // Line ends stand only between values; inside strings they are escaped already.
+        // Line ends occur only between values; strings escape them.
         if c == '\n' || !is_unseen(c) {
             out.push(c);
             continue;

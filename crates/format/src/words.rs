@@ -1,41 +1,40 @@
-//! Structures that consist of 64-bit words only.
+//! Structures made of 64-bit words only.
 //!
-//! Idea: most structures of the DSL, the scan and the vdevs are lists of words. They lie in a bonus or an
-//! object as bytes in the block's order, or in a ZAP entry as an array of integers. So [`word_struct!`]
-//! describes each once and converts it from and to both forms. Several structures grew over the years: each
-//! states how many words it must have; words that an old pool lacks read as zero, and words after the last
-//! known one are ignored.
+//! Idea: most structures of the DSL, scans and vdevs are lists of words, either bytes in a bonus or object,
+//! in the block's order, or integers in a ZAP entry. [`word_struct!`] describes each once and converts both
+//! forms. Missing words after the required minimum read as zero, since old pools lack them; words after the
+//! last known one are ignored.
 //!
-//! Source: OpenZFS says of these structures that all members must be `uint64_t`, for byte-swapping.
+//! Source: OpenZFS requires `uint64_t` members in these structures, for byte-swapping.
 
 use crate::blkptr::{Blkptr, Dva};
 use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result};
 use crate::units::{BlockId, DatasetId, Guid, ObjectId, PhysicalBirth, Txg, VdevId};
 
-/// A value of a fixed number of words.
+/// Value of fixed length in words.
 pub trait Words: Sized {
-    /// That number.
+    /// Number of words.
     const COUNT: usize;
 
-    /// Takes exactly `COUNT` words from an endless source.
+    /// Takes exactly `COUNT` words; the source must be endless.
     fn take(source: &mut dyn Iterator<Item = u64>) -> Self;
 
     /// Appends exactly `COUNT` words.
     fn put(&self, sink: &mut Vec<u64>);
 }
 
-/// An on-disk structure of words.
+/// On-disk structure of words.
 pub trait Phys: Words {
-    /// Its name in errors.
+    /// Name in errors.
     const WHAT: &'static str;
-    /// Words that even its oldest form has.
+    /// Words of the oldest form.
     const REQUIRED: usize;
-    /// Its fields in on-disk order, padding included, with their number of words: for code that displays
-    /// it, and for compile-time assertions on its layout.
+    /// Fields in on-disk order with their words, padding included: for display and compile-time layout
+    /// assertions.
     const FIELDS: &'static [(&'static str, usize)] = &[];
 
-    /// Decodes the integers of a ZAP entry. Missing words after `REQUIRED` read as zero.
+    /// Decodes a ZAP entry. Missing words after `REQUIRED` read as zero.
     fn from_words(words: &[u64]) -> Result<Self> {
         if words.len() < Self::REQUIRED {
             return Err(FormatError::Truncated {
@@ -47,12 +46,12 @@ pub trait Phys: Words {
         Ok(Self::take(&mut words.iter().copied().chain(std::iter::repeat(0))))
     }
 
-    /// A structure whose fields are all zero.
+    /// All fields zero.
     fn zeroed() -> Self {
         Self::take(&mut std::iter::repeat(0))
     }
 
-    /// All words, padding as zeros.
+    /// All words, with zero padding.
     fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(Self::COUNT);
         self.put(&mut words);
@@ -60,7 +59,7 @@ pub trait Phys: Words {
         words
     }
 
-    /// Decodes the start of `data`, which may hold more after it.
+    /// Decodes the start of `data`.
     fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let words = data.as_chunks::<8>().0;
         if words.len() < Self::REQUIRED {
@@ -73,7 +72,7 @@ pub trait Phys: Words {
         Ok(Self::take(&mut words.iter().map(|w| endian.u64(*w)).chain(std::iter::repeat(0))))
     }
 
-    /// All words as bytes.
+    /// Encodes all words.
     fn encode(&self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);
         w.words(&self.to_words());
@@ -161,10 +160,10 @@ impl Words for Dva {
     }
 }
 
-/// Byte offset of a field on disk, for compile-time assertions on layouts.
+/// Byte offset of a field, for compile-time layout assertions.
 ///
 /// # Panics
-/// If there is no such field: at compile time, where it is meant to be called.
+/// At compile time, if the field does not exist.
 pub(crate) const fn offset_of<T: Phys>(field: &str) -> usize {
     let (mut index, mut words) = (0, 0);
     while index < T::FIELDS.len() {
@@ -185,7 +184,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     index == a.len() && index == b.len()
 }
 
-/// Padding of `N` words: not kept when read, zeros when written.
+/// `N` words of padding: dropped on read, zero on write.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Pad<const N: usize>;
 
@@ -204,10 +203,10 @@ impl<const N: usize> Words for Pad<N> {
     }
 }
 
-/// Defines a struct with its fields in on-disk order, and its conversion to and from words.
+/// Defines a struct with fields in on-disk order, and its conversions.
 ///
-/// `bytes` is its size on disk, which the compiler checks against the fields. `required` is the number of
-/// words of the oldest form; `all` if it never grew.
+/// `bytes` is the size on disk, checked by the compiler. `required` is the number of words of the oldest
+/// form, or `all`.
 macro_rules! word_struct {
     ($(#[$doc:meta])* pub struct $name:ident($what:literal, bytes: $bytes:literal, required: $required:tt) {
         $($(#[$field_doc:meta])* pub $field:ident: $ty:ty,)*
@@ -248,7 +247,7 @@ macro_rules! word_struct {
 }
 pub(crate) use word_struct;
 
-/// Checks on random words what every word structure must do; for the tests of the modules that define them.
+/// Tests a word structure on random words.
 #[cfg(test)]
 pub(crate) fn check_phys<T: Phys + PartialEq + std::fmt::Debug>() {
     use proptest::prelude::*;
@@ -279,7 +278,7 @@ mod tests {
     use super::*;
 
     word_struct! {
-        /// A structure that grew by one word, with a hole.
+        /// Structure that grew by one word.
         pub struct Grown("grown", bytes: 32, required: 2) {
             /// First.
             pub a: u64,

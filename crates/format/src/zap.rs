@@ -1,20 +1,18 @@
-//! ZAP: the on-disk map from names to values that directories, properties and tables are made of.
+//! ZAP: the on-disk map of names to values behind directories, properties and tables.
 //!
-//! Idea: a ZAP of short names and single 64-bit values is *micro*: one block that is read from end to end.
-//! Any other is *fat*: a hash table that can grow without being rewritten. Block 0 is the header; a table
-//! of pointers, indexed by the first bits of the hash, names the leaf; a leaf is a small hash table with
-//! its own chains.
+//! Idea: a ZAP of short names and single 64-bit values is *micro*: one block, searched linearly. Any other is
+//! *fat*: a hash table that grows without being rewritten. Block 0 is the header. A pointer table, indexed by
+//! the first hash bits, names the leaf, a small hash table with its own chains.
 //!
 //! ```text
 //!   name --hash--> first `shift` bits: pointer table --> leaf block
 //!                  next bits (block size / 32 buckets): the leaf's hash table --> entry --> next entry ...
 //! ```
 //!
-//! This module only decodes bytes. Callers fetch the blocks and, where `normflags` asks for it, normalize
-//! names before they are hashed. To list a fat ZAP in hash order, walk the pointer table and skip `1 <<
-//! (shift - prefix_len)` pointers after each leaf, because a leaf with a shorter prefix occurs that often.
-//! To read it all at once, read blocks 1 up to `free_block` in disk order: those that begin with `ZBT_LEAF`
-//! are the leaves.
+//! This module only decodes bytes. Callers fetch the blocks and, if `normflags` requires it, normalize names
+//! before hashing. To list a fat ZAP in hash order, walk the pointer table and skip
+//! `1 << (shift - prefix_len)` pointers after each leaf, since a leaf with a shorter prefix recurs. To read
+//! it all at once, read blocks 1 up to `free_block` in disk order; the leaves begin with `ZBT_LEAF`.
 //!
 //! Source: OpenZFS `zap_impl.h`, `zap_leaf.h`, `zap.c`, `zap_micro.c`, `zap_leaf.c`.
 
@@ -43,27 +41,27 @@ pub use swap::{swap_block, swap_words};
 use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result};
 
-/// First word of a leaf block, `ZBT_LEAF`.
+/// First word of a leaf, `ZBT_LEAF`.
 pub const ZBT_LEAF: u64 = 1 << 63;
 /// First word of a fat ZAP's block 0, `ZBT_HEADER`.
 pub const ZBT_HEADER: u64 = (1 << 63) + 1;
 /// First word of a micro ZAP, `ZBT_MICRO`.
 pub const ZBT_MICRO: u64 = (1 << 63) + 3;
 
-/// Block 0 of a ZAP, which tells its kind.
+/// Block 0 of a ZAP.
 #[derive(Debug, Clone)]
 pub enum ZapBlock0 {
-    /// The whole map.
+    /// Whole map.
     Micro(MicroZap),
-    /// The header of a larger one.
+    /// Header of a larger map.
     Fat(FatHeader),
 }
 
 impl ZapBlock0 {
-    /// Decodes the whole of block 0.
+    /// Decodes block 0.
     ///
     /// # Errors
-    /// A block that is neither kind, or a header that contradicts itself.
+    /// A block of neither kind, or a contradictory header.
     pub fn decode(block: Bytes, endian: Endian) -> Result<ZapBlock0> {
         match Reader::new("ZAP", &block, endian).u64()? {
             ZBT_MICRO => MicroZap::decode(block, endian).map(ZapBlock0::Micro),
@@ -72,7 +70,7 @@ impl ZapBlock0 {
         }
     }
 
-    /// Hashes this map's names.
+    /// Hasher of this map's names.
     pub fn hasher(&self) -> ZapHasher {
         match self {
             ZapBlock0::Micro(micro) => micro.hasher(),
@@ -80,7 +78,7 @@ impl ZapBlock0 {
         }
     }
 
-    /// Normalization of names, flags of `u8_textprep_str`; 0 if names are compared as they are.
+    /// Name normalization, `u8_textprep_str` flags; 0 for none.
     pub fn normflags(&self) -> u64 {
         match self {
             ZapBlock0::Micro(micro) => micro.normflags,

@@ -1,13 +1,13 @@
-//! Intent log (ZIL): the changes acknowledged to synchronous writers since the last txg.
+//! Intent log (ZIL): changes acknowledged to synchronous writers since the last txg.
 //!
-//! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records and
-//! the pointer to the next block, which was allocated before the block was written; so the chain ends at
-//! the first block that does not verify. The pointer holds no checksum to verify against. Instead it holds
-//! the identity that the block must carry (two random words, the dataset, a sequence number that grows by
-//! one per block), and the block's own checksum lies in its `zio_eck`.
+//! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records and the
+//! pointer to the next block, allocated before the block is written; the chain therefore ends at the first
+//! block that does not verify. The pointer cannot hold a checksum yet. Instead it holds the next block's
+//! identity (two random words, the dataset, a sequence number). The block's own checksum lies in its
+//! `zio_eck`.
 //!
-//! Layout: the chain structure is 184 bytes; at the end of a block with checksum `zilog`, at the start
-//! of one with `zilog2`, so that only what is used needs to be written or read.
+//! Layout: the 184-byte chain structure is at the end of a block with checksum `zilog`, at the start with
+//! `zilog2`, so that only the used part is written and read.
 //!
 //! ```text
 //!   zilog   | records ... (used bytes) | ...             | pad 8 | next 128 | used 8 | eck 40 |
@@ -30,18 +30,18 @@ use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::gang::{EmbeddedChecksum, ZIO_ECK_BYTES};
 
-/// Bytes of a `zil_chain_t`.
+/// `sizeof (zil_chain_t)`.
 pub const ZIL_CHAIN_BYTES: usize = 8 + BLKPTR_BYTES + 8 + ZIO_ECK_BYTES;
-/// The smallest log block, `ZIL_MIN_BLKSZ`.
+/// Smallest log block, `ZIL_MIN_BLKSZ`.
 pub const ZIL_MIN_BLKSZ: usize = 4096;
 
 const _: () = assert!(ZIL_CHAIN_BYTES == 184 && ZIL_CHAIN_BYTES + LR_BYTES <= ZIL_MIN_BLKSZ);
-/// Index of the dataset among the words of a log block's identity, `ZIL_ZC_OBJSET`.
+/// Dataset word of a log block's identity, `ZIL_ZC_OBJSET`.
 pub const ZIL_ZC_OBJSET: usize = 2;
-/// Index of the sequence number, `ZIL_ZC_SEQ`.
+/// Sequence number word, `ZIL_ZC_SEQ`.
 pub const ZIL_ZC_SEQ: usize = 3;
 
-/// Where a log block keeps its chain structure.
+/// Position of the chain structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLayout {
     /// Checksum `ZIO_CHECKSUM_ZILOG`: at the end.
@@ -51,7 +51,7 @@ pub enum LogLayout {
 }
 
 impl LogLayout {
-    /// The layout for a checksum algorithm, if it is one of the intent log's.
+    /// Layout of an intent-log checksum algorithm.
     pub fn of_checksum(checksum_id: u8) -> Option<LogLayout> {
         match checksum_id {
             5 => Some(LogLayout::Tail),
@@ -61,21 +61,21 @@ impl LogLayout {
     }
 }
 
-/// A block of the chain.
+/// Log block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogBlock {
     /// Byte order of the block.
     pub endian: Endian,
-    /// The next block. The pointer's checksum words are the identity that the block must carry.
+    /// Next block. Its checksum words are the identity that the block must carry.
     pub next: Blkptr,
-    /// The block's own checksum.
+    /// Checksum of this block.
     pub eck: EmbeddedChecksum,
-    /// The records, one after the other.
+    /// Concatenated records.
     pub records: Bytes,
 }
 
 impl LogBlock {
-    /// Opens a block whose checksum has been verified (and whose records have been decrypted).
+    /// Decodes a verified (and decrypted) block.
     pub fn decode(block: &Bytes, layout: LogLayout) -> Result<Self> {
         let chain_at = match layout {
             LogLayout::Head => 0,
@@ -106,10 +106,10 @@ impl LogBlock {
         Ok(LogBlock { endian: eck.endian, next, eck, records: block.slice(start..end) })
     }
 
-    /// The block as `block_bytes` bytes; the checksum is written as `eck` has it.
+    /// Encodes `block_bytes` with the checksum of `eck`.
     ///
     /// # Errors
-    /// Records that don't fit.
+    /// The records do not fit.
     pub fn encode(&self, layout: LogLayout, block_bytes: usize) -> Result<Vec<u8>> {
         let room = block_bytes.saturating_sub(ZIL_CHAIN_BYTES);
         if self.records.len() > room {
@@ -135,21 +135,21 @@ impl LogBlock {
         Ok(w.finish())
     }
 
-    /// Whether the block's link carries on from `own`, the pointer to it: the same log, the next number. If
-    /// not, the chain ends before this block.
+    /// Whether the next block's identity follows that of `own`, the pointer to this block. Otherwise the
+    /// chain ends before this block.
     pub fn continues(&self, own: &Blkptr) -> bool {
         let mut expected = own.checksum();
         expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
         self.next.checksum() == expected
     }
 
-    /// The records in order. The iterator ends after the first error.
+    /// Records in order. The iterator ends after the first error.
     pub fn records(&self) -> impl Iterator<Item = Result<LogRecord>> + '_ {
         self.each(LogRecord::decode)
     }
 
-    /// The parts of the records that are never encrypted, for callers without the key. The iterator ends
-    /// after the first error.
+    /// Unencrypted parts of the records, for callers without the key. The iterator ends after the first
+    /// error.
     pub fn clear_records(&self) -> impl Iterator<Item = Result<ClearRecord>> + '_ {
         self.each(ClearRecord::decode)
     }

@@ -1,8 +1,7 @@
-//! Znode: what a file system keeps about a file besides its content, and the values of directory entries.
+//! Znode: a file's attributes and the values of directory entries.
 //!
-//! Idea: ZPL versions 1 to 4 keep one fixed structure in the bonus (type `ZNODE`), decoded here; version 5
-//! keeps system attributes (`sa`). This module's parts hold what both share: kinds of files, flags, ACLs,
-//! and the table of domains that owners from a directory service refer to.
+//! Idea: ZPL versions 1 to 4 keep a fixed structure in the bonus (type `ZNODE`), decoded here; version 5
+//! keeps system attributes (`sa`). The submodules hold the shared parts.
 //!
 //! Layout of the bonus, in words of 8 bytes:
 //!
@@ -32,26 +31,25 @@ use crate::bytes::{Endian, Reader, Writer};
 use crate::error::Result;
 use crate::units::{ObjectId, Txg};
 
-/// Bytes of an old znode without what follows it, `ZFS_OLD_ZNODE_PHYS_SIZE`.
+/// Old znode without its tail, `ZFS_OLD_ZNODE_PHYS_SIZE`.
 pub const ZFS_OLD_ZNODE_PHYS_SIZE: usize = 264;
-/// Bytes of a virus scanner's stamp, `AV_SCANSTAMP_SZ`.
+/// Scanner stamp, `AV_SCANSTAMP_SZ`.
 const SCANSTAMP_BYTES: usize = 32;
-/// Bytes of the fields before the ACL: four times, then 14 words.
 const FIELDS_BYTES: usize = 4 * 16 + 14 * 8;
 
 const _: () = assert!(FIELDS_BYTES + acl::ACL_BYTES == ZFS_OLD_ZNODE_PHYS_SIZE);
 const WHAT: &str = "znode";
 
-/// A time on disk.
+/// On-disk time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ZfsTime {
     /// Seconds since 1970; negative before.
     pub seconds: i64,
-    /// Nanoseconds within the second.
+    /// Nanoseconds in the second.
     pub nanoseconds: u64,
 }
 
-/// The fields of an old znode that all files have, without the ACL and the bytes after it.
+/// Fields common to all old znodes, without ACL and tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZnodeFields {
     /// Last access.
@@ -62,17 +60,17 @@ pub struct ZnodeFields {
     pub ctime: ZfsTime,
     /// Creation.
     pub crtime: ZfsTime,
-    /// The txg of creation.
+    /// Creation txg.
     pub generation: Txg,
     /// Type and permissions.
     pub mode: u64,
-    /// Bytes of content; for a directory, the number of its entries including `.` and `..`.
+    /// Content bytes; for a directory, entries including `.` and `..`.
     pub size: u64,
-    /// The parent directory.
+    /// Parent directory.
     pub parent: ObjectId,
-    /// Number of names.
+    /// Names.
     pub links: u64,
-    /// Directory of extended attributes; 0 for none.
+    /// Xattr directory; 0 for none.
     pub xattr: ObjectId,
     /// Device number.
     pub rdev: u64,
@@ -82,23 +80,23 @@ pub struct ZnodeFields {
     pub uid: Fuid,
     /// Group.
     pub gid: Fuid,
-    /// Reserved for further attributes, which were never defined.
+    /// Reserved, never used.
     pub zap: ObjectId,
 }
 
-/// An old znode, `znode_phys_t`.
+/// Old znode, `znode_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZnodePhys {
-    /// The fields that all files have.
+    /// Common fields.
     pub fields: ZnodeFields,
-    /// The ACL, or where it is.
+    /// ACL or its location.
     pub acl: AclPhys,
-    /// The bytes that follow, whose meaning depends on the file.
+    /// Following bytes; their meaning depends on the file.
     tail: Vec<u8>,
 }
 
 impl ZnodeFields {
-    /// Decodes the fields at the start of a bonus of type `ZNODE`. No allocation.
+    /// Decodes the fields of a `ZNODE` bonus without allocation.
     ///
     /// # Errors
     /// A truncated bonus.
@@ -132,7 +130,7 @@ impl ZnodeFields {
 }
 
 impl ZnodePhys {
-    /// Decodes a bonus of type `ZNODE`.
+    /// Decodes a `ZNODE` bonus.
     ///
     /// # Errors
     /// A truncated bonus.
@@ -145,12 +143,12 @@ impl ZnodePhys {
         Ok(ZnodePhys { fields, acl, tail: r.bytes(r.remaining())?.to_vec() })
     }
 
-    /// An old znode followed by `tail`: the target of a short symbolic link, or a scanner's stamp.
+    /// An old znode with its `tail`: a short link target or scanner stamp.
     pub fn new(fields: ZnodeFields, acl: AclPhys, tail: &[u8]) -> ZnodePhys {
         ZnodePhys { fields, acl, tail: tail.to_vec() }
     }
 
-    /// The bonus as bytes.
+    /// Encodes the bonus.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);
         let fields = &self.fields;
@@ -174,13 +172,12 @@ impl ZnodePhys {
         w.finish()
     }
 
-    /// The kind of file.
+    /// File kind.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.fields.mode)
     }
 
-    /// The target of a symbolic link, if the bonus holds it; otherwise the first `size` bytes of block 0
-    /// do.
+    /// Link target in the bonus. Longer targets are the first `size` bytes of block 0.
     pub fn inline_link(&self) -> Option<&[u8]> {
         if self.kind() != FileKind::Symlink {
             return None;
@@ -188,7 +185,7 @@ impl ZnodePhys {
         self.tail.get(..usize::try_from(self.fields.size).ok()?)
     }
 
-    /// A virus scanner's stamp.
+    /// Virus scanner's stamp.
     pub fn scanstamp(&self) -> Option<&[u8]> {
         if self.fields.flags & ZFS_BONUS_SCANSTAMP == 0 { None } else { self.tail.get(..SCANSTAMP_BYTES) }
     }

@@ -1,10 +1,10 @@
-//! The property and feature tables against what OpenZFS printed for the golden pools (`props.tsv`).
+//! Compares property and feature tables with OpenZFS's output for the golden pools (`props.tsv`).
 
 use cenote_format::features::{FEATURES_OF_2_3, SPA_FEATURES};
 use cenote_format::props::{Prop, PropType, ZFS_PROPS, ZPOOL_PROPS};
 use cenote_testkit::{PropertyRow, golden, golden_pools};
 
-/// Every row of every pool that OpenZFS printed, with the golden pool's name.
+/// All rows with the name of their golden pool.
 fn rows() -> Vec<(String, PropertyRow)> {
     let printed = golden_pools().filter(|pool| pool.folder().join("props.tsv").exists());
     printed.flat_map(|pool| pool.properties().into_iter().map(move |row| (pool.name().into(), row))).collect()
@@ -12,7 +12,7 @@ fn rows() -> Vec<(String, PropertyRow)> {
 
 #[test]
 fn zfs_get_all_prints_our_properties_in_our_order() {
-    // `zpool get` comes first for each pool; every dataset's properties begin with its type.
+    // `zpool get` comes first for each pool; a dataset's properties begin with its type.
     let (mut table, mut next, mut checked) = (&ZPOOL_PROPS[..], 0, 0);
     for (pool, PropertyRow { name, property, value, source }) in rows() {
         match property.as_str() {

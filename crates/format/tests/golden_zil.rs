@@ -1,11 +1,11 @@
-//! Log blocks written by the OpenZFS module: read as zdb reads them, written back bit for bit.
+//! Log blocks of the OpenZFS module: decoded as by zdb, re-encoded bit for bit.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use bytes::Bytes;
 use cenote_format::zil::record::{RenameKind, WriteData};
 use cenote_format::zil::{LogBlock, LogLayout, LogRecord, Operation};
 
-/// The blocks, each with its sequence number and the lines that zdb prints for its records.
+/// Blocks with sequence numbers and zdb's lines for their records.
 fn blocks() -> Vec<(String, Bytes, u64, Vec<String>)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zil");
     let text = std::fs::read_to_string(format!("{dir}/records.txt")).expect("records.txt is there");

@@ -1,8 +1,7 @@
-//! Edon-R-512 (with the 2009 tweak), cut to 256 bits and keyed as OpenZFS does.
+//! Edon-R-512 (with the 2009 tweak), cut to 256 bits and keyed as in OpenZFS.
 //!
-//! Idea: the state is two rows of eight words, a block is two more. One quasigroup operation [`combine`]
-//! mixes two rows into one; eight of them, in four layers, absorb a block. Each layer combines the results
-//! of the one before. The digest is the second row of the state.
+//! Idea: the state is two rows of eight words, a block is two more. A quasigroup operation [`combine`] mixes
+//! two rows into one; eight of them, in four layers, absorb a block. The digest is the state's second row.
 //!
 //! ```text
 //!            block low  ─┐reversed high           state high ┐ state low
@@ -13,17 +12,17 @@
 //!   state ^= (high, low) ^ (p, q)                 the tweak: feed forward
 //! ```
 //!
-//! (`'` is the row in reverse order.) Padding is a one bit, zeros and the length in bits, as in SHA-2.
+//! (`'` reverses a row.) Padding is a one bit, zeros and the length in bits, as in SHA-2.
 //!
-//! The salt is too short for a block, so it is stretched to `H(salt) ‖ H(H(salt))` and absorbed first.
+//! The salt is shorter than a block, so `H(salt) ‖ H(H(salt))` is absorbed first.
 //!
-//! Source: Edon-R submission to NIST's SHA-3 competition; OpenZFS edonr_zfs.c for the keying.
+//! Source: Edon-R submission to NIST's SHA-3 competition; OpenZFS `edonr_zfs.c` for the keying.
 
 type Row = [u64; 8];
 
 const BLOCK_BYTES: usize = 128;
 
-/// The state before any block: bytes 0x80, 0x81, ... 0xff, read big-endian.
+/// Initial state: bytes 0x80, 0x81, ... 0xff, read big-endian.
 const INITIAL: EdonrState = {
     let mut words = [0; 16];
     let mut i = 0;
@@ -47,7 +46,7 @@ struct EdonrState {
     high: Row,
 }
 
-/// The state after absorbing the stretched salt.
+/// State after the stretched salt.
 #[derive(Clone)]
 pub(super) struct Keyed(EdonrState);
 
@@ -67,7 +66,7 @@ impl Keyed {
     }
 }
 
-/// Absorbs `data` and the padding; `before` bytes were absorbed already.
+/// Absorbs `data` and padding after `before` bytes.
 fn finish(mut state: EdonrState, data: &[u8], before: usize) -> [u8; 64] {
     let (blocks, tail) = data.as_chunks::<BLOCK_BYTES>();
     for block in blocks {
@@ -76,7 +75,7 @@ fn finish(mut state: EdonrState, data: &[u8], before: usize) -> [u8; 64] {
     let mut padded = [0; 2 * BLOCK_BYTES];
     padded[..tail.len()].copy_from_slice(tail);
     padded[tail.len()] = 0x80;
-    // The length takes the last eight bytes of the last block.
+    // The length takes the last eight bytes.
     let end = if tail.len() < BLOCK_BYTES - 8 { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
     let bits = (before as u64 + data.len() as u64) * 8;
     padded[end - 8..end].copy_from_slice(&bits.to_le_bytes());
@@ -117,10 +116,10 @@ fn reversed(row: &Row) -> Row {
 
 const CONSTANT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// The quasigroup operation of order 2^512: for each side, eight rotated sums of five words, chosen by the
-/// two Latin squares of the specification, then XORs of three of each; finally both sides are added.
+/// Quasigroup operation of order 2^512: for each side, eight rotated sums of five words, chosen by two Latin
+/// squares, then XORs of three of each; finally both sides are added.
 ///
-/// Spelled out rather than driven by tables of indices, so that every word stays in a register.
+/// Unrolled, so that every word stays in a register.
 #[inline(always)]
 fn combine(x: &Row, y: &Row) -> Row {
     let sum = |words: [u64; 5]| words.into_iter().fold(0, u64::wrapping_add);

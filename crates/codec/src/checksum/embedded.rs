@@ -1,8 +1,7 @@
-//! Checksums that a block carries itself: labels, uberblocks, gang headers, intent-log blocks.
+//! Checksums inside blocks: labels, uberblocks, gang headers, intent-log blocks.
 //!
-//! Idea: where no parent can hold the checksum, the block itself does, in a 40-byte `zio_eck_t`. To compute
-//! it, its four words are first set to a *verifier* that says where the block belongs. So a block that was
-//! copied elsewhere, or is left over from an earlier use of the same space, does not verify.
+//! Idea: if no parent can hold the checksum, the block does, in a 40-byte `zio_eck_t`. For the computation
+//! its words first hold a *verifier*, the block's identity, so a misplaced or stale block does not verify.
 //!
 //! ```text
 //! zio_eck_t          magic 0x0210da7ab10c7a11 | 4 words of checksum
@@ -16,49 +15,49 @@
 //! |---|---|
 //! | label parts, uberblock | [`label_verifier`]: byte offset on the device |
 //! | gang header | [`gang_verifier`]: first DVA's vdev and offset, birth txg |
-//! | log block | the checksum words of the pointer that leads to it (log guid, object set, sequence) |
+//! | log block | checksum words of its pointer (log guid, object set, sequence) |
 //!
-//! The magic tells the byte order. Source: OpenZFS zio_checksum.c (`zio_checksum_error_impl`), zil.h.
+//! The magic shows the byte order. Source: OpenZFS `zio_checksum.c` (`zio_checksum_error_impl`), `zil.h`.
 
 use super::{Checksum, ChecksumError, Stored};
 use crate::Endian;
 
 /// `ZEC_MAGIC`.
 pub const EMBEDDED_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
-/// Size of a `zio_eck_t`.
+/// `sizeof (zio_eck_t)`.
 const ECK_BYTES: usize = 40;
-/// Where `zil_chain_t` keeps the count of used bytes and its `zio_eck_t`.
+/// Offsets of the used count and `zio_eck_t` in `zil_chain_t`.
 const ZIL_USED_AT: usize = 136;
 const ZIL_ECK_AT: usize = 144;
-/// `ZIL_MIN_BLKSZ`: the used part of a log block is summed in steps of this.
+/// `ZIL_MIN_BLKSZ`: step of a log block's summed part.
 const ZIL_STEP_BYTES: usize = 4096;
 
-/// Verifier of a label part or uberblock at `offset` bytes from the start of its device.
+/// Verifier of a label part or uberblock at a device offset.
 #[must_use]
 pub fn label_verifier(offset: u64) -> [u64; 4] {
     [offset, 0, 0, 0]
 }
 
-/// Verifier of a gang header: vdev and byte offset of the block pointer's first DVA, its birth txg.
+/// Verifier of a gang header: vdev and byte offset of the first DVA, birth txg.
 #[must_use]
 pub fn gang_verifier(vdev: u64, offset: u64, birth_txg: u64) -> [u64; 4] {
     [vdev, offset, birth_txg, 0]
 }
 
-/// What an embedded checksum tells about its block.
+/// Result of a verified embedded checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Byte order of the machine that wrote the block.
+    /// Byte order of the writer.
     pub endian: Endian,
-    /// Bytes that the checksum covers; less than all only for zilog2.
+    /// Bytes covered; fewer than all only for zilog2.
     pub covered_bytes: usize,
 }
 
 impl Checksum {
-    /// Checks a block against the checksum inside it.
+    /// Verifies a block against its embedded checksum.
     ///
-    /// `holds` is [`Stored::ChecksumAndMac`] for the log blocks of an encrypted dataset. Errors:
-    /// [`ChecksumError::NotEmbedded`] if there is no magic, as in a block never written.
+    /// `holds` is [`Stored::ChecksumAndMac`] for log blocks of encrypted datasets. Errors:
+    /// [`ChecksumError::NotEmbedded`] without a magic, as in a block never written.
     pub fn verify_embedded(
         self,
         block: &[u8],
@@ -72,14 +71,14 @@ impl Checksum {
         Ok(Verified { endian: place.endian, covered_bytes: place.covered_bytes })
     }
 
-    /// Writes magic and checksum into a block whose other bytes are final. The inverse of
-    /// [`Checksum::verify_embedded`]; for zilog2 the used count must be there already.
+    /// Writes magic and checksum into a final block, the inverse of [`Checksum::verify_embedded`]. For zilog2
+    /// the used count must be set.
     pub fn seal(self, block: &mut [u8], verifier: [u64; 4], endian: Endian) -> Result<(), ChecksumError> {
         self.seal_as(block, verifier, endian, Stored::Checksum)
     }
 
-    /// [`Checksum::seal`] for a block whose pointer has the crypt bit: writes two words of checksum and
-    /// keeps the MAC that already follows them in the block (a log block's).
+    /// [`Checksum::seal`] for a block whose pointer has the crypt bit: writes two checksum words and keeps
+    /// the MAC after them (in a log block).
     pub fn seal_as(
         self,
         block: &mut [u8],
@@ -109,7 +108,7 @@ impl Checksum {
         place: &ChecksumField,
         verifier: [u64; 4],
     ) -> Result<[u64; 4], ChecksumError> {
-        // A copy, because the verifier replaces the checksum: these blocks are few and small.
+        // The verifier replaces the checksum in a copy: these blocks are few and small.
         let mut image = block[..place.covered_bytes].to_vec();
         place.put(&mut image, verifier);
         self.compute(&image, place.endian, None)
@@ -140,14 +139,14 @@ impl Checksum {
     }
 }
 
-/// The used part of a log block in whole steps, if it is within the block and holds the header.
+/// `None` if it misses the header or exceeds the block.
 fn used_bytes(block: &[u8], endian: Endian) -> Option<usize> {
     let used = usize::try_from(endian.u64_at(block, ZIL_USED_AT)?).ok()?;
     let rounded = used.checked_next_multiple_of(ZIL_STEP_BYTES)?;
     (rounded <= block.len() && used >= ZIL_ECK_AT + ECK_BYTES).then_some(rounded)
 }
 
-/// Where the checksum words are. Invariant: `words_at + 32 <= covered_bytes <= block.len()`.
+/// Location of the checksum words. Invariant: `words_at + 32 <= covered_bytes <= block.len()`.
 struct ChecksumField {
     endian: Endian,
     words_at: usize,
@@ -215,7 +214,7 @@ mod tests {
                 assert_eq!(result, Err(ChecksumError::NotEmbedded), "{checksum:?} of {bytes} bytes");
             }
         }
-        // A used count beyond the block, or too small for the header, must not be followed.
+        // A used count beyond the block, or below the header, must be refused.
         for used in [0, 183, 8193, u64::MAX] {
             let mut block = log_block(8192, 4000, Endian::Little);
             Checksum::Zilog2.seal(&mut block, [0; 4], Endian::Little).unwrap();

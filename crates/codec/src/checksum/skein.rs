@@ -1,8 +1,8 @@
-//! Skein-512 with 256 bits of output, keyed: the MAC that OpenZFS calls "skein".
+//! Keyed Skein-512 with 256 bits of output, OpenZFS's "skein".
 //!
-//! Idea: Skein chains the tweakable block cipher Threefish-512. Each 64-byte piece of input is encrypted
-//! with the chaining value as key, and the input is XORed onto the result. The tweak holds the number of
-//! bytes so far and the type of input, so that no piece can be moved or mistaken for another:
+//! Idea: Skein chains the tweakable block cipher Threefish-512. Each 64-byte input block is encrypted with
+//! the chaining value as key, then XORed with the result. The tweak holds the bytes so far and the input
+//! type, so no block can be moved or mistaken for another:
 //!
 //! ```text
 //! 0 ──key block──> k ──config block──> g ──message blocks──> m ──counter 0──> digest
@@ -10,14 +10,13 @@
 //!
 //! The first two steps depend only on the salt and are done once ([`Keyed`]).
 //!
-//! Source: The Skein Hash Function Family, version 1.3; OpenZFS skein_zfs.c (`Skein_512_InitExt` with a
-//! 32-byte key and 256 bits of output). This is our own code because the `threefish` crate gave half the
-//! speed (0.25 GB/s against 0.48).
+//! Source: The Skein Hash Function Family, version 1.3; OpenZFS `skein_zfs.c` (`Skein_512_InitExt`). Own
+//! code, because the `threefish` crate reached half the speed (0.25 GB/s against 0.48).
 
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * 8;
 
-/// Types of input, in bits 120-125 of the tweak.
+/// Input types, tweak bits 120-125.
 const TYPE_KEY: u64 = 0;
 const TYPE_CONFIG: u64 = 4;
 const TYPE_MESSAGE: u64 = 48;
@@ -25,10 +24,10 @@ const TYPE_OUTPUT: u64 = 63;
 const TWEAK_FIRST: u64 = 1 << 62;
 const TWEAK_FINAL: u64 = 1 << 63;
 
-/// "SHA3" and version 1, little-endian: the first word of the configuration block.
+/// First configuration word: "SHA3" and version 1, little-endian.
 const CONFIG_SCHEMA: u64 = 0x1_3341_4853;
 
-/// The chaining value after key and configuration.
+/// Chaining value after key and configuration.
 #[derive(Clone)]
 pub(super) struct Keyed([u64; WORDS]);
 
@@ -59,7 +58,7 @@ fn output(chain: [u64; WORDS]) -> [u64; WORDS] {
     ubi(chain, &[0; 8], TYPE_OUTPUT)
 }
 
-/// Unique block iteration: absorbs `data` as input of one type. Empty input is one block of zeros.
+/// Unique block iteration: absorbs `data` as one input type. Empty input is a block of zeros.
 fn ubi(mut chain: [u64; WORDS], data: &[u8], input_type: u64) -> [u64; WORDS] {
     let kind = input_type << 56;
     let last_at = data.len().saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
@@ -76,19 +75,18 @@ fn ubi(mut chain: [u64; WORDS], data: &[u8], input_type: u64) -> [u64; WORDS] {
     threefish_feed_forward(&chain, [data.len() as u64, kind | first | TWEAK_FINAL], &block)
 }
 
-/// One before every fourth of the 72 rounds, and one after the last.
+/// Before every fourth of the 72 rounds, and after the last.
 const SUBKEYS: usize = 19;
-/// Makes the XOR of all key words, and so the ninth key word, never constant (`C240`).
+/// Keeps the ninth key word, an XOR of the others, from being constant (`C240`).
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 
-/// Threefish-512 of `block` under `key` and `tweak`, XORed with `block`.
 #[inline]
 fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOCK_BYTES]) -> [u64; WORDS] {
     let plain: [u64; WORDS] = {
         let (words, _) = block.as_chunks::<8>();
         std::array::from_fn(|i| u64::from_le_bytes(words[i]))
     };
-    // Subkey n is eight key words from n on, cyclic over nine; laid out long enough to need no modulo.
+    // Subkey n is eight key words from n on, cyclic over nine; unrolled to avoid a modulo.
     let mut keys = [0; SUBKEYS + WORDS];
     keys[..WORDS].copy_from_slice(key);
     keys[WORDS] = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
@@ -97,8 +95,7 @@ fn threefish_feed_forward(key: &[u64; WORDS], tweak: [u64; 2], block: &[u8; BLOC
     }
     let tweaks = [tweak[0], tweak[1], tweak[0] ^ tweak[1], tweak[0], tweak[1]];
 
-    // 72 rounds; a subkey is added before every fourth. Two sets of four rounds use the eight rotations
-    // once.
+    // 72 rounds, with a subkey before every fourth. Two sets of four rounds use the eight rotations once.
     let mut x = plain;
     for n in (0..SUBKEYS - 1).step_by(2) {
         add_subkey(&mut x, &keys, &tweaks, n);
@@ -126,13 +123,13 @@ fn mix<const R: u32>(x: &mut [u64; WORDS], a: usize, b: usize) {
     x[b] = x[b].rotate_left(R) ^ x[a];
 }
 
-/// One round of four mixes. The permutation between rounds has order four. Instead of moving words, each of
+/// A round of four mixes. The permutation between rounds has order four; instead of moving words, each of
 /// four rounds names them in a different order.
 macro_rules! round {
     ($x:ident: $($a:literal $b:literal $rotation:literal),*) => { $(mix::<$rotation>($x, $a, $b);)* };
 }
 
-/// Rounds 0 to 3 of eight, with the rotations of Skein 1.3, table 4.
+/// Rounds 0 to 3 of eight; Skein 1.3, table 4.
 #[inline(always)]
 fn rounds_even(x: &mut [u64; WORDS]) {
     round!(x: 0 1 46, 2 3 36, 4 5 19, 6 7 37);
@@ -141,7 +138,6 @@ fn rounds_even(x: &mut [u64; WORDS]) {
     round!(x: 6 1 44, 0 7  9, 2 5 54, 4 3 56);
 }
 
-/// Rounds 4 to 7 of eight.
 #[inline(always)]
 fn rounds_odd(x: &mut [u64; WORDS]) {
     round!(x: 0 1 39, 2 3 30, 4 5 34, 6 7 24);
@@ -154,7 +150,7 @@ fn rounds_odd(x: &mut [u64; WORDS]) {
 mod tests {
     use super::*;
 
-    /// Unkeyed Skein-512-512, for which the paper has vectors.
+    /// Unkeyed Skein-512-512, for the paper's vectors.
     fn skein_512_512(data: &[u8]) -> String {
         let start = configure([0; WORDS], 512);
         output(ubi(start, data, TYPE_MESSAGE)).iter().flat_map(|w| w.to_le_bytes()).fold(

@@ -6,7 +6,7 @@ fn hex_words(endian: Endian, digest: &str) -> [u64; 4] {
     endian.words(bytes.try_into().unwrap())
 }
 
-/// The message of the keyed vectors, which come from OpenZFS 2.3.2's libzpool with `salt()`.
+/// Message of the keyed vectors from OpenZFS 2.3.2's libzpool with `salt()`.
 fn message() -> Vec<u8> {
     (0..512usize).map(|i| (i * 7 + (i >> 8) * 13 + 3) as u8).collect()
 }

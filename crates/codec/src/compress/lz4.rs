@@ -1,4 +1,4 @@
-//! LZ4: a sequence of tokens, each followed by literals and a match.
+//! LZ4: tokens, each followed by literals and a match.
 //!
 //! ```text
 //!   token: literals 4 bits | match less 4, 4 bits      15: further bytes follow, each adds 0 to 255;
@@ -6,15 +6,14 @@
 //!   token | more | literals | distance u16 LE | more    the last sequence ends after its literals
 //! ```
 //!
-//! The crate `lz4_flex` does most of the work, in its safe variant: on 128 KiB of mixed text it
-//! decompresses 3.86 GB/s against 3.87 of the C library (compression 1.26 against 1.30), so there is
-//! nothing to gain from C.
+//! The safe crate `lz4_flex` does most of the work: on 128 KiB of mixed text it decompresses 3.86 GB/s
+//! against the C library's 3.87 (compression 1.26 against 1.30).
 //!
-//! The exception is blocks that shrink a lot: metadata. Dnodes repeat one another, and an indirect block of
-//! a small file is 128 KiB with only some hundred bytes that are not zero. Compressors encode a run as one
-//! match with the bytes just before it, and `lz4_flex` copies a match that overlaps itself byte by byte.
-//! The code here copies it in pieces that double in size, and short runs, which are most, in one piece of
-//! constant length: a block of dnodes takes 0.6 of the time. (Text takes 1.3 times as long.)
+//! The exception is highly compressible metadata: similar dnodes, or an indirect block of 128 KiB with some
+//! hundred nonzero bytes. Compressors encode a run as one match with the bytes just before it, and `lz4_flex`
+//! copies a self-overlapping match byte by byte. This code copies it in pieces of doubling size, and short
+//! runs, the majority, in one piece of constant length: a dnode block takes 0.6 of the time. (Text takes 1.3
+//! times as long.)
 //!
 //! Source: OpenZFS `lz4_zfs.c`; the LZ4 block format.
 
@@ -22,14 +21,13 @@ use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maxim
 
 use super::{BAD_LENGTH, BAD_OFFSET, BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled, length_prefixed};
 
-/// A block that shrinks to less than this fraction of its size consists mostly of repeats.
+/// A block compressed below this fraction consists mostly of repeats.
 const RUNS_RATIO: usize = 4;
-/// Literals and matches up to this length are copied as if they had it, where there is room: the bytes that
-/// follow overwrite the excess.
+/// If there is room, shorter literals and matches are copied with this length; the following bytes overwrite
+/// the excess.
 const SHORT: usize = 32;
-/// The shortest match (`MINMATCH`).
+/// `MINMATCH`.
 const MIN_MATCH: usize = 4;
-/// A length that continues in further bytes.
 const CONTINUED: u8 = 15;
 
 pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
@@ -83,7 +81,6 @@ fn decompress_runs(mut src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
     }
 }
 
-/// A length that starts in a token.
 fn length(begun: u8, src: &mut &[u8]) -> Result<usize, Problem> {
     let mut length = usize::from(begun);
     let mut more = begun == CONTINUED;
@@ -96,11 +93,11 @@ fn length(begun: u8, src: &mut &[u8]) -> Result<usize, Problem> {
     Ok(length)
 }
 
-/// Fills `len` bytes from `at` on by repeating the bytes between `from` and `at`.
+/// Fills `len` bytes from `at` by repeating the bytes between `from` and `at`.
 fn repeat(dst: &mut [u8], from: usize, mut at: usize, len: usize) {
     let end = at + len;
     while at < end {
-        // Everything written so far repeats itself.
+        // Everything written so far repeats.
         let piece = (at - from).min(end - at);
         dst.copy_within(from..from + piece, at);
         at += piece;

@@ -6,9 +6,10 @@
 //! item, flag 1: (length - 3) in 6 bits | distance in 10 bits, big-endian
 //! ```
 //!
-//! Lengths are 3 to 66, distances 1 to 1023. There is no end mark: decoding stops when the block is full.
+//! Lengths are 3 to 66, distances 1 to 1023. Decoding stops when the block is full; the format has no end
+//! mark.
 //!
-//! Source: OpenZFS lzjb.c.
+//! Source: OpenZFS `lzjb.c`.
 
 use super::{BAD_OFFSET, CUT_SHORT, Problem};
 
@@ -41,8 +42,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Copies `length` bytes, or as many as fit, from `distance` back; the ranges may overlap, and then the
-/// bytes repeat. Returns where the copy ends.
+/// Copies up to `length` bytes from `distance` back; overlapping bytes repeat. Returns the end of the copy.
 fn repeat(dst: &mut [u8], at: usize, distance: usize, length: usize) -> Result<usize, Problem> {
     let from = at.checked_sub(distance).filter(|_| distance > 0).ok_or(BAD_OFFSET)?;
     let length = length.min(dst.len() - at);
@@ -58,7 +58,7 @@ fn repeat(dst: &mut [u8], at: usize, distance: usize, length: usize) -> Result<u
 
 pub(super) fn compress(src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(limit_bytes);
-    // Where each hash of three bytes was last seen, plus one.
+    // Last position of each three-byte hash, plus one.
     let mut seen = [0usize; HASH_SLOTS];
     let mut at = 0;
     while at < src.len() {

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// All that store something, except the eight gzips that differ only in effort.
+/// Storing algorithms, except the eight gzips that differ only in effort.
 const STORED: [Compression; 7] = [
     Compression::Off,
     Compression::Lzjb,
@@ -12,7 +12,7 @@ const STORED: [Compression; 7] = [
     Compression::Zstd,
 ];
 
-/// Data with runs, zeros and repeats, which random bytes alone would not have.
+/// Data with runs, zeros and repeats, which random bytes lack.
 fn compressible() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (any::<u8>(), 1..300usize).prop_map(|(byte, n)| vec![byte; n]),

@@ -1,11 +1,11 @@
-//! ZLE: runs of zeros are counted, everything else is literal.
+//! ZLE: counted runs of zeros, literal bytes otherwise.
 //!
 //! ```text
 //! control byte c < 64:   c + 1 literal bytes follow
 //! control byte c >= 64:  c - 63 zero bytes
 //! ```
 //!
-//! Source: OpenZFS zle.c with the level 64 that zio_compress.c gives it.
+//! Source: OpenZFS `zle.c` with level 64 from `zio_compress.c`.
 
 use super::{CUT_SHORT, Problem, TOO_LONG};
 
@@ -51,7 +51,7 @@ pub(super) fn compress(mut src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Length of the run up to two zeros in a row: a single zero is cheaper as a literal.
+/// Run length up to two zeros in a row: a single zero is cheaper as a literal.
 fn literal_run(src: &[u8]) -> usize {
     let window = &src[..src.len().min(LITERALS_MAX)];
     window.windows(2).position(|pair| pair == [0, 0]).unwrap_or(window.len())

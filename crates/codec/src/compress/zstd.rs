@@ -1,15 +1,15 @@
-//! Zstandard as OpenZFS frames it: an 8-byte header, then a frame without magic, checksum and size.
+//! Zstandard in OpenZFS's framing: an 8-byte header, then a frame without magic, checksum and size.
 //!
 //! ```text
 //! 0      4       5         8
 //! | size | level | version | frame ...
 //! ```
 //!
-//! All numbers are big-endian. `level` is OpenZFS's own number ([`ZstdLevel`]), `version` the library's;
-//! both matter only for compressing the same bytes again. Old big-endian machines wrote those four bytes in
+//! All numbers are big-endian. `level` is OpenZFS's number ([`ZstdLevel`]), `version` the library's; both
+//! matter only for compressing the same bytes again. Old big-endian machines wrote these four bytes in
 //! another order, so this code ignores them.
 //!
-//! Source: OpenZFS zstd.h (`zfs_zstdhdr_t`), zfs_zstd.c.
+//! Source: OpenZFS `zstd.h` (`zfs_zstdhdr_t`), `zfs_zstd.c`.
 
 use super::{BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled};
 use std::cell::RefCell;
@@ -18,26 +18,26 @@ use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
 const HEADER_BYTES: usize = 8;
 
-/// A zstd level by its on-disk number: 1 to 19, or 102 and more for the fast ones (`enum zio_zstd_levels`).
+/// On-disk zstd level: 1 to 19, or 102 and more for fast ones (`enum zio_zstd_levels`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZstdLevel(u8);
 
 impl ZstdLevel {
-    /// zstd-3, what `compression=zstd` means.
+    /// zstd-3, the value of `compression=zstd`.
     pub const DEFAULT: Self = Self(3);
 
-    /// Number of the first fast level, zstd-fast-1 (`ZIO_ZSTD_LEVEL_FAST_1`).
+    /// First fast level, zstd-fast-1 (`ZIO_ZSTD_LEVEL_FAST_1`).
     const FAST_FIRST: u8 = 103;
     const FAST: [i32; 21] =
         [-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -20, -30, -40, -50, -60, -70, -80, -90, -100, -500, -1000];
 
-    /// The level with this on-disk number, if there is one.
+    /// Level of an on-disk number, if valid.
     #[must_use]
     pub fn new(number: u8) -> Option<Self> {
         Self(number).library_level().map(|_| Self(number))
     }
 
-    /// The number that the zstd library takes.
+    /// Level in the zstd library.
     fn library_level(self) -> Option<i32> {
         match self.0 {
             1..=19 => Some(i32::from(self.0)),
@@ -47,7 +47,7 @@ impl ZstdLevel {
 }
 
 thread_local! {
-    /// A context takes 160 KiB, and creating one costs more than decompressing a small block.
+    /// A context takes 160 KiB, and creating it costs more than decompressing a small block.
     static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
@@ -76,7 +76,7 @@ fn magicless_context() -> Option<DCtx<'static>> {
     Some(context)
 }
 
-/// The library returns an error as the negated code in an unsigned integer.
+/// The library returns errors as negated codes in an unsigned integer.
 fn is(code: usize, wanted: ErrorCode) -> bool {
     code.wrapping_neg() == wanted as usize
 }

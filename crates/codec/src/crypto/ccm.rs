@@ -5,9 +5,9 @@
 //! A_i  flags 0x02                   | nonce 12 | counter i    3      A_0 masks the tag, A_1.. the data
 //! ```
 //!
-//! The MAC chains block to block, so the latency of AES limits it; to come near that limit the whole chain
-//! runs inside one call of the cipher's back end. Counter mode and MAC alternate over pieces that fit in
-//! the first-level cache.
+//! The MAC chains blocks, so AES latency limits it; to approach that limit the whole chain runs inside one
+//! call of the cipher's back end. Counter mode and MAC alternate over pieces that fit in the first-level
+//! cache.
 //!
 //! Source: RFC 3610, NIST SP 800-38C.
 
@@ -21,9 +21,9 @@ use aes::{Aes128, Aes192, Aes256, Block};
 use ctr::CtrCore;
 use ctr::flavors::Ctr32BE;
 
-/// Three bytes of length and counter.
+/// Length and counter have three bytes.
 const DATA_BYTES_MAX: usize = (1 << 24) - 1;
-/// If the AAD is shorter than this, its length takes two bytes.
+/// Shorter AADs have two length bytes.
 const SHORT_AAD_BYTES: usize = 0xff00;
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -34,7 +34,6 @@ pub(super) enum Ccm {
 }
 
 impl Ccm {
-    /// `key` has 16, 24 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Self {
         const LENGTH: &str = "the length was matched";
         match key.len() {
@@ -97,7 +96,7 @@ where
     std::array::from_fn(|i| mac.state[i] ^ mask[i])
 }
 
-/// Flags, nonce and a 3-byte number. `number` is at most [`DATA_BYTES_MAX`].
+/// Flags, nonce and a 3-byte number, at most [`DATA_BYTES_MAX`].
 fn block(flags: u8, iv: &Iv, number: usize) -> Block {
     let mut block = Block::default();
     block[0] = flags;
@@ -122,8 +121,7 @@ impl<'k, C: BlockCipherEncrypt<BlockSize = U16>> CbcMac<'k, C> {
         mac
     }
 
-    /// Chains `data`. A piece that does not consist of whole blocks is padded with zeros and must be the
-    /// last.
+    /// Chains `data`. Zeros pad an incomplete block, which must be the last.
     fn absorb(&mut self, data: &[u8]) {
         let (blocks, tail) = data.as_chunks::<16>();
         self.key.encrypt_with_backend(Chain { state: &mut self.state, blocks });
@@ -140,7 +138,7 @@ fn with_length(aad: &[u8]) -> Vec<u8> {
     if aad.len() < SHORT_AAD_BYTES {
         framed.extend_from_slice(&(aad.len() as u16).to_be_bytes());
     } else {
-        // AAD comes from a block, so its length always fits in 32 bits.
+        // AAD is part of a block, so its length fits in 32 bits.
         framed.extend_from_slice(&[0xff, 0xfe]);
         framed.extend_from_slice(&(aad.len() as u32).to_be_bytes());
     }

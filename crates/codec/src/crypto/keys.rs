@@ -1,8 +1,8 @@
 //! Keys: from the user's input to the key of a block.
 //!
-//! Secrets are wiped when dropped and never printed.
+//! Secrets are wiped on drop and never printed.
 //!
-//! Source: OpenZFS libzfs_crypto.c (`derive_key`), zio_crypt.c (`zio_crypt_key_unwrap`), hkdf.c.
+//! Source: OpenZFS `libzfs_crypto.c` (`derive_key`), `zio_crypt.c` (`zio_crypt_key_unwrap`), `hkdf.c`.
 
 use super::{BlockKey, Cipher, CryptoError, Iv, KeySalt, Mac};
 use aws_lc_rs::{hkdf, hmac, pbkdf2};
@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 /// `SHA512_HMAC_KEYLEN`.
 const HMAC_KEY_BYTES: usize = 64;
 
-/// The user's key. It wraps the master keys of an encryption root and of everything that inherits from it.
+/// The user's key. Wraps the master keys of an encryption root and its heirs.
 pub struct WrappingKey([u8; 32]);
 
 impl Drop for WrappingKey {
@@ -22,12 +22,12 @@ impl Drop for WrappingKey {
 }
 
 impl WrappingKey {
-    /// `keyformat=raw`: exactly 32 bytes.
+    /// `keyformat=raw`: 32 bytes.
     pub fn from_raw(key: &[u8]) -> Result<Self, CryptoError> {
         key.try_into().map(Self).map_err(|_| CryptoError::BadKeyFormat("exactly 32 bytes"))
     }
 
-    /// `keyformat=hex`: exactly 64 hexadecimal digits.
+    /// `keyformat=hex`: 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Result<Self, CryptoError> {
         const BAD: CryptoError = CryptoError::BadKeyFormat("exactly 64 hexadecimal digits");
         let digit = |c: u8| char::from(c).to_digit(16).ok_or(BAD);
@@ -42,10 +42,10 @@ impl WrappingKey {
         Ok(key)
     }
 
-    /// `keyformat=passphrase`: PBKDF2-HMAC-SHA1 with the properties `pbkdf2salt` and `pbkdf2iters`.
+    /// `keyformat=passphrase`: PBKDF2-HMAC-SHA1 with properties `pbkdf2salt` and `pbkdf2iters`.
     ///
     /// Deliberately slow: 0.15 s for the default 350,000 rounds. `rounds` comes from the pool, so callers
-    /// should say what they are waiting for, and may want to bound it.
+    /// should announce the wait and may bound it.
     #[must_use]
     pub fn from_passphrase(passphrase: &[u8], salt: u64, rounds: NonZeroU32) -> Self {
         let mut key = Self([0; 32]);
@@ -54,12 +54,12 @@ impl WrappingKey {
     }
 }
 
-/// Version of the key format (`DSL_CRYPTO_VERSION`); it also decides what the MACs cover.
+/// Key format version (`DSL_CRYPTO_VERSION`), which also determines the MACs' coverage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyVersion {
-    /// Pre-release pools of 2017 (errata 3 and 4): readable, never written.
+    /// Pre-release pools of 2017 (errata 3 and 4): read-only.
     V0,
-    /// All others (`ZIO_CRYPT_KEY_CURRENT_VERSION`).
+    /// Current (`ZIO_CRYPT_KEY_CURRENT_VERSION`).
     V1,
 }
 
@@ -75,7 +75,7 @@ impl TryFrom<u64> for KeyVersion {
     }
 }
 
-/// Master and HMAC key as the pool stores them in a DSL crypto key object.
+/// Wrapped master and HMAC keys of a DSL crypto key object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedKey {
     /// `DSL_CRYPTO_SUITE`.
@@ -88,14 +88,14 @@ pub struct WrappedKey {
     pub iv: Iv,
     /// `DSL_CRYPTO_MAC`.
     pub mac: Mac,
-    /// `DSL_CRYPTO_MASTER_KEY_1`: as many bytes as the cipher's key has, then zeros.
+    /// `DSL_CRYPTO_MASTER_KEY_1`: the cipher's key, padded with zeros.
     pub master: [u8; 32],
     /// `DSL_CRYPTO_HMAC_KEY_1`.
     pub hmac: [u8; HMAC_KEY_BYTES],
 }
 
 impl WrappedKey {
-    /// Opens the keys; [`CryptoError::WrongKey`] if another key wrapped them.
+    /// Unwraps the keys; [`CryptoError::WrongKey`] if another key wrapped them.
     pub fn unwrap(&self, wrapping: &WrappingKey) -> Result<MasterKey, CryptoError> {
         let key_bytes = self.cipher.key_bytes();
         let mut secret = [0; 32 + HMAC_KEY_BYTES];
@@ -124,7 +124,6 @@ impl WrappedKey {
         key.map_err(|_| CryptoError::WrongKey)
     }
 
-    /// The identity that the MAC of the wrapped keys covers.
     fn aad(&self) -> [u8; 24] {
         let mut aad = [0; 24];
         aad[..8].copy_from_slice(&self.guid.to_le_bytes());
@@ -161,7 +160,7 @@ impl WrappedKey {
     }
 }
 
-/// The unwrapped keys of a dataset and its clones.
+/// Unwrapped keys of a dataset and its clones.
 pub struct MasterKey {
     cipher: Cipher,
     version: KeyVersion,
@@ -176,7 +175,7 @@ impl Drop for MasterKey {
     }
 }
 
-/// The HMAC key: ready for use, and as it is wrapped.
+/// HMAC key, prepared and raw.
 struct HmacKey {
     key: hmac::Key,
     bytes: [u8; HMAC_KEY_BYTES],
@@ -201,8 +200,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Keys of a new dataset, from random bytes that the caller must wipe. The first [`Cipher::key_bytes`]
-    /// of `master` are used.
+    /// Keys of a new dataset from random bytes, which the caller must wipe. Uses the first
+    /// [`Cipher::key_bytes`] of `master`.
     #[must_use]
     pub fn new(cipher: Cipher, guid: u64, master: &[u8; 32], hmac: &[u8; HMAC_KEY_BYTES]) -> Self {
         let mut own = [0; 32];
@@ -212,7 +211,7 @@ impl MasterKey {
         key
     }
 
-    /// Keys of a new dataset. `fill` must produce unpredictable random bytes.
+    /// Keys of a new dataset. `fill` must produce unpredictable bytes.
     #[must_use]
     pub fn random(cipher: Cipher, mut fill: impl FnMut(&mut [u8])) -> Self {
         let (mut guid, mut master, mut hmac) = ([0; 8], [0; 32], [0; HMAC_KEY_BYTES]);
@@ -225,7 +224,7 @@ impl MasterKey {
         key
     }
 
-    /// The keys as the pool stores them. An `iv` must never be used twice with one wrapping key.
+    /// Wraps the keys for the pool. Never reuse an `iv` with a wrapping key.
     ///
     /// # Errors
     /// The cipher fails.
@@ -237,13 +236,13 @@ impl MasterKey {
         Ok(wrapped)
     }
 
-    /// Cipher of all blocks under this key.
+    /// Cipher of all blocks.
     #[must_use]
     pub fn cipher(&self) -> Cipher {
         self.cipher
     }
 
-    /// Decides what the AAD of dnode blocks and the MACs of object sets cover.
+    /// Determines the coverage of dnode blocks' AAD and object sets' MACs.
     #[must_use]
     pub fn version(&self) -> KeyVersion {
         self.version
@@ -255,8 +254,8 @@ impl MasterKey {
         self.guid
     }
 
-    /// The key of all blocks whose pointers carry `salt`. Derivation costs some microseconds and one salt
-    /// serves many blocks, so callers should cache it.
+    /// Derives the key of all blocks with this salt. Derivation takes microseconds and a salt serves many
+    /// blocks, so callers should cache the key.
     #[must_use]
     pub fn block_key(&self, salt: &KeySalt) -> BlockKey {
         struct Length(usize);
@@ -265,7 +264,7 @@ impl MasterKey {
                 self.0
             }
         }
-        // What ZFS calls the salt is HKDF's info; HKDF's salt is empty.
+        // ZFS's salt is HKDF's info; HKDF's salt is empty.
         const SHORT: &str = "32 bytes are less than HKDF-SHA512's limit of 16,320";
         let key_bytes = self.cipher.key_bytes();
         let mut key = [0; 32];
@@ -280,14 +279,13 @@ impl MasterKey {
         block_key
     }
 
-    /// Checks the MAC of a block that is authenticated but not encrypted. `stored` holds its bytes as on
-    /// disk, still compressed if they are.
+    /// Verifies the MAC of an authenticated, unencrypted block over its stored bytes, compressed or not.
     pub fn authenticate(&self, stored: &[u8], mac: &Mac) -> Result<(), CryptoError> {
         aws_lc_rs::constant_time::verify_slices_are_equal(&self.mac(stored), mac)
             .map_err(|_| CryptoError::Mac)
     }
 
-    /// The MAC of a block that is authenticated but not encrypted, over its bytes as they will be stored.
+    /// MAC of an authenticated, unencrypted block over its stored bytes.
     #[must_use]
     pub fn mac(&self, stored: &[u8]) -> Mac {
         let digest = hmac::sign(&self.hmac.key, stored);

@@ -1,8 +1,7 @@
-//! Which bytes of a dnode or intent-log block are encrypted, and what else its MAC covers.
+//! Encrypted and authenticated bytes of dnode and intent-log blocks.
 //!
-//! Idea: a pool must be scrubbed, claimed and sent without keys, so parts of these blocks stay readable:
-//! the tree below a dnode, the chain of a log. Those parts are authenticated instead (AAD), as far as they
-//! are the same on every machine that the block may be sent to.
+//! Idea: scrub, claim and send work without keys, so parts of these blocks stay readable: the tree below a
+//! dnode, the chain of a log. Their portable bytes are authenticated (AAD).
 //!
 //! ```text
 //! dnode, 512 bytes x (1 + extra slots)
@@ -18,19 +17,20 @@
 //!             | 32 fields | count, pointers ...          TX_CLONE_RANGE: fields encrypted, the rest AAD
 //! ```
 //!
-//! (*) without the flags and the used space, which are not portable; (+) as [`super::mac`] condenses them.
+//! (*) without the non-portable flags and used space; (+) condensed as in [`super::mac`].
 //!
-//! Invariant: ranges ascend, do not overlap, and lie within the block they were computed from. They are
-//! derived from plaintext parts only, so they are the same before and after decryption.
+//! Invariant: ranges ascend, do not overlap, and lie within their block. They depend on plaintext only, so
+//! they are the same before and after decryption.
 //!
-//! Source: OpenZFS zio_crypt.c (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`), dnode.h, zil.h.
+//! Source: OpenZFS `zio_crypt.c` (`zio_crypt_init_uios_dnode`, `zio_crypt_init_uios_zil`), `dnode.h`,
+//! `zil.h`.
 
 use super::mac::{POINTER_BYTES, pointer_digest};
 use super::{CryptoError, KeyVersion, Mac};
 use crate::Endian;
 use std::ops::Range;
 
-/// The encrypted ranges of a block and the bytes that are only authenticated.
+/// Encrypted ranges and authenticated bytes of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
     secret: Vec<Range<usize>>,
@@ -38,19 +38,18 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The encrypted ranges.
+    /// Encrypted ranges.
     #[must_use]
     pub fn secret(&self) -> &[Range<usize>] {
         &self.secret
     }
 
-    /// The additional authenticated data.
+    /// Additional authenticated data.
     #[must_use]
     pub fn aad(&self) -> &[u8] {
         &self.aad
     }
 
-    /// The secret parts of `block`, concatenated.
     pub(super) fn gather(&self, block: &[u8]) -> Result<Vec<u8>, CryptoError> {
         let mut secret = Vec::with_capacity(self.secret.iter().map(ExactSizeIterator::len).sum());
         for range in &self.secret {
@@ -59,7 +58,6 @@ impl Layout {
         Ok(secret)
     }
 
-    /// The inverse of [`Layout::gather`].
     pub(super) fn scatter(&self, mut secret: &[u8], block: &mut [u8]) -> Result<(), CryptoError> {
         for range in &self.secret {
             let (piece, rest) = secret.split_at_checked(range.len()).ok_or(OTHER_BLOCK)?;
@@ -82,23 +80,21 @@ const OTHER_BLOCK: CryptoError = CryptoError::BadLayout("the layout is of anothe
 const SLOT_BYTES: usize = 512;
 /// `DNODE_CORE_SIZE`.
 pub(super) const CORE_BYTES: usize = 64;
-/// `DNODE_FLAG_SPILL_BLKPTR`, also the only portable flag (`DNODE_CRYPT_PORTABLE_FLAGS_MASK`).
+/// `DNODE_FLAG_SPILL_BLKPTR`, the only portable flag (`DNODE_CRYPT_PORTABLE_FLAGS_MASK`).
 pub(super) const FLAG_SPILL: u8 = 1 << 2;
 pub(super) const FLAGS_AT: usize = 7;
-/// `dn_used`, 8 bytes.
+/// `dn_used`.
 pub(super) const USED: Range<usize> = 24..32;
 
-/// Where the parts of one dnode lie.
 pub(super) struct Dnode<'a> {
     pub(super) core: &'a [u8; CORE_BYTES],
-    /// The pointers, followed by the spill pointer.
+    /// Block pointers, then the spill pointer.
     pub(super) pointers: Vec<&'a [u8; POINTER_BYTES]>,
     bonus: Range<usize>,
     slots: usize,
 }
 
 impl<'a> Dnode<'a> {
-    /// The dnode at the start of `bytes`, which may hold more after it.
     pub(super) fn at(bytes: &'a [u8]) -> Result<Self, CryptoError> {
         const CUT: CryptoError = CryptoError::BadLayout("a dnode reaches beyond its block");
         let core = bytes.first_chunk::<CORE_BYTES>().ok_or(CUT)?;
@@ -125,19 +121,19 @@ impl<'a> Dnode<'a> {
         self.core[0] != 0
     }
 
-    /// Needs no byte order: a zero length is zero in both.
+    /// Independent of the byte order: zero is zero in both.
     fn has_secret_bonus(&self) -> bool {
         self.is_allocated() && is_encrypted_type(self.core[4]) && self.core[10..12] != [0, 0]
     }
 }
 
-/// Whether objects (and bonus buffers) of this type are encrypted (`DMU_OT_IS_ENCRYPTED`).
+/// Whether objects and bonuses of this type are encrypted (`DMU_OT_IS_ENCRYPTED`).
 #[must_use]
 pub fn is_encrypted_type(object_type: u8) -> bool {
     const NEW_TYPE: u8 = 0x80;
     const NEW_ENCRYPTED: u8 = 0x20;
-    // Log, dnode, old ACL, file, directory, delete queue, zvol, uint8, uint64, ACL, system ACL, FUIDs,
-    // space used and quota, and the four kinds of system attributes.
+    // Log, dnode, old ACL, file, directory, delete queue, zvol, uint8, uint64, ACL, system ACL, FUIDs, space
+    // used and quota, and four kinds of system attributes.
     const OLD_ENCRYPTED: [u8; 18] = [9, 10, 18, 19, 20, 22, 23, 25, 26, 33, 34, 35, 39, 40, 44, 45, 46, 47];
     if object_type & NEW_TYPE != 0 {
         object_type & NEW_ENCRYPTED != 0
@@ -146,7 +142,7 @@ pub fn is_encrypted_type(object_type: u8) -> bool {
     }
 }
 
-/// Layout of a block of dnodes as stored, in the byte order `endian`.
+/// Layout of a stored dnode block.
 pub fn dnodes(block: &[u8], endian: Endian, version: KeyVersion) -> Result<Layout, CryptoError> {
     let mut layout = Layout { aad: Vec::with_capacity(block.len()), secret: Vec::new() };
     let mut at = 0;
@@ -170,32 +166,32 @@ pub fn dnodes(block: &[u8], endian: Endian, version: KeyVersion) -> Result<Layou
     Ok(layout)
 }
 
-/// `zil_chain_t`: offsets of the used count, of the end of the AAD, of the MAC and of the records.
+/// Offsets in `zil_chain_t`: used count, end of the AAD, MAC, records.
 const CHAIN_USED_AT: usize = 136;
 const CHAIN_AAD_BYTES: usize = 144;
 const CHAIN_MAC: Range<usize> = 168..184;
 const RECORDS_AT: usize = 184;
 /// `lr_t`.
 const RECORD_HEADER_BYTES: usize = 32;
-/// The four fields before the pointers of `lr_write_t` and `lr_clone_range_t`.
+/// Four fields before the pointers of `lr_write_t` and `lr_clone_range_t`.
 const FIELDS_END: usize = RECORD_HEADER_BYTES + 32;
 const WRITE_DATA_AT: usize = FIELDS_END + POINTER_BYTES;
 const TX_WRITE: u64 = 9;
 const TX_CLONE_RANGE: u64 = 24;
 
-/// The MAC inside an intent-log block, whose pointer was written before its content was known.
+/// MAC inside an intent-log block, whose pointer was written before its content was known.
 #[must_use]
 pub fn log_mac(block: &[u8]) -> Option<Mac> {
     block.get(CHAIN_MAC)?.try_into().ok()
 }
 
-/// Stores the MAC in an intent-log block. Returns whether there was room.
+/// Stores the MAC in an intent-log block. Returns whether it fits.
 #[must_use]
 pub fn store_log_mac(block: &mut [u8], mac: &Mac) -> bool {
     block.get_mut(CHAIN_MAC).map(|place| place.copy_from_slice(mac)).is_some()
 }
 
-/// Layout of an intent-log block as stored, in the byte order `endian`.
+/// Layout of a stored intent-log block.
 pub fn log(block: &[u8], endian: Endian) -> Result<Layout, CryptoError> {
     const CUT: CryptoError = CryptoError::BadLayout("the log block is shorter than its header");
     let used = endian.u64_at(block, CHAIN_USED_AT).and_then(|used| usize::try_from(used).ok()).ok_or(CUT)?;
@@ -210,7 +206,7 @@ pub fn log(block: &[u8], endian: Endian) -> Result<Layout, CryptoError> {
     Ok(layout)
 }
 
-/// Adds the record at the start of `rest`, which lies `at` bytes into the block; returns its length.
+/// Adds the record at the start of `rest`, block offset `at`; returns its length.
 fn log_record(layout: &mut Layout, rest: &[u8], at: usize, endian: Endian) -> Result<usize, CryptoError> {
     const BAD: CryptoError = CryptoError::BadLayout("a log record reaches beyond its block");
     let record_type = endian.u64_at(rest, 0).ok_or(BAD)?;

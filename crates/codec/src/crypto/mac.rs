@@ -1,26 +1,24 @@
 //! MACs over structure: block pointers, indirect blocks and object sets.
 //!
-//! Idea: above level 0 nothing is encrypted, but nobody may rearrange it. So each pointer is condensed to
-//! the parts that survive a raw send to another machine, its MAC and the portable bits of its properties:
+//! Idea: blocks above level 0 are plaintext, but their rearrangement must be detected. So each pointer is
+//! condensed to the parts that survive a raw send: its MAC and the portable bits of its properties:
 //!
 //! ```text
 //! blk_prop, masked, little-endian 8 | MAC 16 | zeros 8       (the zeros are missing in key version 0)
 //! ```
 //!
-//! An indirect block's MAC is a plain SHA-512 over those of all its pointers. An object set's *portable*
-//! MAC is an HMAC over type, flags and metadnode; its *local* MAC covers flags and the accounting dnodes,
-//! which are never sent. Both are computed over little-endian images whatever the block's byte order,
-//! except for the object set's type, which OpenZFS feeds big-endian.
+//! An indirect block's MAC is a plain SHA-512 over its condensed pointers. An object set's *portable* MAC is
+//! an HMAC over type, flags and metadnode; its *local* MAC covers flags and the accounting dnodes, which are
+//! never sent. Both use little-endian images, except for the type, which OpenZFS feeds big-endian.
 //!
-//! Source: OpenZFS zio_crypt.c (`zio_crypt_bp_auth_init`, `zio_crypt_do_indirect_mac_checksum`,
-//! `zio_crypt_do_objset_hmacs`), dmu_objset.h (`objset_phys_t`).
+//! Source: OpenZFS `zio_crypt.c` (`zio_crypt_bp_auth_init`, `zio_crypt_do_indirect_mac_checksum`,
+//! `zio_crypt_do_objset_hmacs`), `dmu_objset.h` (`objset_phys_t`).
 
 use super::layout::{CORE_BYTES, Dnode, FLAG_SPILL, FLAGS_AT, USED};
 use super::{CryptoError, KeyVersion, Mac, MasterKey};
 use crate::Endian;
 use aws_lc_rs::{digest, hmac};
 
-/// Size of a block pointer.
 pub(super) const POINTER_BYTES: usize = 128;
 /// `ZIO_OBJSET_MAC_LEN`.
 pub const OBJSET_MAC_BYTES: usize = 32;
@@ -34,7 +32,7 @@ const PROP_DEDUP: u64 = 1 << 62;
 const PROP_LITTLE_ENDIAN: u64 = 1 << 63;
 const TYPE_OBJSET: u64 = 11;
 
-/// A pointer condensed to its portable part (`blkptr_auth_buf_t`).
+/// Portable part of a pointer (`blkptr_auth_buf_t`).
 pub(super) struct PointerDigest {
     bytes: [u8; 32],
     len: usize,
@@ -46,7 +44,7 @@ impl PointerDigest {
     }
 }
 
-/// `endian` is the byte order of the block that holds the pointer.
+/// `endian` is the byte order of the containing block.
 pub(super) fn pointer_digest(
     pointer: &[u8; POINTER_BYTES],
     endian: Endian,
@@ -59,8 +57,8 @@ pub(super) fn pointer_digest(
 
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&portable_prop(prop, is_hole, version).to_le_bytes());
-    // The MAC is a byte string, stored in words of the byte order of the block pointed to. An object set
-    // keeps its MACs inside.
+    // The MAC is a byte string in words of the target block's byte order. An object set keeps its MACs
+    // inside.
     if (prop >> 48) & 0xff != TYPE_OBJSET {
         let target = if prop & PROP_LITTLE_ENDIAN != 0 { Endian::Little } else { Endian::Big };
         bytes[8..16].copy_from_slice(&target.bytes(word(14)));
@@ -76,16 +74,16 @@ fn portable_prop(prop: u64, is_hole: bool, version: KeyVersion) -> u64 {
         KeyVersion::V0 => prop & !(PROP_DEDUP | PROP_CHECKSUM | PROP_PSIZE),
         KeyVersion::V1 if is_hole => 0,
         KeyVersion::V1 if at_level_0 => prop & !(PROP_DEDUP | PROP_CHECKSUM),
-        // A raw send carries no indirect blocks: they may differ on the other side.
+        // A raw send carries no indirect blocks, so the receiver's may differ.
         KeyVersion::V1 => {
             prop & !(PROP_DEDUP | PROP_CHECKSUM | PROP_PSIZE | PROP_COMPRESS | PROP_LITTLE_ENDIAN)
         }
     }
 }
 
-/// Whether `mac` is the MAC of an indirect block, given decompressed in the byte order `endian`.
+/// Whether `mac` is the MAC of a decompressed indirect block.
 ///
-/// Needs no key and therefore knows no key version: both versions are tried.
+/// This needs no key, so the key version is unknown: both are tried.
 #[must_use]
 pub fn indirect_matches(block: &[u8], endian: Endian, mac: &Mac) -> bool {
     [KeyVersion::V1, KeyVersion::V0].into_iter().any(|version| indirect_mac(block, endian, version) == *mac)
@@ -102,12 +100,12 @@ pub fn indirect_mac(block: &[u8], endian: Endian, version: KeyVersion) -> Mac {
     std::array::from_fn(|i| digest.as_ref()[i])
 }
 
-/// The two MACs of an object set.
+/// Both MACs of an object set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjsetMacs {
-    /// Covers the metadnode; sent along in a raw send.
+    /// Covers the metadnode; part of a raw send.
     pub portable: [u8; OBJSET_MAC_BYTES],
-    /// Covers user, group and project accounting; zeros if there is none.
+    /// Covers user, group and project accounting; zeros without any.
     pub local: [u8; OBJSET_MAC_BYTES],
 }
 
@@ -121,19 +119,19 @@ const GROUP_USED_AT: usize = 1536;
 const PROJECT_USED_AT: usize = 2048;
 /// `OBJSET_FLAG_USERACCOUNTING_COMPLETE`.
 const FLAG_ACCOUNTING_COMPLETE: u64 = 1;
-/// `OBJSET_PHYS_SIZE_V2` and `_V3`: from these sizes on, users and groups, and projects, are accounted.
+/// `OBJSET_PHYS_SIZE_V2` and `_V3`: user and group accounting, and project accounting, start at these sizes.
 const SIZE_V2: usize = 2048;
 const SIZE_V3: usize = 4096;
 
 impl ObjsetMacs {
-    /// The MACs that an object set carries; `None` if it is too short for them.
+    /// Stored MACs of an object set; `None` if it is too short.
     #[must_use]
     pub fn stored(objset: &[u8]) -> Option<Self> {
         let field = |at: usize| objset.get(at..)?.first_chunk().copied();
         Some(Self { portable: field(PORTABLE_MAC_AT)?, local: field(LOCAL_MAC_AT)? })
     }
 
-    /// Stores the MACs in an object set. Returns whether there was room.
+    /// Stores the MACs in an object set. Returns whether they fit.
     #[must_use]
     pub fn store(&self, objset: &mut [u8]) -> bool {
         let Some(fields) = objset.get_mut(PORTABLE_MAC_AT..LOCAL_MAC_AT + OBJSET_MAC_BYTES) else {
@@ -145,7 +143,7 @@ impl ObjsetMacs {
     }
 }
 
-/// The MACs that an object set should carry, given decompressed in the byte order `endian`.
+/// Expected MACs of a decompressed object set.
 pub fn objset_macs(objset: &[u8], endian: Endian, key: &MasterKey) -> Result<ObjsetMacs, CryptoError> {
     const SHORT: CryptoError = CryptoError::BadLayout("the object set is too short");
     let object_type = endian.u64_at(objset, TYPE_AT).ok_or(SHORT)?;
@@ -153,7 +151,7 @@ pub fn objset_macs(objset: &[u8], endian: Endian, key: &MasterKey) -> Result<Obj
 
     let mut portable = key.hmac();
     portable.update(&object_type.to_be_bytes());
-    // The portable flags: none exist so far.
+    // Portable flags: none exist so far.
     portable.update(&[0; 8]);
     add_dnode(&mut portable, &Dnode::at(objset)?, endian, key.version());
 
@@ -171,7 +169,7 @@ pub fn objset_macs(objset: &[u8], endian: Endian, key: &MasterKey) -> Result<Obj
     Ok(ObjsetMacs { portable: finish(portable), local })
 }
 
-/// The allocated accounting dnodes; none if that of users or of groups is missing, as in OpenZFS.
+/// None if the user or group dnode is missing, as in OpenZFS.
 fn accounting_dnodes(objset: &[u8]) -> Result<Vec<Dnode<'_>>, CryptoError> {
     let mut places = Vec::new();
     if objset.len() >= SIZE_V2 {
@@ -194,7 +192,6 @@ fn add_dnode(hmac: &mut hmac::Context, dnode: &Dnode<'_>, endian: Endian, versio
     }
 }
 
-/// The portable part of a dnode's first 64 bytes, with its numbers made little-endian.
 fn little_endian_core(core: &[u8; CORE_BYTES], endian: Endian) -> [u8; CORE_BYTES] {
     let mut core = *core;
     core[FLAGS_AT] &= FLAG_SPILL;

@@ -5,13 +5,13 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// OpenZFS's test vectors, which are not part of this repository.
+/// OpenZFS's test vectors, outside this repository.
 fn vectors(name: &str) -> serde_json::Value {
     let path = shared_path(&format!("fixtures/crypto/{name}"));
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Runs every vector with our nonce and tag lengths; returns the numbers of valid and invalid ones.
+/// Runs every vector with our nonce and tag lengths; returns counts of valid and invalid ones.
 fn run_vectors(name: &str, cipher: impl Fn(usize) -> Cipher) -> (usize, usize) {
     let (mut valid, mut invalid) = (0, 0);
     for group in vectors(name)["testGroups"].as_array().unwrap() {
@@ -93,7 +93,7 @@ fn ccm_holds_a_block_just_below_16_mib_and_refuses_one_of_16() {
 
 #[test]
 fn associated_data_of_every_length_class_is_covered() {
-    // At 65,280 bytes CCM changes how it encodes the length.
+    // At 65,280 bytes CCM changes its length encoding.
     for cipher in Cipher::ALL {
         let key = block_key(cipher);
         for aad_bytes in [0, 1, 14, 15, 16, 0xfeff, 0xff00, 0x1_0001] {
@@ -167,7 +167,7 @@ fn blocks_of_two_salts_have_different_keys() {
 
 #[test]
 fn wrapping_keys_come_from_what_the_user_types() {
-    // RFC 6070 only has salts of other lengths; this one comes from Python's hashlib.
+    // RFC 6070 has other salt lengths only; this one comes from Python's hashlib.
     let salt = u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
     let rounds = std::num::NonZeroU32::new(1000).unwrap();
     let typed = WrappingKey::from_passphrase(b"correct horse battery", salt, rounds);

@@ -1,24 +1,24 @@
-//! Joins the sums of interleaved lanes into the sums of the whole.
+//! Joins the sums of interleaved lanes into the total sums.
 //!
-//! A vector register reads `LANES` words at once and keeps a checksum a lane: lane `j` sees the words
-//! `j, j + LANES, j + 2·LANES, ...`. After `n` rounds a word of round `k` has been counted, with
-//! `m = n - k`, in the first four sums of its lane
+//! A vector register reads `LANES` words at once and keeps a checksum per lane: lane `j` sees the words
+//! `j, j + LANES, j + 2·LANES, ...`. After `n` rounds a word of round `k`, with `m = n - k`, has been counted
+//! in its lane's first four sums
 //!
 //! ```text
 //!   1,   m,   m(m+1)/2,   m(m+1)(m+2)/6          times, that is C(m+s-1, s) times in sum s
 //! ```
 //!
-//! and belongs `C(x+s-1, s)` times into sum `s` of the whole, where `x = LANES·m - j` is its distance
-//! from the end. That is a polynomial of degree `s` in `m`, so it is a weighted sum of the lane's own
-//! counts 0 to `s`; by Newton's formula the weights are the polynomial's backward differences at `m = 0`.
-//! They depend on nothing but `LANES`, and the compiler computes them.
+//! and belongs `C(x+s-1, s)` times into total sum `s`, where `x = LANES·m - j` is its distance from the end.
+//! That is a polynomial of degree `s` in `m`, so a weighted sum of the lane's counts 0 to `s`; by Newton's
+//! formula the weights are the polynomial's backward differences at `m = 0`. The compiler computes them from
+//! `LANES`.
 //!
-//! Source: the series in OpenZFS zfs_fletcher.c (theory comment).
+//! Source: the series in OpenZFS `zfs_fletcher.c` (theory comment).
 
-/// Most sums a checksum has.
+/// Sums of a checksum, at most.
 const ORDERS: usize = 4;
 
-/// Sums of the whole from those of its lanes: `sums[s][j]` is sum `s` of lane `j`.
+/// Total sums from lane sums: `sums[s][j]` is sum `s` of lane `j`.
 pub(super) fn join<const SUMS: usize, const LANES: usize>(sums: &[[u64; LANES]; SUMS]) -> [u64; SUMS] {
     std::array::from_fn(|order| {
         let mut total = 0u64;
@@ -34,7 +34,7 @@ pub(super) fn join<const SUMS: usize, const LANES: usize>(sums: &[[u64; LANES]; 
 struct Weights<const LANES: usize>;
 
 impl<const LANES: usize> Weights<LANES> {
-    /// `TABLE[order][lower][lane]`: weight of sum `lower` of a lane in sum `order` of the whole.
+    /// `TABLE[order][lower][lane]`: weight of a lane's sum `lower` in total sum `order`.
     const TABLE: [[[u64; LANES]; ORDERS]; ORDERS] = {
         let mut table = [[[0; LANES]; ORDERS]; ORDERS];
         let mut cell = 0;

@@ -1,7 +1,6 @@
-//! The sums as defined, one word after another. Also continues the vector kernels' sums over the words that
-//! do not fill a register.
+//! The sums by definition, word by word. Also continues the vector kernels' sums over the remaining words.
 
-/// fletcher2 of `data`, continuing from `sums`.
+/// Continues `sums`.
 pub(super) fn fletcher2(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
     match byteswap {
         false => sum2(sums, data, u64::from_le_bytes),
@@ -9,7 +8,7 @@ pub(super) fn fletcher2(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4]
     }
 }
 
-/// fletcher4 of `data`, continuing from `sums`.
+/// Continues `sums`.
 pub(super) fn fletcher4(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
     match byteswap {
         false => sum4(sums, data, u32::from_le_bytes),

@@ -1,9 +1,8 @@
 //! Fletcher sums with AVX-512 and AVX2.
 //!
-//! fletcher4 takes a register of 32-bit words as two sets of 64-bit lanes, the even words (masked) and the
-//! odd words (shifted down). This is cheaper than widening loads and gives twice as many independent chains
-//! of additions. fletcher2 adds whole registers. Words that do not fill a register are left to the portable
-//! code.
+//! fletcher4 splits a register of 32-bit words into two sets of 64-bit lanes: even words (masked) and odd
+//! words (shifted down). This is cheaper than widening loads and doubles the independent chains of additions.
+//! fletcher2 adds whole registers. The portable code sums the remaining words.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
 use std::arch::x86_64::{__m256i, __m512i};
@@ -13,14 +12,13 @@ use crate::Kernel;
 use crate::kernel::InstructionSet;
 use crate::register::Register;
 
-/// Byte order within a 128-bit lane that swaps each 32-bit word.
+/// Shuffle that swaps 32-bit words of a 128-bit lane.
 const SWAP32: [u8; 16] = [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12];
-/// Byte order within a 128-bit lane that swaps each 64-bit word.
+/// Shuffle that swaps 64-bit words of a 128-bit lane.
 const SWAP64: [u8; 16] = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8];
 
-/// Defines a checksum over as many whole registers as the data fills, which also returns the rest of the
-/// data: `$sum`, inlined for each instruction set, with the number of 64-bit lanes of its registers and of
-/// the lanes to be joined.
+/// Defines a checksum over whole registers, which also returns the rest of the data: `$sum`, inlined for each
+/// instruction set, with its numbers of 64-bit lanes and of lanes to join.
 macro_rules! kernels {
     ($name:ident, $sum:ident, $avx512_joined:literal, $avx2_joined:literal) => {
         pub(super) fn $name(kernel: Kernel, data: &[u8], byteswap: bool) -> ([u64; 4], &[u8]) {
@@ -118,7 +116,7 @@ unsafe fn sum4<
     (join(&in_order), rest)
 }
 
-/// A block as words of this machine, with their bytes in `swapped` order if they are to be swapped.
+/// A block as native words, with bytes in `swapped` order if `BYTESWAP`.
 ///
 /// # Safety
 /// As [`Register`].
@@ -149,7 +147,7 @@ unsafe fn accumulate<R: Register, const SUMS: usize>(sums: &mut [R; SUMS], words
     }
 }
 
-/// The lanes of each sum. A loop, because a closure would not have the instruction set enabled.
+/// Lanes of each sum. A loop, because a closure would not have the instruction set enabled.
 ///
 /// # Safety
 /// As [`Register`].

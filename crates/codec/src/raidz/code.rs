@@ -1,4 +1,4 @@
-//! The RAID-Z code as a small matrix: which combination of known columns gives each wanted one.
+//! The RAID-Z code as a small matrix: each wanted column as a combination of known ones.
 //!
 //! With `n` data columns, parity row `r` weighs data column `i` with `(2^r)^(n-1-i)`:
 //!
@@ -8,38 +8,36 @@
 //!   R = 4^(n-1)·D0 + ... + 4·Dn-2 + Dn-1          r = 2, powers of 4
 //! ```
 //!
-//! Idea: with `k` unknown data columns, `k` known parity columns are `k` linear equations. Their `k×k`
-//! matrix over the unknown columns is inverted (k <= 3), and each unknown column becomes a weighted sum
-//! of known columns. An unknown parity column is a weighted sum of all data; substituting the unknown
-//! data leaves known columns only. So every wanted column is one row of weights over the *same* known
-//! columns, and a kernel computes all of them in a single pass.
+//! Idea: with `k` unknown data columns, `k` known parity columns are `k` linear equations. Inverting their
+//! `k×k` matrix (k <= 3) gives each unknown column as a weighted sum of known columns. An unknown parity
+//! column is a weighted sum of all data; substituting the unknown data leaves known columns only. So every
+//! wanted column is a row of weights over the *same* known columns, and a kernel computes all in one pass.
 //!
-//! Any choice of up to 3 rows can be inverted for any distinct columns: the determinants of one, two or all
-//! three rows, P with R included, are products of differences of powers of 2 or of 4. Those are nonzero for
-//! up to 255 columns, because 2 and 4 both have order 255.
+//! Any choice of up to 3 rows is invertible for distinct columns: the determinants of one, two or three rows,
+//! including P with R, are products of differences of powers of 2 or of 4. Those are nonzero for up to 255
+//! columns, because 2 and 4 have order 255.
 //!
-//! Source: OpenZFS vdev_raidz.c (theory comments on parity and on reconstruction).
+//! Source: OpenZFS `vdev_raidz.c` (theory comments on parity and reconstruction).
 
 use super::{MAX_PARITY, gf};
 
-/// Weight of data column `index` of `data_count` in parity row `row`.
 pub(super) fn weight(row: usize, index: usize, data_count: usize) -> u8 {
     gf::power_of_two(row * (data_count - 1 - index))
 }
 
-/// Up to three unknown data columns, solved for in terms of known columns.
+/// Up to three unknown data columns in terms of known columns.
 pub(super) struct Solution {
     data_count: usize,
-    /// Unknown data columns, by index among the data columns.
+    /// Indices among the data columns.
     unknown: Vec<usize>,
-    /// Parity rows that serve as equations; as many as unknown columns.
+    /// Parity rows that serve as equations.
     rows: Vec<usize>,
     /// `inverse[u][e]`: weight of equation `e` in unknown column `u`.
     inverse: Matrix,
 }
 
 impl Solution {
-    /// Solves for `unknown` with the parity rows `rows`: equally many of each, at most three, distinct.
+    /// Solves for `unknown` with parity rows `rows`: equally many, at most three, distinct.
     pub(super) fn new(data_count: usize, unknown: Vec<usize>, rows: Vec<usize>) -> Solution {
         debug_assert!(unknown.len() == rows.len() && rows.len() <= MAX_PARITY);
         let mut matrix = [[0; MAX_PARITY]; MAX_PARITY];
@@ -52,7 +50,6 @@ impl Solution {
         Solution { data_count, unknown, rows, inverse }
     }
 
-    /// Weight of known data column `index` in the unknown data column number `u`.
     fn data_in_unknown(&self, index: usize, u: usize) -> u8 {
         let terms = self.rows.iter().zip(&self.inverse[u]);
         terms.fold(0, |sum, (&row, &factor)| sum ^ gf::multiply(factor, weight(row, index, self.data_count)))
@@ -60,7 +57,7 @@ impl Solution {
 
     /// Weight of the known column `from` in the wanted column `to`.
     ///
-    /// A parity column that is not among the equations, and the unknown columns, have weight zero.
+    /// Unused parity columns and unknown columns have weight zero.
     pub(super) fn factor(&self, from: ColumnRole, to: ColumnRole) -> u8 {
         match to {
             ColumnRole::Data(wanted) => match self.unknown.iter().position(|&index| index == wanted) {
@@ -91,7 +88,7 @@ impl Solution {
     }
 }
 
-/// Position of a column in the row: the parity row it holds, or its index among the data columns.
+/// Parity row or data column, by index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnRole {
     Parity(usize),
@@ -99,7 +96,6 @@ pub(super) enum ColumnRole {
 }
 
 impl ColumnRole {
-    /// Position of column `column` in a row that begins with `parity_count` parity columns.
     pub(super) fn of(column: usize, parity_count: usize) -> ColumnRole {
         match column.checked_sub(parity_count) {
             Some(index) => ColumnRole::Data(index),
@@ -110,7 +106,7 @@ impl ColumnRole {
 
 type Matrix = [[u8; MAX_PARITY]; MAX_PARITY];
 
-/// Gauss-Jordan elimination on the leading `size × size` part, which must be regular.
+/// Gauss-Jordan elimination; the leading `size × size` part must be regular.
 fn invert(mut matrix: Matrix, size: usize) -> Matrix {
     let mut result = [[0; MAX_PARITY]; MAX_PARITY];
     for (i, row) in result.iter_mut().enumerate() {

@@ -4,15 +4,13 @@
 //!   target[t] = factor[0][t]·source[0] + factor[1][t]·source[1] + ...      byte by byte, over GF(2^8)
 //! ```
 //!
-//! Kernels need slices of equal length, but columns may differ. This module cuts the row where a column
-//! ends, leaves out the columns that ended, and hands each part to the kernel. A RAID-Z row has at most two
-//! lengths, so there are one or two parts.
+//! Kernels need slices of equal length. This module cuts the row where a column ends, and passes each part
+//! without the ended columns to the kernel. A RAID-Z row has at most two lengths, so one or two parts.
 
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{Kernel, MAX_PARITY, portable};
 
-/// A source and its factor in each target.
 #[derive(Clone, Copy)]
 pub(super) struct Term<'a> {
     pub(super) bytes: &'a [u8],
@@ -20,14 +18,14 @@ pub(super) struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// The part of this term in `start..end`, clamped to its length; `None` if it ends before.
+    /// The part in `start..end`, clamped to its length; `None` if it ends before.
     pub(super) fn window(&self, start: usize, end: usize) -> Option<Term<'a>> {
         let bytes = self.bytes.get(start..end.min(self.bytes.len()))?;
         (!bytes.is_empty()).then_some(Term { bytes, ..*self })
     }
 }
 
-/// Writes every target; beyond its end a source counts as zeros.
+/// Writes every target; short sources count as zeros beyond their end.
 pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) {
     debug_assert!(targets.len() <= MAX_PARITY);
     let target_ends = targets.iter().map(|target| target.len());
@@ -56,7 +54,6 @@ pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'
     }
 }
 
-/// [`combine`] where all targets and sources are equally long.
 fn combine_equal(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) {
     #[cfg(target_arch = "x86_64")]
     let done = x86::combine(kernel, targets, terms);

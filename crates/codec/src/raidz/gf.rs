@@ -1,22 +1,20 @@
-//! Arithmetic of GF(2^8), the field RAID-Z computes in.
+//! Arithmetic of GF(2^8), the field of RAID-Z.
 //!
-//! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication
-//! modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11d). In this field 2 generates every non-zero element.
+//! A byte is a polynomial over GF(2): addition is XOR, multiplication is polynomial multiplication modulo
+//! `x^8 + x^4 + x^3 + x^2 + 1` (0x11d). In this field 2 generates every nonzero element. Bulk bytes are the
+//! kernels' job.
 //!
-//! Functions here are for single factors. Bulk bytes are the kernels' job.
-//!
-//! Source: OpenZFS vdev_raidz.c (theory comment).
+//! Source: OpenZFS `vdev_raidz.c` (theory comment).
 
-/// The field polynomial without its leading term, which shifting a byte left drops.
+/// Field polynomial without the leading term, which a left shift drops.
 pub(super) const POLYNOMIAL: u8 = 0x1d;
 
-/// `2^e` for exponents up to the sum of two logarithms.
+/// `2^e` up to the sum of two logarithms.
 static POWERS_OF_TWO: [u8; 510] = powers_of_two();
 
 /// `LOGARITHMS[2^e] = e` for `e < 255`; the entry of zero is meaningless.
 static LOGARITHMS: [u8; 256] = logarithms();
 
-/// `a · b`.
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -25,17 +23,16 @@ pub(super) fn multiply(a: u8, b: u8) -> u8 {
     POWERS_OF_TWO[log(a) + log(b)]
 }
 
-/// `2^exponent`.
 pub(super) fn power_of_two(exponent: usize) -> u8 {
     POWERS_OF_TWO[exponent % 255]
 }
 
-/// `1 / a`. Zero has no inverse; the result for it is meaningless.
+/// `1 / a`; meaningless for zero.
 pub(super) fn inverse(a: u8) -> u8 {
     POWERS_OF_TWO[255 - usize::from(LOGARITHMS[usize::from(a)])]
 }
 
-/// `2 · a`, by shifting and reducing; builds the tables.
+/// `2 · a`, by shift and reduction; builds the tables.
 pub(super) const fn double(a: u8) -> u8 {
     (a << 1) ^ ((a >> 7) * POLYNOMIAL)
 }

@@ -1,26 +1,24 @@
-//! *Combine* in plain Rust, eight bytes per `u64`; also handles the odd bytes that the vector kernels
-//! leave.
+//! *Combine* in plain Rust, eight bytes per `u64`; also for the bytes that vector kernels leave.
 //!
-//! Idea: doubling is the only multiplication, and it is applied to sums, not to sources. Split by the bits
-//! of the factors, a weighted sum is
+//! Idea: the only multiplication is doubling, applied to sums, not to sources. Split by the bits of the
+//! factors, a weighted sum is
 //!
 //! ```text
 //!   (((S7·2 + S6)·2 + S5)·2 + ... )·2 + S0        Sb: sum of the sources whose factor has bit b
 //! ```
 //!
-//! That is seven doublings per target, however many sources there are; all else is XOR, which compilers
-//! vectorise.
+//! This takes seven doublings per target; the rest is XOR, which compilers vectorise.
 
 use super::combine::Term;
 use super::gf::POLYNOMIAL;
 
-/// Words summed up together: 512 bytes, one sector.
+/// One sector.
 const STRIP_WORDS: usize = 64;
 const STRIP_BYTES: usize = STRIP_WORDS * 8;
 
 type Strip = [u64; STRIP_WORDS];
 
-/// Writes all targets from byte `start` on. All slices are equally long.
+/// Writes all targets from byte `start` on. All slices have equal length.
 pub(super) fn combine(targets: &mut [&mut [u8]], terms: &[Term<'_>], start: usize) {
     for (row, target) in targets.iter_mut().enumerate() {
         let mut at = start;
@@ -44,13 +42,13 @@ fn weighted_sum(row: usize, terms: &[Term<'_>], at: usize, len: usize) -> Strip 
     sum
 }
 
-/// Doubles each byte: shift left, and reduce where a bit falls out.
+/// Doubles each byte: shift left, and reduce on overflow.
 fn double(sum: &mut Strip) {
     const TOP_BITS: u64 = 0x8080_8080_8080_8080;
     const REDUCTION: u64 = u64::from_ne_bytes([POLYNOMIAL; 8]);
     for word in sum {
         let carries = *word & TOP_BITS;
-        // 0xff in each byte whose top bit is set.
+        // 0xff in each byte with its top bit set.
         let mask = (carries << 1).wrapping_sub(carries >> 7);
         *word = (*word & !TOP_BITS) << 1 ^ mask & REDUCTION;
     }

@@ -1,8 +1,8 @@
-//! Every kernel against a bytewise oracle that shares no code with the module.
+//! Every kernel against an independent bytewise oracle.
 
 use super::*;
 
-/// Multiplication in GF(2^8) modulo 0x11d, from the definition.
+/// Multiplication in GF(2^8) modulo 0x11d, by definition.
 fn times(a: u8, b: u8) -> u8 {
     let product = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ u16::from(a) << bit);
     let reduced = (8..16).rev().fold(product, |rest, bit| match rest >> bit & 1 {
@@ -12,7 +12,7 @@ fn times(a: u8, b: u8) -> u8 {
     reduced as u8
 }
 
-/// Parity by its definition: P, Q and R are the data as digits to the base 1, 2 and 4.
+/// Parity by definition: P, Q and R are the data as digits to the base 1, 2 and 4.
 fn oracle_parity(data: &[Vec<u8>], count: usize) -> Vec<Vec<u8>> {
     let len = data.iter().map(Vec::len).max().unwrap_or(0);
     let digit = |column: &Vec<u8>, at: usize| column.get(at).copied().unwrap_or(0);
@@ -20,7 +20,7 @@ fn oracle_parity(data: &[Vec<u8>], count: usize) -> Vec<Vec<u8>> {
     [1, 2, 4][..count].iter().map(|&base| (0..len).map(|at| parity_byte(base, at)).collect()).collect()
 }
 
-/// Columns of pseudo-random bytes; the first has `len` bytes, each other one `len` or `short`.
+/// The first column has `len` bytes, each other one `len` or `short`.
 fn random_columns(seed: u64, count: usize, len: usize, short: usize) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut next = || {
@@ -34,7 +34,7 @@ fn random_columns(seed: u64, count: usize, len: usize, short: usize) -> Vec<Vec<
     lengths.into_iter().map(|len| (0..len).map(|_| next() as u8).collect()).collect()
 }
 
-/// Lengths of long and short columns: whole vectors, odd tails, only a tail, an empty column.
+/// Long and short column lengths: whole vectors, odd tails, only a tail, an empty column.
 const LENGTHS: [(usize, usize); 8] =
     [(1, 0), (7, 6), (64, 64), (257, 31), (512, 0), (1000, 999), (1536, 1024), (4096 + 512, 4096)];
 
@@ -42,13 +42,12 @@ fn slices(columns: &[Vec<u8>]) -> Vec<&[u8]> {
     columns.iter().map(Vec::as_slice).collect()
 }
 
-/// Index sets of up to `most` out of `count`, the empty one first.
 fn subsets(count: usize, most: usize) -> impl Iterator<Item = Vec<usize>> {
     let sets = (0u32..1 << count).filter(move |bits| bits.count_ones() as usize <= most);
     sets.map(move |bits| (0..count).filter(|index| bits >> index & 1 == 1).collect())
 }
 
-/// Rebuilds `missing` without reading `unknown`, and checks every byte written.
+/// Rebuilds `missing` without `unknown`, and checks every byte written.
 fn check_rebuild(kernel: Kernel, parity_count: usize, row: &[Vec<u8>], missing: &[usize], unknown: &[usize]) {
     let mut written: Vec<Vec<u8>> = row.iter().map(|column| vec![0xa5; column.len()]).collect();
     let columns = row.iter().zip(&mut written).enumerate();
@@ -119,7 +118,7 @@ fn a_column_that_is_not_trusted_is_neither_read_nor_rebuilt() {
                 check_rebuild(kernel, 3, &row, &[missing], &unknown);
             }
         }
-        // A wrong parity column does no harm once it is left out, and does harm until then.
+        // A wrong parity column is harmless only when left out.
         row[0][3] ^= 1;
         check_rebuild(kernel, 3, &row, &[4, 5], &[0]);
         let lied_to = std::panic::catch_unwind(|| check_rebuild(kernel, 3, &row, &[4, 5], &[]));

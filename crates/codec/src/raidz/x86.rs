@@ -1,13 +1,13 @@
 //! *Combine* with x86-64 vector extensions.
 //!
-//! One loop, four instruction sets. The loop takes a block of a few vectors, runs over the sources, and
-//! keeps the sums of all targets in registers; each source byte is loaded once and each target byte stored
-//! once. The instruction sets differ in how they multiply a vector by a factor:
+//! One loop serves four instruction sets. For a block of a few vectors, it runs over the sources and keeps
+//! all targets' sums in registers: each source byte is loaded once, each target byte stored once.
+//! Multiplication of a vector by a factor differs:
 //!
-//! - by nibbles: two 16-entry tables of products, looked up with a byte shuffle, XORed;
+//! - by nibbles: two 16-entry product tables, looked up with a byte shuffle, XORed;
 //! - with GFNI: the factor as a bit matrix, applied by one instruction.
 //!
-//! A first target whose factors are all 1 (P, and a column rebuilt from P) skips the multiplication.
+//! A first target with all factors 1 (P, and a column rebuilt from P) needs no multiplication.
 #![allow(unsafe_code)] // Vector loads and stores by pointer, and calls that need checked CPU features.
 
 mod tables;
@@ -20,8 +20,8 @@ use crate::Kernel;
 use crate::kernel::InstructionSet;
 use crate::register::Register;
 
-/// Combines as many whole vectors as fit, and returns how many bytes that was. Targets and sources must be
-/// equally long; this is checked, because the loop below relies on it.
+/// Combines the whole vectors and returns their bytes. Checks that targets and sources have equal length,
+/// because the loop relies on it.
 pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'_>]) -> usize {
     let len = targets.first().map_or(0, |target| target.len());
     assert!(targets.iter().all(|target| target.len() == len), "targets differ in length");
@@ -38,8 +38,8 @@ pub(super) fn combine(kernel: Kernel, targets: &mut [&mut [u8]], terms: &[Term<'
     }
 }
 
-/// [`run`] with an instruction set, a multiplier, and as many vectors per block as the registers hold sums
-/// for.
+/// [`run`] with an instruction set, a multiplier, and as many vectors per block as there are registers for
+/// sums.
 macro_rules! kernel {
     ($name:ident, $features:literal, $multiplier:ty, $vectors:literal) => {
         /// # Safety
@@ -57,22 +57,21 @@ kernel!(avx512_nibbles, "avx512f,avx512bw", Nibbles<__m512i>, 4);
 kernel!(avx2_affine, "avx2,gfni", Affine<__m256i>, 4);
 kernel!(avx2_nibbles, "avx2", Nibbles<__m256i>, 2);
 
-/// A way to multiply a vector by a factor.
+/// Multiplication of a vector by a factor.
 ///
 /// # Safety
 /// As [`Register`].
 trait Multiplier {
     type Register: Register;
-    /// A factor prepared for multiplication.
     type Factor: Copy;
-    /// A source prepared for several factors.
+    /// Source prepared for several factors.
     type Source: Copy;
     unsafe fn factor(factor: u8) -> Self::Factor;
     unsafe fn source(vector: Self::Register) -> Self::Source;
     unsafe fn product(source: Self::Source, factor: Self::Factor) -> Self::Register;
 }
 
-/// Multiplies with `GF2P8AFFINEQB`: the factor is a bit matrix.
+/// `GF2P8AFFINEQB`: a factor is a bit matrix.
 struct Affine<R>(PhantomData<R>);
 
 impl<R: Register> Multiplier for Affine<R> {
@@ -98,13 +97,12 @@ impl<R: Register> Multiplier for Affine<R> {
     }
 }
 
-/// Multiplies by looking up nibbles with `PSHUFB`: the factor is its products with low and with high nibbles.
+/// `PSHUFB`: a factor is its products with low and high nibbles.
 struct Nibbles<R>(PhantomData<R>);
 
 impl<R: Register> Multiplier for Nibbles<R> {
     type Register = R;
     type Factor = [R; 2];
-    /// The low and the high nibbles.
     type Source = [R; 2];
 
     #[inline(always)]

@@ -1,9 +1,9 @@
-//! Who has a damaged block: live datasets, snapshots and clones.
+//! Owners of a damaged block: live datasets, snapshots and clones.
 //!
-//! Idea: with feature `head_errlog` the log names one live dataset and the block's birth. Whoever has a
-//! pointer of that birth at the same place has the same block: the dataset itself unless it has replaced it,
-//! its snapshots since, clones of those, and so on. Snapshots are asked one by one, as the kernel does; each
-//! is opened once for the whole log.
+//! Idea: with feature `head_errlog`, the log names a live dataset and the block's birth. Every version with a
+//! pointer of that birth at the same position has the same block: the dataset itself unless it replaced the
+//! block, its later snapshots, their clones, and so on. Snapshots are checked one by one, as in the kernel;
+//! each is opened once for the whole log.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`check_filesystem`).
 
@@ -20,8 +20,8 @@ use crate::errlog::{LoggedError, pointer};
 use crate::mos::Mos;
 
 impl Mos {
-    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the pool's
-    /// own metadata. Blocks that nobody has any more are left out.
+    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the MOS.
+    /// Blocks without an owner are omitted.
     ///
     /// # Errors
     /// The log is damaged.
@@ -34,16 +34,16 @@ impl Mos {
                 Some(birth) => families.owners(&error, birth).await,
                 None => Ok(Owners { all: vec![error.place.dataset], ..Owners::default() }),
             };
-            // What can't be followed is listed as it was logged.
+            // If the owners cannot be determined, list the error as logged.
             let owners = owners.map_or_else(|_| vec![error.place.dataset], |owners| owners.all);
             objects.extend(owners.into_iter().map(|dataset| (dataset, error.place.object)));
         }
         Ok(objects)
     }
 
-    /// The block of each of these errors, and a dataset that has it; `None`: nobody has it any more. Where
-    /// the log does not say when it was born, it is what is at its place now. An error: what leads there
-    /// can't be read.
+    /// Block of each error, with a dataset that has it; `None` if no dataset has it any more. If the log
+    /// lacks the birth, the block is the current one at that position. An error means that the path to it is
+    /// unreadable.
     #[boxed]
     pub async fn logged_blocks(&self, errors: &[LoggedError]) -> Vec<Result<Option<(DatasetId, Blkptr)>>> {
         let (mut blocks, mut families) = (Vec::new(), Families::of(self));
@@ -73,20 +73,19 @@ impl Mos {
 
     async fn is_dataset(&self, id: DatasetId) -> Result<bool> {
         match self.dataset_phys(id).await {
-            // Its number may have become another one's.
+            // Another object may have reused the number.
             Err(DatasetError::NoObject { .. } | DatasetError::Format { .. }) => Ok(false),
             phys => phys.map(|_| true),
         }
     }
 }
 
-/// Whether a block is the one that was logged with this birth. OpenZFS 2.3 logs the logical one, 2.4 the
-/// physical one.
+/// Whether a block has the logged birth, which is the logical one in OpenZFS 2.3 and the physical one in 2.4.
 fn is_born(bp: &Blkptr, birth: Txg) -> bool {
     bp.logical_birth() == birth || bp.physical_birth().txg() == birth
 }
 
-/// What is at a place, unless it is a hole or the object is gone.
+/// `None` for a hole or a missing object.
 fn there(found: Result<Blkptr>) -> Result<Option<Blkptr>> {
     match found {
         Err(DatasetError::NoObject { .. }) => Ok(None),
@@ -94,20 +93,19 @@ fn there(found: Result<Blkptr>) -> Result<Option<Blkptr>> {
     }
 }
 
-/// Who has a block that was logged.
 #[derive(Default)]
 struct Owners {
     all: Vec<DatasetId>,
     block: Option<Blkptr>,
-    /// Of some it is not known whether they have it.
+    /// Error that left some candidates undecided.
     doubt: Option<DatasetError>,
 }
 
-/// A live dataset or one of its snapshots.
+/// A live dataset or snapshot.
 struct Version {
     dataset: Dataset,
     objset: Objset,
-    /// Live datasets cloned from it.
+    /// Live clones.
     clones: Vec<DatasetId>,
 }
 
@@ -123,7 +121,7 @@ impl<'a> Families<'a> {
         Families { mos, opened: HashMap::new(), origins: HashMap::new() }
     }
 
-    /// The block itself, and one that has it.
+    /// The block, with one owner.
     async fn block(&mut self, error: &LoggedError, birth: Txg) -> Result<Option<(DatasetId, Blkptr)>> {
         if !self.mos.is_dataset(error.place.dataset).await? {
             return Ok(None);
@@ -135,11 +133,10 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// All that have a block which was logged.
     async fn owners(&mut self, error: &LoggedError, birth: Txg) -> Result<Owners> {
         let mut head = error.place.dataset;
         let mut seen = HashSet::from([head]);
-        // A clone has from its origin what is older than itself.
+        // A clone has blocks older than itself from its origin.
         while let Some((_, above)) = self.origin(head).await?.filter(|(made, _)| *made >= birth) {
             head = above;
             if !seen.insert(head) {
@@ -169,7 +166,7 @@ impl<'a> Families<'a> {
         Ok(owners)
     }
 
-    /// When the snapshot was made that a live dataset was cloned from, and the live dataset which that is of.
+    /// Txg of the snapshot that a live dataset was cloned from, and that snapshot's live dataset.
     async fn origin(&mut self, head: DatasetId) -> Result<Option<(Txg, DatasetId)>> {
         if let Some(origin) = self.origins.get(&head) {
             return Ok(*origin);

@@ -1,10 +1,10 @@
-//! Which transaction groups each device misses: its "dirty time log" (DTL).
+//! Dirty time log (DTL): the txgs that each device missed.
 //!
-//! Idea: a device that was away while others wrote lacks what was born in those txgs, until a resilver has
-//! brought it. The configuration names, for each leaf, a space map whose ranges are txgs rather than bytes.
+//! Idea: a device that was absent during writes lacks the blocks born in those txgs, until a resilver. The
+//! configuration names a space map over txgs for each leaf.
 //!
-//! Unknown means: lacks everything. A log that can't be read says nothing, nor does one that its device
-//! belies ([`FoundDevice::may_lack`](cenote_pool::FoundDevice::may_lack)).
+//! An unknown log means that the device lacks everything: the log is unreadable, or the device contradicts it
+//! ([`FoundDevice::may_lack`](cenote_pool::FoundDevice::may_lack)).
 //!
 //! Source: OpenZFS `vdev_dtl_load`, `vdev_dtl_sync` (`DTL_MISSING`).
 
@@ -16,17 +16,17 @@ use cenote_pool::VdevConfig;
 
 use crate::spacemaps::{SpaceMapHead, txg_ranges};
 
-/// Runs of txgs, the first and the last of each.
+/// First and last txg of each run.
 type Runs = Vec<(Txg, Txg)>;
 
-/// What logs say, and what that means.
+/// Logs and their consequences.
 #[derive(Default)]
 pub(super) struct DirtyTimes {
-    /// Of each leaf whose log names any txgs, what it says.
+    /// Nonempty logs by leaf.
     pub(super) noted: BTreeMap<Guid, Runs>,
-    /// Of each leaf that may lack anything, of which txgs.
+    /// Txgs that a leaf may lack.
     pub(super) behind: BTreeMap<Guid, Runs>,
-    /// Leaves whose logs can't even be emptied, and are lost.
+    /// Leaves with logs that cannot even be emptied.
     pub(super) lost: Vec<Guid>,
 }
 
@@ -63,7 +63,7 @@ async fn log_of(objset: &Objset, log: ObjectId) -> Result<Runs> {
     Ok(groups.iter().map(|(first, end)| (Txg(first), Txg(end - 1))).collect())
 }
 
-/// Whether a log can be written anew without reading any more of it: all its blocks' pointers are at hand.
+/// Whether a log can be rewritten without further reads: all its block pointers are in memory.
 async fn can_be_emptied(objset: &Objset, log: ObjectId) -> bool {
     let object = objset.object(log).await;
     object.is_ok_and(|object| object.dnode().levels == 1 && SpaceMapHead::of(&object, 0).is_ok())

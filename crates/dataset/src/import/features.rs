@@ -1,4 +1,4 @@
-//! Which features a pool needs to be read or changed, and whether this program has them.
+//! Features needed to read or write a pool.
 
 use cenote_boxed::boxed;
 use cenote_format::dsl::names::pool as names;
@@ -9,8 +9,8 @@ use cenote_pool::Pool;
 
 use crate::mos::Mos;
 
-/// Refuses a pool with an active feature that reading needs and that is not known here. A feature that only
-/// writing needs is no obstacle.
+/// Refuses a pool with an unknown active feature that reading needs. Features needed only to write do not
+/// matter.
 pub(super) async fn check(pool: &Pool, objset: &Objset, directory: &Zap) -> Result<()> {
     let unknown = unknown(objset, directory, names::FEATURES_FOR_READ).await?;
     if unknown.is_empty() {
@@ -20,21 +20,20 @@ pub(super) async fn check(pool: &Pool, objset: &Objset, directory: &Zap) -> Resu
 }
 
 impl Mos {
-    /// Active features that are not known here and that a program must know to change the pool: it is only
-    /// read. Each with its description, if the pool has one.
+    /// Unknown active features needed to write, with descriptions where available; they make the pool
+    /// read-only.
     ///
     /// # Errors
-    /// A table of features is damaged.
+    /// A feature table is damaged.
     #[boxed]
     pub async fn features_in_the_way(&self) -> Result<Vec<String>> {
         unknown(self.objset(), self.directory()?, names::FEATURES_FOR_WRITE).await
     }
 }
 
-/// The active features of a table that are not known here.
 async fn unknown(objset: &Objset, directory: &Zap, table: &str) -> Result<Vec<String>> {
     let Some(table) = directory.get_u64(table).await? else { return Ok(Vec::new()) };
-    // They only describe what is unknown: a pool does without them.
+    // Only for messages, so damage is tolerated.
     let descriptions = match directory.get_u64(names::FEATURE_DESCRIPTIONS).await? {
         Some(id) => Zap::open_id(objset, ObjectId(id)).await.ok(),
         None => None,

@@ -1,4 +1,4 @@
-//! Where the blocks of removed vdevs are now.
+//! Indirect mappings of removed vdevs.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use cenote_format::words::{Phys, Words};
 use cenote_object::{DatasetError, Objset, Result, Zap};
 use cenote_pool::{Pool, PoolError, Trusted};
 
-/// Entries read at once: 4 MiB.
+/// Entries per read: 4 MiB.
 const WINDOW_ENTRIES: u64 = (4 << 20) / 24;
 
-/// Reads the mappings of all removed vdevs, the last removed first.
+/// Last removed first.
 pub(super) async fn load(
     pool: &Pool,
     cache: &Arc<BlockCache>,
@@ -27,7 +27,7 @@ pub(super) async fn load(
     while let Some(vdev) = next {
         let Some(config) = trusted.config.vdevs.iter().find(|v| v.id == vdev.0) else { break };
         let (object, previous) = (config.indirect_object, config.prev_indirect_vdev);
-        // A vdev that comes up twice closes a circle; one without a mapping was removed empty.
+        // A repeated vdev means a cycle; a vdev without mapping was removed empty.
         if trusted.indirect.contains_key(&vdev) {
             return Err(DatasetError::Damaged {
                 dataset: DatasetId(0),
@@ -51,9 +51,9 @@ pub(super) async fn load(
     Ok(trusted)
 }
 
-/// The head of the chain: what `com.delphix:removing` says, or the one that no other names.
+/// Head of the chain: from `com.delphix:removing`, or the vdev that no other names.
 async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevId>> {
-    /// `sr_prev_indirect_vdev`'s place among the words of `spa_removing_phys_t`.
+    /// Word of `sr_prev_indirect_vdev` in `spa_removing_phys_t`.
     const PREV_INDIRECT_VDEV: usize = 2;
     let removing = directory.lookup(names::REMOVING.as_bytes()).await?;
     let from_words = removing.and_then(|v| v.words().nth(PREV_INDIRECT_VDEV)).filter(|&v| v != u64::MAX);
@@ -65,7 +65,7 @@ async fn last_removed(directory: &Zap, trusted: &Trusted) -> Result<Option<VdevI
     Ok(removed().map(|v| VdevId(v.id)).find(|id| !named.contains(id)))
 }
 
-/// The entries of the mapping in an object, in the order they have there.
+/// Reads a mapping's entries in stored order.
 #[boxed]
 pub async fn read_mapping(mos: &Objset, id: ObjectId) -> Result<Vec<IndirectMappingEntry>> {
     let object = mos.object(id).await?;

@@ -1,4 +1,4 @@
-//! The keys of one opened pool, unwrapped as they are needed.
+//! Keys of an opened pool, unwrapped on demand.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -16,13 +16,13 @@ use tokio::sync::Mutex;
 use crate::keys::{KeySource, UserKey};
 use crate::mos::Mos;
 
-/// Rounds of PBKDF2 that are believed; OpenZFS sets no upper limit, and a hostile pool could ask for hours.
+/// Bound on PBKDF2 rounds. OpenZFS has none; a hostile pool could demand hours.
 const MAX_PBKDF2_ITERS: u64 = 100_000_000;
 
-/// `MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`: of a new one.
+/// Length of a new passphrase: `MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`.
 const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = 8..=512;
 
-/// `keyformat`: what the user's key looks like.
+/// Form of the user's key, `keyformat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFormat {
     /// 32 bytes.
@@ -45,65 +45,64 @@ impl KeyFormat {
     }
 }
 
-/// Whether a dataset can be opened: property `keystatus`.
+/// Property `keystatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyStatus {
-    /// It isn't encrypted.
+    /// Not encrypted.
     None,
-    /// Its key is at hand.
+    /// Key loaded.
     Available,
-    /// Its key is not at hand, or wrong.
+    /// Key not loaded, or wrong.
     Unavailable,
 }
 
-/// What is known of a dataset's encryption without its key.
+/// Encryption parameters known without the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionInfo {
-    /// The dataset whose key it is: one's own or that of a dataset above.
+    /// Encryption root: the dataset itself or an ancestor.
     pub root: String,
-    /// The directory of that dataset.
+    /// Directory of the encryption root.
     pub root_dir: ObjectId,
-    /// The cipher, a number of `enum zio_encrypt`.
+    /// Cipher, `enum zio_encrypt`.
     pub suite: u64,
-    /// What the user's key looks like.
+    /// Form of the user's key.
     pub keyformat: u64,
     /// `keylocation`: `prompt`, `file:///...`, `https://...`.
     pub keylocation: Option<String>,
-    /// Salt of a passphrase.
+    /// Passphrase salt.
     pub pbkdf2_salt: u64,
-    /// Rounds for a passphrase.
+    /// Passphrase rounds.
     pub pbkdf2_iters: u64,
-    /// Identity of the dataset's key.
+    /// Guid of the dataset's key.
     pub key_guid: Guid,
-    /// The object of the dataset's wrapped keys; 0 if they are to be made.
+    /// Object of the wrapped keys; 0 if not made yet.
     pub key_object: ObjectId,
 }
 
 impl EncryptionInfo {
-    /// The key that is asked for is one that the root gets, not the one that it has.
+    /// Whether the user's key is for a new encryption root.
     pub fn is_new(&self) -> bool {
         self.key_object.0 == 0
     }
 }
 
-/// Unwrapped keys of a pool. The locks are held while a key is asked for or derived, so each is asked for
-/// once.
+/// Unwrapped keys of a pool. The locks are held while a key is requested or derived, so each is requested
+/// once. Lock order: `unwrapped` before `wrapping`.
 #[derive(Default)]
 pub struct Keyring {
     source: parking_lot::RwLock<KeySource>,
-    /// By encryption root; `None`: asked for, and there is none.
+    /// By encryption root; `None`: requested, but not available.
     wrapping: Mutex<HashMap<ObjectId, Option<Arc<WrappingKey>>>>,
-    /// By key object.
     unwrapped: Mutex<HashMap<ObjectId, Arc<DatasetKey>>>,
 }
 
 impl Keyring {
-    /// No key is known yet; `source` is asked for each.
+    /// Empty keyring that requests keys from `source`.
     pub fn new(source: KeySource) -> Keyring {
         Keyring { source: source.into(), ..Keyring::default() }
     }
 
-    /// From now on `source` is asked, and what is known so far is forgotten.
+    /// Forgets all keys; requests go to the new `source`.
     #[boxed]
     pub async fn restart(&self, source: KeySource) {
         *self.source.write() = source;
@@ -111,24 +110,24 @@ impl Keyring {
         self.unwrapped.lock().await.clear();
     }
 
-    /// Whether the key of an encryption root is at hand, without asking for it.
+    /// Whether the key of an encryption root is loaded, without requesting it.
     #[boxed]
     pub async fn has(&self, root_dir: ObjectId) -> bool {
         matches!(self.wrapping.lock().await.get(&root_dir), Some(Some(_)))
     }
 
-    /// All users' keys that are at hand, by encryption root.
+    /// Loaded user keys by encryption root.
     #[boxed]
     pub async fn known(&self) -> Vec<(ObjectId, Arc<WrappingKey>)> {
         let wrapping = self.wrapping.lock().await;
         wrapping.iter().filter_map(|(root, key)| Some((*root, key.clone()?))).collect()
     }
 
-    /// Asks `source` for the key of an encryption root, of which `info` tells, and checks it. Answers whether
-    /// there was one.
+    /// Requests the key of the encryption root in `info` from `source` and checks it; `None` if the source
+    /// has none.
     ///
     /// # Errors
-    /// It is wrong.
+    /// The key is wrong.
     #[boxed]
     pub async fn check(
         &self,
@@ -141,7 +140,7 @@ impl Keyring {
         Ok(Some(key))
     }
 
-    /// The same, and keeps it.
+    /// Like [`Keyring::check`], but keeps the key. Returns whether the source had one.
     ///
     /// # Errors
     /// As [`Keyring::check`].
@@ -152,7 +151,8 @@ impl Keyring {
         Ok(true)
     }
 
-    /// Forgets the key of an encryption root, and what it unwrapped. Nobody has a dataset open that needs it.
+    /// Forgets the key of an encryption root and the keys it unwrapped. No dataset that needs them may be
+    /// open.
     pub async fn unload(&self, root_dir: ObjectId, key_objects: impl IntoIterator<Item = ObjectId>) {
         self.wrapping.lock().await.insert(root_dir, None);
         let mut unwrapped = self.unwrapped.lock().await;
@@ -161,7 +161,7 @@ impl Keyring {
         }
     }
 
-    /// The key that opens blocks under `info`'s key object; `dataset` is named if there is none.
+    /// Key for blocks under `info`'s key object; errors name `dataset`.
     #[boxed]
     pub async fn dataset_key(
         &self,
@@ -183,7 +183,7 @@ impl Keyring {
         Ok(key)
     }
 
-    /// The user's key of an encryption root, right or wrong; asked for once.
+    /// User's key of an encryption root, unchecked; requested once.
     #[boxed]
     pub async fn wrapping_key(
         &self,
@@ -199,18 +199,18 @@ impl Keyring {
         Ok(derived)
     }
 
-    /// What is asked for each key.
+    /// Source of keys.
     pub fn source(&self) -> KeySource {
         self.source.read().clone()
     }
 
-    /// An encryption root has this key from now on.
+    /// Sets the key of an encryption root.
     #[boxed]
     pub async fn learn(&self, root_dir: ObjectId, key: Arc<WrappingKey>) {
         self.wrapping.lock().await.insert(root_dir, Some(key));
     }
 
-    /// Another directory is the encryption root, with the same key.
+    /// Moves the encryption root, with its key, to another directory.
     #[boxed]
     pub async fn move_root(&self, from: ObjectId, to: ObjectId) {
         let mut wrapping = self.wrapping.lock().await;
@@ -219,23 +219,23 @@ impl Keyring {
         }
     }
 
-    /// A directory is no encryption root any more.
+    /// Forgets a former encryption root.
     #[boxed]
     pub async fn forget_root(&self, root_dir: ObjectId) {
         self.wrapping.lock().await.remove(&root_dir);
     }
 
-    /// A key object is gone; another one may get its number.
+    /// Forgets a freed key object, whose number may be reused.
     #[boxed]
     pub async fn forget_key(&self, key_object: ObjectId) {
         self.unwrapped.lock().await.remove(&key_object);
     }
 }
 
-/// Asks for the user's key of an encryption root, which need not be one yet, and derives from it what wraps.
+/// Requests the user's key of a current or future encryption root, and derives the wrapping key.
 ///
 /// # Errors
-/// It is no key of that form.
+/// The key does not have the form of `info`.
 #[boxed]
 pub async fn ask_key(
     runtime: &Runtime,
@@ -248,8 +248,8 @@ pub async fn ask_key(
     Ok(derived.map_err(|e| wrong_key(info, e))?.map(Arc::new))
 }
 
-/// Makes of what was typed or read what OpenZFS would: text is its first line, whatever follows; a raw key is
-/// all of it.
+/// Interprets the user's input as OpenZFS does: hexadecimal keys and passphrases end at the first newline; a
+/// raw key is the whole input.
 fn derive(key: &UserKey, info: &EncryptionInfo) -> Result<WrappingKey, CryptoError> {
     let line = key.0.split(|&byte| byte == b'\n').next().unwrap_or_default();
     match KeyFormat::from_number(info.keyformat) {
@@ -258,7 +258,7 @@ fn derive(key: &UserKey, info: &EncryptionInfo) -> Result<WrappingKey, CryptoErr
             if info.is_new() && !PASSPHRASE_BYTES.contains(&line.len()) {
                 return Err(CryptoError::BadKeyFormat("8 to 512 bytes long"));
             }
-            // OpenZFS would take it, and stretch only what is before the zero.
+            // OpenZFS would accept it, and stretch only the part before the zero.
             let text = line.split(|&byte| byte == 0).next().unwrap_or_default();
             if info.is_new() && text.len() < line.len() {
                 return Err(CryptoError::BadKeyFormat("without a zero byte"));

@@ -1,4 +1,4 @@
-//! What a bookmark says of itself.
+//! Properties of a bookmark.
 
 use cenote_boxed::boxed;
 use cenote_format::dsl::bookmark::{RedactionListHead, ZBM_FLAG_HAS_FBN};
@@ -9,11 +9,10 @@ use crate::mos::Mos;
 use crate::properties::{Property, Source, Value};
 
 impl Bookmark {
-    /// Its properties in the order of `zfs get all`. Sizes only if it was made with feature
-    /// `bookmark_written`.
+    /// Properties in the order of `zfs get all`; sizes need feature `bookmark_written`.
     ///
     /// # Errors
-    /// Its redaction list is damaged.
+    /// The redaction list is damaged.
     #[boxed]
     pub async fn properties(&self, mos: &Mos) -> Result<Vec<Property>> {
         let phys = &self.phys;

@@ -1,4 +1,4 @@
-//! What a dataset is, as properties.
+//! Facts about a dataset, as properties.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::dataset::{Dataset, DatasetKind};
 use crate::keys::KeyStatus;
 use crate::properties::Value;
 
-/// `MASTER_NODE_OBJ`: the ZAP of a file system's own settings.
+/// `MASTER_NODE_OBJ`: ZAP of a file system's settings.
 const MASTER_NODE_OBJ: ObjectId = ObjectId(1);
-/// `ZVOL_OBJ`: a volume's content.
+/// `ZVOL_OBJ`: volume content.
 const ZVOL_OBJ: ObjectId = ObjectId(1);
-/// `ZVOL_ZAP_OBJ`: a volume's size.
+/// `ZVOL_ZAP_OBJ`: volume size.
 const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
 
-/// Field of a redacted dataset: the guids of the snapshots that it was redacted with respect to.
+/// Snapshot guids of a redacted dataset.
 const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
-/// What only the content tells, whose first blocks have to be read for it.
+/// Properties stored in the content, which read its first blocks.
 const OF_CONTENT: [&str; 6] =
     ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
-/// Quotas of owners without their own: the content tells these, too.
+/// Quotas of users, groups and projects without their own, also stored in the content.
 const DEFAULT_QUOTAS: [&str; 6] = [
     "defaultuserquota",
     "defaultgroupquota",
@@ -51,19 +51,17 @@ const OF_SPACE: [&str; 12] = [
 ];
 const OF_SNAPSHOT: [&str; 4] = ["userrefs", "defer_destroy", "numclones", "clones"];
 
-/// Properties that are what they are: no default stands in, and none is named as their source.
+/// Pure facts, without default or source.
 pub(super) fn is_fact_only(name: &str) -> bool {
     matches!(name, "version" | "normalization" | "casesensitivity" | "utf8only")
         || DEFAULT_QUOTAS.contains(&name)
 }
 
-/// Whether a property is asked for.
 pub(super) type Wanted<'a> = dyn Fn(&str) -> bool + Sync + 'a;
 
-/// What a dataset is.
 pub(super) struct Facts {
     pub(super) kind: DatasetKind,
-    /// Of a snapshot: what it is a snapshot of.
+    /// Kind of a snapshot's head.
     pub(super) head_kind: DatasetKind,
     values: BTreeMap<&'static str, Value>,
 }
@@ -81,7 +79,7 @@ impl Facts {
         self.values.insert(name, Value::Text(text.into()));
     }
 
-    /// What is asked for, and whatever comes with it.
+    /// Gathers the requested facts and their by-products.
     pub(super) async fn gather(dataset: &Dataset, is_wanted: &Wanted<'_>) -> Result<Facts> {
         let any_of = |names: &[&str]| names.iter().any(|name| is_wanted(name));
         let head_kind = match dataset.content_type().await? {
@@ -108,7 +106,7 @@ impl Facts {
         if any_of(&OF_ENCRYPTION) {
             facts.add_encryption(dataset).await?;
         }
-        // A receive that has not come to its end may have brought none of this.
+        // An unfinished receive may lack all of this.
         if !dataset.phys().is_inconsistent() && (any_of(&OF_CONTENT) || any_of(&DEFAULT_QUOTAS)) {
             facts.add_content(&dataset.readable_objset().await?).await?;
         }
@@ -134,7 +132,7 @@ impl Facts {
         self.number("compressratio", space.compress_ratio_percent);
         self.number("refcompressratio", space.ref_compress_ratio_percent);
         self.number("logicalreferenced", space.logical_referenced);
-        // The very first version of all has nothing to be compared with.
+        // The first version has no predecessor to compare with.
         if dataset.phys().prev_snapshot.0 != 0 {
             self.number("written", space.written);
         }
@@ -216,7 +214,7 @@ impl Facts {
             return Ok(());
         }
         let master = match Zap::open_id(objset, MASTER_NODE_OBJ).await {
-            // A root that `ztest` made, or any program that asks the engine for a pool without a file system.
+            // A root dataset without a file system, made by `ztest` or a caller of the engine.
             Err(DatasetError::NoObject { .. }) => return Ok(()),
             master => master?,
         };

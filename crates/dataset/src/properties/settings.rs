@@ -1,4 +1,4 @@
-//! What was set, here and above.
+//! Settings of a dataset and its ancestors.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use cenote_object::{Result, Zap, ZapValue};
 use crate::dataset::Dataset;
 use crate::properties::{Property, Source, Value};
 
-/// `ZPROP_IUV_SUFFIX`: a value unknown to older versions.
+/// `ZPROP_IUV_SUFFIX`: value unknown to older versions.
 const ZPROP_IUV_SUFFIX: &str = "$iuv";
 
-/// The property ZAPs of a dataset: its own first, then those of the directories up to the root.
+/// Property ZAPs of a dataset, then of its directories up to the root.
 pub(super) struct Settings {
     levels: Vec<Level>,
 }
@@ -36,12 +36,11 @@ impl Settings {
         Ok(Settings { levels })
     }
 
-    /// The nearest setting.
     pub(super) fn find(&self, name: &str, inheritable: bool) -> Option<(Value, Source)> {
         let reach = if inheritable { self.levels.len() } else { 1 };
         for (distance, level) in self.levels.iter().take(reach).enumerate() {
             let above = || Source::Inherited(level.name.clone());
-            // A value that older versions don't know is kept beside one that they do.
+            // A value unknown to older versions is stored beside a known one.
             let newer = level.entries.get(&format!("{name}{ZPROP_IUV_SUFFIX}"));
             if let Some(value) = newer.or_else(|| level.entries.get(name)) {
                 return Some((value.clone(), if distance == 0 { Source::Local } else { above() }));
@@ -56,12 +55,11 @@ impl Settings {
         None
     }
 
-    /// What a receive brought here.
     pub(super) fn received(&self, name: &str) -> Option<Value> {
         self.levels.first()?.entries.get(&format!("{name}{ZPROP_RECVD_SUFFIX}")).cloned()
     }
 
-    /// The properties whose names are the administrator's own (they contain a colon), by name.
+    /// User properties (with a colon) by name.
     pub(super) fn user_properties(&self) -> Vec<Property> {
         let mut names: Vec<&str> = self
             .levels

@@ -1,4 +1,4 @@
-//! Deduplication tables: their ZAPs and their logs.
+//! Deduplication tables: ZAPs and logs.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use cenote_pool::Pool;
 
 use crate::mos::Mos;
 
-/// Bytes of a log that are believed: OpenZFS flushes long before.
+/// Bound on a log; OpenZFS flushes long before.
 const MAX_LOG_BYTES: u64 = 1 << 30;
 
-/// What the statistics of all tables add up to.
+/// Sum of all tables' statistics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DedupSummary {
     /// Blocks in the tables.
     pub blocks: u64,
-    /// Space that they take.
+    /// Space used.
     pub stored_bytes: u64,
-    /// Space that they would take without deduplication.
+    /// Space without deduplication.
     pub referenced_bytes: u64,
 }
 
@@ -45,40 +45,40 @@ impl DedupSummary {
     }
 }
 
-/// The table of one checksum algorithm.
+/// Table of one checksum algorithm.
 #[derive(Debug, Clone)]
 pub struct Ddt {
-    /// The algorithm, a number of `enum zio_checksum`.
+    /// `enum zio_checksum`.
     pub checksum_id: u8,
     flat: bool,
     zaps: Vec<(DdtClass, Zap)>,
     logs: Vec<Object>,
 }
 
-/// A log of a table: its newest entries, which override the ZAPs'.
+/// Log of a table: its newest entries, which override the ZAPs.
 #[derive(Debug)]
 pub struct DdtLog {
-    /// Its object.
+    /// Object.
     pub object: ObjectId,
-    /// Its head.
+    /// Header.
     pub header: DdtLogHeader,
-    /// The entries not flushed yet, in the order in which they were noted.
+    /// Unflushed entries, oldest first.
     pub items: Vec<DdtItem>,
 }
 
-/// A deduplicated block.
+/// Deduplicated block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtItem {
-    /// The part of the table that it is in; `None`: in none yet, its entry is in a log only.
+    /// Class of the table that has the entry; `None` if only a log has it.
     pub class: Option<DdtClass>,
-    /// Its content.
+    /// Content.
     pub key: DdtKey,
-    /// Its addresses and references.
+    /// Addresses and references.
     pub value: DdtValue,
 }
 
 impl Mos {
-    /// What all tables and their logs add up to.
+    /// Sum of all tables and logs.
     ///
     /// # Errors
     /// The statistics or a log are damaged.
@@ -93,8 +93,8 @@ impl Mos {
         })
     }
 
-    /// All tables by how many references blocks have: their statistics, which leave out what is in logs, and
-    /// the logs.
+    /// Statistics of all tables by reference count. The stored statistics omit logged entries, which are
+    /// added here.
     ///
     /// # Errors
     /// The statistics or a log are damaged.
@@ -118,7 +118,7 @@ impl Mos {
         Ok(sum)
     }
 
-    /// The tables, one a checksum algorithm that has any.
+    /// Tables, one per checksum algorithm in use.
     ///
     /// # Errors
     /// A table's directory is damaged.
@@ -154,7 +154,7 @@ impl Mos {
         Ok(tables)
     }
 
-    /// Bytes that all tables and their logs take on the vdevs: the property `dedup_table_size`.
+    /// Vdev bytes of all tables and logs: property `dedup_table_size`.
     ///
     /// # Errors
     /// A table's directory is damaged.
@@ -166,20 +166,19 @@ impl Mos {
 }
 
 impl Ddt {
-    /// Bytes that the table and its logs take on the vdevs.
     fn stored_bytes(&self) -> u64 {
-        // In whole sectors, as `dmu_object_info` counts.
+        // In whole sectors, as in `dmu_object_info`.
         let sectors = |object: &Object| (object.dnode().used_bytes.saturating_add(256)) >> 9;
         let objects = self.zaps.iter().map(|(_, zap)| zap.object()).chain(&self.logs);
         objects.map(|object| sectors(object) << 9).fold(0, u64::saturating_add)
     }
 
-    /// Its entries have one set of addresses.
+    /// Whether entries have one set of addresses.
     pub fn is_flat(&self) -> bool {
         self.flat
     }
 
-    /// All blocks of the table, those of the logs first.
+    /// Blocks of the table, logged ones first.
     ///
     /// # Errors
     /// A log is damaged.
@@ -194,13 +193,13 @@ impl Ddt {
         })
     }
 
-    /// The blocks of the logs, by key.
+    /// Logged blocks by key.
     #[boxed]
     pub async fn logged(&self) -> Result<BTreeMap<Vec<u64>, DdtItem>> {
         Ok(newest(self.logs().await?))
     }
 
-    /// Its logs; none without feature `fast_dedup`.
+    /// Logs; none without feature `fast_dedup`.
     ///
     /// # Errors
     /// A log is damaged.
@@ -235,18 +234,17 @@ impl Ddt {
     }
 }
 
-/// The entries that hold: the last of each log, and those of the log that is appended to before those of the
-/// one that is being flushed.
+/// Valid entries: the last of each log, with the active log before the flushing one.
 fn newest(mut logs: Vec<DdtLog>) -> BTreeMap<Vec<u64>, DdtItem> {
-    // Both may have become active in one txg: their txg does not tell which is newer.
+    // Both logs may have become active in one txg, so their txg does not order them.
     logs.sort_by_key(|log| log.header.is_active());
     let items = logs.into_iter().flat_map(|log| log.items);
     items.map(|item| (item.key.to_words(), item)).collect()
 }
 
-/// What an entry adds to the statistics.
+/// Contribution of an entry to the statistics.
 pub fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
-    // The third place of an encrypted block's pointer holds no address.
+    // The third DVA of an encrypted block is no address.
     let places = if key.is_encrypted() { 2 } else { 3 };
     let (lsize_bytes, psize_bytes) = (key.lsize().0, key.psize().0);
     let mut sum = DdtStat::default();
@@ -267,7 +265,7 @@ pub fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
     sum
 }
 
-/// An iteration over the blocks of a table.
+/// Iterator over a table's blocks.
 #[derive(Debug)]
 pub struct DdtEntries {
     flat: bool,
@@ -277,7 +275,7 @@ pub struct DdtEntries {
 }
 
 impl DdtEntries {
-    /// The next blocks, in no order; `None` after the last.
+    /// Next blocks, unordered; `None` at the end.
     #[boxed]
     pub async fn next_batch(&mut self) -> Option<Result<Vec<DdtItem>>> {
         if let Some(logged) = self.logged.take() {
@@ -298,7 +296,7 @@ impl DdtEntries {
         }
     }
 
-    /// `None` if a log overrides it, or it can't be read: OpenZFS takes an unreadable entry as absent.
+    /// `None` if a log overrides the entry, or it is unreadable, which OpenZFS treats as absent.
     fn item(&self, class: DdtClass, entry: &ZapEntry) -> Option<DdtItem> {
         let words = entry.name_words();
         if self.overridden.contains_key(&words) {
@@ -310,7 +308,7 @@ impl DdtEntries {
     }
 }
 
-/// The value of a ZAP's entry.
+/// Decodes the value of a ZAP entry.
 pub fn unpack(value: &ZapValue, flat: bool) -> Option<DdtValue> {
     let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
     DdtValue::decode(value.as_bytes()?, flat, unpack).ok()

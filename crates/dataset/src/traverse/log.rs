@@ -1,15 +1,14 @@
 //! Blocks of intent logs.
 //!
 //! Idea: a log is a chain whose blocks are allocated before they are written; it ends at the first block that
-//! does not verify. The last pointer leads to a block that is allocated but not written, or torn by a power
-//! cut: it counts as live and is not an error. Nor is it known which copies were being written at that
-//! moment, so a log block only has to be readable.
+//! does not verify. The last pointer leads to a block that was never written, or was torn by a power cut.
+//! This block counts as live and is no error. The power cut may also have hit any copy of a block, so one
+//! readable copy suffices.
 //!
-//! Which blocks are live depends on whether the log was claimed, that is, whether the pool was opened for
-//! writing after the log was last written. If not, blocks born after the uberblock's txg are not allocated in
-//! this state of the pool, and the chain ends at the first of them. If so, blocks up to the sequence number
-//! in the header count, and so do the data blocks referenced by write records; an unreadable one of these is
-//! lost.
+//! The live blocks depend on whether the log was claimed, that is, whether the pool was opened for writing
+//! after the log's last write. In an unclaimed log, blocks born after the uberblock's txg are not allocated
+//! in this state, and the chain ends at the first. In a claimed log, blocks up to the header's sequence
+//! number count, with the data blocks of their write records; an unreadable one is lost.
 //!
 //! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`); `zdb.c` and `dsl_scan.c` expect
 //! failures, too.
@@ -22,29 +21,29 @@ use cenote_format::zil::{LogBlock, LogLayout, ZIL_ZC_SEQ};
 use cenote_pool::{Pool, ReadContext, Zbookmark};
 use std::collections::HashSet;
 
-/// A log to be walked.
+/// Log to walk.
 #[derive(Debug)]
 pub struct Log {
-    /// Its dataset.
+    /// Dataset.
     pub dataset: DatasetId,
-    /// Its header.
+    /// Header.
     pub header: ZilHeader,
 }
 
-/// The blocks of a log.
+/// Blocks of a log.
 #[derive(Debug, Default)]
 pub struct LogBlocks {
-    /// Allocated blocks with their bookmarks: the block number is the log's sequence number or, for a
+    /// Allocated blocks with their bookmarks. The block number is the log's sequence number or, for a
     /// record's data, the block in the file.
     pub live: Vec<(Blkptr, Zbookmark)>,
-    /// Blocks of others that clones in a claimed log share: once it is replayed, they may be nobody else's.
+    /// Blocks that clones in a claimed log share; after the replay, the clone may be the only owner.
     pub shared: Vec<Blkptr>,
-    /// Claimed blocks that can't be read.
+    /// Unreadable claimed blocks.
     pub lost: Vec<Zbookmark>,
 }
 
 impl Log {
-    /// Walks the chain. Blocks born at or after `first_unsynced` are not part of this state of the pool.
+    /// Walks the chain. Blocks born in or after `first_unsynced` are not part of this state.
     pub async fn blocks(&self, pool: &Pool, first_unsynced: Txg) -> LogBlocks {
         let header = &self.header;
         let claimed = header.is_claimed();
@@ -64,7 +63,7 @@ impl Log {
                 found.lost.extend(is_claimed.then_some(place));
                 break;
             };
-            // This works with and without a key.
+            // Works with and without a key.
             for record in block.clear_records().map_while(|record| record.ok()) {
                 if record.seq > header.last_record() {
                     return found;
@@ -86,7 +85,7 @@ impl Log {
         found
     }
 
-    /// The data block of a write record, if the log and the block were claimed.
+    /// Data block of a write record, if log and block were claimed.
     fn claimed_data(&self, written: &WrittenBlock) -> Option<(Blkptr, Zbookmark)> {
         let WrittenBlock { object, offset_bytes, bp } = *written;
         let is_claimed = self.header.is_claimed() && bp.allocation_birth() >= self.header.claim_txg;
@@ -99,8 +98,8 @@ impl Log {
     }
 }
 
-/// A block of the chain; `None` if it was never written (or is damaged, which looks the same, and is the only
-/// possibility if the log was claimed with it).
+/// Reads a block of the chain; `None` if it was never written or is damaged. If the log was claimed with this
+/// block, only damage is possible.
 async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark, is_claimed: bool) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
     let bytes = pool.read_physical(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;

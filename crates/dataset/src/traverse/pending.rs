@@ -1,8 +1,8 @@
-//! Blocks that no dataset references and that are not free yet.
+//! Blocks that no dataset references but that are not free yet.
 //!
-//! Frees wait in lists in the MOS: those deferred to a later txg, those of destroyed datasets (one tree each,
-//! freed from the leaves in the background), and the livelists of destroyed clones. Until they are processed
-//! the space is allocated, so the blocks count. Nobody will read them but the metadata of destroyed datasets.
+//! Frees wait in MOS lists: frees deferred to a later txg, destroyed datasets (a tree each, freed from the
+//! leaves in the background), and livelists of destroyed clones. The space stays allocated until they are
+//! processed, so the blocks count. Only the metadata of destroyed datasets will be read again.
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), `bptree.c`, `dsl_deadlist.c` (`dsl_process_sub_livelist`).
 
@@ -15,19 +15,19 @@ use cenote_object::deadlist::Deadlist;
 use super::{Met, Tree};
 use crate::Mos;
 
-/// Calls `each` with every block that waits to be freed.
+/// Passes every block waiting to be freed to `each`.
 ///
 /// # Errors
-/// A list is damaged; the blocks before the damage were passed on.
+/// A list is damaged; `each` has seen the blocks before the damage.
 pub async fn pending_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
     destroyed_datasets(mos, &mut each).await?;
     listed_blocks(mos, each).await
 }
 
-/// The same without the trees of destroyed datasets: blocks that lists alone lead to.
+/// Like [`pending_blocks`], without the trees of destroyed datasets.
 ///
 /// # Errors
-/// A list is damaged; the blocks before the damage were passed on.
+/// A list is damaged; `each` has seen the blocks before the damage.
 pub async fn listed_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()> {
     for list in mos.pending_frees().await? {
         let mut entries = list.entries();
@@ -38,7 +38,7 @@ pub async fn listed_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()
     destroyed_clones(mos, &mut each).await
 }
 
-/// The trees of destroyed datasets.
+/// Trees of destroyed datasets.
 async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
     for entry in mos.pending_destroys().await? {
         let mut met = Vec::new();
@@ -57,13 +57,13 @@ async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<
     Ok(())
 }
 
-/// Blocks in the livelists of destroyed clones that are allocated and not freed.
+/// Blocks that livelists of destroyed clones allocate and do not free.
 async fn destroyed_clones(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
     let Some(lists) = mos.directory_zap(names::DELETED_CLONES).await? else { return Ok(()) };
     for entry in lists.to_vec().await? {
         let Some(id) = entry.value.as_u64() else { continue };
         for list in Deadlist::open(mos.objset(), ObjectId(id)).await?.lists().await? {
-            // OpenZFS limits the length of a list (500,000 entries).
+            // OpenZFS limits a list to 500,000 entries.
             list.live_blocks().await?.into_iter().for_each(&mut *each);
         }
     }

@@ -1,12 +1,12 @@
-//! Where a walk over an object set stands, so that it can go on there later.
+//! Resumable position of a traversal in an object set.
 //!
 //! ```text
 //!   root -> meta dnode's tree -> block of dnodes -> object 1's tree, object 2's tree, ... -> next block
 //!                                                       ^ position: the first block that is not visited
 //! ```
 //!
-//! Idea: blocks are visited in the order of OpenZFS: parents before children, objects by number. All before
-//! the position has been visited; of what comes after, some may have been.
+//! Idea: blocks are visited in OpenZFS's order: parents before children, objects by number. All blocks before
+//! the position have been visited, and possibly some after it.
 //!
 //! Source: OpenZFS `zio.c` (`zbookmark_compare`, `zbookmark_subtree_completed`).
 
@@ -17,20 +17,20 @@ use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::META_DNODE_OBJECT;
 use cenote_pool::Zbookmark;
 
-/// The first number of accounting objects, which come last and are visited again.
+/// First accounting object. These come last and are visited again.
 const ACCOUNTING: u64 = 1 << 63;
 
-/// A block of an object, of level 0: what lies before it has been visited. The default is the beginning.
+/// A level-0 block; all blocks before it have been visited. The default is the beginning.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The object.
+    /// Object.
     pub object: ObjectId,
-    /// Its block.
+    /// Block in the object.
     pub block: BlockId,
 }
 
 impl Position {
-    /// Where a walk stands that visits this block next. `fanout_shift`: of its object's indirect blocks.
+    /// Position before a block; `fanout_shift` is that of its object's indirect blocks.
     pub(super) fn at(place: &Zbookmark, fanout_shift: u8) -> Position {
         let first = leaves_before(place.block.0, place.level, fanout_shift);
         match place.object {
@@ -42,7 +42,7 @@ impl Position {
         }
     }
 
-    /// Whether a block and all below it lie before.
+    /// Whether a block and its whole subtree precede the position.
     pub(super) fn is_past(&self, place: &Zbookmark, fanout_shift: u8) -> bool {
         let end = leaves_before(place.block.0.saturating_add(1), place.level, fanout_shift);
         match place.object {
@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn what_was_visited_lies_before_and_what_is_next_does_not() {
-        // Of object 70, blocks below 1,024 are done: one indirect block of 1,024 pointers.
+        // Object 70 is done below block 1,024: one indirect block of 1,024 pointers.
         let position = Position::at(&place(70, 1, 1), 10);
         assert_eq!(position, Position { object: ObjectId(70), block: BlockId(1024) });
         for past in [place(69, 0, 5000), place(70, 1, 0), place(70, 0, 1023), place(0, 0, 1)] {
             assert!(position.is_past(&past, 10), "{past}");
         }
-        // The block of dnodes that has it, indirect blocks above it, accounting.
+        // Its dnode block, indirect blocks above it, accounting.
         for ahead in [place(70, 1, 1), place(70, 2, 0), place(71, 0, 0), place(0, 0, 2), place(0, 1, 0)] {
             assert!(!position.is_past(&ahead, 10), "{ahead}");
         }

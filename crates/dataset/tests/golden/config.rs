@@ -1,11 +1,11 @@
-//! The configuration in the MOS, decoded and encoded again: what an engine will write there and into labels.
+//! Round trip of the MOS configuration, as engines write it there and to labels.
 
 use crate::open;
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
 use cenote_runtime::Runtime;
 
-/// The first lines in which two lists differ.
+/// First lines that differ.
 fn first_difference(a: &Nvlist, b: &Nvlist) -> String {
     let (a, b) = (a.to_string(), b.to_string());
     let pair = a.lines().zip(b.lines()).find(|(a, b)| a != b);
@@ -21,8 +21,8 @@ fn every_configuration_encodes_to_the_same_list() {
         let list = mos.config();
         compared += 1;
         let again = PoolConfig::decode(list).unwrap().encode();
-        // Those by zfs-fuse have no list of features; OpenZFS writes one, if need be an empty one. What 2.4
-        // says there of the sizes of allocations only informs: it is left out.
+        // Lists by zfs-fuse omit the features; OpenZFS writes at least an empty list. Allocation sizes by 2.4
+        // are informational, so we omit them.
         let is_meant = list.contains("features_for_read") && !golden.is_of_2_4();
         if again.encode() != list.encode() && is_meant {
             differ.push(format!("{}: {}", golden.name(), first_difference(list, &again)));

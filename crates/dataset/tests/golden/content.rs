@@ -1,4 +1,4 @@
-//! The content of objects, read in order, where part of their tree is lost.
+//! Sequential reads of objects with part of their tree lost.
 
 use cenote_dataset::Mos;
 use cenote_format::dnode::{DNODE_CORE_BYTES, Dnode, ObjectType};
@@ -9,10 +9,10 @@ use cenote_testkit::golden;
 
 use crate::open;
 
-/// Where a block pointer's checksum lies.
+/// Offset of a block pointer's checksum.
 const BLKPTR_CHECKSUM_BYTES: usize = 96;
 
-/// A file whose blocks lie under a single indirect block.
+/// File with a single indirect block.
 async fn file_with_indirect_block(mos: &Mos) -> Option<Object> {
     for dataset in mos.all_datasets().await.unwrap() {
         let set = dataset.objset().await.unwrap();
@@ -42,7 +42,7 @@ fn what_lies_under_a_lost_indirect_block_is_one_piece() {
         let lost = Object::new(whole.objset().clone(), whole.id(), dnode);
         assert!(lost.next_data_block(BlockId(0)).await.is_err());
 
-        // Half a block in front and behind is not asked for.
+        // Leave out half a block at either end.
         let half = whole.block_bytes() / 2;
         let (start, end) = (half, whole.capacity_bytes() - half);
         let mut chunks = lost.chunks(start, end);

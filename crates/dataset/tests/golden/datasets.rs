@@ -122,7 +122,7 @@ fn a_locked_dataset_names_its_encryption_root_and_a_wrong_key_is_noticed() {
         }
         assert!(locked.dataset("genc/plain").await.unwrap().objset().await.is_ok());
 
-        // What is in clear is read without the key: which objects there are, and how large.
+        // Without the key, plaintext is readable: the objects and their sizes.
         let mut dnodes = child.objset_head().await.unwrap().dnodes(0.into(), u64::MAX.into());
         let batch = dnodes.next_batch().await.unwrap().unwrap();
         assert!(batch.damaged.is_empty() && batch.dnodes.len() > 1, "{batch:?}");

@@ -1,5 +1,4 @@
-//! What lies in the pool beside datasets: history, space maps, dedup and clone tables, deadlists, intent
-//! logs.
+//! Pool contents beside datasets: history, space maps, dedup and clone tables, deadlists, intent logs.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +11,8 @@ use cenote_testkit::{golden, golden_pools, needs};
 
 use crate::open;
 
-/// Commands and internal events by group, as `zpool history -il` has them: the time is the reader's zone, and
-/// versions differ in how an event's details are put.
+/// Commands and internal events by txg, as in `zpool history -il`. Times are in the reader's zone, and
+/// versions format event details differently.
 #[test]
 fn history_has_every_record_of_zpool_history() {
     let rt = Runtime::real(Some(2));
@@ -23,7 +22,7 @@ fn history_has_every_record_of_zpool_history() {
         else {
             continue;
         };
-        // Arguments of ioctls follow on lines of their own, indented.
+        // Ioctl arguments follow on indented lines.
         let is_record = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
         let wanted: Vec<&str> = wanted.lines().filter(is_record).collect();
         let records = rt.block_on(async { open(&rt, &pool).await.history().await.unwrap() });
@@ -66,7 +65,7 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
                     );
                     total += metaslab.allocated_bytes();
                     if vdev.class == cenote_pool::VdevClass::Normal {
-                        // zdb sums the maps as they were last condensed, without what waits in the logs.
+                        // zdb sums the maps as last condensed, without the logs.
                         normal += metaslab.own_map_bytes;
                     }
                 }
@@ -81,7 +80,7 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
     }
 }
 
-/// What the allocator makes of the space maps is what they add up to, and it puts nothing where something is.
+/// The allocator's totals equal the space maps', and allocations avoid allocated ranges.
 #[test]
 fn the_allocator_takes_up_where_the_kernel_module_stopped() {
     let rt = Runtime::real(Some(2));
@@ -95,9 +94,8 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
                 let space = allocator.vdev_space(usage.vdev).unwrap();
                 let figures = (space.size_bytes, space.allocated_bytes);
                 assert_eq!(figures, (usage.size_bytes, usage.allocated_bytes), "{name}: vdev {}", usage.vdev);
-                // The kernel module had counted the pieces that waited to be free apart from their
-                // neighbours, that of 2.4 more of them; and a vdev that is being removed counts what has been
-                // copied off it in pieces.
+                // The kernel module counted ranges waiting to be free separately from their neighbours (2.4
+                // even more of them); a vdev being removed counts its copied parts separately.
                 let most = if pool.is_of_2_4() { 8 } else { 3 };
                 let (ours, theirs) = (space.fragmentation_percent, usage.fragmentation_percent);
                 let removing = mos.pool().vdevs().top(usage.vdev).unwrap().removing;
@@ -108,7 +106,7 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
             for vdev in mos.pool().vdevs().tops() {
                 in_use.insert(VdevId(vdev.id), mos.metaslabs(vdev, &log).await.unwrap());
             }
-            // The last one is longer than any free range of some pools.
+            // The last size exceeds every free range of some pools.
             for (psize, copies) in [(4096, 3), (128 << 10, 1), (512, 2), (1 << 20, 1)] {
                 let request = AllocRequest::new(AllocClass::Normal, Psize(psize), copies, Txg(1 << 40));
                 let blocks: Vec<_> = (0..20).flat_map(|_| allocator.allocate(&request)).flatten().collect();
@@ -228,7 +226,7 @@ fn assert_logs_have_the_records_of_zdb(name: &str) {
     });
 }
 
-/// Records by dataset that are later than the group the pool is at, from `zdb -ivv`.
+/// Records by dataset after the pool's txg, from `zdb -ivv`.
 fn zdb_records(text: &str, synced_txg: u64) -> BTreeMap<String, Vec<(u64, String)>> {
     let mut records: BTreeMap<String, Vec<_>> = BTreeMap::new();
     let mut dataset = "";
@@ -239,7 +237,7 @@ fn zdb_records(text: &str, synced_txg: u64) -> BTreeMap<String, Vec<(u64, String
         if let Some(name) = line.strip_prefix("Dataset ") {
             dataset = name.split(" [").next().unwrap_or_default();
         }
-        // Data that was dumped before may stand on the same line.
+        // Dumped data may precede the record on its line.
         let Some(kind) = line.find("TX_").map(|at| &line[at..]) else { continue };
         let (Some(txg), Some(seq)) = (number(kind, "txg "), number(kind, "seq ")) else { continue };
         if txg > synced_txg {
@@ -264,7 +262,7 @@ fn features_are_those_of_zpool_get() {
         let (found, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
             found.into_iter().partition(|(name, _)| wanted.contains_key(name) || pool.is_of_2_4());
         assert!(unknown.values().all(|state| state == "disabled"), "{name}: {unknown:?}");
-        // An import by the kernel, even of a copy whose logs it replayed, may have activated more.
+        // An import by the kernel, even of a copy with replayed logs, may have activated more.
         if !pool.facts().state.starts_with("unclean") {
             assert_eq!(found, wanted, "{name}");
         }

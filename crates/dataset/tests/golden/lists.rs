@@ -1,4 +1,4 @@
-//! Lists of blocks and packed lists that are changed, against models in memory.
+//! Changes of block lists and packed lists, against models in memory.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use cenote_testkit::{golden, golden_pools};
 
 use crate::open;
 
-/// A block of a file, or of its tree, or one whose data are in the pointer.
+/// File's data or indirect block, or an embedded one.
 fn block(rng: &mut Rng, birth: u64) -> BpobjEntry {
     let mut words = [0; 16];
     let (psize, lsize) = (rng.below(16), 255);
@@ -37,7 +37,7 @@ fn dsize(bp: &Blkptr) -> u64 {
 
 type Model = BTreeMap<Txg, Vec<[u64; 16]>>;
 
-/// Every list holds exactly what the model has, and counts it right.
+/// Checks every list's entries and counts against the model.
 async fn check(view: &Objset, id: ObjectId, model: &Model) {
     let deadlist = Deadlist::open(view, id).await.unwrap();
     let Deadlist::ByBirth { phys, .. } = &deadlist else { panic!("by birth") };
@@ -60,7 +60,7 @@ async fn check(view: &Objset, id: ObjectId, model: &Model) {
     assert_eq!([phys.used_bytes, phys.compressed_bytes, phys.uncompressed_bytes], total);
 }
 
-/// What a list holds, in order of its words, and the space of that.
+/// Entries of a list sorted by words, and their space.
 async fn content(list: &Bpobj, dsize: impl Fn(&Blkptr) -> u64) -> (Vec<[u64; 16]>, [u64; 3]) {
     let (mut held, mut sums) = (Vec::new(), [0u64; 3]);
     let mut entries = list.entries();
@@ -70,7 +70,7 @@ async fn content(list: &Bpobj, dsize: impl Fn(&Blkptr) -> u64) -> (Vec<[u64; 16]
             let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
             let unpacked = if is_metadata { stored } else { bp.lsize().0 };
             for (sum, bytes) in sums.iter_mut().zip([dsize(&bp), stored, unpacked]) {
-                // Livelists count what was freed as less.
+                // Livelists subtract freed blocks.
                 *sum = if freed { sum.wrapping_sub(bytes) } else { sum.wrapping_add(bytes) };
             }
             held.push(*bp.words());
@@ -153,7 +153,7 @@ async fn change(deadlist: &mut DeadlistEdit<'_>, model: &mut Model, rng: &mut Rn
             model.range_mut(..any).next_back().unwrap().1.extend(entries);
         }
         _ => {
-            // Now and then more than a block holds, which is 1024.
+            // Sometimes more than the 1024 of a block.
             let count = if rng.below(5) == 0 { 3000 } else { rng.below(40) };
             let entries: Vec<_> = (0..count)
                 .map(|_| {
@@ -170,7 +170,7 @@ async fn change(deadlist: &mut DeadlistEdit<'_>, model: &mut Model, rng: &mut Rn
     }
 }
 
-/// The deadlists that OpenZFS made, merged into new ones: nothing is lost, and their own counts fit.
+/// OpenZFS's deadlists merge into new ones without loss, and their counts fit.
 #[test]
 fn golden_deadlists_merge_without_loss() {
     let rt = Runtime::real(Some(2));
@@ -253,8 +253,7 @@ fn packed_lists_are_rewritten_shorter_and_longer() {
     });
 }
 
-/// What of a deadlist with so many keys is changed when all goes that they tell apart, and then the
-/// deadlist.
+/// Counts changes of a deadlist with `keys` keys, when all its keys and then the deadlist are removed.
 async fn changes_of_going(live: &LiveObjset, keys: u64) -> u64 {
     let edit = live.edit();
     let lists = BlockLists::new(&edit, &|_| 512);
@@ -272,7 +271,7 @@ async fn changes_of_going(live: &LiveObjset, keys: u64) -> u64 {
     edit.changes() - before
 }
 
-/// Or destroying snapshots would cost the square of their number.
+/// Otherwise, destroying snapshots would cost the square of their number.
 #[test]
 fn a_deadlist_goes_at_a_cost_that_does_not_depend_on_its_keys() {
     let rt = Runtime::real(Some(2));

@@ -1,4 +1,4 @@
-//! Changes over golden pools' objects, as they show before they are on disk.
+//! Changes to golden pools' objects before they are on disk.
 
 use bytes::Bytes;
 use cenote_format::dnode::ObjectType;
@@ -45,7 +45,7 @@ fn changes_show_and_what_is_not_changed_shows_through() {
     }
 }
 
-/// Numbers handed out are free: no object of the tree on disk, none twice.
+/// New object numbers are neither in the tree on disk nor used twice.
 #[test]
 fn numbers_of_new_objects_are_free() {
     let rt = Runtime::real(Some(2));

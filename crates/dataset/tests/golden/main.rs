@@ -1,4 +1,4 @@
-//! Golden pools, made by the OpenZFS kernel module, against what it says they hold.
+//! Golden pools made by the OpenZFS kernel module, against their recorded content.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
@@ -19,7 +19,7 @@ use cenote_runtime::Runtime;
 use cenote_testkit::{Golden, KeyFacts};
 use std::collections::BTreeMap;
 
-/// Finds the one pool in the golden pool's folder.
+/// Finds the pool in the golden pool's folder.
 async fn find(rt: &Runtime, golden: &Golden) -> FoundPool {
     let discovery = discover(rt, &[golden.images()]).await;
     let wanted = golden.facts().guid;
@@ -34,14 +34,14 @@ async fn open(rt: &Runtime, golden: &Golden) -> Mos {
     import(rt, &found, &options).await.unwrap_or_else(|e| panic!("{}: {e}", golden.name()))
 }
 
-/// The keys of pool.json.
+/// Keys of pool.json.
 fn keys(facts: BTreeMap<String, KeyFacts>) -> KeySource {
     let hex = |text: &str| -> Vec<u8> {
         let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
         text.as_bytes().chunks(2).map(digits).collect()
     };
     KeySource::new(move |info| {
-        // Roots that are not listed were made with the key of one above.
+        // Unlisted roots use an ancestor's key.
         let above = |name: &String| info.root == *name || info.root.starts_with(&format!("{name}/"));
         let key = facts.iter().filter(|(name, _)| above(name)).max_by_key(|(name, _)| name.len())?.1;
         Some(UserKey(match (&key.key, &key.key_hex) {

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Rows = BTreeMap<(String, String), (String, String)>;
 
-/// Everything must be equal, but for `available` in pools where it counts what dedup and cloning save.
+/// Properties exempt from the comparison: none.
 const DEPENDS_ON_THE_MOMENT: [&str; 0] = [];
 
-/// Whether OpenZFS 2.3 does not show a property, or not of volumes.
+/// Whether OpenZFS 2.3 omits a property, in general or for volumes.
 fn is_new_in_2_4(property: &str) -> bool {
     (property.starts_with("default") && property.ends_with("quota")) || property == "special_small_blocks"
 }
@@ -21,7 +21,7 @@ fn every_property_is_what_zfs_get_says() {
     let mut differences = Vec::new();
     for pool in golden_pools() {
         let name = pool.name();
-        // Theirs are those after the kernel replayed the intent logs on a copy.
+        // The recorded values were taken after the kernel replayed the intent logs on a copy.
         if pool.facts().state.starts_with("unclean") {
             continue;
         }
@@ -29,7 +29,7 @@ fn every_property_is_what_zfs_get_says() {
         let is_dataset_row =
             |r: &cenote_testkit::PropertyRow| datasets.contains(&r.name) && !r.name.contains('#');
         let rows = pool.properties();
-        // Rows of the pool itself come first, up to the root dataset's `type`.
+        // The pool's rows come first, up to the root dataset's `type`.
         let first = rows.iter().position(|r| r.property == "type").unwrap();
         let wanted: Rows = rows[first..]
             .iter()
@@ -52,7 +52,7 @@ fn every_property_is_what_zfs_get_says() {
         for key in wanted.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
             let (is, should) = (found.get(key), wanted.get(key));
             let is_missing = should.is_none() && !pool.is_of_2_4() && is_new_in_2_4(&key.1);
-            // Its default is another one in 2.4.
+            // Its default differs in 2.4.
             let is_default = key.1 == "xattr" && pool.is_of_2_4();
             if is != should && !is_missing && !is_default && !DEPENDS_ON_THE_MOMENT.contains(&key.1.as_str())
             {

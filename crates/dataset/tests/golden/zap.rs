@@ -1,4 +1,4 @@
-//! ZAPs that are changed, against a model in memory, and against how OpenZFS laid out the same names.
+//! Changes of ZAPs, against a model in memory and OpenZFS's layout of the same names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use cenote_testkit::{golden, golden_pools};
 use crate::open;
 use crate::zap_audit::audit;
 
-/// A set to make new objects in.
+/// Object set for new objects.
 async fn scratch(rt: &Runtime) -> LiveObjset {
     let pool = golden("single");
     let mos = open(rt, &pool).await;
     LiveObjset::new(mos.objset().clone(), Txg(1 << 40))
 }
 
-/// What a random run is about.
+/// Parameters of a random run.
 struct Run {
     zap: NewZap,
-    /// Names are drawn from so many.
+    /// Number of possible names.
     names: u64,
     steps: u64,
-    /// Values other than one number.
+    /// Whether values may be arrays.
     arrays: bool,
     name: fn(u64) -> Vec<u8>,
-    /// Blocks that it comes to at least: growth was met.
+    /// Minimum blocks reached, to prove growth.
     blocks: u64,
 }
 
@@ -42,7 +42,7 @@ fn any_length(n: u64) -> Vec<u8> {
     format!("{n}{}", "x".repeat((n * 7919 % 245) as usize)).into_bytes()
 }
 
-/// Up to eight spellings of a name that fold to the same.
+/// Up to eight spellings that normalize to one name.
 fn spelled(n: u64) -> Vec<u8> {
     let spell = |i: u32, c: &str| if n >> i & 1 == 1 { c.to_uppercase() } else { c.into() };
     format!("{}{}{}{}", spell(0, "ab"), spell(1, "\u{e4}"), spell(2, "x"), n / 8).into_bytes()
@@ -147,7 +147,7 @@ async fn random_run(live: &LiveObjset, run: &Run, mut rng: Rng) {
     check(&edit.view(), id, &BTreeMap::new()).await;
 }
 
-/// The ZAP holds exactly that, and is whole.
+/// The ZAP holds exactly the model and is whole.
 async fn check(view: &Objset, id: ObjectId, model: &BTreeMap<Vec<u8>, ZapValue>) {
     let zap = Zap::open_id(view, id).await.unwrap();
     audit(&zap).await;
@@ -162,7 +162,7 @@ async fn check(view: &Objset, id: ObjectId, model: &BTreeMap<Vec<u8>, ZapValue>)
     }
 }
 
-/// Who holds a block, as a reader or the group that is being written does, keeps it as it was.
+/// A block held by a reader or a syncing txg does not change.
 #[test]
 fn a_block_that_somebody_looks_at_does_not_change() {
     let rt = Runtime::real(Some(2));
@@ -186,7 +186,7 @@ fn a_block_that_somebody_looks_at_does_not_change() {
     });
 }
 
-/// OpenZFS doubles a large table a block at a time, and may leave it at that.
+/// OpenZFS doubles a large table block by block, and may stop halfway.
 #[test]
 fn a_table_that_is_half_copied_is_finished() {
     let rt = Runtime::real(Some(2));
@@ -225,7 +225,7 @@ fn a_table_that_is_half_copied_is_finished() {
     });
 }
 
-/// A group in which tables were only looked into has nothing to write.
+/// Txg that only read tables writes nothing.
 #[test]
 fn looking_into_a_table_changes_nothing() {
     let rt = Runtime::real(Some(2));
@@ -247,7 +247,7 @@ fn looking_into_a_table_changes_nothing() {
     });
 }
 
-/// Keys of numbers; of many the hash is the same.
+/// Numeric keys, many with the same hash.
 #[test]
 fn keys_of_numbers_and_crowds_of_one_hash() {
     let rt = Runtime::real(Some(2));
@@ -280,7 +280,7 @@ fn keys_of_numbers_and_crowds_of_one_hash() {
         let refused = zap.add("a name", 1).await;
         assert!(matches!(refused, Err(DatasetError::EntryRefused { .. })), "{refused:?}");
 
-        // All of one hash: they can't be told apart by splitting.
+        // Splitting cannot separate equal hashes.
         let crowd = async |n: u64| zap.add(&[7 << 50, n][..], 1).await;
         let mut n = 0;
         while crowd(n).await.is_ok() {
@@ -318,8 +318,7 @@ fn counters_vanish_at_zero_and_bad_entries_are_refused() {
     });
 }
 
-/// The leaves of a table follow from its names alone as long as none is removed: those that OpenZFS made must
-/// come out again.
+/// Without removals, a table's leaves depend on its names alone, so OpenZFS's leaves must reappear.
 #[test]
 fn the_names_of_a_golden_table_make_the_same_leaves() {
     let rt = Runtime::real(Some(2));
@@ -342,11 +341,11 @@ fn the_names_of_a_golden_table_make_the_same_leaves() {
         });
     }
     eprintln!("{same} of {compared} tables have the same leaves");
-    // Tables from which names were removed may have more leaves.
+    // Removed names may leave additional leaves.
     assert!(compared > 0 && same * 10 >= compared * 9, "{same} of {compared}");
 }
 
-/// Tables of text names that are fat and in this machine's byte order.
+/// Fat tables of text names in native byte order.
 async fn fat_tables(set: &Objset) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut dnodes = set.dnodes(ObjectId(1), set.last_object());
@@ -368,7 +367,7 @@ async fn fat_tables(set: &Objset) -> Vec<ObjectId> {
     tables
 }
 
-/// The prefixes of a table's leaves, each with its length.
+/// Prefixes and lengths of a table's leaves.
 async fn leaves(zap: &Zap) -> BTreeSet<(u32, u64)> {
     let object = zap.object();
     let mut leaves = BTreeSet::new();
@@ -381,7 +380,7 @@ async fn leaves(zap: &Zap) -> BTreeSet<(u32, u64)> {
     leaves
 }
 
-/// The leaves of a new table with the same salt and names, added in the order of their values.
+/// Leaves of a new table with the same salt and names, added in value order.
 async fn made_again(set: &Objset, old: &Zap) -> BTreeSet<(u32, u64)> {
     let live = LiveObjset::new(set.clone(), Txg(1 << 40));
     let edit = live.edit();

@@ -1,4 +1,4 @@
-//! Whether a fat ZAP is whole: every pointer, leaf and chunk accounted for. Reads the bytes by itself.
+//! Audits a fat ZAP: every pointer, leaf and chunk is accounted for. Decodes the bytes independently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ fn word(block: &[u8], index: usize) -> u64 {
     u64::from_ne_bytes(block[index * 8..index * 8 + 8].try_into().unwrap())
 }
 
-/// Stops the test if anything does not fit. A micro ZAP is whole if its names have differentiators of their
-/// own, which its reader can't tell: only fat ones are looked at.
+/// Panics on any inconsistency. Only fat ZAPs are checked: the reader hides the differentiators that a micro
+/// ZAP's check needs.
 pub async fn audit(zap: &Zap) {
     let object = zap.object();
     let block = async |id: u64| object.read_block(BlockId(id)).await.unwrap().0;
@@ -56,8 +56,8 @@ pub async fn audit(zap: &Zap) {
     assert_eq!(entries, entry_count);
 }
 
-/// Every chunk is free, or in one name or value of one entry of one chain. Answers how many entries there
-/// are.
+/// Every chunk is free, or part of one name or value of one entry in one chain. Returns the number of
+/// entries.
 fn audit_leaf(leaf: &[u8]) -> u64 {
     assert_eq!(word(leaf, 0), LEAF);
     let buckets = leaf.len() / 32;

@@ -7,8 +7,7 @@
 //!     .with_dvas                                        where they went
 //! ```
 //!
-//! Each step keeps what the earlier ones set: the checksum leaves a MAC alone, addresses leave salt and IV
-//! alone.
+//! Each step keeps the earlier results: the checksum leaves a MAC alone, addresses leave salt and IV alone.
 //!
 //! Source: OpenZFS `spa.h` (`BP_SET_*`), `zio.c` (`zio_write_compress`), `blkptr.c`, `zio_crypt.c`
 //! (`zio_crypt_encode_params_bp`, `zio_crypt_encode_mac_bp`).
@@ -25,16 +24,16 @@ const ENCRYPTED_BIT: u64 = 1 << 61;
 const EMBEDDED_BIT: u64 = 1 << 39;
 const DEDUP_BIT: u64 = 1 << 62;
 
-/// What every new pointer says of its block.
+/// Fields common to every new pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockIdentity {
-    /// Size as the owner sees it.
+    /// Uncompressed size.
     pub lsize: Lsize,
-    /// Type of the object that it belongs to.
+    /// Type of the owning object.
     pub object_type: ObjectType,
     /// 0 for data, 1 and up for indirect blocks.
     pub level: u8,
-    /// The txg in which it is made.
+    /// Birth txg.
     pub birth: Txg,
 }
 
@@ -44,19 +43,18 @@ impl BlockIdentity {
     }
 }
 
-/// A size in the property word: 512-byte units, minus one.
+/// Size field of the property word: 512-byte units, minus one.
 fn sectors(bytes: u64) -> u64 {
     (bytes >> SPA_MINBLOCKSHIFT).saturating_sub(1) & 0xffff
 }
 
-/// The bit that says that blocks are in this machine's byte order.
 fn native() -> u64 {
     u64::from(Endian::NATIVE == Endian::Little) << 63
 }
 
 impl Blkptr {
-    /// A hole that keeps its size, type, level and birth (feature `hole_birth`). Without the feature a hole
-    /// is [`Blkptr::HOLE`].
+    /// A hole with size, type, level and birth (feature `hole_birth`). Without the feature, a hole is
+    /// [`Blkptr::HOLE`].
     pub fn hole(identity: &BlockIdentity) -> Blkptr {
         let mut words = [0; 16];
         words[PROP] = identity.prop() | sectors(identity.lsize.0);
@@ -64,8 +62,7 @@ impl Blkptr {
         Blkptr { words }
     }
 
-    /// A pointer that holds its block: 1 to 112 bytes, compressed by `compression_id`. `None` for any other
-    /// length.
+    /// An embedded block of 1 to 112 compressed bytes. `None` for any other length.
     pub fn embedded(identity: &BlockIdentity, compression_id: u8, payload: &[u8]) -> Option<Blkptr> {
         let psize = payload.len() as u64;
         if payload.is_empty() || payload.len() > BPE_PAYLOAD_BYTES {
@@ -88,8 +85,7 @@ impl Blkptr {
         Some(Blkptr { words })
     }
 
-    /// A block stored in `psize` bytes, in this machine's byte order. Later steps add its checksum and
-    /// addresses.
+    /// A block of `psize` stored bytes in native byte order. Later steps add checksum and addresses.
     pub fn block(
         identity: &BlockIdentity,
         psize: Psize,
@@ -106,14 +102,14 @@ impl Blkptr {
         Blkptr { words }
     }
 
-    /// Sets the byte order that the block's content is in.
+    /// Sets the byte order of the content.
     #[must_use]
     pub fn with_endian(mut self, endian: Endian) -> Blkptr {
         self.words[PROP] = self.words[PROP] & !(1 << 63) | u64::from(endian == Endian::Little) << 63;
         self
     }
 
-    /// Sets the crypt bit, for a block of an encrypted dataset. `mac` is its MAC, if its pointer has one.
+    /// Sets the crypt bit, and the MAC if the pointer has one.
     #[must_use]
     pub fn with_mac(mut self, mac: Option<[u8; 16]>) -> Blkptr {
         self.words[PROP] |= ENCRYPTED_BIT;
@@ -125,7 +121,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets the crypt bit and stores salt and IV in the third address and half of the fill count.
+    /// Sets the crypt bit; stores salt and IV in the third address and half of the fill count.
     #[must_use]
     pub fn with_crypt(self, params: &CryptParams) -> Blkptr {
         let mut marked = self.with_mac(Some(params.mac));
@@ -137,7 +133,7 @@ impl Blkptr {
         marked
     }
 
-    /// Sets the checksum: four words, or only the two before a MAC.
+    /// Sets the checksum: four words, or the two before a MAC.
     #[must_use]
     pub fn with_checksum(mut self, words: &[u64]) -> Blkptr {
         for (slot, word) in self.words[CHECKSUM..].iter_mut().zip(words) {
@@ -146,7 +142,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets the addresses, as many as there are slots for; unused slots are cleared.
+    /// Sets the addresses that fit; clears unused slots.
     #[must_use]
     pub fn with_dvas(mut self, dvas: &[Dva]) -> Blkptr {
         let slots = if self.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
@@ -157,8 +153,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets the fill count of a block that has its addresses: the number of level-0 blocks below that are
-    /// not holes; for a dnode block, of its used dnodes. Holes and embedded blocks have none.
+    /// Sets the fill count after the addresses ([`Blkptr::fill`]). Holes and embedded blocks have none.
     #[must_use]
     pub fn with_fill(mut self, fill: u64) -> Blkptr {
         let kept = if self.is_encrypted() { self.words[FILL] & !0xffff_ffff } else { 0 };
@@ -168,26 +163,25 @@ impl Blkptr {
         self
     }
 
-    /// Sets whether the block is in a deduplication table.
+    /// Sets the dedup bit.
     #[must_use]
     pub fn with_dedup(mut self, is_dedup: bool) -> Blkptr {
         self.words[PROP] = self.words[PROP] & !DEDUP_BIT | if is_dedup { DEDUP_BIT } else { 0 };
         self
     }
 
-    /// The pointer of one more owner, since txg `txg`, to a block that keeps its addresses and physical
-    /// birth.
+    /// The pointer of an additional owner from txg `txg` on; addresses and physical birth stay.
     #[must_use]
     pub fn shared_in(mut self, txg: Txg) -> Blkptr {
         if self.is_embedded() {
-            // An embedded block has no physical birth: the payload takes that word.
+            // An embedded block's payload takes the physical birth's word.
             self.words[LOGICAL_BIRTH] = txg.0;
             return self;
         }
         self.with_births(txg, self.physical_birth())
     }
 
-    /// Sets both births where they differ, for a block that is shared or was moved.
+    /// Sets the births of a shared or moved block.
     #[must_use]
     pub fn with_births(mut self, logical: Txg, physical: PhysicalBirth) -> Blkptr {
         self.words[PROP2] &= !REWRITE_BIT;
@@ -196,7 +190,7 @@ impl Blkptr {
         self
     }
 
-    /// Sets all births as another pointer to the same block has them.
+    /// Copies the births of another pointer to the block.
     #[must_use]
     pub fn with_births_of(mut self, other: &Blkptr) -> Blkptr {
         for index in [PROP2, PHYSICAL_BIRTH, LOGICAL_BIRTH] {
@@ -251,7 +245,7 @@ mod tests {
         assert_eq!(births(&rewritten), (77, 90, 90));
         assert_eq!(births(&rewritten.shared_in(Txg(99))), (99, 90, 99), "a clone of it is not rewritten");
         assert_eq!(new.with_births_of(&rewritten), rewritten);
-        // The word is payload if the block is embedded.
+        // In an embedded block, the word is payload.
         let embedded = Blkptr::embedded(&id, 15, &[0xff; BPE_PAYLOAD_BYTES]).unwrap();
         assert_eq!((embedded.is_rewritten(), embedded.allocation_birth()), (false, Txg(77)));
     }

@@ -1,8 +1,8 @@
-//! The log of a flat dedup table: entries not yet in its ZAPs.
+//! Log of a flat dedup table: entries not yet in its ZAPs.
 //!
-//! Idea: a table has two logs: one takes new entries while the other is flushed in key order. An entry in
-//! either log overrides the ZAPs', and an entry in the log being appended to overrides the other log's.
-//! Records don't straddle blocks; a record of type 0 ends a block early.
+//! Idea: a table has two logs: one takes new entries while the other is flushed in key order. A log entry
+//! overrides the ZAPs, and the active log overrides the flushing one. Records do not straddle blocks; a
+//! record of type 0 ends a block early.
 //!
 //! Layout of the object (its bonus is the head):
 //!
@@ -18,27 +18,27 @@ use crate::error::{FormatError, Result, at_most};
 use crate::units::Txg;
 use crate::words::{Phys, Words, word_struct};
 
-/// `DDL_FLAG_FLUSHING`: the log is being flushed, not appended to.
+/// `DDL_FLAG_FLUSHING`: flushing, not appended to.
 pub const DDL_FLAG_FLUSHING: u8 = 1 << 0;
 /// `DDL_FLAG_CHECKPOINT`: `checkpoint` is valid.
 pub const DDL_FLAG_CHECKPOINT: u8 = 1 << 1;
 
 word_struct! {
-    /// Head of a log, `ddt_log_header_t`: its bonus.
+    /// Bonus of a log, `ddt_log_header_t`.
     pub struct DdtLogHeader("DDT log", bytes: 64, required: all) {
         /// Version (0..8), flags (8..16).
         pub info: u64,
-        /// Bytes of the log, whole blocks.
+        /// Log bytes, whole blocks.
         pub length_bytes: u64,
-        /// The txg in which it became active.
+        /// Txg in which it became active.
         pub first_txg: Txg,
-        /// Records with keys up to this one are flushed and must be ignored.
+        /// Records up to this key are flushed; ignore them.
         pub checkpoint: DdtKey,
     }
 }
 
 impl DdtLogHeader {
-    /// Format version; 1 is the only one known.
+    /// Format version; only 1 is known.
     pub fn version(&self) -> u8 {
         self.info as u8
     }
@@ -48,33 +48,32 @@ impl DdtLogHeader {
         (self.info >> 8) as u8
     }
 
-    /// It is being appended to: its entries override those of the other log.
+    /// Whether it is appended to, and so overrides the other log.
     pub fn is_active(&self) -> bool {
         self.flags() & DDL_FLAG_FLUSHING == 0
     }
 
-    /// The key up to which records are to be ignored.
+    /// Key up to which records are ignored.
     pub fn checkpoint(&self) -> Option<DdtKey> {
         (self.flags() & DDL_FLAG_CHECKPOINT != 0).then_some(self.checkpoint)
     }
 }
 
-/// A record of a log.
+/// Record of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtLogRecord {
-    /// Class of the table that holds the entry; `None` if no table does yet.
+    /// Class of the table with the entry; `None` if in no table yet.
     pub class: Option<DdtClass>,
-    /// The block's content.
+    /// Identity of the block.
     pub key: DdtKey,
-    /// What is known about it.
+    /// Table entry.
     pub value: DdtValue,
 }
 
-/// `DDT_CLASSES`: the class of an entry that has never been in a table.
+/// `DDT_CLASSES`: class of an entry in no table.
 const DDT_CLASSES: u64 = DdtClass::ALL.len() as u64;
 /// `DLR_ENTRY`.
 const DLR_ENTRY: u64 = 1;
-/// Bytes of a record's info word.
 const INFO_BYTES: usize = 8;
 
 const _: () = {
@@ -83,7 +82,7 @@ const _: () = {
 };
 
 impl DdtLogRecord {
-    /// The record as bytes.
+    /// Encodes the record.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         let value = self.value.encode_unpacked(endian);
         let len = (INFO_BYTES + DdtKey::COUNT * 8 + value.len()) as u64;
@@ -94,7 +93,7 @@ impl DdtLogRecord {
     }
 }
 
-/// The records of one block of a log, in order. The iterator ends after the first error.
+/// Records of one block in order. The iterator ends after the first error.
 pub fn records(block: &[u8], flat: bool, endian: Endian) -> impl Iterator<Item = Result<DdtLogRecord>> + '_ {
     let mut rest = block;
     std::iter::from_fn(move || {
@@ -106,7 +105,7 @@ pub fn records(block: &[u8], flat: bool, endian: Endian) -> impl Iterator<Item =
     })
 }
 
-/// Takes the next record off `rest`; `None` after the last record of the block.
+/// Takes the next record off `rest`; `None` at the end of the block.
 fn record(rest: &mut &[u8], flat: bool, endian: Endian) -> Result<Option<DdtLogRecord>> {
     if rest.len() < INFO_BYTES {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! Builds dnodes from two parts: what the object's owner decides, and where its blocks are.
+//! Builds dnodes from two parts: the owner's settings and the block tree.
 //!
-//! The parts change at different times: the owner's part whenever an operation touches the object, the tree
-//! once per txg, when its blocks have been given their addresses.
+//! The parts change at different times: the settings whenever an operation touches the object, the tree once
+//! per txg, after its blocks have addresses.
 
 use bytes::Bytes;
 
@@ -14,45 +14,45 @@ use crate::bytes::{Endian, Writer};
 use crate::error::{FormatError, Result, at_most};
 use crate::units::{BlockId, SPA_MINBLOCKSHIFT};
 
-/// What the owner of an object decides.
+/// Settings by the object's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnodeHead {
-    /// What the object holds.
+    /// Object type.
     pub object_type: ObjectType,
-    /// What the bonus holds.
+    /// Bonus type.
     pub bonus_type: ObjectType,
-    /// The bonus, in this machine's byte order.
+    /// Bonus in native byte order.
     pub bonus: Bytes,
-    /// Bytes behind it: of ciphertext, which fills all the room there is. Else nothing.
+    /// Ciphertext after the bonus: it fills the remaining room. Otherwise empty.
     pub rest: Bytes,
-    /// Checksum set for its blocks; 0 to inherit.
+    /// Checksum algorithm; 0 inherits.
     pub checksum_id: u8,
-    /// Compression set for its blocks; 0 to inherit.
+    /// Compression algorithm; 0 inherits.
     pub compression_id: u8,
-    /// `DNODE_FLAG_*`; `build` adds those that describe the tree.
+    /// `DNODE_FLAG_*`; `build` adds the tree's.
     pub flags: u8,
-    /// log2 of the size of its indirect blocks.
+    /// log2 of the indirect block size.
     pub indirect_block_shift: u8,
-    /// Pointers in the dnode, 1 to 3.
+    /// Block pointers, 1 to 3.
     pub blkptr_count: u8,
-    /// Slots of 512 bytes, 1 to 32.
+    /// 512-byte slots, 1 to 32.
     pub slots: u8,
-    /// Bytes of a data block.
+    /// Data block size.
     pub data_block_bytes: u32,
-    /// The highest block number that the object has ever had.
+    /// Highest block number ever used.
     pub max_block_id: BlockId,
 }
 
-/// Where an object's blocks are.
+/// Block tree of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnodeTree {
-    /// Levels of the tree, 1 and up.
+    /// Levels, from 1.
     pub levels: u8,
-    /// The pointers at its top; missing ones are holes.
+    /// Top pointers; missing ones are holes.
     pub blkptrs: Vec<Blkptr>,
-    /// The spill block.
+    /// Spill block.
     pub spill: Option<Blkptr>,
-    /// Allocated bytes over all copies and levels.
+    /// Allocated bytes of all copies and levels.
     pub used_bytes: u64,
 }
 
@@ -63,12 +63,12 @@ impl Default for DnodeTree {
 }
 
 impl DnodeHead {
-    /// Largest bonus of a dnode with so many slots and block pointers and no spill pointer.
+    /// Largest bonus with that many slots and pointers, without a spill pointer.
     pub fn bonus_room(slots: u8, blkptr_count: u8) -> usize {
         usize::from(slots) * DNODE_MIN_BYTES - DNODE_CORE_BYTES - usize::from(blkptr_count) * BLKPTR_BYTES
     }
 
-    /// log2 of the pointers in an indirect block.
+    /// log2 of the pointers per indirect block.
     pub fn fanout_shift(&self) -> u32 {
         u32::from(self.indirect_block_shift).saturating_sub(BLKPTR_BYTES.ilog2())
     }
@@ -78,7 +78,7 @@ impl DnodeHead {
         self.flags & DNODE_FLAG_SPILL_BLKPTR != 0
     }
 
-    /// Says whether there is a spill block.
+    /// Sets whether there is a spill block.
     pub fn set_spill(&mut self, has_spill: bool) {
         self.flags = self.flags_with(has_spill);
     }
@@ -88,10 +88,10 @@ impl DnodeHead {
         self.flags & !DNODE_FLAG_SPILL_BLKPTR | spill_flag
     }
 
-    /// Puts head and tree together.
+    /// Combines head and tree.
     ///
     /// # Errors
-    /// A part is longer than the dnode has room for.
+    /// A part exceeds its room.
     pub fn build(&self, tree: &DnodeTree) -> Result<Dnode> {
         at_most("dnode block pointers", self.blkptr_count.into(), DN_MAX_NBLKPTR.into())?;
         at_most("dnode block pointers", tree.blkptrs.len() as u64, self.blkptr_count.into())?;
@@ -137,7 +137,7 @@ impl DnodeHead {
 }
 
 impl Dnode {
-    /// The owner's part.
+    /// Owner's settings.
     pub fn head(&self) -> DnodeHead {
         DnodeHead {
             object_type: self.object_type,
@@ -155,13 +155,13 @@ impl Dnode {
         }
     }
 
-    /// The owner's part of a dnode whose bonus is ciphertext: that is longer than the bonus.
+    /// Owner's settings if the bonus is ciphertext, which is longer than the bonus.
     pub fn encrypted_head(&self) -> DnodeHead {
         let rest = self.bonus_space().get(self.bonus().len()..).unwrap_or_default();
         DnodeHead { rest: Bytes::copy_from_slice(rest), ..self.head() }
     }
 
-    /// Where its blocks are.
+    /// Block tree.
     pub fn tree(&self) -> DnodeTree {
         DnodeTree {
             levels: self.levels,

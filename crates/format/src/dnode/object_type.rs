@@ -1,14 +1,13 @@
-//! Object types, `dmu_object_type_t`: what an object holds and how its blocks are treated.
+//! Object types, `dmu_object_type_t`: content and treatment of an object's blocks.
 //!
-//! Idea: types below 54 are a fixed table. From pool version 5000 on, new types state their traits
-//! in their own bits instead: `0x80` new style, `0x40` metadata, `0x20` encrypted in encrypted datasets,
-//! `0x1f` how to byte-swap.
+//! Idea: types below 54 are a fixed table. Since pool version 5000, new types state their traits in their
+//! bits: `0x80` new style, `0x40` metadata, `0x20` encrypted in encrypted datasets, `0x1f` byte-swap class.
 //!
 //! Source: OpenZFS `dmu.h`, `dmu.c` (`dmu_ot`).
 
 use std::fmt;
 
-/// An object type, `dmu_object_type_t`. Any byte is one; unknown ones have no name.
+/// Object type, `dmu_object_type_t`. Any byte is valid; unknown types have no name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectType(pub u8);
 
@@ -17,12 +16,12 @@ const DATA: bool = false;
 const CRYPT: bool = true;
 const CLEAR: bool = false;
 
-/// Bit of new-style types, `DMU_OT_NEWTYPE`.
+/// New-style types, `DMU_OT_NEWTYPE`.
 const DMU_OT_NEWTYPE: u8 = 0x80;
 const DMU_OT_METADATA: u8 = 0x40;
 const DMU_OT_ENCRYPTED: u8 = 0x20;
 const DMU_OT_BYTESWAP_MASK: u8 = 0x1f;
-/// Byte-swap classes: what the content consists of.
+/// Byte-swap classes.
 const DMU_BSWAP_UINT32: u8 = 2;
 const DMU_BSWAP_UINT64: u8 = 3;
 const DMU_BSWAP_ZAP: u8 = 4;
@@ -33,20 +32,19 @@ macro_rules! object_types {
         #[repr(u8)]
         enum Number { $($name),* }
 
-        /// The numbers of `dmu.h`, without their `DMU_OT_` prefix.
+        /// Numbers of `dmu.h`, without `DMU_OT_`.
         #[allow(missing_docs)]
         impl ObjectType {
             $(pub const $name: ObjectType = ObjectType(Number::$name as u8);)*
         }
 
         impl ObjectType {
-            /// `DMU_OTN_ZAP_METADATA`: ZAPs of the pool that were added later, and objects that were turned
-            /// into ZAPs.
+            /// `DMU_OTN_ZAP_METADATA`: later pool ZAPs, and objects converted to ZAPs.
             pub const ZAP_METADATA: ObjectType = ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_ZAP);
-            /// `DMU_OTN_UINT64_METADATA`: arrays of words of the pool that were added later.
+            /// `DMU_OTN_UINT64_METADATA`: later pool arrays of words.
             pub const UINT64_METADATA: ObjectType =
                 ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_UINT64);
-            /// `DMU_OTN_UINT32_METADATA`: the same of halves of words.
+            /// `DMU_OTN_UINT32_METADATA`: later pool arrays of half words.
             pub const UINT32_METADATA: ObjectType =
                 ObjectType(DMU_OT_NEWTYPE | DMU_OT_METADATA | DMU_BSWAP_UINT32);
         }
@@ -121,7 +119,7 @@ impl ObjectType {
         TABLE.get(usize::from(self.0))
     }
 
-    /// Metadata: stored on the special vdev and in more copies, and accounted as metadata.
+    /// Metadata: on the special vdev, with extra copies, accounted as metadata.
     pub fn is_metadata(self) -> bool {
         if self.is_new_style() { self.0 & DMU_OT_METADATA != 0 } else { self.row().is_some_and(|r| r.0) }
     }
@@ -131,7 +129,7 @@ impl ObjectType {
         if self.is_new_style() { self.0 & DMU_OT_ENCRYPTED != 0 } else { self.row().is_some_and(|r| r.1) }
     }
 
-    /// The object is a ZAP.
+    /// Whether the object is a ZAP.
     pub fn is_zap(self) -> bool {
         if self.is_new_style() {
             return self.0 & DMU_OT_BYTESWAP_MASK == DMU_BSWAP_ZAP;

@@ -1,6 +1,5 @@
-//! The numbers that every implementation of dRAID must share: one map for each count of children.
-//!
-//! They are facts of the on-disk format: another seed would put every block elsewhere.
+//! Map inputs for each number of children, part of the on-disk format: another seed would put every block
+//! elsewhere.
 //!
 //! Source: OpenZFS `vdev_draid.c` (`draid_maps`).
 
@@ -10,7 +9,7 @@ const fn map(children: u8, permutations: u16, seed: u64, checksum: u64) -> Draid
     DraidMap { children, permutations, seed, checksum }
 }
 
-/// Maps for 2 to 255 children, in that order.
+/// Maps for 2 to 255 children.
 #[rustfmt::skip]
 pub(super) static DRAID_MAPS: [DraidMap; 254] = [
     map(2, 256, 0x89ef_3dab_bcc7_de37, 0x433d_433d),

@@ -1,11 +1,10 @@
 //! Bookmarks, which keep a snapshot's point in time without its data; and redaction lists.
 //!
-//! A bookmark is an entry of the ZAP `DS_FIELD_BOOKMARK_NAMES`: name to words. Version 1 has three words,
-//! version 2 (feature `bookmark_v2`) twelve.
+//! The ZAP `DS_FIELD_BOOKMARK_NAMES` maps a bookmark's name to words: three in version 1, twelve in version 2
+//! (feature `bookmark_v2`).
 //!
-//! A redaction bookmark names a redaction list: an object whose bonus (or spill block, if the bonus is too
-//! small) is the head below. Its content is an array of 32-byte entries sorted by object and block: the
-//! runs of blocks that were left out.
+//! A redaction bookmark names a redaction list. The list's bonus (or spill block, if too large) is the head
+//! below. Its content is an array of 32-byte entries sorted by object and block, the runs of omitted blocks.
 //!
 //! Source: OpenZFS `dsl_bookmark.h`, `dmu_redact.h`.
 
@@ -14,37 +13,37 @@ use crate::error::{FormatError, Result};
 use crate::units::{BlockId, Guid, ObjectId, SPA_MINBLOCKSHIFT, Txg};
 use crate::words::{Pad, word_struct};
 
-/// `ZBM_FLAG_HAS_FBN`: the sizes of a bookmark are valid.
+/// `ZBM_FLAG_HAS_FBN`: sizes are valid.
 pub const ZBM_FLAG_HAS_FBN: u64 = 1 << 0;
-/// `ZBM_FLAG_SNAPSHOT_EXISTS`: the bookmarked snapshot was there when last checked.
+/// `ZBM_FLAG_SNAPSHOT_EXISTS`: the snapshot existed when last checked.
 pub const ZBM_FLAG_SNAPSHOT_EXISTS: u64 = 1 << 1;
 
 word_struct! {
-    /// A bookmark, `zfs_bookmark_phys_t`.
+    /// Bookmark, `zfs_bookmark_phys_t`.
     pub struct Bookmark("bookmark", bytes: 96, required: 3) {
-        /// Guid of the snapshot.
+        /// Snapshot guid.
         pub guid: Guid,
-        /// The txg in which the snapshot was taken.
+        /// Snapshot txg.
         pub creation_txg: Txg,
         /// Seconds since 1970.
         pub creation_time_s: u64,
-        /// The redaction list; 0 if this is not a redaction bookmark.
+        /// Redaction list; 0 for a plain bookmark.
         pub redaction_list: ObjectId,
         /// `ZBM_FLAG_*`.
         pub flags: u64,
-        /// Space referenced by the snapshot. This and the next five are valid with `ZBM_FLAG_HAS_FBN`.
+        /// Referenced space. This and the next five are valid with `ZBM_FLAG_HAS_FBN`.
         pub referenced_bytes: u64,
-        /// Their bytes as stored.
+        /// Stored bytes.
         pub compressed_bytes: u64,
-        /// Their bytes before compression.
+        /// Uncompressed bytes.
         pub uncompressed_bytes: u64,
-        /// Space freed between this bookmark and the next snapshot.
+        /// Space freed up to the next snapshot.
         pub referenced_freed_bytes: u64,
-        /// Their bytes as stored.
+        /// Stored bytes.
         pub compressed_freed_bytes: u64,
-        /// Their bytes before compression.
+        /// Uncompressed bytes.
         pub uncompressed_freed_bytes: u64,
-        /// Identifies the set of IVs of an encrypted snapshot.
+        /// IV set of an encrypted snapshot.
         pub ivset_guid: Guid,
     }
 }
@@ -52,13 +51,13 @@ word_struct! {
 /// Head of a redaction list, `redaction_list_phys_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedactionListHead {
-    /// Last object examined; `u64::MAX` (as is the block) once the list is complete.
+    /// Last object examined; `u64::MAX` (like the block) when complete.
     pub last_object: ObjectId,
     /// Last block examined.
     pub last_block: BlockId,
-    /// Entries in the object's content.
+    /// Entries.
     pub num_entries: u64,
-    /// Guids of the snapshots that the redaction is relative to.
+    /// Guids of the redaction snapshots.
     pub snapshots: Vec<Guid>,
 }
 
@@ -83,7 +82,7 @@ impl RedactionListHead {
         })
     }
 
-    /// The head as bytes.
+    /// Encodes the head.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         let mut w = Writer::new(endian);
         w.words(&[self.last_object.0, self.last_block.0, self.num_entries, self.snapshots.len() as u64]);
@@ -93,20 +92,20 @@ impl RedactionListHead {
         w.finish()
     }
 
-    /// The whole dataset has been examined.
+    /// Whether the whole dataset has been examined.
     pub fn is_complete(&self) -> bool {
         self.last_object.0 == u64::MAX && self.last_block.0 == u64::MAX
     }
 }
 
 word_struct! {
-    /// A run of redacted blocks of one object, `redact_block_phys_t`.
+    /// Run of redacted blocks, `redact_block_phys_t`.
     pub struct RedactBlock("redaction entry", bytes: 32, required: all) {
-        /// The object.
+        /// Object.
         pub object: ObjectId,
         /// First block of the run.
         pub first_block: BlockId,
-        /// Block size in sectors of 512 (bits 48..64) and run length minus one (bits 0..48).
+        /// Block size in 512-byte sectors (bits 48..64), run length minus one (bits 0..48).
         pub size_count: u64,
         /// Reserved.
         pub pad: Pad<1>,
@@ -114,7 +113,7 @@ word_struct! {
 }
 
 impl RedactBlock {
-    /// Bytes of each block.
+    /// Block size.
     pub fn block_bytes(&self) -> u64 {
         (self.size_count >> 48) << SPA_MINBLOCKSHIFT
     }

@@ -1,9 +1,9 @@
-//! Deadlists and livelists: block pointers sorted into lists by birth.
+//! Deadlists and livelists: block pointers in lists by birth.
 //!
-//! Idea: a deadlist is a ZAP object (type `DEADLIST`) whose bonus sums it up. Its keys are txgs in
-//! hexadecimal; the list (`bpobj`) under key T holds the blocks born after T and no later than the next
-//! key. Before pool version 26 a deadlist was one plain bpobj. A clone's livelist has the same shape, and
-//! its entries are marked as allocated or freed (see `bpobj`).
+//! Idea: a deadlist is a ZAP object (type `DEADLIST`) with a summary as bonus. Its keys are hexadecimal txgs;
+//! the `bpobj` under key T holds the blocks born after T and no later than the next key. Before pool version
+//! 26, a deadlist was a plain bpobj. A clone's livelist has the same shape, with entries marked as allocated
+//! or freed (see `bpobj`).
 //!
 //! Source: OpenZFS `dsl_deadlist.h`, `dsl_deadlist.c`.
 
@@ -12,32 +12,32 @@ use crate::units::Txg;
 use crate::words::{Pad, word_struct};
 
 word_struct! {
-    /// Sum of a deadlist, `dsl_deadlist_phys_t`: 320 bytes, the bonus of a `DEADLIST` object.
+    /// Bonus of a `DEADLIST` object, `dsl_deadlist_phys_t`.
     pub struct DeadlistPhys("deadlist", bytes: 320, required: 3) {
-        /// Space of all its blocks.
+        /// Space of all blocks.
         pub used_bytes: u64,
-        /// Their bytes as stored.
+        /// Stored bytes.
         pub compressed_bytes: u64,
-        /// Their bytes before compression.
+        /// Uncompressed bytes.
         pub uncompressed_bytes: u64,
         /// Reserved.
         pub pad: Pad<37>,
     }
 }
 
-/// The txg that a deadlist's key names.
+/// Parses a deadlist's key.
 pub fn parse_deadlist_key(name: &[u8]) -> Result<Txg> {
     parse_hex(name)
         .map(Txg)
         .ok_or(FormatError::Corrupt { what: "deadlist key", why: "is not a hexadecimal number" })
 }
 
-/// The key of a txg.
+/// Formats a deadlist's key.
 pub fn deadlist_key(mintxg: Txg) -> String {
     format!("{:x}", mintxg.0)
 }
 
-/// A number written with `%llx`: 1 to 16 hexadecimal digits and nothing else.
+/// Parses `%llx`: exactly 1 to 16 hexadecimal digits.
 pub(crate) fn parse_hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;

@@ -1,4 +1,4 @@
-//! Boot settings in a label: what `zpool bootenv` tools and boot loaders leave for each other.
+//! Boot settings in a label, shared by boot loaders and `zpool bootenv` tools.
 //!
 //! Layout of the 8 KiB: form (8, big-endian: 0 text, 1 packed nvlist), 8144 bytes of content, checksum (40).
 //!
@@ -9,27 +9,26 @@ use crate::bytes::{Endian, Reader};
 use crate::error::Result;
 use crate::nvlist::Nvlist;
 
-/// Bytes of the content, after the form and before the checksum.
 const CONTENT_BYTES: usize = 8144;
 
 const _: () = assert!(8 + CONTENT_BYTES + ECK_BYTES == VDEV_PAD_SIZE as usize);
 
-/// The content of the boot settings.
+/// Content of the boot settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BootEnv {
     /// `VB_RAW`: text up to the first NUL, GRUB's environment. Empty in most labels.
     Raw(Vec<u8>),
     /// `VB_NVLIST`.
     Nvlist(Nvlist),
-    /// Some other form, such as FreeBSD's old `bootonce` text.
+    /// Other forms, such as FreeBSD's old `bootonce` text.
     Other(u64),
 }
 
 impl BootEnv {
-    /// Decodes the 8 KiB at `BOOT_ENV_OFFSET`, whose checksum the caller has verified.
+    /// Decodes the 8 KiB at `BOOT_ENV_OFFSET`. The caller has verified its checksum.
     ///
     /// # Errors
-    /// Truncated bytes; an nvlist that cannot be unpacked.
+    /// Truncated bytes; a malformed nvlist.
     pub fn decode(block: &[u8]) -> Result<BootEnv> {
         let mut r = Reader::new("boot settings", block, Endian::Big);
         let form = r.u64()?;

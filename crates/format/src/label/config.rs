@@ -1,8 +1,7 @@
-//! What a label, or the configuration object in the MOS, says about its pool.
+//! A pool's configuration, from a label or the MOS's configuration object.
 //!
-//! Idea: labels and the MOS use the same format from different points of view: a label's `vdev_tree` is the
-//! top-level vdev of its disk, the MOS's is the root vdev. The label of an unused spare or a cache device
-//! belongs to no single pool and has a type of its own.
+//! Idea: labels and the MOS share a format. A label's `vdev_tree` is the disk's top-level vdev, the MOS's is
+//! the root vdev. An unused spare or a cache device belongs to no single pool, so its label has its own type.
 //!
 //! Source: OpenZFS `spa_config.c` (`spa_config_generate`), `vdev_label.c` (`vdev_aux_label_generate`).
 
@@ -15,23 +14,23 @@ use crate::error::Result;
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, Txg, VdevId};
 
-/// The largest ashift, `ASHIFT_MAX`.
+/// `ASHIFT_MAX`.
 const ASHIFT_MAX: u64 = 16;
 
-/// `pool_state_t`, as far as it is stored.
+/// Stored values of `pool_state_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PoolState {
-    /// `POOL_STATE_ACTIVE`: imported, or its machine died.
+    /// `POOL_STATE_ACTIVE`: imported, or the host crashed.
     Active,
     /// `POOL_STATE_EXPORTED`.
     Exported,
     /// `POOL_STATE_DESTROYED`.
     Destroyed,
-    /// `POOL_STATE_SPARE`: an unused hot spare.
+    /// `POOL_STATE_SPARE`: unused hot spare.
     Spare,
-    /// `POOL_STATE_L2CACHE`: a cache device.
+    /// `POOL_STATE_L2CACHE`: cache device.
     L2cache,
-    /// Any other number.
+    /// Unknown.
     Other(u64),
 }
 
@@ -74,23 +73,23 @@ impl fmt::Display for PoolState {
     }
 }
 
-/// What the label of one disk says.
+/// Content of a disk's label.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)] // a handful exist at a time
 pub enum LabelConfig {
-    /// The disk is part of a pool.
+    /// Pool member.
     Member(PoolConfig),
-    /// The disk is an unused hot spare.
+    /// Unused hot spare.
     Spare(AuxConfig),
-    /// The disk is a cache device.
+    /// Cache device.
     L2cache(AuxConfig),
 }
 
 impl LabelConfig {
-    /// Reads a label's list.
+    /// Decodes a label.
     ///
     /// # Errors
-    /// A pair of the wrong type or range, or a required pair that is missing.
+    /// A pair of the wrong type or range, or a missing required pair.
     pub fn decode(list: &Nvlist) -> Result<LabelConfig> {
         match required("state", Fields::new(list).u64("state")?)?.into() {
             PoolState::Spare => Ok(LabelConfig::Spare(AuxConfig::decode(list)?)),
@@ -100,59 +99,59 @@ impl LabelConfig {
     }
 }
 
-/// A pool's configuration, from a label or from the MOS. Fields are `ZPOOL_CONFIG_*`.
+/// A pool's configuration. Fields are `ZPOOL_CONFIG_*`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolConfig {
     /// Pool version; 5000 with feature flags.
     pub version: u64,
-    /// The pool's name.
+    /// Pool name.
     pub name: String,
-    /// In use, exported, destroyed.
+    /// Active, exported or destroyed.
     pub state: PoolState,
-    /// When this was written; 0 in the label of a disk that did not finish joining.
+    /// Txg of the write; 0 if the disk did not finish joining.
     pub txg: Txg,
-    /// The pool's guid.
+    /// Pool guid.
     pub pool_guid: Guid,
-    /// Number of a bug in old software that affected the pool, `zpool_errata_t`.
+    /// `zpool_errata_t`.
     pub errata: Option<u64>,
-    /// The machine that last imported it; `None` if that machine had no hostid.
+    /// Hostid of the last importing host, if it had one.
     pub hostid: Option<u64>,
-    /// That machine's name.
+    /// Name of that host.
     pub hostname: Option<String>,
-    /// The administrator's note.
+    /// Administrator's note.
     pub comment: Option<String>,
-    /// Names of the feature sets that the pool is restricted to.
+    /// Feature sets that restrict the pool.
     pub compatibility: Option<String>,
-    /// Label: guid of the top-level vdev of this disk.
+    /// Label: guid of the disk's top-level vdev.
     pub top_guid: Option<Guid>,
-    /// Label: guid of this disk.
+    /// Label: guid of the disk.
     pub guid: Option<Guid>,
-    /// Label: this disk is a spare in use.
+    /// Label: active spare.
     pub is_spare: bool,
-    /// Label: this disk is for the intent log.
+    /// Label: log device.
     pub is_log: bool,
-    /// Label: when this disk was to join, if no txg has been written to it yet.
+    /// Label: txg in which the disk will join, until one is written to it.
     pub create_txg: Option<Txg>,
-    /// Top-level vdevs of the pool, holes included.
+    /// Top-level vdevs, holes included.
     pub vdev_children: Option<u64>,
-    /// Top-level vdevs that are holes.
+    /// Top-level holes.
     pub hole_array: Vec<VdevId>,
-    /// Label: the top-level vdev of this disk. MOS: the root vdev.
+    /// Label: top-level vdev of the disk. MOS: root vdev.
     pub vdev_tree: VdevConfig,
-    /// Guids of features that a reader must know, sorted as stored.
+    /// Guids of features needed to read, in stored order.
     pub features_for_read: Vec<String>,
     /// MOS: vdevs have ZAPs.
     pub has_per_vdev_zaps: bool,
-    /// Split off: guid of the pool it came from.
+    /// Split off: guid of the original pool.
     pub split_guid: Option<Guid>,
-    /// MOS of a pool just split off.
+    /// MOS of a freshly split pool.
     pub split: Option<Nvlist>,
     /// All other pairs.
     pub other: Nvlist,
 }
 
 impl PoolConfig {
-    /// Reads the list of a label or of the MOS.
+    /// Decodes a label or the MOS's configuration.
     ///
     /// # Errors
     /// A pair of the wrong type or range; a missing version, name, state, txg, guid or vdev tree.
@@ -188,7 +187,7 @@ impl PoolConfig {
 }
 
 impl PoolConfig {
-    /// The label of a leaf, made from the configuration in the MOS (whose tree is the root vdev's).
+    /// Builds a leaf's label from the MOS's configuration.
     #[must_use]
     pub fn for_leaf(&self, top: &VdevConfig, leaf: &VdevConfig) -> PoolConfig {
         PoolConfig {
@@ -205,20 +204,20 @@ impl PoolConfig {
     }
 }
 
-/// The label of a device outside the pool's tree: an unused spare or a cache device.
+/// Label of an unused spare or a cache device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuxConfig {
-    /// Version of the pool that labelled it.
+    /// Version of the labelling pool.
     pub version: u64,
-    /// The device's guid.
+    /// Device guid.
     pub guid: Guid,
-    /// Cache: log2 of its smallest block.
+    /// Cache: log2 of the smallest block.
     pub ashift: Option<u32>,
-    /// Path at which it was last seen.
+    /// Last known path.
     pub path: Option<String>,
-    /// The hardware's own name for it.
+    /// Hardware identity.
     pub devid: Option<String>,
-    /// Where it is plugged in.
+    /// Physical location.
     pub phys_path: Option<String>,
     /// All other pairs.
     pub other: Nvlist,

@@ -1,7 +1,6 @@
-//! Encodes configurations as lists, pair by pair, in the order in which OpenZFS writes them.
+//! Encodes configurations as lists, with pairs in OpenZFS's order.
 //!
-//! Unknown pairs ([`PoolConfig::other`]) are kept. Flags that are off and objects that don't exist are left
-//! out, as OpenZFS does.
+//! Unknown pairs ([`PoolConfig::other`]) are kept. Like OpenZFS, it omits cleared flags and missing objects.
 //!
 //! Source: OpenZFS `spa_config_generate`, `vdev_config_generate`, `vdev_top_config_generate`,
 //! `vdev_aux_label_generate`.
@@ -12,7 +11,6 @@ use super::vdev_kind::{VdevClass, VdevKind};
 use crate::nvlist::{NvValue, Nvlist};
 use crate::units::{ObjectId, Txg};
 
-/// A list that is being written.
 #[derive(Default)]
 struct Pairs(Nvlist);
 
@@ -49,7 +47,6 @@ impl Pairs {
         self.nonzero(name, u64::from(value))
     }
 
-    /// A flag without a value: the pair is there or not.
     fn mark(&mut self, name: &str, value: bool) -> &mut Self {
         if value {
             self.put(name, NvValue::Boolean);
@@ -85,7 +82,7 @@ impl Pairs {
 }
 
 impl LabelConfig {
-    /// The label's list.
+    /// Encodes the label.
     pub fn encode(&self) -> Nvlist {
         match self {
             LabelConfig::Member(config) => config.encode(),
@@ -96,7 +93,7 @@ impl LabelConfig {
 }
 
 impl PoolConfig {
-    /// The list of a label, or of the MOS if the tree is the root vdev's.
+    /// Encodes a label, or the MOS's configuration if the tree is the root vdev's.
     pub fn encode(&self) -> Nvlist {
         let mut pairs = Pairs::default();
         pairs
@@ -147,28 +144,27 @@ impl AuxConfig {
     }
 }
 
-/// The position of a vdev in a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Root,
     Top,
     Below,
-    /// Spares and cache devices, which have no index among siblings.
+    /// Spare or cache device, without an index among siblings.
     Auxiliary,
 }
 
 impl VdevConfig {
-    /// A `vdev_tree`, recursively: a root vdev or a top-level vdev.
+    /// Encodes a `vdev_tree` recursively, from a root or top-level vdev.
     pub fn encode(&self) -> Nvlist {
         self.encode_as(if self.kind == VdevKind::Root { Rank::Root } else { Rank::Top })
     }
 
-    /// A spare or cache device, as the MOS lists them ([`VdevConfig::decode_array`]).
+    /// Encodes a spare or cache device for the MOS ([`VdevConfig::decode_array`]).
     pub fn encode_auxiliary(&self) -> Nvlist {
         self.encode_as(Rank::Auxiliary)
     }
 
-    /// The same without the pairs that only the MOS has, for labels.
+    /// A copy for labels, without the pairs that only the MOS has.
     #[must_use]
     pub fn for_label(&self) -> VdevConfig {
         let none = ObjectId(0);
@@ -241,7 +237,7 @@ impl VdevConfig {
             .some("spareid", self.spare_id);
     }
 
-    /// The children; for a leaf, its state.
+    /// Children; for a leaf, its state.
     fn put_below(&self, pairs: &mut Pairs) {
         if !matches!(self.kind, VdevKind::Missing | VdevKind::Hole) && !self.is_leaf() {
             let children = self.children.iter().map(|child| {

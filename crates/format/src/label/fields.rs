@@ -1,10 +1,10 @@
-//! Takes known pairs out of a list; what remains is unknown to us.
+//! Takes known pairs out of a list; unknown pairs remain.
 
 use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::{NvValue, Nvlist};
 use crate::units::{Guid, ObjectId};
 
-/// A list being read. A pair of the wrong type is an error; a missing one is `None`.
+/// List being read. A pair of the wrong type is an error; a missing one is `None`.
 pub(super) struct Fields {
     rest: Vec<(String, NvValue)>,
 }
@@ -14,7 +14,7 @@ impl Fields {
         Fields { rest: list.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect() }
     }
 
-    /// The pairs that were not taken.
+    /// Pairs not taken.
     pub fn into_rest(self) -> Nvlist {
         self.rest.into_iter().collect()
     }
@@ -31,7 +31,7 @@ impl Fields {
         self.take(name, |v| if let NvValue::Uint64(n) = v { Some(n) } else { None })
     }
 
-    /// A number of at most `bound`.
+    /// Number of at most `bound`.
     pub fn small<T: TryFrom<u64>>(&mut self, name: &'static str, bound: u64) -> Result<Option<T>> {
         let Some(value) = self.u64(name)? else { return Ok(None) };
         T::try_from(at_most(name, value, bound)?).map(Some).map_err(|_| FormatError::OutOfRange {
@@ -41,12 +41,12 @@ impl Fields {
         })
     }
 
-    /// A number; 0 if it is missing.
+    /// Number; 0 if missing.
     pub fn number(&mut self, name: &'static str) -> Result<u64> {
         Ok(self.u64(name)?.unwrap_or(0))
     }
 
-    /// An object; 0 if there is none.
+    /// Object; 0 if none.
     pub fn object(&mut self, name: &'static str) -> Result<ObjectId> {
         self.number(name).map(ObjectId)
     }
@@ -55,7 +55,7 @@ impl Fields {
         Ok(self.u64(name)?.map(Guid))
     }
 
-    /// A flag: stored as a number, as a boolean or by its mere presence. A missing flag is false.
+    /// A flag: a number, a boolean or mere presence. Missing means false.
     pub fn flag(&mut self, name: &'static str) -> Result<bool> {
         let found = self.take(name, |v| match v {
             NvValue::Uint64(n) => Some(n != 0),
@@ -66,7 +66,7 @@ impl Fields {
         Ok(found.unwrap_or(false))
     }
 
-    /// Text; bytes that are not UTF-8 are replaced, since it is only shown.
+    /// Text for display only: invalid UTF-8 is replaced.
     pub fn string(&mut self, name: &'static str) -> Result<Option<String>> {
         let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         self.take(name, |v| if let NvValue::String(s) = v { Some(lossy(s)) } else { None })
@@ -87,7 +87,6 @@ impl Fields {
     }
 }
 
-/// Turns the absence of a required field into an error.
 pub(super) fn required<T>(name: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or(FormatError::Corrupt { what: name, why: "is missing from the configuration" })
 }

@@ -1,7 +1,8 @@
-//! One vdev and those below it, as a configuration describes them.
+//! A vdev and its descendants, as a configuration describes them.
 //!
-//! Idea: pairs missing from a list get OpenZFS's defaults; contradictions are errors, so that code that
-//! lays out columns can trust their number. Unknown types are kept, so that a status can name them.
+//! Idea: missing pairs get OpenZFS's defaults. Contradictions are errors, so code that lays out columns can
+//! trust the counts. Unknown types are kept for status output.
+//!
 //! Source: OpenZFS `vdev.c` (`vdev_alloc`), `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
 
 use super::fields::{Fields, required};
@@ -10,136 +11,133 @@ use crate::error::{FormatError, Result, at_most};
 use crate::nvlist::Nvlist;
 use crate::units::{Guid, ObjectId, Txg, VdevId};
 
-/// The most top-level vdevs accepted in a pool; OpenZFS itself sets no bound.
+/// Bound on top-level vdevs; OpenZFS has none.
 pub(super) const MAX_TOP_LEVEL_VDEVS: u64 = 65_536;
-/// Bound on levels of vdevs; real trees have root, top-level, spare, replacing and leaf.
+/// Bound on depth; real trees have root, top-level, spare, replacing and leaf.
 const MAX_VDEV_DEPTH: u64 = 8;
-/// The largest ashift, `ASHIFT_MAX`.
+/// `ASHIFT_MAX`.
 const ASHIFT_MAX: u64 = 16;
-/// The most children of a RAID-Z or dRAID, `VDEV_DRAID_MAX_CHILDREN`.
+/// Most children of a RAID-Z or dRAID, `VDEV_DRAID_MAX_CHILDREN`.
 const MAX_CHILDREN: u64 = 255;
-/// Bound on groups in a dRAID slice; real ones have far fewer.
+/// Bound on groups in a slice; real ones have far fewer.
 const MAX_DRAID_GROUPS: u64 = 1 << 16;
 
-/// The shape of a dRAID.
+/// Shape of a dRAID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraidConfig {
-    /// Data columns of a group.
+    /// Data columns per group.
     pub data: u64,
-    /// Groups in a slice.
+    /// Groups per slice.
     pub groups: u64,
     /// Distributed spares.
     pub spares: u64,
 }
 
-/// A vdev of a configuration. Fields are `ZPOOL_CONFIG_*`; those marked "top" exist on top-level vdevs
-/// only.
-///
-/// Fields that a kind does not have are 0, empty or `None`.
+/// A configured vdev. Fields are `ZPOOL_CONFIG_*`; those marked "top" exist on top-level vdevs only. A field
+/// that the kind lacks is 0, empty or `None`.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct VdevConfig {
-    /// What it is.
+    /// Kind.
     pub kind: VdevKind,
-    /// Position among its siblings; 0 on spares and cache devices.
+    /// Index among siblings; 0 on spares and cache devices.
     pub id: u64,
-    /// Its guid, which never changes.
+    /// Permanent guid.
     pub guid: Guid,
-    /// Path at which it was last seen.
+    /// Last known path.
     pub path: Option<String>,
-    /// The hardware's own name for it.
+    /// Hardware identity.
     pub devid: Option<String>,
-    /// Where it is plugged in.
+    /// Physical location.
     pub phys_path: Option<String>,
-    /// Path of its enclosure slot in sysfs.
+    /// Enclosure slot in sysfs.
     pub enclosure_path: Option<String>,
-    /// ZFS was given the whole disk and partitioned it; `None` if not recorded.
+    /// Whether ZFS partitioned the whole disk; `None` if not recorded.
     pub whole_disk: Option<bool>,
-    /// Top: log2 of the smallest block that can be written.
+    /// Top: log2 of the smallest block.
     pub ashift: u32,
-    /// Top: bytes that can be allocated, parity included.
+    /// Top: allocatable bytes, parity included.
     pub asize_bytes: u64,
-    /// Top: the allocation class, if the configuration has it; the vdev's own ZAP always does.
+    /// Top: allocation class, if given here; the vdev's ZAP is authoritative.
     pub class: VdevClass,
-    /// Top: object whose words are the space maps of the metaslabs.
+    /// Top: array of the metaslabs' space maps.
     pub metaslab_array: ObjectId,
-    /// Top: log2 of the bytes of a metaslab.
+    /// Top: log2 of the metaslab size.
     pub metaslab_shift: u32,
-    /// RAID-Z and dRAID: parity columns, fewer than it has children.
+    /// RAID-Z, dRAID: parity columns, fewer than children.
     pub parity: usize,
-    /// dRAID: its shape, which fits the number of children.
+    /// dRAID: shape, consistent with the children.
     pub draid: Option<DraidConfig>,
-    /// Distributed spare: which of its dRAID's spares it is.
+    /// Distributed spare: index within its dRAID.
     pub spare_id: Option<u64>,
-    /// Distributed spare: guid of the dRAID vdev that it belongs to.
+    /// Distributed spare: guid of its dRAID.
     pub top_guid: Option<Guid>,
-    /// RAID-Z: a disk is being added right now.
+    /// RAID-Z: expansion in progress.
     pub raidz_expanding: bool,
-    /// RAID-Z: the txgs in which it grew by one disk, oldest first.
+    /// RAID-Z: txgs of its expansions, oldest first.
     pub raidz_expand_txgs: Vec<Txg>,
-    /// A hot spare, idle or in use.
+    /// Hot spare, idle or active.
     pub is_spare: bool,
-    /// Taken offline by the administrator, persistently.
+    /// Persistently offline by the administrator.
     pub offline: bool,
-    /// Taken out of use because of errors, or by the administrator.
+    /// Faulted by errors or the administrator.
     pub faulted: bool,
     /// Degraded by the fault manager.
     pub degraded: bool,
     /// Pulled out.
     pub removed: bool,
-    /// Could not be found when the pool was last opened.
+    /// Missing when last opened.
     pub not_present: bool,
-    /// A spare that becomes idle again when the resilver ends.
+    /// Spare that becomes idle after the resilver.
     pub unspare: bool,
     /// Top: no new allocations.
     pub non_allocating: bool,
     /// Top: being removed.
     pub removing: bool,
-    /// Its resilver is deferred until the present one ends.
+    /// Resilver deferred until the current one ends.
     pub resilver_defer: bool,
-    /// Why it is faulted or degraded: `external` or `err_exceeded`.
+    /// Cause of fault or degradation: `external` or `err_exceeded`.
     pub aux_state: Option<String>,
-    /// The txg in which it joined.
+    /// Txg in which it joined.
     pub create_txg: Txg,
-    /// Not 0: being resilvered, complete only for blocks born before this txg.
+    /// If not 0: resilvering; complete only for blocks born before this txg.
     pub resilver_txg: Txg,
-    /// The txg up to which it has been rebuilt.
+    /// Txg up to which it was rebuilt.
     pub rebuild_txg: Txg,
-    /// Space map of the txgs that it missed (dirty time log, DTL).
+    /// Space map of missed txgs (dirty time log, DTL).
     pub dtl: ObjectId,
-    /// Removed or being removed: object that maps its offsets to other vdevs.
+    /// Removed or being removed: object of the indirect mapping.
     pub indirect_object: ObjectId,
-    /// Removed: object that records in which txg each of its ranges was moved.
+    /// Removed: object with the txg of each range's move.
     pub indirect_births: ObjectId,
-    /// Removed: the vdev removed before it.
+    /// Removed: previously removed vdev.
     pub prev_indirect_vdev: Option<VdevId>,
-    /// Its ZAP as a leaf; in the MOS configuration only, like the two below.
+    /// ZAP as a leaf. MOS configuration only, like the next two.
     pub leaf_zap: ObjectId,
-    /// Its ZAP as a top-level vdev.
+    /// ZAP as a top-level vdev.
     pub top_zap: ObjectId,
-    /// The root vdev's ZAP.
+    /// Root vdev's ZAP.
     pub root_zap: ObjectId,
-    /// Split off: the guid it had.
+    /// Split off: previous guid.
     pub orig_guid: Option<Guid>,
-    /// The vdevs below it, by `id`.
+    /// Child vdevs by `id`.
     pub children: Vec<VdevConfig>,
     /// All other pairs.
     pub other: Nvlist,
 }
 
-/// `aux_state` of what the administrator has taken out of use: it is so until the administrator says
-/// otherwise.
+/// `aux_state` of a vdev that the administrator took out of use; only the administrator clears it.
 pub const EXTERNAL: &str = "external";
-/// `aux_state` of what has failed too often.
+/// `aux_state` after too many errors.
 pub const ERR_EXCEEDED: &str = "err_exceeded";
 
 impl VdevConfig {
-    /// Out of use by decision: nothing is read from it or written to it.
+    /// Whether I/O is forbidden by decision.
     pub fn is_taken_out(&self) -> bool {
         self.offline || self.faulted || self.removed
     }
 
-    /// Forgets that leaves failed, or were pulled out, where the pool was open before: whoever opens it finds
-    /// out by itself. What the administrator has taken out of use stays so (`vdev_alloc`).
+    /// Clears failures that an earlier open diagnosed; this open repeats the diagnosis. The administrator's
+    /// decisions stay (`vdev_alloc`).
     pub fn forget_diagnoses(&mut self) {
         self.children.iter_mut().for_each(VdevConfig::forget_diagnoses);
         if self.aux_state.as_deref() != Some(EXTERNAL) {
@@ -147,20 +145,20 @@ impl VdevConfig {
         }
     }
 
-    /// A vdev of this kind with nothing known about it.
+    /// Otherwise empty vdev.
     pub fn new(kind: VdevKind, id: u64, guid: Guid) -> VdevConfig {
         VdevConfig { kind, id, guid, ..VdevConfig::default() }
     }
 
-    /// Reads a `vdev_tree`, recursively.
+    /// Decodes a `vdev_tree` recursively.
     ///
     /// # Errors
-    /// A pair of the wrong type or range, no type or guid; parity or a shape that does not fit the children.
+    /// A pair of the wrong type or range; no type or guid; parity or shape inconsistent with the children.
     pub fn decode(list: &Nvlist) -> Result<VdevConfig> {
         Self::decode_below(list, 0)
     }
 
-    /// The `spares` or `l2cache` array of a list, as the MOS keeps them.
+    /// The `spares` or `l2cache` array of the MOS.
     ///
     /// # Errors
     /// As [`VdevConfig::decode`].
@@ -222,7 +220,6 @@ impl VdevConfig {
         Ok(vdev)
     }
 
-    /// Parity and shape, checked against the number of children.
     fn redundancy(&mut self, f: &mut Fields) -> Result<()> {
         if self.kind == VdevKind::DistributedSpare {
             self.spare_id = self.spare_id.or_else(|| spare_id_of(self.path.as_deref()?));
@@ -230,7 +227,7 @@ impl VdevConfig {
         if !matches!(self.kind, VdevKind::Raidz | VdevKind::Draid) {
             return Ok(());
         }
-        // Pools before version 3 had RAID-Z with one parity column and did not say so.
+        // Pools before version 3 omit the parity, which is 1.
         let parity = f.u64("nparity")?.unwrap_or(1);
         let width = self.children.len() as u64;
         if !(1..=3).contains(&parity) || width <= parity || width > MAX_CHILDREN {
@@ -247,12 +244,12 @@ impl VdevConfig {
         Ok(())
     }
 
-    /// It stores bytes itself.
+    /// Whether it stores bytes itself.
     pub fn is_leaf(&self) -> bool {
         matches!(self.kind, VdevKind::Disk | VdevKind::File | VdevKind::DistributedSpare)
     }
 
-    /// This vdev and all below it, parents first, in the order of their ids.
+    /// This vdev and its descendants, parents first, siblings by id.
     pub fn walk(&self) -> impl Iterator<Item = &VdevConfig> {
         let mut open = vec![self];
         std::iter::from_fn(move || {
@@ -262,12 +259,12 @@ impl VdevConfig {
         })
     }
 
-    /// The vdevs that store bytes.
+    /// Vdevs that store bytes.
     pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         self.walk().filter(|vdev| vdev.is_leaf())
     }
 
-    /// The leaf of that guid.
+    /// Leaf of that guid.
     pub fn leaf_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
         if self.children.is_empty() {
             return (self.guid == guid).then_some(self);
@@ -301,7 +298,7 @@ fn corrupt(what: &'static str, why: &'static str) -> FormatError {
     FormatError::Corrupt { what, why }
 }
 
-/// The last number of a distributed spare's name, `draid1-0-3`.
+/// Last number of a distributed spare's name, `draid1-0-3`.
 fn spare_id_of(name: &str) -> Option<u64> {
     name.rsplit('-').next()?.parse().ok()
 }

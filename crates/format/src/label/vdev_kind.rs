@@ -1,39 +1,39 @@
-//! What a vdev is, and which blocks it is for.
+//! Kinds and allocation classes of vdevs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of a vdev, `VDEV_TYPE_*`.
+/// Kind of a vdev, `VDEV_TYPE_*`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevKind {
-    /// The parent of all top-level vdevs: the pool itself.
+    /// Pool root: parent of all top-level vdevs.
     Root,
     /// Every child holds the same data.
     Mirror,
-    /// A mirror of a disk and its replacement, while the replacement is filled.
+    /// Mirror of a disk and its replacement, until the replacement is resilvered.
     Replacing,
     /// Striped with one to three parity columns of variable width.
     Raidz,
-    /// Declustered RAID: groups of fixed width permuted over all children, spares distributed.
+    /// Declustered RAID: fixed-width groups permuted over all children, with distributed spares.
     Draid,
-    /// A spare distributed over the children of a dRAID, `draid1-0-0`.
+    /// Spare distributed over a dRAID's children, `draid1-0-0`.
     DistributedSpare,
-    /// A block device.
+    /// Block device.
     Disk,
-    /// A file.
+    /// File.
     File,
-    /// A top-level vdev of which only the index or the guid is known.
+    /// Top-level vdev known only by index or guid.
     #[default]
     Missing,
-    /// The gap that a removed log device leaves in the numbering.
+    /// Gap left in the numbering by a removed log device.
     Hole,
-    /// A mirror of a disk and the hot spare that stands in for it.
+    /// Mirror of a disk and its active hot spare.
     Spare,
-    /// The remains of a removed vdev: a map to where its blocks went.
+    /// Removed vdev: a map to the new locations of its blocks.
     Indirect,
-    /// A type that OpenZFS 2.3 does not store, as spelled.
+    /// Type that OpenZFS 2.3 does not store, as spelled.
     Unknown(String),
 }
 
@@ -53,19 +53,18 @@ const NAMES: [(VdevKind, &str); 12] = [
 ];
 
 impl VdevKind {
-    /// The kind of that name.
+    /// Parses an on-disk name.
     pub fn from_name(name: &str) -> VdevKind {
         let known = NAMES.iter().find(|(_, known)| *known == name);
         known.map_or_else(|| VdevKind::Unknown(name.to_owned()), |(kind, _)| kind.clone())
     }
 
-    /// Whether blocks lie on a top-level vdev of this kind; others only keep a number or redirect
-    /// elsewhere.
+    /// Whether a top-level vdev of this kind holds blocks; the rest reserve a number or redirect.
     pub fn holds_data(&self) -> bool {
         !matches!(self, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
     }
 
-    /// The name on disk.
+    /// On-disk name.
     pub fn name(&self) -> &str {
         if let VdevKind::Unknown(name) = self {
             return name;
@@ -80,14 +79,14 @@ impl fmt::Display for VdevKind {
     }
 }
 
-/// The allocation class of a top-level vdev, `VDEV_ALLOC_BIAS_*`.
+/// Allocation class of a top-level vdev, `VDEV_ALLOC_BIAS_*`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevClass {
-    /// Data, and everything else for which there is no better class.
+    /// Data, and blocks without a better class.
     #[default]
     Normal,
-    /// A separate intent log.
+    /// Separate intent log.
     Log,
     /// Metadata and small blocks.
     Special,
@@ -96,7 +95,7 @@ pub enum VdevClass {
 }
 
 impl VdevClass {
-    /// The class in one word, for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             VdevClass::Normal => "normal",
@@ -106,7 +105,7 @@ impl VdevClass {
         }
     }
 
-    /// The class of that name, as in the vdev's ZAP; vdevs without one are normal.
+    /// Class by its name in the vdev's ZAP; vdevs without one are normal.
     pub fn from_name(name: &str) -> Option<VdevClass> {
         match name {
             "log" => Some(VdevClass::Log),

@@ -1,7 +1,7 @@
-//! Unpacking of name-value lists, native and XDR.
+//! Unpacks name-value lists, native and XDR.
 //!
-//! Idea: the two packings nest alike (a list's pairs, then an end mark). They differ in the framing of a
-//! pair and in the size of the smallest number. One decoder walks both.
+//! Idea: both packings nest alike (a list's pairs, then an end mark). They differ in the framing of a pair
+//! and in the size of the smallest number. One decoder walks both.
 //!
 //! Layout:
 //!
@@ -23,7 +23,6 @@ use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
 
 const WHAT: &str = "nvlist";
-/// Bytes of `nvpair_t` before the name.
 const NATIVE_PAIR_HEAD: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +119,7 @@ impl<'a> Decoder<'a> {
         Ok(Some((name, value)))
     }
 
-    /// One list or an array of them. `heads` holds their heads, if these don't each precede their list's
-    /// pairs.
+    /// Reads one list or an array. `heads` holds the heads that do not precede their list's pairs.
     fn lists(
         &mut self,
         data_type: u32,
@@ -154,7 +152,6 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// A value of any type except lists.
     fn plain_value(&mut self, data_type: u32, count: usize) -> Result<NvValue> {
         let wanted = match data_type {
             dt::BOOLEAN => Some(0),
@@ -228,12 +225,12 @@ impl<'a> Decoder<'a> {
         Ok(at_most("nvlist boolean", self.r.u32()?.into(), 1)? == 1)
     }
 
-    /// Numbers; an empty array has no repeated count, not even in XDR.
+    /// Reads numbers; an empty array has no repeated count, even in XDR.
     fn array<T>(&mut self, count: usize, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         if self.packing == Packing::Xdr && count != 0 && self.r.u32()? as usize != count {
             return Err(corrupt("has an array with two counts"));
         }
-        // An item takes at least as many bytes packed as in memory.
+        // Packed items are at least as long as in memory.
         let need = count.saturating_mul(size_of::<T>());
         if need > self.r.remaining() {
             return Err(FormatError::Truncated { what: WHAT, need, have: self.r.remaining() });

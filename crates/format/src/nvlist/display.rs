@@ -1,4 +1,4 @@
-//! A list as text, laid out as `zdb -l` prints it.
+//! A list as text, in the layout of `zdb -l`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,14 +7,14 @@ use super::{NvValue, Nvlist};
 const INDENT: usize = 4;
 
 impl Display for Nvlist {
-    /// One pair, or one item of an array, per line; nested lists are indented by four blanks.
+    /// One pair or array item per line; nested lists indent by four blanks.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_list(f, self, 0)
     }
 }
 
 impl Display for NvValue {
-    /// A scalar or an array on one line; lists span several.
+    /// Scalar or array on one line; lists span several.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             NvValue::Boolean => Ok(()),
@@ -63,7 +63,6 @@ fn write_list(f: &mut Formatter<'_>, list: &Nvlist, indent: usize) -> fmt::Resul
     Ok(())
 }
 
-/// The items of an array as text; `None` for any other value.
 fn items(value: &NvValue) -> Option<Vec<String>> {
     fn each<T: ToString>(values: &[T]) -> Option<Vec<String>> {
         Some(values.iter().map(T::to_string).collect())
@@ -83,7 +82,7 @@ fn items(value: &NvValue) -> Option<Vec<String>> {
     }
 }
 
-/// Quoted text; bytes that are not UTF-8 appear as `\xNN`.
+/// Quoted text; invalid UTF-8 appears as `\xNN`.
 fn quoted(text: &[u8]) -> String {
     let escaped = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let inner: String = text.utf8_chunks().map(|c| c.valid().to_owned() + &escaped(c.invalid())).collect();

@@ -1,7 +1,7 @@
-//! Packing of name-value lists as XDR; the layout is drawn in `decode`.
+//! Packs name-value lists as XDR; `decode` draws the layout.
 //!
 //! A pair states two sizes: its own, which lets boot loaders skip it, and its size in memory, which OpenZFS
-//! allocates and checks against the decoded pair. So both must be exact.
+//! allocates and checks against the decoded pair. Both must be exact.
 
 use super::{NvValue, Nvlist, data_type as dt};
 use crate::bytes::{Endian, Writer};
@@ -48,7 +48,7 @@ fn write_opaque(w: &mut Writer, bytes: &[u8]) {
     w.bytes(bytes).pad_to(end);
 }
 
-/// Numbers of at most 32 bits, after their count; nothing at all if there are none.
+/// Numbers of at most 32 bits after their count; nothing if empty.
 fn write_small<T: Copy>(w: &mut Writer, items: &[T], bits: impl Fn(T) -> u32) {
     if !items.is_empty() {
         w.u32(items.len() as u32);
@@ -68,7 +68,7 @@ fn write_large<T: Copy>(w: &mut Writer, items: &[T], bits: impl Fn(T) -> u64) {
 }
 
 fn write_value(w: &mut Writer, value: &NvValue) {
-    // Signed numbers are sign-extended to the 4-byte unit, as `xdr_short` and `xdr_char` do.
+    // Signed numbers are sign-extended to 4 bytes, as `xdr_short` and `xdr_char` do.
     match value {
         NvValue::Boolean => {}
         NvValue::Byte(v) | NvValue::Uint8(v) => _ = w.u32(u32::from(*v)),
@@ -130,7 +130,7 @@ pub(super) fn type_and_count(value: &NvValue) -> (u32, usize) {
     }
 }
 
-/// Bytes of the value in OpenZFS's memory, before rounding up to 8.
+/// Bytes in OpenZFS's memory, before rounding up to 8.
 pub(super) fn memory_bytes(value: &NvValue) -> usize {
     match value {
         NvValue::Boolean => 0,

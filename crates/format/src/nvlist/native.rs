@@ -1,6 +1,6 @@
-//! Packing of name-value lists as memory of this machine; the layout is drawn in `decode`.
+//! Packs name-value lists as native memory; `decode` draws the layout.
 //!
-//! OpenZFS packs so what never leaves a machine, and what send streams begin with (up to 2.3).
+//! OpenZFS uses this packing for data that stay on one host, and at the start of send streams (up to 2.3).
 
 use super::encode::{memory_bytes, type_and_count};
 use super::{NvValue, Nvlist};
@@ -34,7 +34,7 @@ fn write_pair(w: &mut Writer, name: &str, value: &NvValue) {
     w.bytes(name.as_bytes()).pad_to(start + value_at);
     write_value(w, value);
     w.pad_to(start + pair_bytes);
-    // Lists follow the pair that has their heads.
+    // Lists follow the pair with their heads.
     match value {
         NvValue::Nvlist(list) => write_pairs(w, list),
         NvValue::NvlistArray(lists) => lists.iter().for_each(|list| write_pairs(w, list)),

@@ -50,7 +50,7 @@ fn list() -> impl Strategy<Value = Nvlist> {
     })
 }
 
-/// Bytes of a decoded list in memory, which must stay within a small multiple of its packed bytes.
+/// Memory of a decoded list, bounded by a small multiple of its packed bytes.
 fn weight(list: &Nvlist) -> usize {
     size_of::<Nvlist>()
         + list
@@ -102,7 +102,6 @@ proptest! {
     }
 }
 
-/// A native pair whose value is `value`, in little-endian.
 fn native_pair(name: &str, data_type: u32, count: u32, value: &[u8]) -> Vec<u8> {
     let value_at = (16 + name.len() + 1).next_multiple_of(8);
     let size = value_at + value.len().next_multiple_of(8);
@@ -123,7 +122,7 @@ fn native_lists_with_lists_inside() {
     let mut packed = vec![0, 1, 0, 0];
     packed.extend([0, 0, 0, 0, 1, 0, 0, 0]);
     packed.extend(native_pair("n", 8, 1, &7u64.to_le_bytes()));
-    // Pointers hold values from the writer's memory and must not matter.
+    // Pointers are stale memory of the writer and must not matter.
     let mut strings = vec![0xff; 16];
     strings.extend(b"ab\0c\0");
     packed.extend(native_pair("s", 17, 2, &strings));
@@ -184,7 +183,7 @@ fn a_count_is_not_believed_before_its_bytes_are_seen() {
     let mut list = Nvlist::new();
     list.insert("a", NvValue::Uint64Array(vec![1, 2]));
     let mut packed = list.encode();
-    // The array's two counts: after 12 bytes of heads, 8 of sizes, 8 of name, 4 of type.
+    // Both counts of the array: after 12 bytes of heads, 8 of sizes, 8 of name, 4 of type.
     for at in [32, 36] {
         packed[at..at + 4].copy_from_slice(&0x2000_0000u32.to_be_bytes());
     }

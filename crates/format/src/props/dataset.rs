@@ -4,7 +4,7 @@ use super::Prop;
 use super::index::*;
 use super::row::*;
 
-/// Every dataset property of OpenZFS 2.4, in its order.
+/// OpenZFS 2.4's dataset properties, in its order.
 #[rustfmt::skip]
 pub static ZFS_PROPS: [Prop; 106] = [
     string("type", "TYPE", ReadOnly, ALL | MARK, None),

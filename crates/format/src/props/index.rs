@@ -1,12 +1,12 @@
-//! Values of index properties: their names, and the numbers that represent them on disk.
+//! Names and on-disk numbers of index properties.
 //!
-//! Where several names share a number, the first one is shown.
+//! If several names share a number, the first is shown.
 
 use super::IndexValue;
 
-/// Bits of a compression property that select the algorithm, `SPA_COMPRESSBITS`; the level is above them.
+/// Algorithm bits of a compression property, `SPA_COMPRESSBITS`; the level is above.
 pub const SPA_COMPRESSBITS: u32 = 7;
-/// `ZIO_CHECKSUM_VERIFY`: a dedup property also asks for a byte comparison.
+/// `ZIO_CHECKSUM_VERIFY`: dedup with byte comparison.
 pub const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 
 /// `ZIO_COMPLEVEL_ZSTD`.

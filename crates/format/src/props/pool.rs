@@ -1,10 +1,10 @@
-//! The properties of pools. Features appear among them as `feature@NAME`: see `features`.
+//! Pool properties. For the `feature@NAME` properties, see `features`.
 
 use super::Prop;
 use super::index::*;
 use super::row::*;
 
-/// Every pool property of OpenZFS 2.3, in its order.
+/// OpenZFS 2.3's pool properties, in its order.
 #[rustfmt::skip]
 pub static ZPOOL_PROPS: [Prop; 40] = [
     hidden(string("name", "NAME", ReadOnly, POOL, None)),

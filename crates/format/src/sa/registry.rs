@@ -1,4 +1,4 @@
-//! A file system's attributes and layouts, read from its two ZAPs.
+//! A file system's attributes and layouts, from its two ZAPs.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,40 @@ use super::zpl_attr::ZplAttr;
 use super::{LENGTHS_AT, WHAT};
 use crate::error::{FormatError, Result, at_most};
 
-/// The largest layout number: it has 10 bits in the header.
+/// Largest layout number: the header has 10 bits for it.
 pub(super) const MAX_LAYOUT: u64 = 1023;
-/// Bound on the attributes of a layout. Real ones have 20 or so.
+/// Bound on attributes per layout; real ones have about 20.
 const MAX_SLOTS: u64 = 1024;
 
-/// A registered attribute.
+/// Registered attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaAttribute {
-    /// Its name.
+    /// Attribute name.
     pub name: String,
-    /// Bytes of every value; 0 if each value has its own length.
+    /// Value size; 0 if variable.
     pub length_bytes: u16,
-    /// How to byte-swap its values, `sa_bswap_type_t`: 64, 32, 16 bits, bytes, ACL.
+    /// Byte-swap kind, `sa_bswap_type_t`: 64, 32, 16 bits, bytes, ACL.
     pub byteswap: u8,
 }
 
-/// The position of one attribute in a layout.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub number: u16,
-    /// Bytes, unless it is variable.
+    /// Bytes, unless variable.
     pub length: usize,
-    /// Its index among the variable attributes.
+    /// Index among variable attributes.
     pub variable_index: Option<usize>,
 }
 
-/// The attributes of a bonus or spill block, in order.
+/// Ordered attributes of a bonus or spill block.
 #[derive(Debug, Clone)]
 pub struct SaLayout {
     slots: Vec<Slot>,
-    /// Offsets of the slots up to and including the first variable one.
+    /// Slot offsets up to the first variable slot, inclusive.
     offsets: Vec<usize>,
-    /// Offset and length of each ZPL attribute before the first variable one; length 0 for all others.
+    /// Offset and length of ZPL attributes before the first variable one; length 0 for all others.
     fixed: [(u16, u16); ZplAttr::COUNT],
-    /// Slot of each ZPL attribute.
+    /// Slots of the ZPL attributes.
     zpl_slots: [Option<u16>; ZplAttr::COUNT],
 }
 
@@ -50,14 +49,13 @@ pub struct SaLayout {
 pub struct SaRegistry {
     attributes: BTreeMap<u16, SaAttribute>,
     layouts: BTreeMap<u16, SaLayout>,
-    /// Replaces layouts that are not listed.
+    /// Fallback for missing layouts.
     usual: Option<Box<Usual>>,
 }
 
 impl SaRegistry {
-    /// Salvages what can still be read of a file system's tables, so that its files can be read. Attributes
-    /// that are not listed get OpenZFS's usual numbers; a missing layout is inferred from the shape of the
-    /// data it describes.
+    /// Salvages damaged tables, so files stay readable. Unlisted attributes get OpenZFS's usual numbers; a
+    /// missing layout is inferred from the shape of its data.
     pub fn salvage<'a>(
         registrations: impl IntoIterator<Item = (&'a [u8], u64)>,
         layouts: impl IntoIterator<Item = (&'a [u8], &'a [u64])>,
@@ -68,14 +66,14 @@ impl SaRegistry {
         registry.usual = Some(Box::new(Usual::of(&registry)?));
         for (name, attributes) in layouts {
             if let Some(number) = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()) {
-                // A layout with unknown attributes is inferred from the data's shape, or not at all.
+                // Layouts with unknown attributes are inferred from the data, or skipped.
                 let _ = registry.add_layout(number, attributes);
             }
         }
         Ok(registry)
     }
 
-    /// The entries of the ZAP REGISTRY for these attributes.
+    /// Entries of the REGISTRY ZAP.
     pub fn registrations(&self) -> Vec<(Vec<u8>, u64)> {
         let word = |number: u16, a: &SaAttribute| {
             u64::from(number) | u64::from(a.byteswap) << 16 | u64::from(a.length_bytes) << 24
@@ -83,7 +81,7 @@ impl SaRegistry {
         self.attributes.iter().map(|(&number, a)| (a.name.clone().into_bytes(), word(number, a))).collect()
     }
 
-    /// The entries of the ZAP LAYOUTS for these layouts.
+    /// Entries of the LAYOUTS ZAP.
     pub fn layouts(&self) -> Vec<(Vec<u8>, Vec<u64>)> {
         let entry = |(number, layout): (&u16, &SaLayout)| {
             (number.to_string().into_bytes(), layout.attributes().map(u64::from).collect())
@@ -95,7 +93,6 @@ impl SaRegistry {
         self.usual.as_deref()
     }
 
-    /// A layout of these attributes.
     pub(super) fn layout_of(&self, attributes: &[ZplAttr]) -> Result<SaLayout> {
         let unknown =
             FormatError::Corrupt { what: WHAT, why: "have a layout of attributes that are not registered" };
@@ -104,10 +101,10 @@ impl SaRegistry {
         self.build_layout(&numbers.ok_or(unknown)?)
     }
 
-    /// Decodes the entries of the ZAPs REGISTRY (name, value) and LAYOUTS (number in decimal, attributes).
+    /// Decodes the ZAPs REGISTRY (name, value) and LAYOUTS (number in decimal, attributes).
     ///
     /// # Errors
-    /// A layout with attributes that are not registered; numbers out of range.
+    /// A layout with unregistered attributes; numbers out of range.
     pub fn decode<'a>(
         registrations: impl IntoIterator<Item = (&'a [u8], u64)>,
         layouts: impl IntoIterator<Item = (&'a [u8], &'a [u64])>,
@@ -134,33 +131,33 @@ impl SaRegistry {
         Ok(registry)
     }
 
-    /// A registered attribute.
+    /// Registered attribute.
     pub fn attribute(&self, number: u16) -> Option<&SaAttribute> {
         self.attributes.get(&number)
     }
 
-    /// All attributes by number.
+    /// Attributes by number.
     pub fn attributes(&self) -> impl Iterator<Item = (u16, &SaAttribute)> {
         self.attributes.iter().map(|(number, attribute)| (*number, attribute))
     }
 
-    /// A layout.
+    /// Layout.
     pub fn layout(&self, number: u16) -> Option<&SaLayout> {
         self.layouts.get(&number)
     }
 
-    /// The number of a ZPL attribute in this file system, if it is registered.
+    /// Number of a ZPL attribute, if registered.
     pub fn number_of(&self, attr: ZplAttr) -> Option<u16> {
         let number = attr as u16;
         let is_it = |number: u16| self.attributes.get(&number).is_some_and(|a| a.name == attr.name());
-        // Nearly all file systems use the same numbers.
+        // Nearly all file systems use the usual numbers.
         if is_it(number) {
             return Some(number);
         }
         self.attributes.keys().copied().find(|&number| is_it(number))
     }
 
-    /// Gives a ZPL attribute the next number, unless it has one.
+    /// Registers a ZPL attribute under the next number, unless registered.
     pub fn register(&mut self, attr: ZplAttr) {
         if self.number_of(attr).is_none() {
             let number = self.attributes.last_key_value().map_or(0, |(&last, _)| last.saturating_add(1));
@@ -170,13 +167,13 @@ impl SaRegistry {
         }
     }
 
-    /// The layout of exactly these attributes in this order.
+    /// Layout of exactly these attributes in this order.
     pub fn find_layout(&self, attributes: &[u16]) -> Option<u16> {
         let mut layouts = self.layouts.iter();
         layouts.find(|(_, layout)| layout.attributes().eq(attributes.iter().copied())).map(|(n, _)| *n)
     }
 
-    /// The number that OpenZFS gives the next layout: 0 stands for old znodes, 1 for no attributes.
+    /// Next number in OpenZFS's order; 0 stands for old znodes, 1 for no attributes.
     pub fn next_layout(&self) -> u16 {
         self.layouts.last_key_value().map_or(2, |(&last, _)| last.saturating_add(1).max(2))
     }
@@ -184,7 +181,7 @@ impl SaRegistry {
     /// Adds a layout.
     ///
     /// # Errors
-    /// Attributes that are not registered; numbers out of range.
+    /// Unregistered attributes; numbers out of range.
     pub fn add_layout(&mut self, number: u16, attributes: &[u64]) -> Result<()> {
         at_most("SA layout", number.into(), MAX_LAYOUT)?;
         let layout = self.build_layout(attributes)?;
@@ -243,7 +240,7 @@ impl SaLayout {
         SaLayout { slots, offsets, fixed, zpl_slots }
     }
 
-    /// Numbers of its attributes.
+    /// Attribute numbers.
     pub fn attributes(&self) -> impl Iterator<Item = u16> {
         self.slots.iter().map(|slot| slot.number)
     }
@@ -252,7 +249,7 @@ impl SaLayout {
         &self.slots
     }
 
-    /// Offset and length of an attribute, if every file of this layout has them the same.
+    /// Offset and length, if the same for every file of this layout.
     pub(super) fn fixed(&self, attr: ZplAttr) -> Option<(usize, usize)> {
         let (at, len) = self.fixed[attr as usize];
         (len > 0).then_some((at.into(), len.into()))
@@ -262,17 +259,16 @@ impl SaLayout {
         self.zpl_slots[attr as usize].map(usize::from)
     }
 
-    /// The number of attributes whose values have no fixed length.
     pub(super) fn variable_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.variable_index.is_some()).count()
     }
 
-    /// The slot of the first variable attribute, or the number of slots.
+    /// Slot of the first variable attribute, or the number of slots.
     pub(super) fn first_variable(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Where the value of a slot up to the first variable one begins; for slot 0, where values begin.
+    /// Offset of the value in a slot, up to the first variable slot.
     pub(super) fn offset(&self, slot: usize) -> usize {
         self.offsets.get(slot).copied().unwrap_or(0)
     }

@@ -3,14 +3,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The value of a registration: number, byte-swap class, length.
+/// Registration value: number, byte-swap class, length.
 fn registration(number: u64, attr: ZplAttr) -> (&'static [u8], u64) {
     let value = number | u64::from(attr.byteswap()) << 16 | u64::from(attr.registered_bytes()) << 24;
     (attr.name().as_bytes(), value)
 }
 
-/// A file system whose attributes have OpenZFS's usual numbers, with the layouts it makes for a file (2), a
-/// symbolic link (3) and a file with ACL and xattrs, each of variable length (4).
+/// A file system with OpenZFS's usual attribute numbers, and its layouts for a file (2), a symbolic link (3)
+/// and a file with ACL and xattrs, each of variable length (4).
 pub(super) fn registry() -> SaRegistry {
     let registrations: Vec<_> = ZplAttr::all().zip(0..).map(|(attr, n)| registration(n, attr)).collect();
     let file = [5, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 16, 19];

@@ -1,8 +1,8 @@
-//! The layouts that OpenZFS makes, for file systems whose own table of layouts is lost.
+//! OpenZFS's usual layouts, for file systems that lost their layout table.
 //!
-//! Idea: a new file gets its attributes in a fixed order, and later ones are appended. What does not fit in
-//! the bonus goes to the spill block, from the end of the list. So there are few lists, and every layout is
-//! the beginning or the end of one:
+//! Idea: a new file gets its attributes in a fixed order; later ones are appended. Attributes that exceed the
+//! bonus move to the spill block, from the end of the list. So there are few lists, and every layout is the
+//! beginning or end of one:
 //!
 //! ```text
 //!   mode size gen uid gid parent flags atime mtime ctime crtime links     always in the bonus
@@ -10,8 +10,8 @@
 //!   xattr? dxattr?                     in any order                       then in the spill block
 //! ```
 //!
-//! The length of a bonus, its mode (link, device) and its flags (project) tell which attributes it has; for
-//! a spill block, the shape of the values does.
+//! In a bonus, length, mode (link, device) and flags (project) determine the attributes; in a spill block,
+//! the shape of the values.
 //!
 //! Source: OpenZFS `zfs_mknode`, `zfs_sa_upgrade`, `sa_add_projid`, `sa_build_layouts`.
 
@@ -24,13 +24,10 @@ use crate::bytes::Endian;
 use crate::error::Result;
 use crate::znode::{FileKind, ZFS_PROJID};
 
-/// Attributes that every file has in the bonus.
 const BASE: [ZplAttr; 12] = [Mode, Size, Gen, Uid, Gid, Parent, Flags, Atime, Mtime, Ctime, Crtime, Links];
-/// Attributes that may be appended. Scan stamps are left out: Linux makes none, and any 32 bytes look like
-/// one.
+/// Appendable attributes. Scan stamps are left out: Linux makes none, and any 32 bytes look like one.
 const LATER: [&[ZplAttr]; 5] = [&[], &[Xattr], &[Dxattr], &[Xattr, Dxattr], &[Dxattr, Xattr]];
 
-/// Layouts to choose from.
 #[derive(Debug, Clone)]
 pub(super) struct Usual {
     bonus: Vec<SaLayout>,
@@ -38,14 +35,14 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// The usual layouts of a file system with these attributes.
+    /// Usual layouts of a file system.
     ///
     /// # Errors
-    /// One of the ZPL's attributes is missing.
+    /// A ZPL attribute is not registered.
     pub fn of(registry: &SaRegistry) -> Result<Usual> {
         let (mut bonus, mut spill) = (Vec::new(), Vec::new());
         for list in lists() {
-            // Long ones first: a shorter one that also fits says less.
+            // Longest first: a shorter layout that also fits explains less.
             bonus.extend((BASE.len()..=list.len()).rev().map(|end| list[..end].to_vec()));
             spill.extend((BASE.len()..list.len()).rev().map(|start| list[start..].to_vec()));
         }
@@ -57,17 +54,16 @@ impl Usual {
         Ok(Usual { bonus: layouts(bonus)?, spill: layouts(spill)? })
     }
 
-    /// The layout that fits a bonus or spill block.
+    /// Layout that fits a bonus or spill block.
     pub fn fitting(&self, data: &[u8], endian: Endian, header_bytes: usize) -> Option<&SaLayout> {
         let find = |layouts, test| largest(layouts, data, endian, header_bytes, test);
-        // If there is a spill block, the bonus continues after its values.
+        // With a spill block, the bonus continues after its values.
         find(&self.bonus, |reader| fits_bonus(reader) && ends(reader))
             .or_else(|| find(&self.bonus, fits_bonus))
             .or_else(|| find(&self.spill, is_plausible))
     }
 }
 
-/// The layout with the most attributes that passes a test.
 fn largest<'l>(
     layouts: &'l [SaLayout],
     data: &[u8],
@@ -75,7 +71,7 @@ fn largest<'l>(
     header_bytes: usize,
     test: fn(&SaReader<'_>) -> bool,
 ) -> Option<&'l SaLayout> {
-    // The header has a length for each variable value, and zeros after the last.
+    // The header has a length per variable value, then zeros.
     let lengths = data.get(LENGTHS_AT..header_bytes).unwrap_or_default().as_chunks::<2>().0;
     let variable = lengths.iter().take_while(|length| **length != [0, 0]).count();
     let fits = |layout: &&SaLayout| {
@@ -85,7 +81,6 @@ fn largest<'l>(
     layouts.iter().filter(fits).max_by_key(|layout| layout.slots().len())
 }
 
-/// All lists of attributes that a file can have.
 fn lists() -> impl Iterator<Item = Vec<ZplAttr>> {
     let optional = |attr: ZplAttr| [Vec::new(), vec![attr]];
     optional(Projid).into_iter().flat_map(move |project| {
@@ -107,8 +102,8 @@ fn fits_bonus(reader: &SaReader<'_>) -> bool {
     let has = |attr| reader.get(attr).is_some();
     let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
     let has_project = flags & ZFS_PROJID != 0;
-    // Attributes missing here may be in the spill block, but only those after all that are present; every
-    // attribute that is present must have a reason.
+    // Attributes missing here may be in the spill block, but only those after all present ones. Every present
+    // attribute must have a reason.
     (!has(Rdev) || is_device)
         && (!has(Projid) || has_project)
         && (!has(Symlink) || kind == FileKind::Symlink)
@@ -117,12 +112,10 @@ fn fits_bonus(reader: &SaReader<'_>) -> bool {
         && is_plausible(reader)
 }
 
-/// Whether the last value ends at the end of the data.
 fn ends(reader: &SaReader<'_>) -> bool {
     reader.end().is_ok_and(|end| end.next_multiple_of(8) == reader.len().next_multiple_of(8))
 }
 
-/// Whether the values look as they should.
 fn is_plausible(reader: &SaReader<'_>) -> bool {
     let is = |attr, test: fn(&[u8]) -> bool| reader.get(attr).is_none_or(test);
     let has_aces = |bytes: &[u8]| {
@@ -137,8 +130,7 @@ fn is_plausible(reader: &SaReader<'_>) -> bool {
         && reader.u64(Xattr).is_none_or(|object| object < 1 << 48)
 }
 
-/// The number of entries of an ACL, if it is one. An entry has type and flags (2 bytes each), mask (4), and
-/// who (8) if it is for a user or group.
+/// Number of ACL entries, if the bytes are an ACL.
 fn count_aces(mut bytes: &[u8], endian: Endian) -> Option<u64> {
     /// Owner, owning group, everyone.
     const SPECIAL: u16 = 0x7000;
@@ -147,7 +139,7 @@ fn count_aces(mut bytes: &[u8], endian: Endian) -> Option<u64> {
     while let [a, b, c, d, ..] = *bytes {
         let (kind, flags) = (endian.u16([a, b]), endian.u16([c, d]));
         let len = match kind {
-            // Includes the types of objects that the entry is about.
+            // With object types.
             5..=8 => 48,
             0..=19 if flags & SPECIAL != 0 => 8,
             0..=19 => 16,

@@ -1,10 +1,9 @@
-//! A file's attributes while they are changed: taken out of bonus and spill block, and put back.
+//! Editable attributes of a file, between bonus and spill block.
 //!
-//! Idea: a layout is an order of attributes, so the order is kept: changed values stay where they are, new
-//! ones are appended. How many fit in the bonus follows from their sizes alone ([`SaValues::bonus_count`]);
-//! the rest goes to the spill block.
+//! Idea: a layout is an order of attributes, so changed values stay in place and new ones are appended. Sizes
+//! alone decide how many fit in the bonus ([`SaValues::bonus_count`]); the rest go to the spill block.
 //!
-//! Values are kept in this machine's byte order, whatever order they were read in.
+//! Values are in native byte order.
 //!
 //! Source: OpenZFS `sa.c` (`sa_find_sizes`, `sa_build_layouts`, `sa_modify_attrs`).
 
@@ -16,22 +15,21 @@ use crate::bytes::Endian;
 use crate::error::Result;
 use crate::znode::{AclForm, decode_aces, encode_aces};
 
-/// Bytes of the header without the lengths of all variable attributes but the first: `sizeof
-/// (sa_hdr_phys_t)`.
+/// Header with the length of one variable attribute: `sizeof (sa_hdr_phys_t)`.
 const HEADER_BYTES: usize = 8;
 
 const _: () = assert!(HEADER_BYTES == super::LENGTHS_AT + 2, "the header holds one length");
 
-/// Attributes by number, in order.
+/// Ordered attributes by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SaValues {
     entries: Vec<(u16, Range<usize>)>,
-    /// The entries' bytes. A value replaced by one of another length leaves its old bytes unused.
+    /// Value bytes. A value replaced by one of another length leaves its old bytes unused.
     bytes: Vec<u8>,
 }
 
 impl SaValues {
-    /// No attributes yet, with memory for a typical file's.
+    /// Empty, with capacity for a typical file.
     pub fn new() -> SaValues {
         SaValues { entries: Vec::with_capacity(20), bytes: Vec::with_capacity(320) }
     }
@@ -39,7 +37,7 @@ impl SaValues {
     /// Appends the attributes of a bonus or spill block.
     ///
     /// # Errors
-    /// An ACL in the other byte order that does not decode.
+    /// A malformed ACL in the other byte order.
     pub fn extend(&mut self, registry: &SaRegistry, reader: &SaReader<'_>) -> Result<()> {
         for (number, value) in reader.attributes() {
             if reader.endian() == Endian::NATIVE {
@@ -51,7 +49,7 @@ impl SaValues {
         Ok(())
     }
 
-    /// An attribute's value.
+    /// Value of an attribute.
     pub fn get(&self, number: u16) -> Option<&[u8]> {
         self.entries.iter().find(|(n, _)| *n == number).map(|(_, at)| &self.bytes[at.clone()])
     }
@@ -73,7 +71,7 @@ impl SaValues {
         }
     }
 
-    /// Sets an attribute in place, or inserts it after another one.
+    /// Sets an attribute in place, or inserts it after another.
     pub fn insert_after(&mut self, other: u16, number: u16, value: &[u8]) {
         let is_new = self.get(number).is_none();
         self.set(number, value);
@@ -82,18 +80,18 @@ impl SaValues {
         }
     }
 
-    /// Numbers of the attributes, in order.
+    /// Attribute numbers in order.
     pub fn numbers(&self) -> Vec<u16> {
         self.entries.iter().map(|(number, _)| *number).collect()
     }
 
-    /// The values of entries `range`, in order.
+    /// Values of entries `range` in order.
     pub fn values(&self, range: Range<usize>) -> Vec<&[u8]> {
         self.entries[range].iter().map(|(_, at)| &self.bytes[at.clone()]).collect()
     }
 
-    /// The number of attributes that fit in a bonus of `room_bytes`. If not all fit, the rest needs a spill
-    /// block, whose pointer takes room in the dnode too.
+    /// Attributes that fit in a bonus of `room_bytes`. The rest need a spill block, whose pointer takes room
+    /// in the dnode too.
     pub fn bonus_count(&self, registry: &SaRegistry, room_bytes: usize) -> usize {
         let (mut total, mut variable, mut fit) = (0_usize, 0_usize, 0);
         for (index, (number, at)) in self.entries.iter().enumerate() {
@@ -111,7 +109,6 @@ impl SaValues {
     }
 }
 
-/// A value in this machine's byte order.
 fn swapped(registry: &SaRegistry, reader: &SaReader<'_>, number: u16, value: &[u8]) -> Result<Vec<u8>> {
     let word_bytes = match registry.attribute(number).map(|attribute| attribute.byteswap) {
         Some(0) => 8,

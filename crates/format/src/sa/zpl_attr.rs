@@ -1,28 +1,28 @@
-//! The attributes that the ZPL knows by name.
+//! Attributes that the ZPL knows by name.
 
-/// An attribute of a file, `zpl_attr_t`. Its number may differ between file systems; its name does not.
+/// A file attribute, `zpl_attr_t`. Its number may differ between file systems; its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ZplAttr {
-    /// Time of last access.
+    /// Last access.
     Atime,
-    /// Time of last change of content.
+    /// Last content change.
     Mtime,
-    /// Time of last change of attributes.
+    /// Last attribute change.
     Ctime,
-    /// Time of creation.
+    /// Creation time.
     Crtime,
-    /// The txg of creation, which tells apart files that have had the same object number.
+    /// Creation txg; distinguishes files that reuse an object number.
     Gen,
     /// Type and permissions.
     Mode,
-    /// Bytes of content; for a directory, the number of its entries including `.` and `..`.
+    /// Content bytes; for a directory, entries including `.` and `..`.
     Size,
-    /// Object of its parent directory.
+    /// Parent directory.
     Parent,
-    /// Number of its names.
+    /// Names.
     Links,
-    /// Object of its directory of extended attributes; 0 for none.
+    /// Xattr directory; 0 for none.
     Xattr,
     /// Device number.
     Rdev,
@@ -32,25 +32,25 @@ pub enum ZplAttr {
     Uid,
     /// Group, a FUID.
     Gid,
-    /// Unused room of old znodes.
+    /// Unused padding of old znodes.
     Pad,
     /// ACL of old znodes.
     ZnodeAcl,
-    /// Entries of the ACL.
+    /// ACL entry count.
     DaclCount,
-    /// Target of a symbolic link.
+    /// Link target.
     Symlink,
-    /// State of a virus scanner.
+    /// Virus scanner state.
     Scanstamp,
-    /// Entries of the ACL, packed.
+    /// Packed ACL entries.
     DaclAces,
-    /// Extended attributes, a packed nvlist.
+    /// Xattrs, a packed nvlist.
     Dxattr,
     /// Project, if flag `ZFS_PROJID` is set.
     Projid,
 }
 
-/// Name, registered length (0: variable) and byte-swap class of each.
+/// Name, registered length (0: variable) and byte-swap class.
 const TABLE: [(ZplAttr, &str, u16, u8); ZplAttr::COUNT] = [
     (ZplAttr::Atime, "ZPL_ATIME", 16, 0),
     (ZplAttr::Mtime, "ZPL_MTIME", 16, 0),
@@ -77,32 +77,32 @@ const TABLE: [(ZplAttr, &str, u16, u8); ZplAttr::COUNT] = [
 ];
 
 impl ZplAttr {
-    /// The number of attributes.
+    /// Attribute count.
     pub const COUNT: usize = 22;
-    /// The first ones, which old znodes have too, have the same number everywhere.
+    /// Leading attributes, shared with old znodes, have the same number everywhere.
     pub(super) const LEGACY_COUNT: usize = 16;
 
-    /// All attributes, in the order of `zpl_attr_t`.
+    /// Attributes in the order of `zpl_attr_t`.
     pub fn all() -> impl Iterator<Item = ZplAttr> {
         TABLE.iter().map(|(attr, ..)| *attr)
     }
 
-    /// The name in the registry.
+    /// Registry name.
     pub fn name(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// The word that registers it under a number.
+    /// Registry word for a number.
     pub fn registration(self, number: u16) -> u64 {
         u64::from(number) | u64::from(self.byteswap()) << 16 | u64::from(self.registered_bytes()) << 24
     }
 
-    /// The length that OpenZFS registers it with; 0 if each value has its own.
+    /// OpenZFS's registered length; 0 if variable.
     pub fn registered_bytes(self) -> u16 {
         TABLE[self as usize].2
     }
 
-    /// How OpenZFS byte-swaps it, `sa_bswap_type_t`.
+    /// Byte-swap class, `sa_bswap_type_t`.
     pub fn byteswap(self) -> u8 {
         TABLE[self as usize].3
     }

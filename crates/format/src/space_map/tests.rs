@@ -1,4 +1,4 @@
-//! Whatever the block size, what is written is read back; hostile words end in an error.
+//! Round trips in every block size; hostile words end in an error.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,6 @@ fn segments() -> impl Strategy<Value = Vec<Segment>> {
     prop::collection::vec(segment, 0..20)
 }
 
-/// The entries of a whole log, read block by block.
 fn read(raw: &[u8], block_bytes: usize, shift: u32, endian: Endian) -> Result<Vec<SpaceMapEntry>> {
     let mut reader = SpaceMapReader::new(shift, endian)?;
     let mut out = Vec::new();
@@ -66,7 +65,7 @@ fn a_known_log_reads_as_its_picture_says() {
 
 #[test]
 fn a_log_space_map_of_the_kernel_module_reads_as_ranges_of_its_vdev() {
-    // The first words of object 195 (txg 41) of the golden pool unclean-zil, in on-disk byte order.
+    // First words of object 195 (txg 41) of the golden pool unclean-zil, as on disk.
     let words: [u64; 6] = [
         0x8004_0000_0000_0029,
         0xc000_0000_4700_0000,
@@ -132,7 +131,7 @@ proptest! {
         let raw = [raw.finish(), writer.finish(endian)].concat();
         let entries = read(&raw, block_words * 8, 9, endian).unwrap();
 
-        // Long runs come back in pieces: join them before comparing.
+        // Join the pieces of long runs before comparing.
         let mut pieces = entries.into_iter();
         for segment in segments {
             let (mut at, mut left) = (segment.offset, segment.run);

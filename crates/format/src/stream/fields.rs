@@ -1,28 +1,25 @@
-//! The fields of each record in their order, once for decoding and encoding.
+//! Fields of each record in order, listed once for both directions.
 //!
-//! Idea: [`Fields`] is told of each field in turn. [`Take`] fills it from bytes, [`Put`] appends it to bytes,
-//! so no two lists of fields can differ.
+//! Idea: a record passes each field to [`Fields`]. [`Take`] fills it from bytes, [`Put`] appends it to bytes,
+//! so decoder and encoder cannot diverge.
 //!
 //! Source: OpenZFS `zfs_ioctl.h` (`dmu_replay_record_t`).
 
 use super::*;
 
-/// Meets the fields of a record, in order.
+/// Visitor of a record's fields.
 pub(super) trait Fields {
     fn u8(&mut self, field: &mut u8) -> Result<()>;
     fn u32(&mut self, field: &mut u32) -> Result<()>;
     fn u64(&mut self, field: &mut u64) -> Result<()>;
     fn bytes(&mut self, field: &mut [u8]) -> Result<()>;
-    /// Bytes that hold nothing.
     fn pad(&mut self, bytes: usize) -> Result<()>;
-    /// A text and its end, within so many bytes.
+    /// NUL-terminated text in `room` bytes.
     fn text(&mut self, field: &mut Vec<u8>, room: usize) -> Result<()>;
 }
 
-/// Fills fields from bytes.
 pub(super) struct Take<'a>(pub(super) Reader<'a>);
 
-/// Appends fields to bytes.
 pub(super) struct Put(pub(super) Writer);
 
 impl Fields for Take<'_> {
@@ -93,7 +90,7 @@ impl Fields for Put {
     }
 }
 
-/// A record that lists its fields.
+/// Record that lists its fields.
 pub(super) trait Layout {
     fn each(&mut self, f: &mut dyn Fields) -> Result<()>;
 }
@@ -130,8 +127,7 @@ impl Layout for Begin {
         let mut version = self.header.number() | self.features.0 << 2;
         f.u64(&mut version)?;
         self.header = HeaderType::of_number(version & 3)?;
-        // The uppermost bits are reserved (`DMU_GET_FEATUREFLAGS` takes 56): kept, as features that nobody
-        // has.
+        // The uppermost bits are reserved (`DMU_GET_FEATUREFLAGS` takes 56); keep them as unknown features.
         self.features = StreamFeatures(version >> 2);
         f.u64(&mut self.creation_time)?;
         f.u32(&mut self.objset_type)?;

@@ -15,12 +15,12 @@ macro_rules! flags {
         impl $name {
             $($(#[$flag_doc])* pub const $flag: $name = $name(1 << $bit);)*
 
-            /// All of these are set.
+            /// Whether all of `flags` are set.
             pub const fn has(self, flags: $name) -> bool {
                 self.0 & flags.0 == flags.0
             }
 
-            /// Those of these that are not among `known`.
+            /// Set flags outside `known`.
             pub const fn without(self, known: $name) -> $name {
                 $name(self.0 & !known.0)
             }
@@ -37,70 +37,70 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What the receiver of a stream must be able to do, `DMU_BACKUP_FEATURE_*`.
+    /// Features that the receiver needs, `DMU_BACKUP_FEATURE_*`.
     StreamFeatures(u64):
-    /// Blocks may refer to earlier ones (no longer made or received).
+    /// Blocks refer to earlier ones (obsolete, refused).
     DEDUP = 0;
-    /// Deduplicated by the properties of blocks, too.
+    /// Deduplicated by block properties, too.
     DEDUPPROPS = 1;
-    /// Attributes may be in spill blocks (ZPL version 5).
+    /// Attributes in spill blocks (ZPL version 5).
     SA_SPILL = 2;
-    /// There are embedded blocks.
+    /// Embedded blocks.
     EMBED_DATA = 16;
-    /// The pool must know lz4.
+    /// Needs lz4.
     LZ4 = 17;
-    /// Blocks may be larger than 128 KiB.
+    /// Blocks above 128 KiB.
     LARGE_BLOCKS = 19;
-    /// The rest of a stream that broke off.
+    /// Continues an interrupted stream.
     RESUMING = 20;
-    /// Parts of files were left out.
+    /// Redacted.
     REDACTED = 21;
-    /// Blocks are compressed as they were on disk.
+    /// Blocks compressed as on disk.
     COMPRESSED = 22;
-    /// Dnodes may be larger than 512 bytes.
+    /// Dnodes above 512 bytes.
     LARGE_DNODE = 23;
-    /// Blocks are encrypted as they were on disk.
+    /// Blocks encrypted as on disk.
     RAW = 24;
-    /// The pool must know zstd.
+    /// Needs zstd.
     ZSTD = 25;
-    /// The package tells of holds.
+    /// Package with holds.
     HOLDS = 26;
-    /// Large blocks may follow a stream that had them split.
+    /// Large blocks may follow a stream that split them.
     SWITCH_TO_LARGE_BLOCKS = 27;
-    /// Names may be longer than 255 bytes.
+    /// Names above 255 bytes.
     LONGNAME = 28;
-    /// Micro-ZAPs may be larger than 128 KiB.
+    /// Micro-ZAPs above 128 KiB.
     LARGE_MICROZAP = 29;
 }
 
 flags! {
-    /// Properties of a stream, `DRR_FLAG_*`.
+    /// Stream properties, `DRR_FLAG_*`.
     BeginFlags(u32):
-    /// The dataset is a clone.
+    /// Clone.
     CLONE = 0;
-    /// Names of the file system ignore case.
+    /// Case-insensitive names.
     CI_DATA = 1;
-    /// What is free is told even in a whole stream, so that it can be received as a clone.
+    /// Free records even in a full stream, so that it can be received as a clone.
     FREERECORDS = 2;
-    /// The flags about spill blocks in records can be relied on.
+    /// Spill flags in records are reliable.
     SPILL_BLOCK = 3;
 }
 
 flags! {
-    /// `drr_flags` of a record.
+    /// Record flags, `drr_flags`.
     RecordFlags(u8):
-    /// The checksum is strong enough to deduplicate by (WRITE).
+    /// Checksum strong enough for dedup (WRITE).
     CHECKSUM_DEDUP = 0;
-    /// The block was written in the other byte order (raw).
+    /// Written in the other byte order (raw).
     RAW_BYTESWAP = 1;
-    /// The object has a spill block (OBJECT).
+    /// Has a spill block (OBJECT).
     OBJECT_SPILL = 2;
-    /// The spill block did not change (SPILL).
+    /// Unchanged spill block (SPILL).
     SPILL_UNMODIFIED = 2;
 }
 
 impl StreamFeatures {
-    /// All that OpenZFS 2.3 and 2.4 receive, `DMU_BACKUP_FEATURE_MASK`.
+    /// Features that OpenZFS 2.3 and 2.4 receive, `DMU_BACKUP_FEATURE_MASK`.
     pub const MASK: StreamFeatures = StreamFeatures(
         Self::SA_SPILL.0
             | Self::EMBED_DATA.0
@@ -119,7 +119,7 @@ impl StreamFeatures {
     );
 }
 
-/// Whether a stream or a package begins, `drr_headertype_t`.
+/// Stream or package, `drr_headertype_t`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeaderType {
     /// `DMU_SUBSTREAM`.

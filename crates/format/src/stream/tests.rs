@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes of each type's record that are fields, of the 312.
+/// Field bytes of each record type, of the 312.
 const FIELD_BYTES: [usize; 11] = [312, 64 + 8, 32, 128 + 8, 40, 48, 112, 92, 56, 72, 40];
 
 fn raw(number: u32, fill: &[u8], endian: Endian) -> [u8; DRR_BYTES] {

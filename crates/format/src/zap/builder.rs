@@ -1,4 +1,4 @@
-//! Builds a leaf block of entries, as OpenZFS would by adding them one by one.
+//! Builds a leaf as OpenZFS would by adding its entries one by one.
 
 use super::leaf::{
     ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, ZAP_LEAF_MAGIC,
@@ -11,7 +11,7 @@ use crate::error::{FormatError, Result, at_most};
 /// `ZLF_ENTRIES_CDSORTED`, set on every leaf since pool version 11.
 const ZLF_ENTRIES_CDSORTED: u8 = 1;
 
-/// A leaf being built.
+/// Leaf being built.
 #[derive(Debug, Clone)]
 pub struct LeafBuilder {
     block_shift: u32,
@@ -26,10 +26,10 @@ pub struct LeafBuilder {
 }
 
 impl LeafBuilder {
-    /// An empty leaf of `1 << block_shift` bytes for hashes with this prefix.
+    /// Starts an empty leaf of `1 << block_shift` bytes for a hash prefix.
     ///
     /// # Errors
-    /// A block size that leaves cannot have.
+    /// The block size is invalid.
     pub fn new(block_shift: u32, prefix: u64, prefix_len: u32, endian: Endian) -> Result<Self> {
         at_most("ZAP leaf prefix bits", prefix_len.into(), 64)?;
         if !(9..=20).contains(&block_shift) {
@@ -52,8 +52,8 @@ impl LeafBuilder {
         })
     }
 
-    /// Adds an entry with a text name, to which it appends the NUL. `value` holds big-endian integers of
-    /// `int_bytes` each. `false` if there is no room; then nothing has changed.
+    /// Adds an entry and its name's NUL. `value` holds big-endian integers of `int_bytes` each. `false` if
+    /// full, with nothing changed.
     ///
     /// # Errors
     /// A name or value longer than the format allows.
@@ -63,7 +63,7 @@ impl LeafBuilder {
         self.add_raw(hash, cd, &name, len, int_bytes, value)
     }
 
-    /// Adds an entry whose name is words; otherwise like `add`.
+    /// Like `add`, with a name of words.
     ///
     /// # Errors
     /// A name or value longer than the format allows.
@@ -108,7 +108,7 @@ impl LeafBuilder {
         w.u16(value_chunk).u16(int_count).u32(cd).u64(hash);
         self.chunks[usize::from(number)].copy_from_slice(&w.finish());
 
-        // New entries go to the head of their chain, but after entries with the same hash and a smaller cd.
+        // New entries go to the head of their chain, but after equal hashes with a smaller cd.
         let buckets = self.buckets.len();
         let chain = &mut self.buckets[bucket_of(hash, self.prefix_len, buckets)];
         let at = chain.iter().rposition(|(_, h, c)| *h == hash && *c < cd).map_or(0, |i| i + 1);
@@ -117,7 +117,7 @@ impl LeafBuilder {
         Ok(true)
     }
 
-    /// Appends array chunks; returns the number of the first one.
+    /// Appends array chunks; returns the first.
     fn add_array(&mut self, content: &[u8]) -> u16 {
         if content.is_empty() {
             return CHAIN_END;
@@ -131,7 +131,7 @@ impl LeafBuilder {
         first as u16
     }
 
-    /// The block.
+    /// Returns the block.
     pub fn finish(mut self) -> Vec<u8> {
         let used = self.chunks.len();
         for chain in &self.buckets {
@@ -158,10 +158,10 @@ impl LeafBuilder {
         w.finish()
     }
 
-    /// The leaf as its reader sees it.
+    /// Decodes the block.
     ///
     /// # Errors
-    /// None in practice: a leaf built here can be read.
+    /// None in practice: a leaf built here is readable.
     pub fn into_leaf(self) -> Result<Leaf> {
         let endian = self.endian;
         Leaf::decode(self.finish().into(), endian)

@@ -1,4 +1,4 @@
-//! Leaves changed in place, compared with a map; damaged leaves; blocks in the other byte order.
+//! In-place changes compared with a map; damaged leaves; blocks in the other byte order.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const HASHER: ZapHasher = ZapHasher { salt: 0x1234_5678_9abc_def1, flags: 0 };
 
-/// A step: one of a few names, its value, and what to do with it.
+/// Name number, value and action.
 type Change = (u8, Vec<u8>, u8);
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -20,7 +20,6 @@ fn name(number: u8) -> Vec<u8> {
     format!("{number}{}", "n".repeat(usize::from(number))).into_bytes()
 }
 
-/// Names in pairs share a hash.
 fn hash(number: u8) -> u64 {
     HASHER.text(&[number / 2 + 1])
 }
@@ -38,7 +37,7 @@ fn check(block: &[u8], model: &BTreeMap<u8, Vec<u8>>) {
     }
 }
 
-/// Returns whether there was room.
+/// Returns whether the entry fit.
 fn apply(leaf: &mut LeafMut<'_>, (number, value, action): &Change) -> Result<bool> {
     let stored = [&name(*number)[..], &[0]].concat();
     let value = LeafValue { int_bytes: 1, raw: value };

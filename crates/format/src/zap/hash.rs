@@ -1,12 +1,10 @@
-//! The hash of a ZAP's names: the first 28 or 48 bits of CRC-64 (ECMA-182, reflected), started from the
-//! ZAP's salt.
+//! Hash of ZAP names: the first 28 or 48 bits of CRC-64 (ECMA-182, reflected), started from the ZAP's salt.
 //!
-//! Only the first bits are used because a directory cursor must hold them together with the collision
-//! differentiator.
+//! A directory cursor must hold these bits and the collision differentiator, hence the limit.
 
-/// `ZAP_FLAG_HASH64`: 48 bits of the hash are used instead of 28.
+/// `ZAP_FLAG_HASH64`: use 48 hash bits instead of 28.
 pub const ZAP_FLAG_HASH64: u64 = 1 << 0;
-/// `ZAP_FLAG_UINT64_KEY`: names are arrays of 64-bit words instead of text.
+/// `ZAP_FLAG_UINT64_KEY`: names are 64-bit words, not text.
 pub const ZAP_FLAG_UINT64_KEY: u64 = 1 << 1;
 /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of a name is its hash.
 pub const ZAP_FLAG_PRE_HASHED_KEY: u64 = 1 << 2;
@@ -30,22 +28,22 @@ const TABLE: [u64; 256] = {
     table
 };
 
-/// Hashes the names of one ZAP.
+/// Hasher of one ZAP's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZapHasher {
-    /// The ZAP's salt.
+    /// ZAP's salt.
     pub salt: u64,
     /// `ZAP_FLAG_*`.
     pub flags: u64,
 }
 
 impl ZapHasher {
-    /// The hash of a text name, without NUL, already normalized if the ZAP asks for it.
+    /// Hashes a text name without NUL, already normalized if the ZAP requires it.
     pub fn text(&self, name: &[u8]) -> u64 {
         self.significant(name.iter().fold(self.salt, step))
     }
 
-    /// The hash of a name of words.
+    /// Hashes a name of words.
     pub fn words(&self, name: &[u64]) -> u64 {
         if self.flags & ZAP_FLAG_PRE_HASHED_KEY != 0 {
             return self.significant(name.first().copied().unwrap_or(0));

@@ -21,45 +21,44 @@ use crate::units::BlockId;
 /// `ZAP_MAGIC`.
 pub const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
 const WHAT: &str = "fat ZAP";
-/// log2 of the smallest and the largest block that a fat ZAP has had.
+/// Accepted log2 block sizes.
 const BLOCK_SHIFTS: std::ops::RangeInclusive<u32> = 9..=20;
-/// A table cannot be indexed by more bits than the hash has.
+/// Bound on index bits, from the hash's width.
 const MAX_TABLE_SHIFT: u64 = 48;
-/// Words of the header's fields.
 const FIELDS: usize = 13;
 
 const _: () =
     assert!(FIELDS * 8 <= 1 << (*BLOCK_SHIFTS.start() - 1), "the fields end before an embedded table");
 
-/// Where the pointers to the leaves lie, `zap_table_phys_t`.
+/// Location of the leaf pointers, `zap_table_phys_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointerTable {
     /// First block of the table.
     pub first_block: BlockId,
-    /// Blocks that it takes; 0 if it is embedded in the header.
+    /// Blocks of the table; 0 if embedded in the header.
     pub blocks: u64,
-    /// Bits of the hash that index it.
+    /// Hash bits used as index.
     pub shift: u32,
-    /// First block of the table of twice the size that this one is being copied to; 0 if there is none.
+    /// First block of the doubled table being filled; 0 if none.
     pub next_block: BlockId,
-    /// Blocks already copied. Look-ups use this table until all are.
+    /// Blocks already copied. Lookups use this table until all are.
     pub blocks_copied: u64,
 }
 
-/// The header of a fat ZAP.
+/// Header of a fat ZAP.
 #[derive(Debug, Clone)]
 pub struct FatHeader {
-    /// The pointer table.
+    /// Pointer table.
     pub table: PointerTable,
-    /// The first block that has never been used: the ZAP's end.
+    /// First unused block: the end of the ZAP.
     pub free_block: BlockId,
     /// Number of leaves.
     pub leaf_count: u64,
     /// Number of entries.
     pub entry_count: u64,
-    /// Start value of the hash.
+    /// Hash salt.
     pub salt: u64,
-    /// Normalization of names.
+    /// Name normalization.
     pub normflags: u64,
     /// `ZAP_FLAG_*`.
     pub flags: u64,
@@ -68,30 +67,30 @@ pub struct FatHeader {
     block: Bytes,
 }
 
-/// Where to find the pointer to a leaf.
+/// Location of a leaf pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafPointer {
-    /// In the header: this is the leaf.
+    /// Embedded: this leaf.
     Leaf(BlockId),
-    /// In a block of the table, at this byte: see `read_pointer`.
+    /// In a table block; read it with `read_pointer`.
     InTable {
-        /// The block to read.
+        /// Table block.
         block: BlockId,
-        /// Offset in that block.
+        /// Offset in the block.
         offset_bytes: usize,
     },
 }
 
 impl FatHeader {
-    /// Opens block 0, whose length is the ZAP's block size.
+    /// Decodes block 0, whose length is the ZAP's block size.
     ///
     /// # Errors
-    /// Another magic number, a block size that is not a power of two, a table larger than its blocks.
+    /// A wrong magic number, a block size that is not a power of two, a table larger than its blocks.
     pub fn decode(block: Bytes, endian: Endian) -> Result<FatHeader> {
         Ok(FatHeader { block: block.clone(), ..FatHeader::decode_fields(&block, endian)? })
     }
 
-    /// The fields alone, without the block: an embedded table can't be read.
+    /// Decodes the fields without keeping the block; embedded tables are unreadable.
     ///
     /// # Errors
     /// As `decode`.
@@ -135,7 +134,7 @@ impl FatHeader {
         })
     }
 
-    /// Hashes its names.
+    /// Hasher of its names.
     pub fn hasher(&self) -> ZapHasher {
         ZapHasher { salt: self.salt, flags: self.flags }
     }
@@ -145,12 +144,12 @@ impl FatHeader {
         1 << self.table.shift
     }
 
-    /// The index in the table for a hash.
+    /// Table index of a hash.
     pub fn table_index(&self, hash: u64) -> u64 {
         hash.checked_shr(64 - self.table.shift).unwrap_or(0)
     }
 
-    /// Where the pointer at an index is; an index beyond `table_len` counts as the last.
+    /// Location of a pointer; the index is clamped to the table.
     pub fn locate(&self, index: u64) -> LeafPointer {
         let (block, offset_bytes) = self.pointer_place(index);
         if self.table.blocks == 0 {
@@ -160,8 +159,7 @@ impl FatHeader {
         LeafPointer::InTable { block, offset_bytes }
     }
 
-    /// The block (possibly the header itself) and the byte in it of the pointer at an index; an index
-    /// beyond the table counts as the last.
+    /// Block (the header if embedded) and byte offset of a pointer; the index is clamped to the table.
     pub fn pointer_place(&self, index: u64) -> (BlockId, usize) {
         let index = index.min(self.table_len() - 1);
         if self.table.blocks == 0 {
@@ -172,10 +170,10 @@ impl FatHeader {
         (block, (index & ((1 << per_block_shift) - 1)) as usize * 8)
     }
 
-    /// The header as a block of `1 << block_shift` bytes, with an embedded table if it has no other.
+    /// Encodes a block of `1 << block_shift` bytes, with the table if embedded.
     ///
     /// # Errors
-    /// A table that does not fit.
+    /// The table does not fit.
     pub fn encode(&self, embedded: &[BlockId]) -> Result<Vec<u8>> {
         let mut w = Writer::new(self.endian);
         w.words(&self.words());
@@ -189,13 +187,12 @@ impl FatHeader {
 }
 
 impl FatHeader {
-    /// Bytes of the ZAP's blocks.
+    /// Block size.
     pub fn block_bytes(&self) -> usize {
         1 << self.block_shift
     }
 
-    /// The header of an empty ZAP with blocks of `1 << block_shift` bytes: the table is embedded, and block
-    /// 1 is its only leaf.
+    /// Header of an empty ZAP: embedded table, block 1 as the only leaf.
     pub fn empty(block_shift: u32, hasher: ZapHasher, normflags: u64) -> FatHeader {
         let table = PointerTable {
             first_block: BlockId(0),
@@ -218,7 +215,7 @@ impl FatHeader {
         }
     }
 
-    /// Writes the fields into a block in this machine's byte order; an embedded table is left alone.
+    /// Stores the fields in native byte order; leaves an embedded table alone.
     pub fn store(&self, block: &mut [u8]) {
         for (place, word) in block.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
             *place = word.to_ne_bytes();
@@ -236,17 +233,16 @@ impl FatHeader {
     }
 }
 
-/// The pointer at this byte of a table block.
+/// Leaf pointer at a byte offset of a table block.
 ///
 /// # Errors
-/// A block that ends before the pointer.
+/// The block ends before the pointer.
 pub fn read_pointer(block: &[u8], offset_bytes: usize, endian: Endian) -> Result<BlockId> {
     let mut r = Reader::new("ZAP pointer table", block, endian);
     r.skip(offset_bytes)?;
     Ok(BlockId(r.u64()?))
 }
 
-/// log2 of a fat ZAP block's size.
 pub(super) fn block_shift(block: &[u8]) -> Result<u32> {
     let shift = block.len().checked_ilog2().unwrap_or(0);
     if !block.len().is_power_of_two() || !BLOCK_SHIFTS.contains(&shift) {

@@ -1,8 +1,8 @@
-//! Leaf of a fat ZAP: a block of entries whose hashes share a prefix.
+//! Leaf of a fat ZAP: entries whose hashes share a prefix.
 //!
-//! Idea: the block is cut into chunks of 24 bytes. Each is an entry, 21 bytes of a name or value, or free.
-//! Chunks refer to each other by 16-bit number. Damage can turn a chain into a loop, so every walk is
-//! bounded by the length it expects (of a name or value) or by the number of chunks.
+//! Idea: the block is divided into 24-byte chunks: entries, 21-byte pieces of names and values, or free.
+//! Chunks link by 16-bit number. Damage can turn a chain into a loop, so every walk is bounded by its
+//! expected length or the number of chunks.
 //!
 //! Layout, for blocks of 2^b bytes:
 //!
@@ -17,7 +17,7 @@
 //!   free:  253  zeros (21)  next free chunk (2)
 //! ```
 //!
-//! A text name's length counts its NUL. Source: OpenZFS `zap_leaf.h`, `zap_leaf.c`.
+//! The length of a text name includes its NUL. Source: OpenZFS `zap_leaf.h`, `zap_leaf.c`.
 
 use bytes::Bytes;
 
@@ -31,7 +31,7 @@ pub const ZAP_LEAF_MAGIC: u32 = 0x2AB_1EAF;
 pub(super) const WHAT: &str = "ZAP leaf";
 pub(super) const HEADER_BYTES: usize = 48;
 pub(super) const CHUNK_BYTES: usize = 24;
-/// Content bytes of an array chunk, `ZAP_LEAF_ARRAY_BYTES`.
+/// Content bytes per array chunk, `ZAP_LEAF_ARRAY_BYTES`.
 pub(super) const ARRAY_BYTES: usize = CHUNK_BYTES - 3;
 pub(super) const CHAIN_END: u16 = 0xffff;
 pub(super) const CHUNK_ENTRY: u8 = 252;
@@ -39,11 +39,11 @@ pub(super) const CHUNK_ARRAY: u8 = 251;
 pub(super) const CHUNK_FREE: u8 = 253;
 
 const _: () = {
-    // Block type, zeros, prefix, magic, free chunks, entries, prefix length, first free chunk, flags, zeros.
+    // Type, zeros, prefix, magic, free chunks, entries, prefix length, first free chunk, flags, zeros.
     assert!(8 + 8 + 8 + 4 + 2 + 2 + 2 + 2 + 1 + 11 == HEADER_BYTES);
-    // An entry: type, integer size, five chunk numbers and lengths, differentiator, hash.
+    // Entry: type, integer size, five chunk numbers and lengths, differentiator, hash.
     assert!(1 + 1 + 5 * 2 + 4 + 8 == CHUNK_BYTES);
-    // Header, hash table and chunks fit in blocks of every size.
+    // Header, hash table and chunks fit in every block size.
     let mut block_shift = 9;
     while block_shift <= 20 {
         let (buckets, chunks) = geometry(block_shift);
@@ -52,30 +52,28 @@ const _: () = {
     }
 };
 
-/// Buckets and chunks of a leaf of `1 << block_shift` bytes.
 pub(super) const fn geometry(block_shift: u32) -> (usize, usize) {
     let buckets = 1 << (block_shift - 5);
     (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
 }
 
-/// The bucket of a hash in a leaf with this prefix length.
 pub(super) fn bucket_of(hash: u64, prefix_len: u32, buckets: usize) -> usize {
     let below_prefix = hash.checked_shl(prefix_len).unwrap_or(0);
     (below_prefix >> (64 - buckets.ilog2())) as usize
 }
 
-/// A leaf block.
+/// Leaf block.
 #[derive(Debug, Clone)]
 pub struct Leaf {
-    /// The first bits that all its hashes share, as a number.
+    /// Hash prefix as a number.
     pub prefix: u64,
-    /// The number of those bits.
+    /// Bits of the prefix.
     pub prefix_len: u32,
-    /// Entries that the header counts.
+    /// Entries per the header.
     pub entry_count: u16,
-    /// Free chunks that the header counts.
+    /// Free chunks per the header.
     pub free_count: u16,
-    /// `ZLF_ENTRIES_CDSORTED` (1): entries with the same hash are sorted by differentiator.
+    /// `ZLF_ENTRIES_CDSORTED` (1): equal hashes are sorted by differentiator.
     pub flags: u8,
     buckets: usize,
     chunk_count: usize,
@@ -83,18 +81,18 @@ pub struct Leaf {
     block: Bytes,
 }
 
-/// An entry of a leaf.
+/// Entry of a leaf.
 #[derive(Debug, Clone, Copy)]
 pub struct LeafEntry<'a> {
-    /// The name's hash.
+    /// Name's hash.
     pub hash: u64,
-    /// Distinguishes names with the same hash.
+    /// Differentiator of equal hashes.
     pub cd: u32,
-    /// Bytes of each integer of the value: 1, 2, 4 or 8.
+    /// Size of an integer: 1, 2, 4 or 8.
     pub int_bytes: u8,
-    /// Number of integers in the value.
+    /// Integers in the value.
     pub int_count: u16,
-    /// Length of the name: bytes with NUL, or words.
+    /// Name length: bytes with NUL, or words.
     pub name_len: u16,
     name_chunk: u16,
     value_chunk: u16,
@@ -103,10 +101,10 @@ pub struct LeafEntry<'a> {
 }
 
 impl Leaf {
-    /// Opens a leaf block.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// Another magic number, a block size that is not a power of two, a prefix longer than a hash.
+    /// A wrong magic number, a block size that is not a power of two, a prefix longer than a hash.
     pub fn decode(block: Bytes, endian: Endian) -> Result<Leaf> {
         let (buckets, chunk_count) = geometry(block_shift(&block)?);
         let mut r = Reader::new(WHAT, &block, endian);
@@ -125,14 +123,13 @@ impl Leaf {
         Ok(Leaf { prefix, prefix_len, entry_count, free_count, flags, buckets, chunk_count, endian, block })
     }
 
-    /// The entries in the order of their chunks. A chunk marked as an entry that cannot be one yields an
-    /// error in its place.
+    /// Entries in chunk order. A malformed entry yields an error in its place.
     pub fn entries(&self) -> impl Iterator<Item = Result<LeafEntry<'_>>> {
         let is_entry = |chunk: &&[u8; CHUNK_BYTES]| chunk[0] == CHUNK_ENTRY;
         self.chunks().iter().filter(is_entry).map(|chunk| self.decode_entry(chunk))
     }
 
-    /// The entries in the order of a ZAP cursor: by hash, then differentiator.
+    /// Entries in ZAP cursor order: by hash, then differentiator.
     ///
     /// # Errors
     /// As `entries`.
@@ -142,7 +139,7 @@ impl Leaf {
         Ok(entries)
     }
 
-    /// The entry of a text name (without NUL).
+    /// Looks up a text name without NUL.
     ///
     /// # Errors
     /// A damaged chain.
@@ -150,7 +147,7 @@ impl Leaf {
         self.find(hash, |entry| entry.is_named(name))
     }
 
-    /// The entry of a name of words.
+    /// Looks up a name of words.
     ///
     /// # Errors
     /// A damaged chain.
@@ -158,7 +155,7 @@ impl Leaf {
         self.find(hash, |entry| Ok(usize::from(entry.name_len) == name.len() && entry.name_words()? == name))
     }
 
-    /// The first entry with this hash that `wanted` accepts; this finds names under normalization.
+    /// First entry of this hash that `wanted` accepts; used for normalized names.
     ///
     /// # Errors
     /// A damaged chain, or the error of `wanted`.
@@ -227,9 +224,8 @@ impl Leaf {
         })
     }
 
-    /// The content of an array of `len` bytes, piece by piece.
     fn pieces(&self, first: u16, len: usize) -> Result<impl Iterator<Item = Result<&[u8]>>> {
-        // Allocate nothing for an array that cannot fit in the chunks.
+        // Reject lengths beyond the chunks before any allocation.
         at_most("ZAP leaf array bytes", len as u64, (self.chunk_count * ARRAY_BYTES) as u64)?;
         let (mut next, mut left) = (first, len);
         Ok(std::iter::from_fn(move || {
@@ -281,7 +277,7 @@ impl<'a> LeafEntry<'a> {
         Ok(true)
     }
 
-    /// Replaces the content of `out` with a text name, without NUL.
+    /// Reads a text name without NUL into `out`, replacing its content.
     ///
     /// # Errors
     /// A damaged chain.
@@ -293,7 +289,7 @@ impl<'a> LeafEntry<'a> {
         Ok(())
     }
 
-    /// A text name, without NUL.
+    /// Text name without NUL.
     ///
     /// # Errors
     /// A damaged chain.
@@ -303,7 +299,7 @@ impl<'a> LeafEntry<'a> {
         Ok(out)
     }
 
-    /// A name of words.
+    /// Name of words.
     ///
     /// # Errors
     /// A damaged chain.
@@ -313,10 +309,10 @@ impl<'a> LeafEntry<'a> {
         Ok(integers(&bytes, 8))
     }
 
-    /// The value if it is a single integer, of any size.
+    /// Value as a single integer of any size.
     ///
     /// # Errors
-    /// A value of another length; a damaged chain.
+    /// More or fewer integers; a damaged chain.
     pub fn value_u64(&self) -> Result<u64> {
         if self.int_count != 1 {
             return Err(FormatError::Corrupt { what: "ZAP value", why: "is not a single integer" });
@@ -326,7 +322,7 @@ impl<'a> LeafEntry<'a> {
         Ok(piece.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    /// The value's integers, widened.
+    /// Integers of the value, widened.
     ///
     /// # Errors
     /// A damaged chain.
@@ -334,7 +330,7 @@ impl<'a> LeafEntry<'a> {
         Ok(integers(&self.value_bytes()?, self.int_bytes.into()))
     }
 
-    /// The value's bytes; integers larger than a byte are big-endian.
+    /// Bytes of the value; wide integers are big-endian.
     ///
     /// # Errors
     /// A damaged chain.

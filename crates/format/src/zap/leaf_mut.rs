@@ -1,12 +1,12 @@
-//! A leaf changed in place: entries are added, given other values and removed; a full leaf is split in two.
+//! In-place changes of a ZAP leaf: add, set and remove entries; split a full leaf.
 //!
-//! Idea: the chunks of a block are its heap. Free chunks form a list; an entry takes chunks from its head
-//! and returns them there. So a change costs as much as the entry is long, not as the leaf is.
+//! Idea: the block's chunks are a heap. Free chunks form a list; an entry takes chunks from its head and
+//! returns them there. A change thus costs the length of the entry, not of the leaf.
 //!
-//! Invariants: every walk and every chunk to be taken is checked first, so that an error (the bytes may be
-//! damaged) leaves the leaf unchanged. The block is in this machine's byte order.
+//! Invariants: every chain and chunk is checked before the first change, so an error leaves the leaf intact.
+//! The block is in native byte order.
 //!
-//! Source: OpenZFS `zap_leaf.c`; entries go where it would put them.
+//! Source: OpenZFS `zap_leaf.c`, with the same placement of entries.
 
 mod chunks;
 
@@ -19,7 +19,7 @@ use super::leaf::{
 use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
 
-/// Fields of the header, by offset.
+/// Header offsets.
 const PREFIX: usize = 16;
 const MAGIC: usize = 24;
 const FREE_COUNT: usize = 28;
@@ -27,10 +27,10 @@ const ENTRY_COUNT: usize = 30;
 const PREFIX_LEN: usize = 32;
 const FREE_HEAD: usize = 34;
 const FLAGS: usize = 36;
-/// `ZLF_ENTRIES_CDSORTED`: entries with the same hash are sorted by differentiator.
+/// `ZLF_ENTRIES_CDSORTED`: equal hashes are sorted by differentiator.
 const ZLF_ENTRIES_CDSORTED: u8 = 1;
 
-/// Fields of an entry, by offset.
+/// Entry offsets.
 const INT_BYTES: usize = 1;
 const NEXT: usize = 2;
 const NAME_CHUNK: usize = 4;
@@ -47,35 +47,35 @@ const _: () = {
     assert!(FLAGS < HEADER_BYTES);
 };
 
-/// A name as leaves store it.
+/// Stored name.
 #[derive(Debug, Clone, Copy)]
 pub struct LeafKey<'a> {
-    /// Its hash.
+    /// Hash.
     pub hash: u64,
-    /// A text including its NUL, or big-endian words.
+    /// Text with its NUL, or big-endian words.
     pub bytes: &'a [u8],
-    /// Its length: bytes, or words.
+    /// Length in bytes or words.
     pub len: u16,
 }
 
-/// A value as leaves store it.
+/// Stored value.
 #[derive(Debug, Clone, Copy)]
 pub struct LeafValue<'a> {
-    /// Bytes of each integer: 1, 2, 4 or 8.
+    /// Integer size: 1, 2, 4 or 8.
     pub int_bytes: u8,
-    /// The integers in big-endian.
+    /// Big-endian integers.
     pub raw: &'a [u8],
 }
 
-/// An entry that was found.
+/// Position of a found entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeafSlot {
     entry: u16,
-    /// Where its chunk's number is stored: in the hash table or in the previous entry of the chain.
+    /// Offset of the link to it: in the hash table or the previous entry.
     link: usize,
 }
 
-/// A leaf open for changes.
+/// Leaf opened for changes.
 #[derive(Debug)]
 pub struct LeafMut<'a> {
     block: &'a mut [u8],
@@ -84,7 +84,7 @@ pub struct LeafMut<'a> {
 }
 
 impl<'a> LeafMut<'a> {
-    /// Opens a leaf block.
+    /// Opens a leaf.
     ///
     /// # Errors
     /// The block is not a leaf.
@@ -94,11 +94,10 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { block, buckets, chunk_count })
     }
 
-    /// Turns a block of zeros into an empty leaf for hashes with this prefix. `sorted` if the ZAP's names
-    /// are normalized.
+    /// Formats a zeroed block as an empty leaf for this hash prefix; `sorted` if the ZAP normalizes names.
     ///
     /// # Errors
-    /// A block size that leaves cannot have.
+    /// The block size is invalid.
     pub fn init(block: &'a mut [u8], prefix: u64, prefix_len: u32, sorted: bool) -> Result<LeafMut<'a>> {
         let (buckets, chunk_count) = geometry(block_shift(block)?);
         let mut leaf = LeafMut { block, buckets, chunk_count };
@@ -118,7 +117,7 @@ impl<'a> LeafMut<'a> {
         Ok(leaf)
     }
 
-    /// Prefix, prefix length and number of entries of a leaf block that will not change.
+    /// Prefix, prefix length and entry count of a leaf.
     ///
     /// # Errors
     /// The block is not a leaf.
@@ -135,18 +134,18 @@ impl<'a> LeafMut<'a> {
         Ok((prefix, prefix_len as u32, entries))
     }
 
-    /// The first bits that all its hashes share, and the number of those bits.
+    /// Common hash prefix and its number of bits.
     pub fn prefix(&self) -> (u64, u32) {
         (self.u64(PREFIX), self.u16(PREFIX_LEN).into())
     }
 
-    /// Whether an entry fits in an empty leaf of this size.
+    /// Whether the entry fits in an empty leaf of this size.
     pub fn fits(block_bytes: usize, key: LeafKey<'_>, value: LeafValue<'_>) -> bool {
         let chunks = block_bytes.checked_ilog2().filter(|shift| *shift >= 9).map_or(0, |s| geometry(s).1);
         1 + chunks_for(key.bytes.len()) + chunks_for(value.raw.len()) <= chunks
     }
 
-    /// The entry of exactly this name.
+    /// Finds exactly this name.
     ///
     /// # Errors
     /// A damaged chain.
@@ -159,8 +158,7 @@ impl<'a> LeafMut<'a> {
         })
     }
 
-    /// Adds an entry for a new name, with the lowest free differentiator if none is given. `false` if there
-    /// is no room.
+    /// Adds a new name, by default with the lowest free differentiator; `false` if full.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -188,7 +186,7 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Gives an entry another value. `false` if there is no room.
+    /// Replaces a value; `false` if full.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -211,7 +209,7 @@ impl<'a> LeafMut<'a> {
         Ok(true)
     }
 
-    /// Removes an entry; returns the number of remaining ones.
+    /// Removes an entry; returns how many remain.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -227,8 +225,8 @@ impl<'a> LeafMut<'a> {
         Ok(left)
     }
 
-    /// Splits the leaf by the next bit of the hash: entries with that bit set move to `sibling`, a block of
-    /// zeros of the same size.
+    /// Splits the leaf by the next hash bit: entries with that bit set move to `sibling`, a zeroed block of
+    /// the same size.
     ///
     /// # Errors
     /// A damaged leaf.
@@ -259,7 +257,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// Lets an empty leaf cover its sibling's hashes too.
+    /// Extends an empty leaf to its sibling's hashes.
     pub fn widen(&mut self) {
         let (prefix, prefix_len) = self.prefix();
         self.set_prefix(prefix >> 1, prefix_len.saturating_sub(1));
@@ -303,7 +301,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// All entries in the order of their chunks, after checking every chunk that belongs to them.
+    /// Entries in chunk order, after checking all their chunks.
     fn checked_entries(&self) -> Result<Vec<u16>> {
         let mut is_used = vec![false; self.chunk_count];
         let mut entries = Vec::new();
@@ -327,7 +325,7 @@ impl<'a> LeafMut<'a> {
         Ok(entries)
     }
 
-    /// Follows the chain of a hash until `look`, which gets each entry's offset, returns a value.
+    /// Walks a hash chain until `look`, given each entry's offset, returns a value.
     fn walk<T>(
         &self,
         hash: u64,
@@ -348,7 +346,7 @@ impl<'a> LeafMut<'a> {
         Err(FormatError::Corrupt { what: WHAT, why: "has a hash chain with a loop" })
     }
 
-    /// Where to link a new entry: after entries with the same hash and a differentiator not above its own.
+    /// Link for a new entry: after equal hashes with a differentiator not above its own.
     fn link_for(&self, hash: u64, cd: u32) -> Result<usize> {
         let mut last = self.bucket_at(hash);
         let before = self.walk(hash, |at, slot| {
@@ -376,7 +374,6 @@ impl<'a> LeafMut<'a> {
     }
 }
 
-/// Number of chunks for an array of this many bytes.
 fn chunks_for(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Micro ZAP: names of up to 49 bytes, each with one 64-bit value, in one block.
+//! Micro ZAP: one block of names of up to 49 bytes, with a 64-bit value each.
 //!
 //! Layout:
 //!
@@ -16,44 +16,44 @@ use super::{ZBT_MICRO, ZapHasher};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result, at_most};
 
-/// Bytes of a name with its NUL, `MZAP_NAME_LEN`.
+/// Name size with NUL, `MZAP_NAME_LEN`.
 pub const MZAP_NAME_LEN: usize = 50;
-/// Bytes of an entry and of the header, `MZAP_ENT_LEN`.
+/// Entry and header size, `MZAP_ENT_LEN`.
 const ENTRY_BYTES: usize = 64;
-/// Where the name begins in an entry: after value, differentiator and padding.
+/// Name offset: after value, differentiator and padding.
 const NAME_AT: usize = 8 + 4 + 2;
 
 const _: () = assert!(NAME_AT + MZAP_NAME_LEN == ENTRY_BYTES);
-/// The largest micro ZAP, `MZAP_MAX_SIZE`; more than 128 KiB with the feature `large_microzap`.
+/// Largest micro ZAP, `MZAP_MAX_SIZE`; above 128 KiB needs feature `large_microzap`.
 const MAX_BLOCK_BYTES: u64 = 1 << 20;
 
-/// A whole micro ZAP.
+/// Whole micro ZAP.
 #[derive(Debug, Clone)]
 pub struct MicroZap {
-    /// Start value of its hash.
+    /// Hash salt.
     pub salt: u64,
-    /// Normalization of its names.
+    /// Name normalization.
     pub normflags: u64,
     endian: Endian,
     block: Bytes,
 }
 
-/// An entry of a micro ZAP.
+/// Entry of a micro ZAP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MicroEntry<'a> {
-    /// Never empty, without NUL.
+    /// Nonempty, without NUL.
     pub name: &'a [u8],
-    /// The value.
+    /// Value.
     pub value: u64,
-    /// Distinguishes names with the same hash.
+    /// Differentiator of equal hashes.
     pub cd: u32,
 }
 
 impl MicroZap {
-    /// Opens the block.
+    /// Decodes the block.
     ///
     /// # Errors
-    /// Another block type, a truncated block or one larger than 1 MiB.
+    /// A wrong block type, a truncated block or one above 1 MiB.
     pub fn decode(block: Bytes, endian: Endian) -> Result<MicroZap> {
         at_most("micro ZAP bytes", block.len() as u64, MAX_BLOCK_BYTES)?;
         let mut r = Reader::new("micro ZAP", &block, endian);
@@ -64,27 +64,27 @@ impl MicroZap {
         Ok(MicroZap { salt, normflags, endian, block })
     }
 
-    /// Hashes its names, for callers that want them in hash order.
+    /// Hasher of its names, for hash order.
     pub fn hasher(&self) -> ZapHasher {
         ZapHasher { salt: self.salt, flags: 0 }
     }
 
-    /// The entries in on-disk order.
+    /// Entries in on-disk order.
     pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'_>> {
         let endian = self.endian;
         let slots = self.block.as_chunks::<ENTRY_BYTES>().0;
         slots.iter().skip(1).filter(|slot| slot[NAME_AT] != 0).map(move |slot| decode_entry(slot, endian))
     }
 
-    /// The value of a name.
+    /// Value of a name.
     pub fn lookup(&self, name: &[u8]) -> Option<u64> {
         self.entries().find(|entry| entry.name == name).map(|entry| entry.value)
     }
 
-    /// A block of `block_bytes` with these entries.
+    /// Encodes a block of `block_bytes`.
     ///
     /// # Errors
-    /// More entries than fit; a name that is empty, too long or holds NUL.
+    /// Too many entries; a name that is empty, too long or contains NUL.
     pub fn encode<'a>(
         entries: impl IntoIterator<Item = MicroEntry<'a>>,
         hasher: ZapHasher,

@@ -1,10 +1,9 @@
-//! Converts a block of the other byte order to this machine's, in place, because changed blocks are written
-//! in native order.
+//! Converts a block to native byte order in place: changed blocks are written in native order.
 
 use super::leaf::{ARRAY_BYTES, CHUNK_BYTES, CHUNK_ENTRY, HEADER_BYTES, geometry};
 use super::{ZBT_LEAF, ZBT_MICRO};
 
-/// Swaps a block of any kind of ZAP.
+/// Swaps a ZAP block of any kind.
 pub fn swap_block(block: &mut [u8]) {
     let first = block.first_chunk::<8>().map(|word| u64::from_ne_bytes(*word).swap_bytes());
     match first {
@@ -15,7 +14,7 @@ pub fn swap_block(block: &mut [u8]) {
     }
 }
 
-/// Swaps a block that consists of words.
+/// Swaps a block of words.
 pub fn swap_words(block: &mut [u8]) {
     block.as_chunks_mut::<8>().0.iter_mut().for_each(|word| word.reverse());
 }

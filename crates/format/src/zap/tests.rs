@@ -29,7 +29,6 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The entries that fit, and the leaf.
 fn fill(entries: &BTreeMap<Vec<u8>, Value>, endian: Endian, shift: u32) -> (BTreeMap<Vec<u8>, Value>, Leaf) {
     let mut builder = LeafBuilder::new(shift, 0, 0, endian).unwrap();
     let mut kept = BTreeMap::new();
@@ -41,7 +40,7 @@ fn fill(entries: &BTreeMap<Vec<u8>, Value>, endian: Endian, shift: u32) -> (BTre
     (kept, builder.into_leaf().unwrap())
 }
 
-/// Reads everything readable, to check that nothing panics or takes long.
+/// Reads everything, to check for panics and long loops.
 fn exercise(leaf: &Leaf) {
     let mut name = Vec::new();
     for entry in leaf.entries().flatten() {

@@ -1,4 +1,4 @@
-//! Parts of log records that several kinds share: names, extended attributes of a file, ACLs, FUIDs.
+//! Shared parts of log records: names, attributes, ACLs, FUIDs.
 //!
 //! Layout:
 //!
@@ -14,17 +14,17 @@ use bytes::Bytes;
 use crate::bytes::{Reader, Writer};
 use crate::error::{FormatError, Result, at_most};
 
-/// Words in the bitmap of every known writer, `XVA_MAPSIZE`.
+/// Bitmap words of every known writer, `XVA_MAPSIZE`.
 const XVA_MAPSIZE: u64 = 3;
-/// Bound on domain names in a record; more make no sense.
+/// Bound on domain names per record.
 const MAX_DOMAINS: u64 = 1 << 16;
 
-/// Attributes beyond POSIX's in a log record: `lr_attr_t` and `lr_attr_end_t`.
+/// Attributes beyond POSIX: `lr_attr_t` and `lr_attr_end_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogAttrs {
-    /// Which attributes are set by the record, `XAT_*`; one to three words.
+    /// Attributes that the record sets, `XAT_*`; one to three words.
     pub requested: Vec<u32>,
-    /// Their values, `XAT0_*` bits.
+    /// Values, `XAT0_*` bits.
     pub attrs: u64,
     /// Creation time: seconds, nanoseconds.
     pub crtime: [u64; 2],
@@ -33,14 +33,14 @@ pub struct LogAttrs {
 }
 
 impl LogAttrs {
-    /// Reads an `lr_attr_t` and the variable part after it.
+    /// Decodes an `lr_attr_t` and its variable part.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
         let masksize = at_most("log attribute mask", r.u32()?.into(), XVA_MAPSIZE)?;
         let requested = (0..masksize.max(1)).map(|_| r.u32()).collect::<Result<_>>()?;
         Ok(LogAttrs { requested, attrs: r.u64()?, crtime: r.words()?, scanstamp: r.array()? })
     }
 
-    /// Appends it.
+    /// Encodes it.
     pub fn write(&self, w: &mut Writer) {
         w.u32(self.requested.len() as u32);
         for &word in &self.requested {
@@ -50,32 +50,31 @@ impl LogAttrs {
     }
 }
 
-/// An ACL as logged, with the data needed to resolve its identities.
+/// Logged ACL with its identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogAcl {
-    /// Number of access control entries.
+    /// Entries.
     pub entry_count: u64,
     /// ACL-wide flags.
     pub flags: u64,
-    /// The entries (`ace_t`s of varying size), in the writer's byte order.
+    /// `ace_t` entries of varying size, in the writer's byte order.
     pub entries: Bytes,
-    /// Identities that replace those of other domains in the entries.
+    /// Identities that replace other domains' in the entries.
     pub fuids: Vec<u64>,
-    /// Domain names, numbered from 1 in the upper halves of the identities.
+    /// Domain names; the identities' upper halves count from 1.
     pub domains: Vec<Bytes>,
 }
 
-/// The counts that precede an ACL: `lr_aclcnt`, `lr_domcnt`, `lr_fuidcnt`, `lr_acl_bytes`, `lr_acl_flags`.
+/// Counts before an ACL: `lr_aclcnt`, `lr_domcnt`, `lr_fuidcnt`, `lr_acl_bytes`, `lr_acl_flags`.
 pub(super) type AclCounts = [u64; 5];
 
 impl LogAcl {
-    /// The counts that precede it.
     pub(super) fn counts(&self) -> AclCounts {
         let (domains, fuids) = (self.domains.len() as u64, self.fuids.len() as u64);
         [self.entry_count, domains, fuids, self.entries.len() as u64, self.flags]
     }
 
-    /// Reads as many items as the counts announce. Each count is checked against the remaining bytes.
+    /// Reads the announced items, checking each count against the remaining bytes.
     pub(super) fn read(p: &mut Payload<'_>, counts: AclCounts) -> Result<Self> {
         let [entry_count, domain_count, fuid_count, acl_bytes, flags] = counts;
         let entries = p.take(acl_bytes)?;
@@ -95,14 +94,14 @@ impl LogAcl {
     }
 }
 
-/// The number of domain names that a record without ACL carries for its owner and group: one for each that
-/// is a FUID (has an upper half), but only one if both are in the same domain.
+/// Domain names of a record without ACL: one for each FUID among owner and group, but one if both share a
+/// domain.
 pub(super) fn owner_domains(uid: u64, gid: u64) -> u64 {
     let (uid_domain, gid_domain) = (uid >> 32, gid >> 32);
     u64::from(uid_domain != 0) + u64::from(gid_domain != 0 && gid_domain != uid_domain)
 }
 
-/// The variable part of a record: a bounded reader that can return shared slices.
+/// Variable part of a record: a bounded reader of shared slices.
 pub(super) struct Payload<'a> {
     pub(super) reader: Reader<'a>,
     bytes: &'a Bytes,
@@ -113,7 +112,7 @@ impl<'a> Payload<'a> {
         Payload { reader: Reader::new("log record", bytes, endian), bytes }
     }
 
-    /// The next `len` bytes, shared.
+    /// Next `len` bytes, shared.
     pub(super) fn take(&mut self, len: u64) -> Result<Bytes> {
         let len = at_most("log record's data", len, self.reader.remaining() as u64)? as usize;
         let start = self.reader.position();
@@ -121,17 +120,15 @@ impl<'a> Payload<'a> {
         Ok(self.bytes.slice(start..start + len))
     }
 
-    /// All remaining bytes.
     pub(super) fn rest(&mut self) -> Result<Bytes> {
         self.take(self.reader.remaining() as u64)
     }
 
-    /// Skips the bytes that pad `len` to a multiple of 8.
     fn skip_padding(&mut self, len: u64) -> Result<()> {
         self.reader.skip((len.wrapping_neg() % 8) as usize)
     }
 
-    /// The next NUL-terminated name, without the NUL.
+    /// Next NUL-terminated name, without NUL.
     pub(super) fn name(&mut self) -> Result<Bytes> {
         let start = self.reader.position();
         let len = self.bytes[start..]
@@ -143,14 +140,12 @@ impl<'a> Payload<'a> {
         Ok(name)
     }
 
-    /// The next `count` names.
     pub(super) fn names(&mut self, count: u64) -> Result<Vec<Bytes>> {
         at_most("log record's domains", count, (self.reader.remaining() as u64).min(MAX_DOMAINS))?;
         (0..count).map(|_| self.name()).collect()
     }
 }
 
-/// Appends a name and its NUL.
 pub(super) fn write_name(w: &mut Writer, name: &[u8]) {
     w.bytes(name).u8(0);
 }

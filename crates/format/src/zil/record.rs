@@ -1,9 +1,8 @@
-//! Log records: one operation each, every type of OpenZFS 2.3.
+//! ZIL records: one operation each, every type of OpenZFS 2.3.
 //!
-//! Idea: a record is a header of 32 bytes, fixed fields and a variable part of names or data. It decodes to
-//! a typed operation, with names as bytes (they need not be UTF-8) and data as slices shared with the log
-//! block. Types that do nearly the same (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) become one operation with
-//! options; encoding chooses the type again.
+//! Idea: a record is a 32-byte header, fixed fields and a variable part of names or data. It decodes to a
+//! typed operation. Names are bytes (they need not be UTF-8); data are slices of the log block. Related types
+//! (`TX_CREATE`, `TX_MKDIR_ACL_ATTR`...) become one operation with options; encoding restores the type.
 //!
 //! Layout:
 //!
@@ -22,15 +21,15 @@ use super::attr::{LogAcl, LogAttrs};
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::units::{ObjectId, Txg};
 
-/// Bytes of the header, `lr_t`.
+/// Header bytes, `lr_t`.
 pub const LR_BYTES: usize = 32;
-/// Bytes of a `lr_create_t` up to its name: the header, the directory, and eight words of the object.
+/// Bytes of `lr_create_t` before the name: header, directory, eight words of the object.
 const LR_CREATE_BYTES: usize = LR_BYTES + 9 * 8;
-/// Bytes of a `lr_write_t` up to its data: the header, four words and a pointer.
+/// Bytes of `lr_write_t` before the data: header, four words, a pointer.
 const LR_WRITE_BYTES: usize = LR_BYTES + 4 * 8 + BLKPTR_BYTES;
 
 const _: () = assert!(LR_CREATE_BYTES == 104 && LR_WRITE_BYTES == 192);
-/// `TX_CI`: names in the record are to be looked up ignoring case.
+/// `TX_CI`: look up the record's names ignoring case.
 pub const TX_CI: u64 = 1 << 63;
 
 /// Record types, `TX_*`.
@@ -63,75 +62,75 @@ pub mod tx {
     pub const CLONE_RANGE: u64 = 24;
 }
 
-/// A record of the log.
+/// Log record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The txg that the operation would have become part of.
+    /// Txg that would have contained the operation.
     pub txg: Txg,
-    /// Number within the log; grows from record to record.
+    /// Sequence number; grows from record to record.
     pub seq: u64,
-    /// Names are to be looked up ignoring case.
+    /// Look up names ignoring case.
     pub case_insensitive: bool,
-    /// What was done.
+    /// Operation.
     pub operation: Operation,
 }
 
-/// The part of a record that is never encrypted: enough to tell which blocks belong to a log.
+/// The unencrypted part of a record: it suffices to claim the log's blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClearRecord {
-    /// Number within the log.
+    /// Sequence number.
     pub seq: u64,
-    /// The block of a `TX_WRITE`.
+    /// Block of a `TX_WRITE`.
     pub written: Option<WrittenBlock>,
-    /// The blocks of a `TX_CLONE_RANGE`, holes included, which belong to others, too.
+    /// Blocks of a `TX_CLONE_RANGE`, holes included; other files share them.
     pub shared: Vec<Blkptr>,
 }
 
-/// The block that a write refers to; a hole if the record holds the data itself.
+/// Block of a write record; a hole if the record holds the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenBlock {
     /// The file. Meaningless if the record is encrypted, as the pointer tells.
     pub object: ObjectId,
-    /// Offset in the file; meaningless in the same case.
+    /// Offset in the file; meaningless likewise.
     pub offset_bytes: u64,
-    /// The block.
+    /// Block pointer.
     pub bp: Blkptr,
 }
 
-/// The kind of object that a `Create` makes.
+/// Kind of a created object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateKind {
-    /// A file or device.
+    /// File or device.
     File,
-    /// A directory.
+    /// Directory.
     Directory,
 }
 
-/// How a `Rename` treats the target and the source.
+/// Treatment of a rename's target and source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenameKind {
     /// Replaces the target.
     Replace,
-    /// Swaps the two.
+    /// Swaps source and target.
     Exchange,
-    /// Leaves a whiteout (a character device 0:0) at the source; its `directory` is the source's.
+    /// Leaves a whiteout (character device 0:0) at the source; its `directory` is the source's.
     Whiteout(NewObject),
 }
 
-/// The object that a record creates.
+/// Created object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewObject {
-    /// The directory that it is created in.
+    /// Parent directory.
     pub directory: ObjectId,
-    /// Its number.
+    /// Object number.
     pub object: ObjectId,
-    /// Dnode slots that it occupies, 1 to 32 (up to 256 in damaged records).
+    /// Dnode slots, 1 to 32 (up to 256 in damaged records).
     pub slots: u16,
     /// POSIX mode.
     pub mode: u64,
-    /// Owner: a uid or FUID.
+    /// Uid or FUID.
     pub uid: u64,
-    /// Group: a gid or FUID.
+    /// Gid or FUID.
     pub gid: u64,
     /// Generation.
     pub generation: u64,
@@ -141,74 +140,74 @@ pub struct NewObject {
     pub rdev: u64,
 }
 
-/// The data of a write record.
+/// Data of a write record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteData {
-    /// The record holds the data.
+    /// In the record.
     Copied(Bytes),
-    /// A block holds the data; a hole means zeros.
+    /// In a block; a hole means zeros.
     Indirect,
 }
 
-/// An operation.
+/// Operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// `TX_CREATE`, `TX_MKDIR` and their `_ACL`, `_ATTR` and `_ACL_ATTR` forms.
     Create {
         /// File or directory.
         kind: CreateKind,
-        /// The object.
+        /// Object.
         new: NewObject,
-        /// Attributes beyond POSIX's.
+        /// Attributes beyond POSIX.
         attrs: Option<LogAttrs>,
-        /// Its ACL.
+        /// ACL.
         acl: Option<LogAcl>,
-        /// Domains of owner and group, if there is no ACL (which has its own).
+        /// Domains of owner and group, unless the ACL carries them.
         domains: Vec<Bytes>,
-        /// Its name.
+        /// Name.
         name: Bytes,
     },
-    /// `TX_MKXATTR`: the directory of extended attributes of `new.directory`.
+    /// `TX_MKXATTR`: creates the xattr directory of `new.directory`.
     MakeXattrDir {
-        /// The object.
+        /// Object.
         new: NewObject,
         /// Unused.
         name: Bytes,
     },
     /// `TX_SYMLINK`.
     Symlink {
-        /// The object.
+        /// Object.
         new: NewObject,
-        /// Its name.
+        /// Link name.
         name: Bytes,
-        /// Its target.
+        /// Link target.
         target: Bytes,
     },
     /// `TX_REMOVE`, and `TX_RMDIR` if `is_directory`.
     Remove {
-        /// A directory was removed.
+        /// Whether it was a directory.
         is_directory: bool,
-        /// The directory it was in.
+        /// Parent directory.
         directory: ObjectId,
-        /// Its name.
+        /// Name.
         name: Bytes,
     },
     /// `TX_LINK`.
     Link {
-        /// The directory of the new name.
+        /// Directory of the new name.
         directory: ObjectId,
-        /// The object that gets another name.
+        /// Object to link.
         object: ObjectId,
-        /// The name.
+        /// New name.
         name: Bytes,
     },
     /// `TX_RENAME`, `TX_RENAME_EXCHANGE`, `TX_RENAME_WHITEOUT`.
     Rename {
-        /// What becomes of target and source.
+        /// Treatment of target and source.
         kind: RenameKind,
-        /// Directory that it moves from.
+        /// Source directory.
         from_directory: ObjectId,
-        /// Directory that it moves to.
+        /// Target directory.
         to_directory: ObjectId,
         /// Old name.
         from: Bytes,
@@ -217,35 +216,35 @@ pub enum Operation {
     },
     /// `TX_WRITE`; `TX_WRITE2` if `already_synced`: the data are on disk, only the size may have to grow.
     Write {
-        /// The block is part of the file already.
+        /// Whether the file already has the block.
         already_synced: bool,
-        /// The file.
+        /// File.
         object: ObjectId,
         /// Offset in the file.
         offset_bytes: u64,
         /// Length.
         length_bytes: u64,
-        /// No longer used by writers.
+        /// Obsolete.
         block_offset: u64,
-        /// The block of an indirect write.
+        /// Block of an indirect write.
         bp: Blkptr,
-        /// The data, or that a block holds them.
+        /// Data, or a reference to `bp`.
         data: WriteData,
     },
-    /// `TX_TRUNCATE`: turns a range into a hole; `length_bytes` 0 means everything from the offset on.
+    /// `TX_TRUNCATE`: makes a hole; `length_bytes` 0 means to the end.
     Truncate {
-        /// The file.
+        /// File.
         object: ObjectId,
-        /// Offset of the range.
+        /// Start of the range.
         offset_bytes: u64,
-        /// Length of the range.
+        /// Length.
         length_bytes: u64,
     },
     /// `TX_SETATTR`.
     SetAttr {
-        /// The object.
+        /// Object.
         object: ObjectId,
-        /// Which fields are set, in bits of the operating system that wrote the record.
+        /// Fields to set, as the writing operating system's mask bits.
         mask: u64,
         /// POSIX mode.
         mode: u64,
@@ -259,61 +258,61 @@ pub enum Operation {
         atime: [u64; 2],
         /// Modification time: seconds, nanoseconds.
         mtime: [u64; 2],
-        /// Attributes beyond POSIX's.
+        /// Attributes beyond POSIX.
         attrs: Option<LogAttrs>,
         /// Domains of owner and group.
         domains: Vec<Bytes>,
     },
-    /// `TX_ACL_V0`: entries of the old format.
+    /// `TX_ACL_V0`: old-format entries.
     SetAclV0 {
-        /// The object.
+        /// Object.
         object: ObjectId,
-        /// Number of entries.
+        /// Entries.
         entry_count: u64,
-        /// The entries, in the writer's byte order.
+        /// ACL entries in the writer's byte order.
         entries: Bytes,
     },
     /// `TX_ACL`.
     SetAcl {
-        /// The object.
+        /// Object.
         object: ObjectId,
-        /// The ACL.
+        /// ACL.
         acl: LogAcl,
     },
-    /// `TX_SETSAXATTR`: an extended attribute among the system attributes.
+    /// `TX_SETSAXATTR`: an xattr stored as a system attribute.
     SetSaXattr {
-        /// The object.
+        /// Object.
         object: ObjectId,
-        /// The attribute.
+        /// Attribute name.
         name: Bytes,
-        /// Its value; empty if the attribute is removed.
+        /// Value; empty to remove the attribute.
         value: Bytes,
     },
-    /// `TX_CLONE_RANGE`: blocks of another file become part of this one.
+    /// `TX_CLONE_RANGE`: this file shares another file's blocks.
     CloneRange {
-        /// The file.
+        /// File.
         object: ObjectId,
-        /// Offset of the range.
+        /// Start of the range.
         offset_bytes: u64,
-        /// Length of the range.
+        /// Length.
         length_bytes: u64,
-        /// The file's block size.
+        /// Block size of the file.
         block_bytes: u64,
-        /// The blocks.
+        /// Blocks.
         blocks: Vec<Blkptr>,
     },
-    /// A type unknown to OpenZFS 2.3 (or `TX_COMMIT`, which is never on disk). Replay must stop here.
+    /// A type unknown to OpenZFS 2.3, or `TX_COMMIT`, which is never on disk. Replay must stop here.
     Unknown {
-        /// The type without `TX_CI`.
+        /// Type without `TX_CI`.
         txtype: u64,
-        /// The bytes after the header.
+        /// Bytes after the header.
         payload: Bytes,
     },
 }
 
 impl Operation {
-    /// The object of a record that concerns one object only. Such a record may follow records of later
-    /// operations (`TX_OOO`).
+    /// The object, if the record concerns a single one. Such a record may follow records of later operations
+    /// (`TX_OOO`).
     pub fn late_object(&self) -> Option<ObjectId> {
         match self {
             Operation::Write { object, .. }
@@ -327,7 +326,7 @@ impl Operation {
         }
     }
 
-    /// The record's type, without `TX_CI`.
+    /// Type without `TX_CI`.
     pub fn txtype(&self) -> u64 {
         match self {
             Operation::Create { kind, attrs, acl, .. } => match (kind, acl.is_some(), attrs.is_some()) {
@@ -360,7 +359,7 @@ impl Operation {
         }
     }
 
-    /// The name that OpenZFS gives the type.
+    /// OpenZFS name of the type.
     pub fn type_name(&self) -> &'static str {
         const NAMES: [&str; 25] = [
             "TX_COMMIT",

@@ -1,4 +1,4 @@
-//! Every operation and both block layouts round trip in both byte orders; hostile bytes are bounded.
+//! Operations and block layouts round trip in both byte orders; hostile bytes are bounded.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,8 +8,8 @@ use super::record::{CreateKind, LR_BYTES, NewObject, RenameKind, TX_CI, WriteDat
 use super::*;
 use crate::units::{ObjectId, Txg};
 
-/// Without the key of an encrypted dataset, everything except record headers and the pointers of writes and
-/// clones is noise.
+/// Without the key of an encrypted dataset, all but record headers and the pointers of writes and clones is
+/// noise.
 #[test]
 fn what_is_clear_of_records_is_read_past_noise() {
     let bp = Blkptr::decode(&[7; BLKPTR_BYTES], Endian::Little).unwrap();
@@ -32,7 +32,7 @@ fn what_is_clear_of_records_is_read_past_noise() {
         let record = LogRecord { txg: Txg(9), seq, case_insensitive: false, operation };
         records.extend(record.encode(Endian::Little));
     }
-    // The name has lost its end.
+    // Remove the NUL of the name.
     records[LR_BYTES + 16..][..8].fill(0xff);
     let block = LogBlock {
         endian: Endian::Little,
@@ -59,7 +59,7 @@ fn object() -> impl Strategy<Value = ObjectId> {
     (0..1u64 << 48).prop_map(ObjectId)
 }
 
-/// A uid or gid: plain, or a FUID of one of two domains.
+/// A plain uid or gid, or a FUID of one of two domains.
 fn id() -> impl Strategy<Value = u64> {
     prop_oneof![0..1u64 << 32, (1..3u64, 0..1u64 << 32).prop_map(|(domain, rid)| domain << 32 | rid)]
 }

@@ -1,4 +1,4 @@
-//! NFSv4 ACLs, in their two on-disk forms.
+//! NFSv4 ACLs in their two on-disk forms.
 //!
 //! Layout:
 //!
@@ -11,8 +11,8 @@
 //!                          object types (16, 16)        if the type is one of the four with them
 //! ```
 //!
-//! An ACL that does not fit inline lies in an object of its own. ZPL version 5 keeps version 1 entries in
-//! the attribute `ZPL_DACL_ACES` and their number in `ZPL_DACL_COUNT`.
+//! An ACL too long to be inline has its own object. ZPL version 5 keeps version 1 entries in attribute
+//! `ZPL_DACL_ACES`, their number in `ZPL_DACL_COUNT`.
 //!
 //! Source: OpenZFS `zfs_acl.h`, `zfs_acl.c`.
 
@@ -23,37 +23,35 @@ use crate::units::ObjectId;
 
 /// `ACE_OWNER`.
 const OWNER: u16 = 0x1000;
-/// `ACE_GROUP | ACE_IDENTIFIER_GROUP`: the file's group.
+/// `ACE_GROUP | ACE_IDENTIFIER_GROUP`: owning group.
 const OWNING_GROUP: u16 = 0x2040;
 /// `ACE_EVERYONE`.
 const EVERYONE: u16 = 0x4000;
-/// `ACE_IDENTIFIER_GROUP`: the entry is about a group.
+/// `ACE_IDENTIFIER_GROUP`: a named group.
 const IDENTIFIER_GROUP: u16 = 0x40;
-/// `ACE_TYPE_FLAGS`: the bits that say whom the entry is about.
+/// `ACE_TYPE_FLAGS`: subject of the entry.
 const TYPE_FLAGS: u16 = OWNER | OWNING_GROUP | EVERYONE;
-/// `ACE_ACCESS_DENIED_ACE_TYPE`; 0 is allowed.
+/// `ACE_ACCESS_DENIED_ACE_TYPE`; 0 allows.
 const DENIED: u16 = 1;
-/// Types of entries that carry object types, `ACE_*_OBJECT_ACE_TYPE`.
+/// Entry types with object types, `ACE_*_OBJECT_ACE_TYPE`.
 const OBJECT_TYPES: std::ops::RangeInclusive<u16> = 5..=8;
-/// Bytes for entries in an old znode, `ZFS_ACE_SPACE`.
+/// Inline entry bytes in an old znode, `ZFS_ACE_SPACE`.
 pub const INLINE_BYTES: usize = 72;
-/// Bytes of the ACL in an old znode, `sizeof (zfs_acl_phys_t)`: object, size or count, version, count,
-/// entries.
+/// ACL in an old znode, `sizeof (zfs_acl_phys_t)`: object, size or count, version, count, entries.
 pub(super) const ACL_BYTES: usize = 8 + 4 + 2 + 2 + INLINE_BYTES;
-/// Bytes of an entry of version 0, and the least of one of version 1.
 const OLD_ACE_BYTES: usize = 12;
 const ACE_HEAD_BYTES: usize = 8;
 
-/// How entries are packed.
+/// Packing of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclForm {
-    /// `ZFS_ACL_VERSION_INITIAL`: 12 bytes each. Also in objects of type `OLDACL`.
+    /// `ZFS_ACL_VERSION_INITIAL`, 12 bytes per entry; also in `OLDACL` objects.
     Initial,
-    /// `ZFS_ACL_VERSION_FUID`: 8, 16 or 48 bytes. Also in objects of type `ACL` and in system attributes.
+    /// `ZFS_ACL_VERSION_FUID`, 8, 16 or 48 bytes per entry; also in `ACL` objects and system attributes.
     Fuid,
 }
 
-/// Whom an entry is about.
+/// Subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AceWho {
     /// `owner@`.
@@ -62,29 +60,29 @@ pub enum AceWho {
     OwningGroup,
     /// `everyone@`.
     Everyone,
-    /// A user.
+    /// User.
     User(Fuid),
-    /// A group.
+    /// Group.
     Group(Fuid),
 }
 
-/// An entry of an ACL.
+/// ACL entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ace {
     /// 0 allow, 1 deny, 2 audit, 3 alarm; others `ACE_*_ACE_TYPE`.
     pub ace_type: u16,
-    /// Inheritance and audit, `ACE_*`, without the bits that say whom the entry is about.
+    /// `ACE_*` inheritance and audit bits, without the subject bits.
     pub flags: u16,
-    /// The rights that are allowed, denied or audited: `ACE_READ_DATA` ...
+    /// Rights (`ACE_READ_DATA` ...) allowed, denied or audited.
     pub mask: u32,
-    /// Whom the entry is about.
+    /// Subject.
     pub who: AceWho,
-    /// The types of object and inheriting object, for entry types that have them.
+    /// Object and inheriting object types, if the entry type has them.
     pub object_types: Option<([u8; 16], [u8; 16])>,
 }
 
 impl Ace {
-    /// Whether it is about a user or group of another domain, whose number does not fit in 32 bits.
+    /// Whether the subject is in another domain: its FUID exceeds 32 bits.
     pub fn names_domain(&self) -> bool {
         self.fuid().is_some_and(|fuid| fuid.0 > u64::from(u32::MAX))
     }
@@ -118,15 +116,15 @@ fn who(stored_flags: u16, fuid: Fuid) -> AceWho {
     }
 }
 
-/// An entry without FUID; only allowing and denying entries omit it.
+/// Whether the entry has no FUID; only allow and deny entries omit it.
 fn is_bare(ace_type: u16, stored_flags: u16) -> bool {
     ace_type <= DENIED && matches!(stored_flags & TYPE_FLAGS, OWNER | OWNING_GROUP | EVERYONE)
 }
 
-/// Reads `count` entries.
+/// Decodes `count` entries.
 ///
 /// # Errors
-/// Bytes that end before the entries do.
+/// Truncated entries.
 pub fn decode_aces(form: AclForm, data: &[u8], count: usize, endian: Endian) -> Result<Vec<Ace>> {
     let least = if form == AclForm::Initial { OLD_ACE_BYTES } else { ACE_HEAD_BYTES };
     at_most("ACL entries", count as u64, (data.len() / least) as u64)?;
@@ -147,7 +145,7 @@ fn fuid_ace(r: &mut Reader<'_>) -> Result<Ace> {
     Ok(Ace { ace_type, flags: stored_flags & !TYPE_FLAGS, mask, who: who(stored_flags, fuid), object_types })
 }
 
-/// Packs version 1 entries.
+/// Encodes version 1 entries.
 pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     let mut w = Writer::new(endian);
     for ace in aces {
@@ -164,8 +162,7 @@ pub fn encode_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     w.finish()
 }
 
-/// Packs entries in the form of system calls and intent logs, `ace_t`: who (4), mask (4), flags (2), type
-/// (2).
+/// Encodes entries for system calls and intent logs, `ace_t`: subject (4), mask (4), flags (2), type (2).
 pub fn encode_log_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     let mut w = Writer::new(endian);
     for ace in aces {
@@ -175,14 +172,14 @@ pub fn encode_log_aces(aces: &[Ace], endian: Endian) -> Vec<u8> {
     w.finish()
 }
 
-/// The ACL in an old znode, `zfs_acl_phys_t` or `zfs_acl_phys_v0_t`.
+/// ACL in an old znode, `zfs_acl_phys_t` or `zfs_acl_phys_v0_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AclPhys {
-    /// The object that holds the entries; `None` if they are inline.
+    /// Object with the entries; `None` if inline.
     pub external: Option<ObjectId>,
-    /// How they are packed.
+    /// Packing.
     pub form: AclForm,
-    /// Number of entries.
+    /// Entries.
     pub count: u32,
     /// Bytes of all entries.
     pub size_bytes: u64,
@@ -191,7 +188,7 @@ pub struct AclPhys {
 }
 
 impl AclPhys {
-    /// A list of `count` entries, packed as `form` says. It is inline unless it is in an object of its own.
+    /// Wraps `count` packed entries, inline unless `external`.
     ///
     /// # Errors
     /// More bytes than fit inline.
@@ -205,10 +202,10 @@ impl AclPhys {
         Ok(AclPhys { external, form, count, size_bytes, inline, endian: Endian::NATIVE })
     }
 
-    /// Reads the 88 bytes.
+    /// Decodes 88 bytes.
     ///
     /// # Errors
-    /// Truncated bytes; a version other than 0 and 1.
+    /// Truncated bytes; a version above 1.
     pub fn read(r: &mut Reader<'_>) -> Result<AclPhys> {
         let external = r.u64()?;
         let (size_or_count, version, count) = (r.u32()?, r.u16()?, r.u16()?);
@@ -229,7 +226,7 @@ impl AclPhys {
         })
     }
 
-    /// Appends the 88 bytes. Inline entries keep the byte order they were read in.
+    /// Encodes 88 bytes. Inline entries keep their stored byte order.
     pub(super) fn write(&self, w: &mut Writer) {
         w.u64(self.external.map_or(0, |object| object.0));
         match self.form {
@@ -239,7 +236,7 @@ impl AclPhys {
         w.bytes(&self.inline);
     }
 
-    /// The entries, if they are inline.
+    /// Decodes inline entries.
     ///
     /// # Errors
     /// More entries than fit inline.

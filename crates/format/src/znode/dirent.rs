@@ -1,36 +1,36 @@
-//! Directory entries and kinds of files.
+//! Directory entries and file kinds.
 //!
-//! A directory is a ZAP from names to words: the object in bits 0..48, its kind in bits 60..64. The kind is
-//! the upper half of the mode's type; ZPL version 1 left it zero.
+//! A directory is a ZAP from names to words: object in bits 0..48, kind in bits 60..64. The kind is the upper
+//! half of the mode's type; ZPL version 1 leaves it zero.
 //!
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_OBJ`, `ZFS_DIRENT_TYPE`).
 
 use crate::units::ObjectId;
 
-/// What a file is: bits 12..16 of a mode, also `DT_*` of a directory entry.
+/// File kind: bits 12..16 of a mode, also `DT_*` of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
-    /// A named pipe.
+    /// Named pipe.
     Fifo,
-    /// A character device.
+    /// Character device.
     CharDevice,
-    /// A directory.
+    /// Directory.
     Directory,
-    /// A block device.
+    /// Block device.
     BlockDevice,
-    /// A file.
+    /// File.
     Regular,
-    /// A symbolic link.
+    /// Symbolic link.
     Symlink,
-    /// A socket.
+    /// Socket.
     Socket,
-    /// A number that POSIX does not define: 0 in a directory of ZPL version 1, which does not record kinds;
-    /// 13 for a door and 14 for an event port of Solaris.
+    /// Not in POSIX: 0 in a directory of ZPL version 1, which does not record kinds; 13 for a Solaris door,
+    /// 14 for an event port.
     Other(u8),
 }
 
 impl FileKind {
-    /// The kind for a 4-bit number.
+    /// Kind of a 4-bit number.
     pub fn from_number(number: u8) -> FileKind {
         match number {
             1 => FileKind::Fifo,
@@ -44,12 +44,12 @@ impl FileKind {
         }
     }
 
-    /// The kind in a mode.
+    /// Kind in a mode.
     pub fn from_mode(mode: u64) -> FileKind {
         Self::from_number((mode >> 12 & 0xf) as u8)
     }
 
-    /// The 4-bit number.
+    /// 4-bit number.
     pub fn number(self) -> u8 {
         match self {
             FileKind::Fifo => 1,
@@ -63,8 +63,7 @@ impl FileKind {
         }
     }
 
-    /// The letter of `find -type`, for manifests and listings. Kinds that POSIX does not define count as
-    /// devices.
+    /// Letter of `find -type`. Kinds outside POSIX count as devices.
     pub fn letter(self) -> char {
         match self {
             FileKind::Fifo => 'p',
@@ -78,23 +77,23 @@ impl FileKind {
     }
 }
 
-/// The target of a directory entry, decoded from its word in the ZAP.
+/// Decoded directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirent {
-    /// The file.
+    /// File.
     pub object: ObjectId,
-    /// Its kind; `None` if the entry does not record it (ZPL version 1).
+    /// Kind; `None` if not recorded (ZPL version 1).
     pub kind: Option<FileKind>,
 }
 
 impl Dirent {
-    /// From the word in the ZAP.
+    /// Decodes a ZAP word.
     pub fn from_word(word: u64) -> Dirent {
         let kind = Some((word >> 60) as u8).filter(|&number| number != 0).map(FileKind::from_number);
         Dirent { object: ObjectId(word & ((1 << 48) - 1)), kind }
     }
 
-    /// The word in the ZAP.
+    /// Encodes a ZAP word.
     pub fn to_word(self) -> u64 {
         u64::from(self.kind.map_or(0, FileKind::number)) << 60 | self.object.0
     }

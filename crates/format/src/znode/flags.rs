@@ -1,25 +1,24 @@
-//! Flags of a file, `zp_flags` and the attribute `ZPL_FLAGS`.
+//! File flags, `zp_flags` and attribute `ZPL_FLAGS`.
 //!
-//! The lower half is internal to the file system; the upper half holds attributes known to DOS, macOS and
-//! BSD.
+//! The lower half is internal to the file system; the upper half holds DOS, macOS and BSD attributes.
 //!
 //! Source: OpenZFS `zfs_znode.h`.
 
-/// The object is an extended attribute or the directory of extended attributes.
+/// Extended attribute, or directory of them.
 pub const ZFS_XATTR: u64 = 0x1;
-/// The ACL has entries that children inherit.
+/// ACL with inheritable entries.
 pub const ZFS_INHERIT_ACE: u64 = 0x2;
-/// The ACL says no more than the mode.
+/// ACL equivalent to the mode.
 pub const ZFS_ACL_TRIVIAL: u64 = 0x4;
-/// The ACL has entries with object types.
+/// ACL with object types.
 pub const ZFS_ACL_OBJ_ACE: u64 = 0x8;
-/// The ACL does not inherit.
+/// ACL that does not inherit.
 pub const ZFS_ACL_PROTECTED: u64 = 0x10;
-/// The ACL was made by default.
+/// ACL made by default.
 pub const ZFS_ACL_DEFAULTED: u64 = 0x20;
-/// The ACL was inherited.
+/// Inherited ACL.
 pub const ZFS_ACL_AUTO_INHERIT: u64 = 0x40;
-/// A virus scanner's stamp follows the old znode.
+/// Scanner stamp after the old znode.
 pub const ZFS_BONUS_SCANSTAMP: u64 = 0x80;
 /// Everyone may execute.
 pub const ZFS_NO_EXECS_DENIED: u64 = 0x100;
@@ -31,29 +30,29 @@ pub const ZFS_HIDDEN: u64 = 0x2_0000_0000;
 pub const ZFS_SYSTEM: u64 = 0x4_0000_0000;
 /// DOS: to be archived.
 pub const ZFS_ARCHIVE: u64 = 0x8_0000_0000;
-/// May not change.
+/// Immutable.
 pub const ZFS_IMMUTABLE: u64 = 0x10_0000_0000;
-/// May not be removed or renamed.
+/// Neither removable nor renamable.
 pub const ZFS_NOUNLINK: u64 = 0x20_0000_0000;
-/// May only grow.
+/// Append-only.
 pub const ZFS_APPENDONLY: u64 = 0x40_0000_0000;
-/// Backups leave it out.
+/// Excluded from backups.
 pub const ZFS_NODUMP: u64 = 0x80_0000_0000;
 /// Opaque in a union mount.
 pub const ZFS_OPAQUE: u64 = 0x100_0000_0000;
-/// A virus scanner holds it back.
+/// Quarantined by a virus scanner.
 pub const ZFS_AV_QUARANTINED: u64 = 0x200_0000_0000;
-/// Changed since it was scanned.
+/// Changed since the last scan.
 pub const ZFS_AV_MODIFIED: u64 = 0x400_0000_0000;
-/// A reparse point.
+/// Reparse point.
 pub const ZFS_REPARSE: u64 = 0x800_0000_0000;
 /// DOS: off line.
 pub const ZFS_OFFLINE: u64 = 0x1000_0000_0000;
 /// DOS: sparse.
 pub const ZFS_SPARSE: u64 = 0x2000_0000_0000;
-/// New files take the directory's project.
+/// New files inherit the project.
 pub const ZFS_PROJINHERIT: u64 = 0x4000_0000_0000;
-/// The object has the attribute `ZPL_PROJID`.
+/// Has attribute `ZPL_PROJID`.
 pub const ZFS_PROJID: u64 = 0x8000_0000_0000;
 
 const NAMES: [(u64, &str); 25] = [
@@ -84,7 +83,7 @@ const NAMES: [(u64, &str); 25] = [
     (ZFS_PROJID, "projid"),
 ];
 
-/// Names of the flags that are set, as OpenZFS calls them without prefix.
+/// Names of the set flags, as in OpenZFS, without prefix.
 pub fn znode_flag_names(flags: u64) -> impl Iterator<Item = &'static str> {
     NAMES.iter().filter(move |(flag, _)| flags & flag != 0).map(|(_, name)| *name)
 }

@@ -1,11 +1,10 @@
-//! FUID: the owner of a file, a POSIX number or one in a domain of a directory service.
+//! FUID: a file owner, either POSIX or in a directory service's domain.
 //!
-//! Idea: Windows names users by long identifiers (S-1-5-21-...-1104). A file stores the last number in bits
-//! 0..32, and in bits 32..64 the index of the rest in a table that the file system keeps in an object of
-//! its own; index 0 means a POSIX number.
+//! Idea: Windows users have long identifiers (S-1-5-21-...-1104). A file stores the last number in bits
+//! 0..32, and in bits 32..64 an index to the rest in a table of the file system; index 0 means a POSIX id.
 //!
-//! The table is a packed nvlist whose length is the word in the object's bonus. Its array `fuid_nvlist` has
-//! an element (`fuid_idx`, `fuid_domain`) for each domain.
+//! The table's object is a packed nvlist with its length as bonus. Array `fuid_nvlist` has an element
+//! (`fuid_idx`, `fuid_domain`) per domain.
 //!
 //! Source: OpenZFS `zfs_fuid.c`.
 
@@ -15,22 +14,22 @@ use std::fmt;
 use crate::error::{FormatError, Result};
 use crate::nvlist::Nvlist;
 
-/// An owner or group.
+/// Owner or group.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fuid(pub u64);
 
 impl Fuid {
-    /// Index of its domain; 0 for a POSIX number.
+    /// Domain index; 0 for a POSIX id.
     pub fn domain_index(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The number within its domain, or the POSIX number.
+    /// Id within the domain, or POSIX id.
     pub fn id(self) -> u32 {
         self.0 as u32
     }
 
-    /// The POSIX number, if it is one.
+    /// POSIX id, if it is one.
     pub fn posix(self) -> Option<u32> {
         (self.domain_index() == 0).then(|| self.id())
     }
@@ -45,17 +44,17 @@ impl fmt::Display for Fuid {
     }
 }
 
-/// The domains of a file system.
+/// Domains of a file system.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FuidTable {
     domains: BTreeMap<u32, String>,
 }
 
 impl FuidTable {
-    /// Unpacks the content of the object named `FUID` in the master node.
+    /// Decodes the content of the master node's object `FUID`.
     ///
     /// # Errors
-    /// Bytes that are not an nvlist, or one without domains.
+    /// Not an nvlist, or one without domains.
     pub fn decode(packed: &[u8]) -> Result<FuidTable> {
         let missing = |why| FormatError::Corrupt { what: "FUID table", why };
         let list = Nvlist::decode(packed)?;
@@ -70,12 +69,12 @@ impl FuidTable {
         Ok(FuidTable { domains: elements.iter().map(domain).collect::<Result<_>>()? })
     }
 
-    /// The domain with this index.
+    /// Domain of an index.
     pub fn domain(&self, index: u32) -> Option<&str> {
         self.domains.get(&index).map(String::as_str)
     }
 
-    /// The full identifier (`S-1-5-...-id`) of an owner whose domain is in the table.
+    /// Full identifier (`S-1-5-...-id`), if the table has the domain.
     pub fn sid(&self, fuid: Fuid) -> Option<String> {
         Some(format!("{}-{}", self.domain(fuid.domain_index())?, fuid.id()))
     }

@@ -6,7 +6,7 @@ fn put(block: &mut [u8], at: usize, value: u64, endian: Endian) {
     block[at..at + 8].copy_from_slice(&endian.bytes(value));
 }
 
-/// A log block of 4 KiB with records of these types and lengths.
+/// A 4 KiB log block with records of these types and lengths.
 fn log_block(records: &[(u64, usize)], endian: Endian) -> Vec<u8> {
     let mut block: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
     let mut at = RECORDS_AT;

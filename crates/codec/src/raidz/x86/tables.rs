@@ -1,8 +1,8 @@
-//! Multiplication tables in the shapes that vector instructions take; made by the compiler from `raidz::gf`.
+//! Multiplication tables for vector instructions; computed by the compiler from `raidz::gf`.
 
 use crate::raidz::gf::double;
 
-/// Products of a factor with every low and every high nibble: `f·x = low[x & 15] ^ high[x >> 4]`.
+/// Products of a factor with low and high nibbles: `f·x = low[x & 15] ^ high[x >> 4]`.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(super) struct NibbleProducts {
@@ -10,11 +10,11 @@ pub(super) struct NibbleProducts {
     pub(super) high: [u8; 16],
 }
 
-/// [`NibbleProducts`] of each factor, for byte-shuffle instructions. 8 KiB.
+/// [`NibbleProducts`] of each factor, for byte shuffles. 8 KiB.
 pub(super) static NIBBLE_PRODUCTS: [NibbleProducts; 256] = nibble_products();
 
-/// Each factor as an 8×8 bit matrix in the layout of `GF2P8AFFINEQB`, which multiplies in any
-/// representation of the field, unlike `GF2P8MULB` whose polynomial is fixed to 0x11b. 2 KiB.
+/// Each factor as an 8×8 bit matrix for `GF2P8AFFINEQB`, which works in any representation of the field;
+/// `GF2P8MULB` is fixed to polynomial 0x11b. 2 KiB.
 pub(super) static BIT_MATRICES: [u64; 256] = bit_matrices();
 
 const fn nibble_products() -> [NibbleProducts; 256] {
@@ -43,7 +43,7 @@ const fn bit_matrices() -> [u64; 256] {
     let mut table = [0; 256];
     let mut factor = 0;
     while factor < 256 {
-        // Column j of the matrix is factor · 2^j; byte 7 - i of the operand holds row i.
+        // Matrix column j is factor · 2^j; operand byte 7 - i holds row i.
         let columns = doublings(factor as u8);
         let mut cell = 0;
         while cell < 64 {
@@ -56,7 +56,6 @@ const fn bit_matrices() -> [u64; 256] {
     table
 }
 
-/// `factor · 2^j` for each bit `j` of a byte.
 const fn doublings(factor: u8) -> [u8; 8] {
     let mut multiples = [factor; 8];
     let mut j = 1;

@@ -1,4 +1,4 @@
-//! The chunks of a leaf: the list of free ones, chains of names and values, numbers at offsets.
+//! Chunks of a leaf: free list, chains of names and values, numbers at offsets.
 
 use super::super::leaf::{
     ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, WHAT, bucket_of,
@@ -12,7 +12,7 @@ use crate::error::{FormatError, Result, at_most};
 const E: Endian = Endian::NATIVE;
 
 impl LeafMut<'_> {
-    /// The first `count` chunks of the free list; `None` if there are fewer.
+    /// First `count` free chunks; `None` if there are fewer.
     pub(super) fn free(&self, count: usize) -> Result<Option<Vec<u16>>> {
         if usize::from(self.u16(FREE_COUNT)) < count {
             return Ok(None);
@@ -27,7 +27,6 @@ impl LeafMut<'_> {
         Ok(Some(chunks))
     }
 
-    /// Takes the chunks that `free` returned.
     pub(super) fn take(&mut self, chunks: &[u16]) {
         let Some(&last) = chunks.last() else { return };
         let next = self.u16(self.chunk_at(last.into()) + ARRAY_NEXT);
@@ -37,7 +36,7 @@ impl LeafMut<'_> {
 
     pub(super) fn give_back(&mut self, chunk: u16) {
         let at = self.chunk_at(chunk.into());
-        // Zeros, because they compress.
+        // Zeros compress well.
         self.block[at..at + CHUNK_BYTES].fill(0);
         self.block[at] = CHUNK_FREE;
         self.set_u16(at + ARRAY_NEXT, self.u16(FREE_HEAD));
@@ -45,7 +44,6 @@ impl LeafMut<'_> {
         self.set_u16(FREE_COUNT, self.u16(FREE_COUNT).saturating_add(1));
     }
 
-    /// The chunks of an array.
     pub(super) fn array(&self, first: u16) -> Result<Vec<u16>> {
         let mut chunks = Vec::new();
         let mut next = first;
@@ -75,7 +73,7 @@ impl LeafMut<'_> {
         Ok(true)
     }
 
-    /// Writes an array to exactly as many chunks as it needs; returns the first.
+    /// Writes an array to exactly the chunks it needs; returns the first.
     pub(super) fn write_array(&mut self, chunks: &[u16], content: &[u8]) -> u16 {
         for (i, piece) in content.chunks(ARRAY_BYTES).enumerate() {
             let at = self.chunk_at(chunks[i].into());
@@ -105,7 +103,7 @@ impl LeafMut<'_> {
         HEADER_BYTES + 2 * self.buckets + chunk * CHUNK_BYTES
     }
 
-    /// Offset of an entry whose number comes from the disk.
+    /// Offset of an entry, with a number from disk.
     pub(super) fn entry_at(&self, entry: u16) -> Result<usize> {
         self.chunk_of(entry, CHUNK_ENTRY, "has a hash chain through a chunk of another type")
     }

@@ -1,5 +1,4 @@
-//! Decodes records. Every length is checked against the record, whose own length is checked against the
-//! block.
+//! Decodes records. Every length is checked against the record, and the record's against the block.
 
 use bytes::Bytes;
 
@@ -8,18 +7,17 @@ use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
 use crate::zil::attr::{Payload, owner_domains};
 
-/// `ATTR_XVATTR` as Linux writes it into a `TX_SETATTR` mask.
+/// `ATTR_XVATTR` in a `TX_SETATTR` mask written by Linux.
 const ATTR_XVATTR_LINUX: u64 = 1 << 31;
-/// `AT_XVATTR` as illumos and FreeBSD do; on Linux the bit means that times are given.
+/// `AT_XVATTR` of illumos and FreeBSD; on Linux the bit means that times are given.
 const AT_XVATTR: u64 = 1 << 16;
-/// Bytes of `lr_attr_t` as every known writer logs it: three words of bitmap.
+/// `lr_attr_t` as every known writer logs it: three bitmap words.
 const LOG_ATTRS_BYTES: usize = 72;
 
 const _: () = assert!(4 + 3 * 4 + 8 + 2 * 8 + 32 == LOG_ATTRS_BYTES, "size, bitmap, bits, time, stamp");
 
 impl LogRecord {
-    /// Decodes the record at the start of `bytes`; returns it with its length, which is at least
-    /// `LR_BYTES`.
+    /// Decodes the first record; returns it and its length, at least `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(LogRecord, usize)> {
         let Header { txtype, txg, seq, len } = header(bytes, endian)?;
         let payload = bytes.slice(LR_BYTES..len);
@@ -29,8 +27,8 @@ impl LogRecord {
 }
 
 impl ClearRecord {
-    /// Decodes the unencrypted part of the record at the start of `bytes`; returns it with the record's
-    /// length, which is at least `LR_BYTES`.
+    /// Decodes the unencrypted part of the first record; returns it and the record's length, at least
+    /// `LR_BYTES`.
     pub fn decode(bytes: &Bytes, endian: Endian) -> Result<(ClearRecord, usize)> {
         let Header { txtype, seq, len, .. } = header(bytes, endian)?;
         let (mut written, mut shared) = (None, Vec::new());
@@ -43,7 +41,7 @@ impl ClearRecord {
             }
             tx::CLONE_RANGE => {
                 let mut r = Reader::new("log record", &bytes[LR_BYTES..len], endian);
-                // Four fields, which may be encrypted, and the number of pointers, which are the rest.
+                // Four fields, possibly encrypted, and the number of pointers, which fill the rest.
                 let _: [u64; 5] = r.words()?;
                 for _ in 0..r.remaining() / crate::blkptr::BLKPTR_BYTES {
                     shared.push(Blkptr::read(&mut r)?);
@@ -55,7 +53,7 @@ impl ClearRecord {
     }
 }
 
-/// `lr_t`, with the length checked.
+/// `lr_t` with a checked length.
 struct Header {
     txtype: u64,
     txg: u64,
@@ -119,7 +117,7 @@ fn object(p: &mut Payload<'_>) -> Result<ObjectId> {
     Ok(ObjectId(p.reader.u64()?))
 }
 
-/// Bits of an object number that hold the number; the upper eight hold its dnode slots, minus one.
+/// Object number bits; the upper eight hold the dnode slots, minus one.
 const OBJECT_BITS: u32 = 48;
 
 /// `_lr_create_t` after its header.
@@ -187,7 +185,7 @@ fn set_attr(p: &mut Payload<'_>) -> Result<Operation> {
     let has_attrs =
         mask & ATTR_XVATTR_LINUX != 0 || (mask & AT_XVATTR != 0 && p.reader.remaining() >= LOG_ATTRS_BYTES);
     let attrs = if has_attrs { Some(LogAttrs::read(&mut p.reader)?) } else { None };
-    // A record has domains only for the fields that it sets, which shows only in the bytes left.
+    // A record has domains only for the fields that it sets; only the remaining bytes show this.
     let domain_count = if p.reader.remaining() == 0 { 0 } else { owner_domains(uid, gid) };
     let domains = p.names(domain_count)?;
     Ok(Operation::SetAttr { object, mask, mode, uid, gid, size_bytes, atime, mtime, attrs, domains })

@@ -5,7 +5,7 @@ use crate::bytes::{Endian, Writer};
 use crate::zil::attr::write_name;
 
 impl LogRecord {
-    /// The record with its header, padded to a multiple of 8 bytes as log blocks require.
+    /// Encodes the record with header, padded to a multiple of 8 bytes.
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
         let mut payload = Writer::new(endian);
         self.operation.write(&mut payload);
@@ -32,7 +32,7 @@ impl NewObject {
 }
 
 impl Operation {
-    /// Bytes of its record, including header and padding.
+    /// Encoded bytes with header and padding.
     pub fn encoded_bytes(&self) -> usize {
         let mut payload = Writer::new(Endian::NATIVE);
         self.write(&mut payload);
