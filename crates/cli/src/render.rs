@@ -3,18 +3,15 @@
 //! Idea: commands build values and only this module formats them, so every command prints sizes, times and
 //! tables the same way, and the way `zfs` and `zpool` do.
 
-mod escape;
-mod glob;
 mod json;
 mod paragraph;
 mod table;
 
 pub use cenote_control::text::{
-    counted, counted_as, ctime, date, days_and_clock, dotted_time, duration, iso_utc, json_name, nice_bytes,
-    nice_number, parse_bytes, quoted, short_time, short_time_seconds, time_span, unquoted,
+    counted, counted_as, ctime, date, days_and_clock, dotted_time, duration, escape_terminal, glob_matches,
+    hex, iso_utc, json_name, nice_bytes, nice_number, parse_bytes, quoted, short_time, short_time_seconds,
+    time_span, visible,
 };
-pub use escape::{escape_terminal, hex, visible};
-pub use glob::glob_matches;
 pub use json::{json_line, json_lines};
 pub use paragraph::paragraph;
 pub use table::{Align, Table};

@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use cenote_host::cancel::Cancel;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::ControlError;
+use crate::parts::{Part, Taker};
 
 /// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,10 @@ pub struct Caller {
     pub console: Arc<dyn Console>,
     /// Where a client of the daemon is; none: the caller is this program's own user.
     client: Option<Arc<Client>>,
+    /// Where parts of answers go; none: nowhere.
+    parts: Option<Taker>,
+    /// Files that the caller has opened.
+    files: Arc<[OwnedFd]>,
 }
 
 /// A caller in another process.
@@ -51,7 +57,8 @@ impl Caller {
     /// The user of this program.
     pub fn own(console: Arc<dyn Console>) -> Caller {
         let uid = rustix::process::getuid().as_raw();
-        Caller { who: Credentials { uid, gids: Vec::new() }, rights: Rights::All, console, client: None }
+        let who = Credentials { uid, gids: Vec::new() };
+        Caller { who, rights: Rights::All, console, client: None, parts: None, files: Arc::new([]) }
     }
 
     /// A client of the daemon: where it is, variables of its environment, and by what it stops its verb.
@@ -63,7 +70,52 @@ impl Caller {
         env: Vec<(String, Vec<u8>)>,
         cancel: Cancel,
     ) -> Caller {
-        Caller { who, rights, console, client: Some(Arc::new(Client { cwd, env, cancel })) }
+        let client = Some(Arc::new(Client { cwd, env, cancel }));
+        Caller { who, rights, console, client, parts: None, files: Arc::new([]) }
+    }
+
+    /// The same, with parts of answers going to `taker`.
+    pub fn taking(self, taker: Taker) -> Caller {
+        Caller { parts: Some(taker), ..self }
+    }
+
+    /// The same, with files that it has opened.
+    pub fn bringing(self, files: Vec<OwnedFd>) -> Caller {
+        Caller { files: files.into(), ..self }
+    }
+
+    /// The files that the caller has opened.
+    pub fn files(&self) -> &[OwnedFd] {
+        &self.files
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There are not so many; no descriptors are left.
+    pub fn file(&self, at: usize) -> Result<OwnedFd, ControlError> {
+        let missing = || ControlError::Usage(format!("the request came without its file {at}"));
+        let file = self.files.get(at).ok_or_else(missing)?;
+        file.try_clone().map_err(ControlError::io(format!("file {at} of the request")))
+    }
+
+    /// Gives them a part of the answer. It waits until the caller has taken it.
+    ///
+    /// # Errors
+    /// They take no more: the verb is to end.
+    pub fn give(&self, part: Part) -> Result<(), ControlError> {
+        self.parts.as_ref().map_or(Ok(()), |taker| taker.take(part))
+    }
+
+    /// A part in the form in which [`Caller::give`] hands it over: a verb's workers make many at a time.
+    ///
+    /// # Errors
+    /// It has no form as JSON.
+    pub fn ready(&self, part: Part) -> Result<Part, ControlError> {
+        match &self.parts {
+            Some(taker) => taker.ready(part),
+            None => Ok(part),
+        }
     }
 
     /// Whether they may do everything.
@@ -183,6 +235,9 @@ pub trait Console: Send + Sync {
     /// Shows how far long work is; none: it has ended.
     fn progress(&self, now: Option<Progress<'_>>);
 
+    /// Shows how many files were met so far; none: it has ended.
+    fn counted(&self, _now: Option<CountedFiles<'_>>) {}
+
     /// Where the bytes go that a verb makes: standard output.
     ///
     /// # Errors
@@ -243,6 +298,15 @@ pub struct Progress<'a> {
     pub done_bytes: u64,
     /// Bytes in all.
     pub total_bytes: u64,
+}
+
+/// Files that were met, of a number that is not known in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedFiles<'a> {
+    /// Where.
+    pub what: &'a str,
+    /// How many.
+    pub files: u64,
 }
 
 /// A console that nobody listens at.

@@ -198,6 +198,16 @@ impl ControlError {
     }
 }
 
+/// What ends work of the layer below.
+impl From<ControlError> for InspectError {
+    fn from(error: ControlError) -> InspectError {
+        match error {
+            ControlError::Inspect(error) => error,
+            error => InspectError::Request(error.to_string()),
+        }
+    }
+}
+
 impl From<PoolError> for ControlError {
     fn from(error: PoolError) -> ControlError {
         InspectError::from(error).into()

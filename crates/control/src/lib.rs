@@ -12,15 +12,19 @@
 //! ([`Caller`]), never a property of a thread.
 //!
 //! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (what a verb works
-//! with), [`error`], [`remote`] (verbs that a daemon runs for this program); then a verb, such as
-//! [`zfs::wait`].
+//! with), [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a
+//! verb, such as [`zfs::wait`].
 
 pub mod caller;
 pub mod error;
+pub mod files;
+pub mod inspect;
+pub mod parts;
 pub mod permissions;
 mod pipe;
 pub mod refusal;
 pub mod remote;
+pub mod running;
 pub mod session;
 pub mod table;
 pub mod text;

@@ -143,6 +143,15 @@ impl Session {
         Session { pools: self.pools.clone(), ..Session::new(&self.runtime, self.caller.clone(), options) }
     }
 
+    /// The same session of another caller.
+    pub(crate) fn for_caller(&self, caller: Caller) -> Session {
+        Session {
+            pools: self.pools.clone(),
+            daemon: self.daemon.clone(),
+            ..Session::new(&self.runtime, caller, self.options.clone())
+        }
+    }
+
     /// Who asks.
     pub fn caller(&self) -> &Caller {
         &self.caller

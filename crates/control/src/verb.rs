@@ -4,10 +4,15 @@
 //! [`Session::run`]. That looks at rights, so no door can forget to; and it hands the request to a daemon, if
 //! the session is that of a daemon's client, so a verb can't tell where its caller is.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ControlError, Outcome};
+use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
 use crate::session::Session;
 
@@ -80,6 +85,12 @@ pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
     ) -> impl Future<Output = Result<Answered<Self::Answer>, ControlError>>;
 }
 
+/// A verb whose answer has parts before its end.
+pub trait InParts: Verb {
+    /// One of them. It has bounded size.
+    type Part: Serialize + DeserializeOwned + Send + 'static;
+}
+
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
@@ -120,5 +131,34 @@ impl Session {
             request.carry_out(self).await
         };
         self.caller().until_cancelled(checked).await
+    }
+
+    /// Runs a verb whose answer comes in parts: `take` adds each to `all`.
+    ///
+    /// # Errors
+    /// Those of [`Session::run`], and of `take`, which end the verb.
+    pub async fn run_in_parts<V: InParts, T: Send + 'static>(
+        &self,
+        request: V,
+        all: &Arc<Mutex<T>>,
+        take: fn(&mut T, V::Part) -> Result<(), ControlError>,
+    ) -> Result<Answered<V::Answer>, ControlError> {
+        let all = all.clone();
+        let taker = Taker::of_values(move |part| take(&mut all.lock(), part.read()?));
+        self.for_caller(self.caller().clone().taking(taker)).run(request).await
+    }
+
+    /// Runs a verb that works with files that the caller has opened: its request names them by their place in
+    /// `files`.
+    ///
+    /// # Errors
+    /// Those of [`Session::run`].
+    pub async fn run_with_files<V: Verb>(
+        &self,
+        request: V,
+        files: Vec<OwnedFd>,
+    ) -> Result<Answered<V::Answer>, ControlError> {
+        let caller = self.caller().clone().bringing(files);
+        self.for_caller(caller).run(request).await
     }
 }

@@ -23,6 +23,7 @@ use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 pub use cenote_format::znode::FileKind;
 use cenote_format::znode::{ZfsTime, ZnodeFields};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{FsError, Result};
 
@@ -40,8 +41,10 @@ pub mod pflags {
     };
 }
 
-/// A time as stored on disk; the nanoseconds count forward from the seconds even before 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+/// A time as stored on disk; the nanoseconds count forward from the seconds even before 1970. As JSON it is a
+/// list of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[serde(from = "(i64, u32)", into = "(i64, u32)")]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,
@@ -54,6 +57,18 @@ impl Timestamp {
     pub fn of_unix_ns(unix_ns: u64) -> Timestamp {
         let (seconds, nanoseconds) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
         Timestamp { seconds: seconds.cast_signed(), nanoseconds: nanoseconds as u32 }
+    }
+}
+
+impl From<(i64, u32)> for Timestamp {
+    fn from((seconds, nanoseconds): (i64, u32)) -> Timestamp {
+        Timestamp { seconds, nanoseconds }
+    }
+}
+
+impl From<Timestamp> for (i64, u32) {
+    fn from(time: Timestamp) -> (i64, u32) {
+        (time.seconds, time.nanoseconds)
     }
 }
 
@@ -70,8 +85,8 @@ impl std::fmt::Display for Timestamp {
     }
 }
 
-/// The attributes of one object.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+/// The attributes of one object. As JSON it lacks how attributes are stored.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attr {
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,
@@ -80,10 +95,12 @@ pub struct Attr {
     /// Group, a FUID.
     pub gid: u64,
     /// The size of a file or of a link's target in bytes; for a directory, its entries + 2.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Hard links; for a directory, 2 + its subdirectories.
     pub links: u64,
     /// The txg in which the object was created.
+    #[serde(rename = "created_txg")]
     pub generation: u64,
     /// The directory that contains it (for hard links, the one linked last). For an xattr directory, the
     /// file.
@@ -103,10 +120,13 @@ pub struct Attr {
     /// Project, 0 unless set.
     pub project: u64,
     /// The directory of extended attributes, if there is one (unless it is recorded only in the spill block).
+    #[serde(skip)]
     pub xattr_dir: Option<ObjectId>,
     /// Whether the bonus is in the SA form and may also contain extended attributes.
+    #[serde(skip)]
     pub is_sa: bool,
     /// Whether a spill block has more attributes.
+    #[serde(skip)]
     pub has_spill: bool,
     /// Bytes allocated on disk for content, without the dnode.
     pub used_bytes: u64,

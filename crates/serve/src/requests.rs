@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use cenote_control::parts::Taker;
 use cenote_control::remote::{Asking, Failure};
 use cenote_control::{Caller, ControlError, Options, Rights, Session, table};
 use cenote_host::own::is_trusted;
@@ -26,11 +27,16 @@ pub fn carry_out(
     replies: Replies,
 ) -> u8 {
     let replies = Arc::new(replies);
-    let Asked { line, peer, streams: [stdin, stdout, _], cancel, .. } = asked;
+    let Asked { line, peer, streams: [stdin, stdout, _], files, cancel, .. } = asked;
     let rights = if is_trusted(peer.who.uid) { Rights::All } else { Rights::Delegated };
     let console = Arc::new(ClientConsole::new(&replies, [stdin, stdout], line.screens[1].is_some()));
     let cwd = Path::new(OsStr::from_bytes(&line.cwd)).to_owned();
     let caller = Caller::client(peer.who, rights, console.clone(), cwd, line.env, cancel);
+    let gives = {
+        let replies = replies.clone();
+        Taker::of_json(move |json| replies.part(&json).map_err(ControlError::io("the answer")))
+    };
+    let caller = caller.taking(gives).bringing(files);
     let Asking { verb, request, keys, command } = asking;
     let unknown =
         || ControlError::Usage(format!("this daemon has no verb '{verb}'; it is of another version"));

@@ -67,6 +67,7 @@ pub fn start(
         line: CommandLine::new(argv, b"/".to_vec(), Vec::new()),
         peer: Peer { who: Credentials { uid, gids: Vec::new() }, pid: std::process::id() as i32 },
         streams: [its_stdin, its_stdout.into(), its_stderr.into()],
+        files: Vec::new(),
         is_carried: false,
         cancel: cancel.clone(),
     };

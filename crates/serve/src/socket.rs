@@ -5,8 +5,8 @@
 //!   client                                   daemon
 //!   Request: verb and its request,   ----->  checks who asks, carries it out
 //!            cwd, environment
-//!            + standard input (SCM_RIGHTS)
-//!                                    <-----  notes, progress; the answer or a failure; the exit status
+//!            + standard input and output, files that it has opened (SCM_RIGHTS)
+//!                                    <-----  notes, progress, parts; the answer or a failure; its status
 //!
 //!   Request: argv, cwd, environment  ----->  checks who asks, runs the command on the streams it was given
 //!            + stdin, stdout, stderr (SCM_RIGHTS)
@@ -87,7 +87,11 @@ const NO_SEAT: &str = "too many commands are under way; try again when one has e
 /// A command runs on its thread as on a main thread; what is not used costs no memory.
 const STACK_BYTES: usize = 32 << 20;
 /// Raised when requests change.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// Files that a client has opened for its verb. Only root and the daemon's user may send any.
+const FILES_MAX: u32 = 64 << 10;
+/// So many come at a time; Linux takes 253 (`SCM_MAX_FD`).
+const FILES_AT_ONCE: usize = 128;
 
 /// What is asked for, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -103,6 +107,9 @@ pub struct CommandLine {
     pub env: Vec<(String, Vec<u8>)>,
     /// Columns and rows of the terminals that standard output and standard error are, if they are.
     pub screens: Screens,
+    /// How many files the client has opened for the verb. Their descriptors follow.
+    #[serde(default)]
+    files: u32,
 }
 
 /// Columns and rows of standard output and standard error; none: it is no terminal.
@@ -111,7 +118,7 @@ pub type Screens = [Option<(u16, u16)>; 2];
 impl CommandLine {
     /// A command line of this version of the protocol.
     pub fn new(argv: Vec<Vec<u8>>, cwd: Vec<u8>, env: Vec<(String, Vec<u8>)>) -> CommandLine {
-        CommandLine { version: VERSION, asking: None, argv, cwd, env, screens: [None; 2] }
+        CommandLine { version: VERSION, asking: None, argv, cwd, env, screens: [None; 2], files: 0 }
     }
 
     /// The request of a verb instead.
@@ -143,6 +150,8 @@ pub struct Asked {
     pub peer: Peer,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
+    /// Files that the client has opened for it.
+    pub files: Vec<OwnedFd>,
     /// The last two are carried to streams that may be terminals, as the command line says.
     pub is_carried: bool,
     /// Set when the client is interrupted, or gone.
@@ -279,8 +288,12 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let is_trusted = is_trusted(peer.uid.as_raw());
     let bytes_max = if is_trusted { REQUEST_BYTES_MAX } else { STRANGERS_REQUEST_BYTES_MAX };
     stream.set_write_timeout(Some(Attendant::PATIENCE))?;
-    let received = receive(stream, bytes_max, Instant::now() + REQUEST_PATIENCE);
-    let (mut line, mut streams) = received.inspect_err(|error| {
+    let deadline = Instant::now() + REQUEST_PATIENCE;
+    let received = receive(stream, bytes_max, deadline).and_then(|(line, streams)| {
+        let files = receive_files(stream, line.files, is_trusted, deadline)?;
+        Ok((line, streams, files))
+    });
+    let (mut line, mut streams, files) = received.inspect_err(|error| {
         answers::send(stream, Kind::Refused, error.to_string().as_bytes()).ok();
     })?;
     let mut gids = groups::of_peer(stream)?;
@@ -298,7 +311,7 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     }
     let cancel = Cancel::default();
     let attendant = Attendant::start(stream.try_clone()?, outputs, cancel.clone())?;
-    let asked = Asked { line, peer, streams, is_carried: !is_trusted, cancel };
+    let asked = Asked { line, peer, streams, files, is_carried: !is_trusted, cancel };
     let status = match asking {
         None => serving.run(asked),
         Some(asking) => serving.carry_out(asking, asked, Replies::to(stream.try_clone()?)),
@@ -355,6 +368,53 @@ fn receive(
     }
 }
 
+/// Reads the descriptors that follow a request, each group of them with a byte.
+fn receive_files(
+    stream: &UnixStream,
+    count: u32,
+    is_trusted: bool,
+    deadline: Instant,
+) -> io::Result<Vec<OwnedFd>> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    if count > 0 && !is_trusted {
+        return Err(invalid("only root and the daemon's user may send files"));
+    }
+    if count > FILES_MAX {
+        return Err(invalid("a request comes with 65,536 files at most"));
+    }
+    let mut files = Vec::new();
+    while files.len() < count as usize {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_AT_ONCE))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        wait_until(stream, deadline)?;
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = recvmsg(stream, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, flags)?;
+        let before = files.len();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                files.extend(received);
+            }
+        }
+        // No more descriptors can be open, or none was sent.
+        if got.bytes == 0 || files.len() == before || files.len() > count as usize {
+            return Err(invalid("the files of the request did not come: too many may be open"));
+        }
+    }
+    Ok(files)
+}
+
+/// Sends the files of a request.
+fn send_files(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
+    for group in files.chunks(FILES_AT_ONCE) {
+        let group: Vec<_> = group.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_AT_ONCE))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&group));
+        sendmsg(stream, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
+    }
+    Ok(())
+}
+
 /// The next read waits until then.
 fn wait_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
     match deadline.saturating_duration_since(Instant::now()) {
@@ -376,7 +436,8 @@ impl Forwarded {
     /// There is one, and it can't be talked to.
     pub fn send(path: &Path, line: &CommandLine) -> Result<Option<Forwarded>, SocketError> {
         let Some(stream) = connect(path)? else { return Ok(None) };
-        send(&stream, line).map_err(|source| SocketError::Io { path: path.display().to_string(), source })?;
+        send(&stream, line, &[])
+            .map_err(|source| SocketError::Io { path: path.display().to_string(), source })?;
         Ok(Some(Forwarded { stream }))
     }
 
@@ -405,7 +466,7 @@ impl Forwarded {
                     return Err(NoStatus::Refused(String::from_utf8_lossy(&why).into_owned()));
                 }
                 // Verbs have these.
-                (Kind::Told | Kind::Answer | Kind::Failed, _) => {}
+                (Kind::Told | Kind::Answer | Kind::Failed | Kind::Part, _) => {}
             }
         }
     }
@@ -422,9 +483,10 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     }
 }
 
-/// Sends a request with this program's streams.
-fn send(stream: &UnixStream, line: &CommandLine) -> io::Result<()> {
-    let json = serde_json::to_vec(line)?;
+/// Sends a request with this program's streams, and files that it has opened.
+fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Result<()> {
+    let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+    let json = serde_json::to_vec(&CommandLine { files: count, ..line.clone() })?;
     let length = (json.len() as u32).to_le_bytes();
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
@@ -432,8 +494,8 @@ fn send(stream: &UnixStream, line: &CommandLine) -> io::Result<()> {
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&streams));
     let sent = sendmsg(stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
-    let mut stream = stream;
-    match sent.map_err(io::Error::from).and_then(|_| stream.write_all(&json)) {
+    let sent = sent.map_err(io::Error::from).and_then(|_| (&mut { stream }).write_all(&json));
+    match sent.and_then(|()| send_files(stream, files)) {
         // Refused before it was read: the answer says why.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
             Ok(())

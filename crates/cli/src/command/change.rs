@@ -16,7 +16,7 @@ use rustix::process::{getegid, geteuid};
 use crate::command::cp::Losses;
 use crate::outcome::{CliError, Outcome};
 use crate::render::escape_terminal;
-use crate::session::{Session, Target, dataset, file_error, interrupted, split_path};
+use crate::session::{Session, Target, TargetParser, dataset, file_error, interrupted, split_path};
 
 /// `cenote mkdir`
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub struct Mkdir {
     #[arg(short = 'p', long)]
     pub parents: bool,
     /// POOL/DATASET:/PATH
-    #[arg(required = true, value_name = "TARGET")]
+    #[arg(required = true, value_name = "TARGET", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 
@@ -41,7 +41,7 @@ pub struct Rm {
     #[arg(short = 'd')]
     pub empty_folders: bool,
     /// POOL/DATASET:/PATH
-    #[arg(required = true, value_name = "TARGET")]
+    #[arg(required = true, value_name = "TARGET", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 pub use line::{FileJson, long_lines};
 pub use place::{PoolFile, PoolFiles, complain};
 
-use crate::session::Target;
+use crate::session::{Target, TargetParser};
 
 /// `cenote ls`
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub struct Ls {
     #[arg(short = '0', long, conflicts_with = "long")]
     pub print0: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_name = "DATASET:/PATH", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 
@@ -59,7 +59,7 @@ pub struct Stat {
     #[arg(long)]
     pub blocks: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_name = "DATASET:/PATH", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 
@@ -74,7 +74,7 @@ pub struct Cat {
     #[arg(long, value_name = "BYTES")]
     pub length: Option<String>,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_name = "DATASET:/PATH", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 
@@ -98,6 +98,6 @@ pub struct Du {
     #[arg(short = 'h', long = "human-readable", overrides_with = "bytes")]
     pub human: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
-    #[arg(required = true, value_name = "DATASET:/PATH")]
+    #[arg(required = true, value_name = "DATASET:/PATH", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }

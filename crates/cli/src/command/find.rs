@@ -12,7 +12,7 @@ use clap::Args;
 use super::files::{FileJson, PoolFile, PoolFiles, complain, long_lines};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{glob_matches, json_line, parse_bytes, quoted};
-use crate::session::{Session, Target, stdout};
+use crate::session::{Session, Target, TargetParser, stdout};
 
 /// `cenote find`
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub struct Find {
     #[arg(short = 'l', long)]
     pub long: bool,
     /// POOL/DATASET[@SNAPSHOT][:/PATH]
-    #[arg(required = true, value_name = "DATASET[:/PATH]")]
+    #[arg(required = true, value_name = "DATASET[:/PATH]", value_parser = TargetParser)]
     pub targets: Vec<Target>,
 }
 

@@ -23,11 +23,21 @@ pub(super) enum Kind {
     Answer = 5,
     /// The verb failed: a `Failure` as JSON.
     Failed = 6,
+    /// A piece of a part of the answer, which is JSON. The last piece is shorter than the longest content.
+    Part = 7,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] =
-        [Kind::Status, Kind::Output, Kind::Message, Kind::Refused, Kind::Told, Kind::Answer, Kind::Failed];
+    const ALL: [Kind; 8] = [
+        Kind::Status,
+        Kind::Output,
+        Kind::Message,
+        Kind::Refused,
+        Kind::Told,
+        Kind::Answer,
+        Kind::Failed,
+        Kind::Part,
+    ];
 }
 
 /// Sends an answer with at most [`CONTENT_BYTES_MAX`].

@@ -6,14 +6,16 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use cenote_control::remote::{Asking, Daemon, Failure, Told};
+use cenote_control::caller::CountedFiles;
+use cenote_control::parts::Part;
+use cenote_control::remote::{Asking, Daemon, Failure, Met, Told};
 use cenote_control::table::Json;
 use cenote_control::{Caller, ControlError, Outcome, Progress};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use super::answers::{self, Kind};
-use super::replies::ANSWER_BYTES_MAX;
+use super::answers::{self, CONTENT_BYTES_MAX, Kind};
+use super::replies::{ANSWER_BYTES_MAX, PART_BYTES_MAX};
 use super::{CommandLine, SocketError, connect, send};
 
 /// A daemon that answers at a socket.
@@ -39,8 +41,9 @@ impl Link {
     }
 
     fn exchange(&self, stream: &UnixStream, asking: &Asking, caller: &Caller) -> Result<Json, ControlError> {
-        send(stream, &self.here.clone().asking(asking.clone())).map_err(|error| refused(&error))?;
-        let (mut answer, mut failed) = (Vec::new(), None);
+        let line = self.here.clone().asking(asking.clone());
+        send(stream, &line, caller.files()).map_err(|error| refused(&error))?;
+        let (mut answer, mut part, mut failed) = (Vec::new(), Vec::new(), None);
         loop {
             let (kind, content) = answers::receive(stream).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
@@ -53,6 +56,16 @@ impl Link {
                     return Err(refused(&"its answer is longer than 1 GiB"));
                 }
                 Kind::Answer => answer.extend(content),
+                Kind::Part if part.len() + content.len() > PART_BYTES_MAX => {
+                    return Err(refused(&"a part of its answer is longer than 64 MiB"));
+                }
+                Kind::Part => {
+                    let is_last = content.len() < CONTENT_BYTES_MAX;
+                    part.extend(content);
+                    if is_last {
+                        caller.give(Part::of_json(std::mem::take(&mut part)))?;
+                    }
+                }
                 Kind::Told => tell(caller, parse(&content)?),
                 Kind::Failed => failed = Some(parse(&content)?),
                 // The question for a secret.
@@ -99,6 +112,10 @@ impl Daemon for Link {
 fn tell(caller: &Caller, told: Told) {
     match told {
         Told::Note(note) => caller.console.note(note),
+        Told::Counted(met) => {
+            let met = met.as_ref().map(|Met { what, files }| CountedFiles { what, files: *files });
+            caller.console.counted(met);
+        }
         Told::Progress(None) => caller.console.progress(None),
         Told::Progress(Some(share)) => caller.console.progress(Some(Progress {
             what: &share.what,

@@ -3,6 +3,7 @@
 //! Locking: a mutex on the stream, held while one of them is written, so that they don't mix. A client that
 //! takes nothing for the patience of its attendant is as good as gone: what it is told is lost.
 
+use std::io;
 use std::os::unix::net::UnixStream;
 
 use cenote_control::remote::{Failure, Told};
@@ -13,6 +14,8 @@ use super::answers::{self, CONTENT_BYTES_MAX, Kind};
 
 /// The longest answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// The longest part of one.
+pub(super) const PART_BYTES_MAX: usize = 64 << 20;
 /// The longest text that is told as it is.
 const TEXT_BYTES_MAX: usize = CONTENT_BYTES_MAX / 8;
 
@@ -43,6 +46,22 @@ impl Replies {
             return self.fail(&Failure { text, status: 1 });
         }
         json.chunks(CONTENT_BYTES_MAX).for_each(|part| self.send(Kind::Answer, part));
+    }
+
+    /// Gives a part of it, and waits until the client has it.
+    ///
+    /// # Errors
+    /// The client is gone; the part is too long.
+    pub fn part(&self, json: &[u8]) -> io::Result<()> {
+        if json.len() > PART_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a part of it is longer than 64 MiB"));
+        }
+        let stream = self.0.lock();
+        json.chunks(CONTENT_BYTES_MAX).try_for_each(|piece| answers::send(&*stream, Kind::Part, piece))?;
+        match json.len().is_multiple_of(CONTENT_BYTES_MAX) {
+            true => answers::send(&*stream, Kind::Part, &[]),
+            false => Ok(()),
+        }
     }
 
     /// Says why there is none.

@@ -1,0 +1,111 @@
+//! Long answers, which come in parts.
+//!
+//! Idea: a listing may have more rows than memory holds. Its verb gives a part to the caller as soon as it
+//! has one ([`crate::Caller::give`]), and keeps none. In a program of its own the part goes on as a value;
+//! from a daemon it goes as JSON, which the client reads again. A caller that is slow slows the verb.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ControlError;
+
+/// A part, whatever its type.
+pub struct Part(Form);
+
+enum Form {
+    Value(Box<dyn Value>),
+    Json(Vec<u8>),
+}
+
+trait Value: Send {
+    fn json(&self) -> serde_json::Result<Vec<u8>>;
+    fn any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: Serialize + Send + 'static> Value for T {
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+
+    fn any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Part {
+    /// That of a verb that runs here.
+    pub fn of(value: impl Serialize + Send + 'static) -> Part {
+        Part(Form::Value(Box::new(value)))
+    }
+
+    /// That of a daemon.
+    pub fn of_json(json: Vec<u8>) -> Part {
+        Part(Form::Json(json))
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// It has no form as JSON.
+    pub fn into_json(self) -> Result<Vec<u8>, ControlError> {
+        match self.0 {
+            Form::Json(json) => Ok(json),
+            Form::Value(value) => value.json().map_err(|error| unreadable(&error)),
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// It belongs to another verb, or the daemon is of another version.
+    pub(crate) fn read<T: DeserializeOwned + 'static>(self) -> Result<T, ControlError> {
+        match self.0 {
+            Form::Json(json) => serde_json::from_slice(&json).map_err(|error| unreadable(&error)),
+            Form::Value(value) => match value.any().downcast() {
+                Ok(value) => Ok(*value),
+                Err(_) => Err(unreadable(&"it belongs to another verb")),
+            },
+        }
+    }
+}
+
+fn unreadable(why: &dyn std::fmt::Display) -> ControlError {
+    ControlError::Refused(format!("a part of the answer can't be read: {why}"))
+}
+
+/// Takes parts.
+#[derive(Clone)]
+pub struct Taker {
+    take: Arc<Take>,
+    takes_json: bool,
+}
+
+type Take = dyn Fn(Part) -> Result<(), ControlError> + Send + Sync;
+
+impl Taker {
+    /// One that takes values.
+    pub fn of_values(take: impl Fn(Part) -> Result<(), ControlError> + Send + Sync + 'static) -> Taker {
+        Taker { take: Arc::new(take), takes_json: false }
+    }
+
+    /// One that takes JSON.
+    pub fn of_json(take: impl Fn(Vec<u8>) -> Result<(), ControlError> + Send + Sync + 'static) -> Taker {
+        Taker { take: Arc::new(move |part| take(part.into_json()?)), takes_json: true }
+    }
+
+    /// The part in the form in which it is taken: workers make many of them at a time.
+    pub fn ready(&self, part: Part) -> Result<Part, ControlError> {
+        if self.takes_json { part.into_json().map(Part::of_json) } else { Ok(part) }
+    }
+
+    /// Hands it over. It waits until the part is taken.
+    ///
+    /// # Errors
+    /// No more is taken: the verb is to end.
+    pub fn take(&self, part: Part) -> Result<(), ControlError> {
+        (self.take)(part)
+    }
+}
