@@ -105,7 +105,7 @@ pub enum Seen {
 }
 
 /// What reading ahead has done (`zfetchstats`, and of `arcstats` what is about prefetch).
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs)] // by OpenZFS's names
 pub struct PrefetchStats {
     pub hits: u64,

@@ -86,7 +86,7 @@ impl Values {
 }
 
 /// A tunable as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tunable {
     /// Its name.
     pub name: String,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Statistics of the cache devices of a pool (`arcstats`, those that begin with `l2_`).
-        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct L2Stats {
             $($(#[$doc])* pub $name: u64,)*
         }

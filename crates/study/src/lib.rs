@@ -3,7 +3,6 @@
 //! ```text
 //!   arc, cache   loads --> bench: a pool on modelled devices, virtual time --> answer --> report
 //!   trace        a recorded load --> cenote_policy --> answer
-//!   caches       pools in use --> answer
 //! ```
 //!
 //! Idea: a [`Study`] takes all that it needs with its request, tells a callback how far it is, and gives an
@@ -16,7 +15,6 @@
 pub mod arc;
 mod bench;
 pub mod cache;
-pub mod caches;
 mod error;
 mod report;
 pub mod trace;

@@ -1,5 +1,6 @@
-//! What a cache would have done with a recorded load, and how a load is recorded.
+//! What a cache would have done with a recorded load.
 
+#[cfg(test)]
 mod record;
 
 use std::path::PathBuf;
@@ -13,8 +14,6 @@ use cenote_runtime::Runtime;
 use serde::Serialize;
 
 use crate::error::{Result, StudyError};
-
-pub use record::{Recorded, Recording};
 
 /// What a trace contains.
 #[derive(Debug, Clone, PartialEq, Eq)]

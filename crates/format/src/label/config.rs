@@ -19,7 +19,7 @@ use crate::units::{Guid, Txg, VdevId};
 const ASHIFT_MAX: u64 = 16;
 
 /// `pool_state_t`, as far as it is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PoolState {
     /// `POOL_STATE_ACTIVE`: imported, or its machine died.
     Active,
