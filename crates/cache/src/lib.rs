@@ -366,7 +366,7 @@ impl BlockCache {
         stats.prefetch = self.prefetch.stats();
         stats.budget_bytes = keeper.budget_bytes as u64;
         stats.policy = Some(keeper.name);
-        stats.gauges = keeper.policy.gauges();
+        stats.gauges = keeper.policy.gauges().into_iter().map(|(name, value)| (name.into(), value)).collect();
         stats.bytes = keeper.policy.resident_bytes();
         for shard in &self.shards {
             let shard = shard.read();

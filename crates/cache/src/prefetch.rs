@@ -104,7 +104,7 @@ pub enum Seen {
 }
 
 /// Statistics of read-ahead (`zfetchstats`, and `arcstats` of prefetch).
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs)] // by OpenZFS's names
 pub struct PrefetchStats {
     pub hits: u64,

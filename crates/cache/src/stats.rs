@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_policy::{Class, PolicyName};
+use serde::{Deserialize, Serialize};
 
 use crate::prefetch::PrefetchStats;
 use crate::shard::Marks;
 
 /// Statistics of a cache (`arcstats`).
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheStats {
     /// Files and volumes.
     pub data: ClassStats,
@@ -31,11 +32,11 @@ pub struct CacheStats {
     /// Its policy.
     pub policy: Option<PolicyName>,
     /// The policy's adaptive values, by name.
-    pub gauges: Vec<(&'static str, u64)>,
+    pub gauges: Vec<(String, u64)>,
 }
 
 /// Statistics of one class of blocks.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassStats {
     /// Reads answered from memory.
     pub hits: u64,

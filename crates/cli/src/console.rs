@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::sync::{Arc, Weak};
 
+use cenote_control::caller::CountedFiles;
 use cenote_control::{Console, Input, Note};
 use parking_lot::Mutex;
 
@@ -53,6 +54,19 @@ impl Console for Terminal {
                 line.message(now.what);
                 line.total(now.total_bytes);
                 line.set(now.done_bytes);
+            }
+        }
+    }
+
+    fn counted(&self, now: Option<CountedFiles<'_>>) {
+        let mut shown = self.progress.lock();
+        match now {
+            None => shown.take().into_iter().for_each(|line| line.finish()),
+            Some(now) => {
+                let Some(streams) = self.streams.upgrade() else { return };
+                let line = shown.get_or_insert_with(|| Progress::files_at(streams));
+                line.message(now.what);
+                line.set(now.files);
             }
         }
     }

@@ -14,15 +14,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use cenote_control::permissions::ONLY_ADMINS;
 use cenote_control::remote::{Asking, Daemon};
 use cenote_control::session::GivenKeys;
 use cenote_control::table::{self, Row};
 use cenote_control::verb::{Needs, Runs};
-use cenote_control::zfs::points;
 use cenote_control::{Caller, Options};
 use cenote_host::own::is_trusted;
 use cenote_host::pools::Pools;
@@ -33,8 +32,6 @@ use clap::CommandFactory;
 
 use crate::args::{self, Cli, Command, Deferred};
 use crate::command::lab::Lab;
-use crate::command::trace::Around;
-use crate::command::zfs::Zfs;
 use crate::command::zpool::Zpool;
 use crate::message;
 use crate::outcome::{CliError, Say};
@@ -57,12 +54,12 @@ fn socket() -> Option<PathBuf> {
     }
 }
 
-/// The daemon that is to run a command's verb, if it is a value and one runs.
+/// The daemon that is to run a command's verbs, if they are values and one runs.
 ///
 /// # Errors
 /// One runs, and it can't be talked to.
 pub fn link(cli: &Cli) -> Result<Option<Arc<dyn Daemon>>, CliError> {
-    let is_request = for_daemon(cli).is_some_and(Row::is_value);
+    let is_request = for_daemon(cli).is_some_and(|row| !row.is_line);
     let Some(path) = socket().filter(|_| is_request) else { return Ok(None) };
     let link = Link::open(&path, here(cli, Vec::new())).map_err(|error| refused(&error))?;
     Ok(link.map(|link| Arc::new(link) as Arc<dyn Daemon>))
@@ -88,13 +85,9 @@ fn here(cli: &Cli, argv: Vec<Vec<u8>>) -> CommandLine {
 
 /// Hands a command to the daemon; answers its exit status. `None`: it is to be run here.
 pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
-    for_daemon(cli).filter(|row| !row.is_value())?;
+    for_daemon(cli).filter(|row| row.is_line)?;
     let path = socket().filter(|path| path.exists())?;
     let argv = argv.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let planned = match &cli.command {
-        Command::Trace(Deferred(trace)) => trace.around(),
-        _ => None,
-    };
     let sent = match Forwarded::send(&path, &here(cli, argv)) {
         Ok(Some(sent)) => sent,
         Ok(None) => return None,
@@ -116,15 +109,7 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
         NoStatus::Refused(_) => refused(&why),
         NoStatus::Ended => CliError::Refused(why.to_string()),
     };
-    let around = match planned.map(|planned| Ok((planned, sent.canceller()?))).transpose() {
-        Ok(around) => around.and_then(|(planned, canceller)| Around::start(planned, canceller)),
-        Err(error) => return Some(Err(refused(&error as &std::io::Error))),
-    };
-    let status = sent.status().map_err(failed);
-    Some(match (around, status) {
-        (Some(around), Ok(status)) => Ok(around.status(status)),
-        (_, status) => status,
-    })
+    Some(sent.status().map_err(failed))
 }
 
 /// The verb, if a daemon is to run it: it is about open pools.
@@ -176,6 +161,7 @@ impl Serving for Commands {
             stderr: file(stderr),
             json: AtomicBool::new(false),
             nameless: AtomicBool::new(false),
+            progress: OnceLock::new(),
             client: Some(client),
         });
         let argv: Vec<OsString> = line.argv.into_iter().map(OsString::from_vec).collect();
@@ -228,19 +214,15 @@ async fn check_user(row: Option<&Row>, command: &Command, session: &Session) -> 
     let streams = streams();
     let Some(client) = &streams.client else { return Err(CliError::Refused("permission denied".into())) };
     let needs = row.map_or(Needs::All, |row| row.needs_if(command.only_looks()));
-    match (needs, command) {
+    match needs {
         _ if client.is_admin => Ok(()),
         // The daemon would look there with its own rights.
         _ if !session.disks().is_empty() => {
             Err(CliError::Refused("permission denied: --disks is for root and the daemon's user".into()))
         }
-        (Needs::Nothing, _) => Ok(()),
+        Needs::Nothing => Ok(()),
         // Its verb looks.
-        _ if row.is_some_and(Row::is_value) => Ok(()),
-        (Needs::Delegated, Command::Zfs(Deferred(Zfs::Diff(diff)))) => {
-            let needed = points::diff::permissions(session, &diff.from, &diff.later()).await?;
-            needed.check(&client.who).await
-        }
+        _ if row.is_some_and(|row| !row.is_line) => Ok(()),
         _ => Err(CliError::Refused(ONLY_ADMINS.into())),
     }
 }

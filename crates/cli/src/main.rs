@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     };
     let runtime = session.runtime().clone();
     match runtime.block_on(run(cli.command, &session)) {
-        Ok(outcome) => outcome.into(),
+        Ok(outcome) => session.status(outcome).into(),
         Err(error) => report(&session.of_older_state(error)),
     }
 }
@@ -103,7 +103,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Inject(Deferred(inject)) => inject.run(session).await,
         Command::Top(Deferred(top)) => top.run(session).await,
         Command::Kstat(Deferred(kstat)) => kstat.run(session).await,
-        Command::Tunable(Deferred(tunable)) => tunable.run(session),
+        Command::Tunable(Deferred(tunable)) => tunable.run(session).await,
         Command::Dump(Deferred(dump)) => dump.run(session).await,
         Command::Demo(Deferred(demo)) => demo.run(session).await,
         Command::Guard(Deferred(guard)) => guard.run(),

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cenote_cache::CacheOptions;
 use cenote_control::remote::Daemon;
@@ -26,14 +26,14 @@ use cenote_runtime::Runtime;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use cenote_control::files::Target;
-pub use cenote_control::session::{WayBack, check_kernel, dataset, meant, pool_of};
+pub use cenote_control::session::{dataset, meant, pool_of};
 pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
 pub use json_array::JsonArray;
 pub use progress::{Progress, watch};
 pub use target::TargetParser;
 
 use crate::args::common::Common;
-use crate::outcome::CliError;
+use crate::outcome::{CliError, Outcome};
 use crate::render::{json_line, json_lines, parse_bytes, visible};
 use crate::streams::{caller, local, streams};
 
@@ -46,6 +46,8 @@ const LEAST_CACHE_BYTES: u64 = 64 << 20;
 pub struct Session {
     control: Control,
     common: Common,
+    /// The exit status, if that is not the outcome's.
+    status: OnceLock<u8>,
 }
 
 impl Deref for Session {
@@ -89,7 +91,8 @@ impl Session {
         };
         let runtime = Runtime::try_real(threads)
             .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
-        Ok(Session { control: Control::new(&runtime, caller, options).through(daemon), common })
+        let control = Control::new(&runtime, caller, options).through(daemon);
+        Ok(Session { control, common, status: OnceLock::new() })
     }
 
     /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool
@@ -105,17 +108,32 @@ impl Session {
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES as usize) };
         let caller = caller();
         let options = options(&common, &caller, disks, cache, command, sees_all)?;
-        Ok(Session { control: Control::in_daemon(runtime, caller, options, pools), common })
+        let control = Control::in_daemon(runtime, caller, options, pools);
+        Ok(Session { control, common, status: OnceLock::new() })
     }
 
     /// The session of a daemon that holds these pools.
     pub fn serving(&self, pools: &Arc<Pools>) -> Session {
-        Session { control: self.control.serving(pools), common: self.common.clone() }
+        self.of(self.control.serving(pools))
     }
 
     /// The same session with other disks.
     pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
-        Session { control: self.control.searching(disks), common: self.common.clone() }
+        self.of(self.control.searching(disks))
+    }
+
+    fn of(&self, control: Control) -> Session {
+        Session { control, common: self.common.clone(), status: OnceLock::new() }
+    }
+
+    /// The program ends with this status, if it succeeds.
+    pub fn end_with(&self, status: u8) {
+        self.status.get_or_init(|| status);
+    }
+
+    /// The exit status of a command that ended so.
+    pub fn status(&self, outcome: Outcome) -> u8 {
+        self.status.get().copied().unwrap_or(outcome.status())
     }
 
     /// What verbs work with.

@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use cenote_control::{Caller, Rights};
 use cenote_dataset::Credentials;
@@ -33,6 +33,8 @@ pub struct Streams {
     pub json: AtomicBool,
     /// Errors go without the program's name: it was called as `zfs` or `zpool`, whose errors have none.
     pub nameless: AtomicBool,
+    /// Whether progress is shown; unset: if standard error is a terminal.
+    pub progress: OnceLock<bool>,
     /// Set for a command of a client.
     pub client: Option<Client>,
 }
@@ -64,6 +66,7 @@ static OWN: LazyLock<io::Result<Arc<Streams>>> = LazyLock::new(|| {
         stderr: file(io::stderr().as_fd())?,
         json: AtomicBool::new(false),
         nameless: AtomicBool::new(false),
+        progress: OnceLock::new(),
         client: None,
     }))
 });
@@ -150,6 +153,11 @@ impl Streams {
     /// Errors go without the program's name from now on.
     pub fn use_no_name(&self) {
         self.nameless.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether progress is shown from now on, whatever standard error is.
+    pub fn show_progress(&self, is_shown: bool) {
+        self.progress.get_or_init(|| is_shown);
     }
 
     /// Messages are JSON from now on.

@@ -235,6 +235,9 @@ pub trait Console: Send + Sync {
     /// Shows how far long work is; none: it has ended.
     fn progress(&self, now: Option<Progress<'_>>);
 
+    /// Shows how many files were met so far; none: it has ended.
+    fn counted(&self, _now: Option<CountedFiles<'_>>) {}
+
     /// Where the bytes go that a verb makes: standard output.
     ///
     /// # Errors
@@ -295,6 +298,15 @@ pub struct Progress<'a> {
     pub done_bytes: u64,
     /// Bytes in all.
     pub total_bytes: u64,
+}
+
+/// Files that were met, of a number that is not known in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedFiles<'a> {
+    /// Where.
+    pub what: &'a str,
+    /// How many.
+    pub files: u64,
 }
 
 /// A console that nobody listens at.

@@ -18,12 +18,14 @@
 pub mod caller;
 pub mod error;
 pub mod files;
+pub mod inspect;
 pub mod parts;
 pub mod permissions;
 mod pipe;
 mod progress;
 pub mod refusal;
 pub mod remote;
+pub mod running;
 pub mod session;
 pub mod table;
 pub mod text;

@@ -40,6 +40,8 @@ pub enum Told {
     Note(Note),
     /// How far it is; none: long work has ended.
     Progress(Option<Share>),
+    /// How many files were met; none: that work has ended.
+    Counted(Option<Met>),
 }
 
 /// How far long work is.
@@ -51,6 +53,15 @@ pub struct Share {
     pub done_bytes: u64,
     /// Bytes in all.
     pub total_bytes: u64,
+}
+
+/// Files that were met so far.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Met {
+    /// Where.
+    pub what: String,
+    /// How many.
+    pub files: u64,
 }
 
 /// Why a verb failed.
@@ -81,6 +92,12 @@ impl From<&ControlError> for Failure {
 }
 
 impl Session {
+    /// What asks for the end of the verb that a daemon runs for this program.
+    pub fn ender(&self) -> impl Fn() + Send + 'static {
+        let daemon = self.daemon().cloned();
+        move || daemon.iter().for_each(|daemon| daemon.cancel())
+    }
+
     pub(crate) async fn ask<V: Verb>(
         &self,
         daemon: &Arc<dyn Daemon>,

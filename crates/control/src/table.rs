@@ -30,6 +30,8 @@ pub struct Row {
     pub runs: Runs,
     /// As of [`Verb::SEES_ALL`].
     pub sees_all: bool,
+    /// Whether it is a command line as yet, which a daemon reads.
+    pub is_line: bool,
     run: Option<Run>,
 }
 
@@ -46,12 +48,12 @@ pub fn row(name: &str) -> Option<&'static Row> {
 impl Row {
     /// That of a verb that is a command line as yet.
     const fn line(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
-        Row { name, needs, looks, runs, sees_all: false, run: None }
+        Row { name, needs, looks, runs, sees_all: false, is_line: true, run: None }
     }
 
-    /// The same; it is to see what was done until now.
-    const fn seeing_all(self) -> Row {
-        Row { sees_all: true, ..self }
+    /// That of a command that asks other verbs, in its caller's program.
+    const fn asking(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
+        Row { is_line: false, ..Row::line(name, needs, looks, runs) }
     }
 
     const fn of<V: Verb>() -> Row {
@@ -61,13 +63,9 @@ impl Row {
             looks: V::LOOKS,
             runs: V::RUNS,
             sees_all: V::SEES_ALL,
+            is_line: false,
             run: Some(run::<V>),
         }
-    }
-
-    /// Whether it is a value.
-    pub fn is_value(&self) -> bool {
-        self.run.is_some()
     }
 
     /// What it needs if it looks only, as its words say, or not.
@@ -110,7 +108,7 @@ mod tests {
     #[test]
     fn rows_are_in_order_and_found_by_name() {
         assert!(VERBS.is_sorted_by(|a, b| a.name < b.name));
-        assert!(row("zfs wait").is_some_and(|row| row.is_value() && row.needs == Needs::Nothing));
+        assert!(row("zfs wait").is_some_and(|row| !row.is_line && row.needs == Needs::Nothing));
         assert!(row("zfs explode").is_none());
     }
 

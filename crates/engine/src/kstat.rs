@@ -25,7 +25,7 @@ pub struct Kstats {
 }
 
 /// Statistics of a written txg.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TxgRecord {
     /// Its number.
     pub txg: Txg,

@@ -87,3 +87,26 @@ pub mod maybe {
         Option::<Bytes>::deserialize(deserializer).map(|value| value.map(|Bytes(bytes)| bytes))
     }
 }
+
+/// The same for the keys of a table, which becomes a list of pairs.
+pub mod map {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// For `#[serde(with)]`.
+    pub fn serialize<S: Serializer, V: Serialize>(
+        map: &BTreeMap<Vec<u8>, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map.iter().map(|(key, value)| (Form(key), value)))
+    }
+
+    /// For `#[serde(with)]`.
+    pub fn deserialize<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<Vec<u8>, V>, D::Error> {
+        let pairs = Vec::<(Bytes, V)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().map(|(Bytes(key), value)| (key, value)).collect())
+    }
+}

@@ -15,13 +15,14 @@
 mod arcstats;
 pub mod files;
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
 use cenote_engine::{Kstats, TxgRecord};
 use cenote_format::units::DatasetId;
 use cenote_object::Traffic;
+use serde::{Deserialize, Serialize};
 
 use crate::pools::{OpenPool, Pools};
 
@@ -46,15 +47,34 @@ pub fn names(pools: &Pools) -> Vec<String> {
     names
 }
 
-/// A kstat's text, if it exists.
+/// One of them at some moment. It shows itself as OpenZFS's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kstat {
+    /// Counts by their names.
+    Counts {
+        /// When, in nanoseconds since the daemon began.
+        now_ns: u64,
+        /// Of a dataset: its name.
+        dataset: Option<String>,
+        /// Names and counts.
+        counts: Vec<(String, u64)>,
+    },
+    /// The state of a pool.
+    State(String),
+    /// The last txgs of a pool, the oldest first.
+    Txgs(Vec<TxgRecord>),
+}
+
+/// That of a name; `None`: there is none of this name.
 #[boxed]
-pub async fn text(pools: &Pools, name: &str) -> Option<String> {
+pub async fn of(pools: &Pools, name: &str) -> Option<Kstat> {
     let Some((pool, name)) = name.split_once('/') else { return of_all(pools, name) };
     let pool = pools.get(pool)?;
     let Some(id) = name.strip_prefix("objset-0x") else { return of_pool(&pool, name) };
     let id = u64::from_str_radix(id, 16).ok()?;
     let datasets = datasets(&pool).await;
-    datasets.iter().find(|dataset| dataset.id.0 == id).map(|dataset| dataset.text(&pool))
+    datasets.into_iter().find(|dataset| dataset.id.0 == id).map(|dataset| dataset.kstat(&pool))
 }
 
 /// The counters of a kstat over all pools.
@@ -106,80 +126,91 @@ impl DatasetCounts {
         format!("{}/objset-{:#x}", pool.name, self.id.0)
     }
 
-    fn text(&self, pool: &OpenPool) -> String {
-        let text = line("dataset_name", STRING, &self.name) + &lines(&self.counts);
-        header(pool.engine.runtime().now().as_ns(), self.counts.len() + 1) + &text
+    fn kstat(self, pool: &OpenPool) -> Kstat {
+        let now_ns = pool.engine.runtime().now().as_ns();
+        Kstat::Counts { now_ns, dataset: Some(self.name), counts: owned(self.counts) }
     }
 }
 
-/// Names and texts of all current kstats.
-#[boxed]
+/// The names and texts of all that there are now.
 pub async fn texts(pools: &Pools) -> Vec<(String, String)> {
+    all(pools).await.into_iter().map(|(name, kstat)| (name, kstat.to_string())).collect()
+}
+
+/// All that there are now, by name.
+#[boxed]
+pub async fn all(pools: &Pools) -> Vec<(String, Kstat)> {
     let of_all = OF_ALL.iter().filter_map(|name| Some(((*name).to_owned(), of_all(pools, name)?)));
-    let mut texts: Vec<_> = of_all.collect();
+    let mut all: Vec<_> = of_all.collect();
     for pool in pools.all() {
         for name in OF_POOL {
-            texts.extend(of_pool(&pool, name).map(|text| (format!("{}/{name}", pool.name), text)));
+            all.extend(of_pool(&pool, name).map(|kstat| (format!("{}/{name}", pool.name), kstat)));
         }
-        let datasets = datasets(&pool).await;
-        texts.extend(datasets.iter().map(|dataset| (dataset.file(&pool), dataset.text(&pool))));
+        let datasets = datasets(&pool).await.into_iter();
+        all.extend(datasets.map(|dataset| (dataset.file(&pool), dataset.kstat(&pool))));
     }
-    texts
+    all
 }
 
-fn of_all(pools: &Pools, name: &str) -> Option<String> {
-    counts(pools, name).map(|counts| named(pools, counts.len(), &lines(&counts)))
+fn of_all(pools: &Pools, name: &str) -> Option<Kstat> {
+    // Without a pool no time has passed that anything could be a rate of.
+    let now_ns = pools.all().first().map_or(0, |pool| pool.engine.runtime().now().as_ns());
+    Some(Kstat::Counts { now_ns, dataset: None, counts: owned(counts(pools, name)?) })
 }
 
-fn of_pool(pool: &OpenPool, name: &str) -> Option<String> {
+fn of_pool(pool: &OpenPool, name: &str) -> Option<Kstat> {
     match name {
-        "state" => Some(format!("{}\n", pool.engine.pool().status().shown_state())),
-        "txgs" => Some(txgs(&pool.engine.kstats().txgs())),
+        "state" => Some(Kstat::State(pool.engine.pool().status().shown_state().to_owned())),
+        "txgs" => Some(Kstat::Txgs(pool.engine.kstats().txgs())),
         _ => None,
     }
 }
 
-fn named(pools: &Pools, count: usize, lines: &str) -> String {
-    // Without a pool there is no clock, and nothing to compute rates of.
-    let now_ns = pools.all().first().map_or(0, |pool| pool.engine.runtime().now().as_ns());
-    header(now_ns, count) + lines
+fn owned(counts: Vec<(&'static str, u64)>) -> Vec<(String, u64)> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-fn header(now_ns: u64, count: usize) -> String {
-    // Number, type, flags, lines, bytes, creation time, and now.
-    let first = format!("0 1 0x01 {count} {} 0 {now_ns}\n", count * NAMED_BYTES);
-    first + &format!("{:<31} {:<4} data\n", "name", "type")
+impl Display for Kstat {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (now_ns, dataset, counts) = match self {
+            Kstat::Counts { now_ns, dataset, counts } => (now_ns, dataset, counts),
+            Kstat::State(state) => return writeln!(f, "{state}"),
+            Kstat::Txgs(records) => return txgs(f, records),
+        };
+        let count = counts.len() + usize::from(dataset.is_some());
+        // Number, type, flags, lines, bytes, when it was made, and now.
+        writeln!(f, "0 1 0x01 {count} {} 0 {now_ns}", count * NAMED_BYTES)?;
+        writeln!(f, "{:<31} {:<4} data", "name", "type")?;
+        let mut line = |name: &str, kind, value: &dyn Display| writeln!(f, "{name:<31} {kind:<4} {value}");
+        if let Some(dataset) = dataset {
+            line("dataset_name", STRING, dataset)?;
+        }
+        counts.iter().try_for_each(|(name, count)| line(name, UINT64, count))
+    }
 }
 
-fn lines(counts: &[(&'static str, u64)]) -> String {
-    counts.iter().map(|(name, count)| line(name, UINT64, count)).collect()
-}
-
-fn line(name: &str, kind: u32, value: impl Display) -> String {
-    format!("{name:<31} {kind:<4} {value}\n")
-}
-
-fn txgs(records: &[TxgRecord]) -> String {
-    let mut text = format!(
+fn txgs(f: &mut Formatter<'_>, records: &[TxgRecord]) -> fmt::Result {
+    write!(
+        f,
         "{:<8} {:<16} {:<5} {:<12} {:<12} {:<12} ",
         "txg", "birth", "state", "ndirty", "nread", "nwritten"
-    );
-    let _ = writeln!(
-        text,
+    )?;
+    writeln!(
+        f,
         "{:<8} {:<8} {:<12} {:<12} {:<12} {:<12}",
         "reads", "writes", "otime", "qtime", "wtime", "stime"
-    );
+    )?;
     for TxgRecord { txg, birth_ns, dirty_bytes, moved: [read, written], open_ns, quiesce_ns, sync_ns } in
         records
     {
-        // Writing to a string can't fail. All txgs are committed, with no wait before syncing.
-        let _ = write!(text, "{:<8} {birth_ns:<16} {:<5} {dirty_bytes:<12} ", txg.0, 'C');
-        let _ = write!(
-            text,
+        // All of them are committed, and none waits to be written.
+        write!(f, "{:<8} {birth_ns:<16} {:<5} {dirty_bytes:<12} ", txg.0, 'C')?;
+        write!(
+            f,
             "{:<12} {:<12} {:<8} {:<8} ",
             read.bytes, written.bytes, read.operations, written.operations
-        );
-        let _ = writeln!(text, "{open_ns:<12} {quiesce_ns:<12} {:<12} {sync_ns:<12}", 0);
+        )?;
+        writeln!(f, "{open_ns:<12} {quiesce_ns:<12} {:<12} {sync_ns:<12}", 0)?;
     }
-    text
+    Ok(())
 }

@@ -84,7 +84,7 @@ impl Values {
 }
 
 /// A tunable's current state.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tunable {
     /// Its name.
     pub name: String,

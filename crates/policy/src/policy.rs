@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::policies::{
     Arc2014, Arc2022, Belady, ClassicArc, Lirs, Lru, Patch, S3Fifo, Sieve, Switches, WTinyLfu,
 };
@@ -82,7 +84,8 @@ pub trait Policy: Send {
 }
 
 /// A policy by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&str")]
 #[allow(missing_docs)] // the names say it; `PolicyName::about` says more
 pub enum PolicyName {
     Lru,
@@ -194,6 +197,20 @@ pub enum BadPolicy {
     /// Usable in replays only.
     #[error("`belady` needs the future: it is for `cenote trace replay`")]
     NeedsFuture,
+}
+
+impl TryFrom<String> for PolicyName {
+    type Error = BadPolicy;
+
+    fn try_from(text: String) -> Result<PolicyName, BadPolicy> {
+        text.parse()
+    }
+}
+
+impl From<PolicyName> for &str {
+    fn from(name: PolicyName) -> &'static str {
+        name.name()
+    }
 }
 
 impl FromStr for PolicyName {

@@ -62,7 +62,7 @@ pub struct Discovery {
 }
 
 /// A problem met during the search.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
     /// The file, device or folder.
     pub path: String,

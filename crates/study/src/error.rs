@@ -18,9 +18,6 @@ pub enum StudyError {
     /// The trace has no requests.
     #[error("the trace has no requests")]
     Empty,
-    /// A recording can't be written.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
     /// From a modelled pool.
     #[error(transparent)]
     Pool(#[from] PoolError),

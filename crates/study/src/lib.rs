@@ -3,7 +3,6 @@
 //! ```text
 //!   arc, cache   loads --> bench: a pool on modelled devices, virtual time --> answer --> report
 //!   trace        a recorded load --> cenote_policy --> answer
-//!   caches       pools in use --> answer
 //! ```
 //!
 //! Idea: a [`Study`] is a complete request, reports progress to a callback, and gives an [`Answer`]: figures
@@ -15,7 +14,6 @@
 pub mod arc;
 mod bench;
 pub mod cache;
-pub mod caches;
 mod error;
 mod report;
 pub mod trace;

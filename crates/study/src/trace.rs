@@ -1,5 +1,6 @@
-//! Replays a recorded load against cache policies, and records loads.
+//! Replays a recorded load against cache policies.
 
+#[cfg(test)]
 mod record;
 
 use std::path::PathBuf;
@@ -13,8 +14,6 @@ use cenote_runtime::Runtime;
 use serde::Serialize;
 
 use crate::error::{Result, StudyError};
-
-pub use record::{Recorded, Recording};
 
 /// Request for a summary of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,8 @@
 mod report;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use cenote_cache::{ClassStats, PrefetchStats};
-use cenote_engine::L2Stats;
-use cenote_host::pools::{OpenPool, Pools};
-use cenote_study::caches::{Outlook, Sample};
+use cenote_control::running::arcstat::{Arcstat as Request, ClassStats, L2Stats, PrefetchStats, Sample};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -58,19 +54,15 @@ pub struct Arcstat {
 impl Arcstat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pools) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), so no pool is in use";
-            return Err(CliError::Refused(format!("cannot show caches: {why}")));
-        };
         if self.report {
-            return Self::report(pools, session);
+            return Self::report(session).await;
         }
         let before = RefCell::new(Vec::<Sample>::new());
         let show = async |words: &[String], round: Round| {
             if let Some(word) = words.first() {
                 return Err(CliError::Usage(format!("{word}: give an interval in seconds, then a count")));
             }
-            let now = self.samples(pools);
+            let now = self.samples(session).await?;
             let shown: Vec<Sample> = now.iter().map(|now| now.since(&before.borrow())).collect();
             before.replace(now);
             match session.json() {
@@ -82,24 +74,22 @@ impl Arcstat {
         self.repeat.run(session, &self.schedule, show).await
     }
 
-    fn report(pools: &Pools, session: &Session) -> Result<Outcome, CliError> {
-        let of = |pool: Arc<OpenPool>| Outlook::of(&pool.name, &pool.engine);
-        let outlooks: Vec<Outlook> = pools.all().into_iter().map(of).collect();
+    async fn report(session: &Session) -> Result<Outcome, CliError> {
+        let samples = session.control().run(Request { outlook: true }).await?.answer;
         match session.json() {
             true => {
-                let entries = outlooks.iter().map(|of| (of.pool.clone(), report::as_json(of)));
+                let entries = samples.iter().map(|of| (of.pool.clone(), report::as_json(of)));
                 print_json(&document("arcstat", "caches", entries.collect()))?;
             }
-            false => print(outlooks.iter().map(report::text).collect::<Vec<_>>().join("\n"))?,
+            false => print(samples.iter().map(report::text).collect::<Vec<_>>().join("\n"))?,
         }
         Ok(Outcome::Done)
     }
 
-    fn samples(&self, pools: &Pools) -> Vec<Sample> {
-        let of = |pool: Arc<OpenPool>| Sample::take(&pool.name, &pool.engine);
-        let all: Vec<Sample> = pools.all().into_iter().map(of).collect();
+    async fn samples(&self, session: &Session) -> Result<Vec<Sample>, CliError> {
+        let all = session.control().run(Request { outlook: false }).await?.answer;
         let total = Sample::sum("total", &all);
-        if self.verbose { all.into_iter().chain([total]).collect() } else { vec![total] }
+        Ok(if self.verbose { all.into_iter().chain([total]).collect() } else { vec![total] })
     }
 
     fn as_text(&self, shown: &[Sample], session: &Session, is_first: bool) -> String {
@@ -118,7 +108,7 @@ impl Arcstat {
         let count = |count: u64| if self.parsable { count.to_string() } else { nice_number(count) };
         let bytes = |bytes: u64| if self.parsable { bytes.to_string() } else { nice_bytes(bytes) };
         let mut gauges = String::new();
-        for Sample { pool, stats, second } in shown {
+        for Sample { pool, stats, second, .. } in shown {
             let (data, metadata) = (&stats.data, &stats.metadata);
             let both = ClassStats { hits: stats.hits(), misses: stats.misses(), content_bytes: 0 };
             let reads = [&both, data, metadata]
@@ -188,11 +178,11 @@ fn as_json(shown: &[Sample]) -> Value {
         let ClassStats { hits, misses, content_bytes } = class;
         json!({"hits": hits, "misses": misses, "content_bytes": content_bytes})
     };
-    let entry = |Sample { pool, stats, second }: &Sample| {
+    let entry = |Sample { pool, stats, second, .. }: &Sample| {
         let second: Map<String, Value> =
             second.all().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
         let gauges: Map<String, Value> =
-            stats.gauges.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+            stats.gauges.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         let entry = json!({
             "data": class(&stats.data),
             "metadata": class(&stats.metadata),

@@ -1,33 +1,17 @@
 //! `cenote inject`: devices of open pools that fail on order, for drills and experiments.
-//!
-//! Idea: a fault is a rule at a device ([`cenote_device::Fault`]), which lasts until it is cleared or the
-//! pool is exported. One that is about data (a file's blocks) becomes a rule for each place where these lie
-//! now. What is in the cache is still read from there.
-//!
-//! Source: OpenZFS `zinject.c` for what people expect of it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
 
-use cenote_control::zpool::leaves::meant::leaf;
-use cenote_device::{Fault, Op};
-use cenote_format::units::{BlockId, Guid};
-use cenote_fs::LastLink;
-use cenote_host::pools::OpenPool;
-use cenote_pool::{Pool, Taps, VdevConfig};
+use cenote_control::files::Target;
+use cenote_control::running::inject::{Effect, Faults, Inject as Request, Operation as Op, Order};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table};
-use crate::session::{Session, Target, print, print_json};
-
-/// Rules that one order may make.
-const MAX_RULES: usize = 10_000;
+use crate::session::{Session, print, print_json};
 
 /// `cenote inject`
 #[derive(Debug, Args)]
@@ -101,9 +85,9 @@ pub enum Operation {
     Discard,
 }
 
-impl Operation {
-    fn op(self) -> Op {
-        match self {
+impl From<Operation> for Op {
+    fn from(operation: Operation) -> Op {
+        match operation {
             Operation::Read => Op::Read,
             Operation::Write => Op::Write,
             Operation::Flush => Op::Flush,
@@ -115,172 +99,68 @@ impl Operation {
 impl Inject {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pools) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), and without one no pool stays open";
-            return Err(CliError::Refused(format!("cannot inject faults: {why}")));
+        let request = Request {
+            target: self.target.as_deref().map(Target::parse).transpose().map_err(CliError::Usage)?,
+            order: self.order()?,
+            device: self.device,
         };
-        let target = self.target.as_deref().map(Target::parse).transpose().map_err(CliError::Usage)?;
-        let pools: Vec<Arc<OpenPool>> = match &target {
-            None => pools.all(),
-            Some(target) => match pools.get(target.pool()) {
-                Some(pool) => vec![pool],
-                None => {
-                    let why = "no such pool is open in the daemon";
-                    return Err(CliError::NotFound(format!("cannot open '{}': {why}", target.pool())));
-                }
-            },
-        };
-        let faults = self.faults(session)?;
-        match (&target, &pools[..]) {
-            _ if faults.is_empty() => self.show_or_clear(session, &pools).await,
-            (Some(target), [pool]) if !self.clear => self.order(session, target, pool, faults).await,
-            _ => Err(CliError::Usage("name the pool and device, or the file, that shall fail".into())),
-        }
-    }
-
-    /// What is to happen, wherever it does.
-    fn faults(&self, session: &Session) -> Result<Vec<Fault>, CliError> {
-        let mut faults: Vec<Fault> = self.error.iter().map(|of| Fault::error(of.op())).collect();
-        faults.extend(self.hang.iter().map(|of| Fault::hang_for_now(of.op(), session.runtime())));
-        if let Some(ms) = self.delay {
-            let slow = |op| Fault::delay(op, Duration::from_millis(ms), session.runtime());
-            faults.extend([Op::Read, Op::Write, Op::Flush].map(slow));
-        }
-        faults.extend(self.corrupt.then(Fault::corruption));
-        faults.extend(self.torn_writes.then(Fault::torn_write));
-        faults.extend(self.lost_writes.then(Fault::lost_write));
-        let share = |percent: f64| match (0.0..=100.0).contains(&percent) {
-            true => Ok(percent / 100.0),
-            false => Err(CliError::Usage(format!("{percent} is no percentage: give 0 to 100"))),
-        };
-        let (chance, sectors) = (self.chance.map(share).transpose()?, self.sectors.map(share).transpose()?);
-        for fault in &mut faults {
-            *fault = chance.map_or(fault.clone(), |chance| fault.clone().chance(chance));
-            *fault = sectors.map_or(fault.clone(), |share| fault.clone().sectors(share));
-            *fault = self.times.map_or(fault.clone(), |times| fault.clone().times(times));
-        }
-        Ok(faults)
-    }
-
-    async fn order(
-        &self,
-        session: &Session,
-        target: &Target,
-        pool: &OpenPool,
-        faults: Vec<Fault>,
-    ) -> Result<Outcome, CliError> {
-        let tree = pool.engine.pool();
-        let device = self.device.as_deref().map(|typed| named(session, &tree, typed)).transpose()?;
-        let places = match (&target.path, device) {
-            (Some(_), _) => {
-                let mut places = self.places(session, target).await?;
-                places.retain(|(leaf, _)| device.is_none_or(|only| only == *leaf));
-                places
-            }
-            (None, Some(leaf)) => vec![(leaf, self.range.as_deref().map_or(Ok(0..u64::MAX), range)?)],
-            (None, None) => return Err(CliError::Usage("name the device that shall fail".into())),
-        };
-        if places.is_empty() {
-            return Err(CliError::Refused("nothing of it lies there on disk".into()));
-        }
-        if places.len() * faults.len() > MAX_RULES {
-            let why = "lies in too many places for one order: name some of its --blocks";
-            return Err(CliError::Refused(format!("{} {why}", target.dataset)));
-        }
-        let taps = taps(pool)?;
-        for (leaf, range) in places {
-            for fault in &faults {
-                let rules = taps.of(leaf).faults;
-                let number = rules.add(fault.clone().within(range.clone()));
-                if let Some(seconds) = self.seconds {
-                    let runtime = session.runtime().clone();
-                    // It outlives this command.
-                    _ = session.runtime().spawn(async move {
-                        runtime.sleep(Duration::from_secs(seconds)).await;
-                        rules.remove(number);
-                    });
-                }
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// Where the blocks of a file lie, each place once.
-    async fn places(&self, session: &Session, target: &Target) -> Result<Vec<(Guid, Range<u64>)>, CliError> {
-        let dataset = session.open_dataset(target).await?;
-        let fs = session.filesystem(&dataset).await?;
-        let id = fs
-            .resolve(target.path_in(&fs).await, LastLink::Follow)
-            .await
-            .map_err(cenote_inspect::InspectError::from)?;
-        let object = fs.objset().object(id).await?;
-        let all =
-            object.dnode().max_block_id.0 >> (u32::from(self.level) * object.dnode().fanout_shift()).min(63);
-        let wanted = self.blocks.as_deref().map_or(Ok(0..u64::MAX), range)?;
-        let mut places = Vec::new();
-        for block in wanted.start..wanted.end.min(all.saturating_add(1)) {
-            let bp = object.blkptr(self.level, BlockId(block)).await?;
-            places.extend(object.objset().pool().vdevs().places_of(&bp));
-            if places.len() > MAX_RULES {
-                break;
-            }
-        }
-        places.sort_by_key(|(leaf, range)| (*leaf, range.start));
-        places.dedup();
-        Ok(places)
-    }
-
-    async fn show_or_clear(&self, session: &Session, pools: &[Arc<OpenPool>]) -> Result<Outcome, CliError> {
-        let mut table = Table::new([
-            ("POOL", Align::Left),
-            ("DEVICE", Align::Left),
-            ("STRUCK", Align::Right),
-            ("FAULT", Align::Left),
-        ]);
-        let mut listed = Vec::new();
-        for pool in pools {
-            let (tree, taps) = (pool.engine.pool(), taps(pool)?);
-            let only = self.device.as_deref().map(|typed| named(session, &tree, typed)).transpose()?;
-            for (leaf, name) in
-                leaves(&tree).into_iter().filter(|(leaf, _)| only.is_none_or(|only| only == *leaf))
-            {
-                let rules = taps.of(leaf).faults;
-                if self.clear {
-                    rules.heal();
-                }
-                for rule in rules.rules() {
-                    let (struck, fault) = (rule.struck, rule.fault.to_string());
-                    listed.push(json!({"pool": pool.name, "device": name, "guid": leaf.to_string(),
-                        "struck": struck, "fault": fault}));
-                    table.row([pool.name.clone(), name.clone(), struck.to_string(), fault]);
-                }
-            }
+        let adds = matches!(request.order, Order::Add(_));
+        let listed = session.control().run(request).await?.answer;
+        if adds {
+            return Ok(Outcome::Done);
         }
         if session.json() {
-            print_json(&json!({"output_version": version("inject"), "faults": Value::Array(listed)}))?;
+            let faults: Value = listed
+                .iter()
+                .map(|fault| {
+                    json!({"pool": fault.pool, "device": fault.device, "guid": fault.guid.to_string(),
+                        "struck": fault.struck, "fault": fault.fault})
+                })
+                .collect();
+            print_json(&json!({"output_version": version("inject"), "faults": faults}))?;
         } else if !listed.is_empty() {
+            let head = [("POOL", Align::Left), ("DEVICE", Align::Left), ("STRUCK", Align::Right)];
+            let mut table = Table::new(head.into_iter().chain([("FAULT", Align::Left)]));
+            for fault in listed {
+                table.row([fault.pool, fault.device, fault.struck.to_string(), fault.fault]);
+            }
             print(table.text(false))?;
         }
         Ok(Outcome::Done)
     }
-}
 
-fn taps(pool: &OpenPool) -> Result<Arc<Taps>, CliError> {
-    let none = || CliError::Refused(format!("pool '{}' was not opened for good", pool.name));
-    pool.engine.pool().taps().ok_or_else(none)
-}
-
-fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, CliError> {
-    leaf(session.caller(), pool, typed)?.ok_or_else(|| {
-        CliError::Refused(format!("cannot inject faults into {typed}: no such device in pool"))
-    })
-}
-
-/// The leaves of a pool, by guid, with the paths that the pool has.
-fn leaves(pool: &Pool) -> BTreeMap<Guid, String> {
-    let vdevs = pool.vdevs();
-    let all = vdevs.tops().flat_map(VdevConfig::leaves);
-    all.map(|leaf| (leaf.guid, leaf.path.clone().unwrap_or_else(|| leaf.guid.to_string()))).collect()
+    fn order(&self) -> Result<Order, CliError> {
+        let mut effects: Vec<Effect> = self.error.iter().map(|of| Effect::Error((*of).into())).collect();
+        effects.extend(self.hang.iter().map(|of| Effect::Hang((*of).into())));
+        effects.extend(self.delay.map(|milliseconds| Effect::Delay { milliseconds }));
+        effects.extend(self.corrupt.then_some(Effect::Corrupt));
+        effects.extend(self.torn_writes.then_some(Effect::TornWrites));
+        effects.extend(self.lost_writes.then_some(Effect::LostWrites));
+        let part = |percent: f64| match (0.0..=100.0).contains(&percent) {
+            true => Ok(percent / 100.0),
+            false => Err(CliError::Usage(format!("{percent} is no percentage: give 0 to 100"))),
+        };
+        let (chance, sectors) = (self.chance.map(part).transpose()?, self.sectors.map(part).transpose()?);
+        match (effects.is_empty(), self.clear) {
+            (true, false) => return Ok(Order::List),
+            (true, true) => return Ok(Order::Clear),
+            (false, false) => {}
+            (false, true) => {
+                let why = "name the pool and device, or the file, that shall fail";
+                return Err(CliError::Usage(why.into()));
+            }
+        }
+        Ok(Order::Add(Faults {
+            effects,
+            chance,
+            sectors,
+            bytes: self.range.as_deref().map(range).transpose()?,
+            blocks: self.blocks.as_deref().map(range).transpose()?,
+            level: self.level,
+            times: self.times,
+            seconds: self.seconds,
+        }))
+    }
 }
 
 /// `FROM-TO`, the end not included, or one number.

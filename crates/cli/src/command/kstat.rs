@@ -1,8 +1,8 @@
 //! `cenote kstat`: what the daemon counts, by OpenZFS's names.
 
-use cenote_host::kstat;
+use cenote_control::running::kstat::{Counted, Counters, Kstat as Request};
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::json::document;
 use crate::outcome::{CliError, Outcome};
@@ -23,49 +23,58 @@ pub struct Kstat {
 impl Kstat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pools) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), so nothing is counted";
-            return Err(CliError::Refused(format!("cannot show counters: {why}")));
-        };
-        let Some(name) = self.name else {
-            let names = kstat::names(pools);
-            match session.json() {
-                true => {
-                    let names = names.into_iter().map(|name| (name, Value::Object(Map::new())));
-                    print_json(&document("kstat", "kstats", names.collect()))?;
-                }
-                false => print(names.iter().map(|name| format!("{name}\n")).collect::<String>())?,
+        let asked = self.name.clone().unwrap_or_default();
+        let request = Request { name: self.name, all: false };
+        let (text, entries) = match session.control().run(request).await?.answer {
+            Counted::Names(names) => {
+                let text = names.iter().map(|name| format!("{name}\n")).collect();
+                (text, names.into_iter().map(|name| (name, json!({}))).collect())
             }
-            return Ok(Outcome::Done);
-        };
-        let Some(text) = kstat::text(pools, &name).await else {
-            return Err(CliError::Refused(format!("no counters '{name}'; `cenote kstat` lists all")));
+            Counted::Counters(counters) => {
+                (counters.to_string(), Map::from_iter([(asked, as_json(&counters).into())]))
+            }
+            Counted::All(all) => {
+                let entries = all.iter().map(|(name, counters)| (name.clone(), as_json(counters).into()));
+                (String::new(), entries.collect())
+            }
         };
         match session.json() {
-            true => {
-                let entry = (name, Value::Object(values(&text)));
-                print_json(&document("kstat", "kstats", [entry].into_iter().collect()))?;
-            }
+            true => print_json(&document("kstat", "kstats", entries))?,
             false => print(text)?,
         }
         Ok(Outcome::Done)
     }
 }
 
-/// The named values of a text; a table's rows by their first column.
-fn values(text: &str) -> Map<String, Value> {
-    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
-    let value = |word: &String| word.parse::<u64>().map_or_else(|_| word.as_str().into(), Value::from);
-    let is_named = text.lines().nth(1).is_some_and(|line| line.starts_with("name "));
-    let mut lines = text.lines().map(words).skip(usize::from(is_named));
-    let head = lines.next().unwrap_or_default();
-    let of_row = |row: Vec<String>| {
-        let first = row.first().cloned().unwrap_or_default();
-        let entry = match is_named {
-            true => row.get(2).map_or(Value::Null, value),
-            false => head.iter().cloned().zip(row.iter().map(value)).collect::<Map<_, _>>().into(),
-        };
-        (first, entry)
-    };
-    lines.map(of_row).collect()
+/// Values by name; txgs by number.
+fn as_json(counters: &Counters) -> Map<String, Value> {
+    match counters {
+        Counters::Counts { dataset, counts, .. } => {
+            let dataset = dataset.iter().map(|name| ("dataset_name".to_owned(), json!(name)));
+            dataset.chain(counts.iter().map(|(name, count)| (name.clone(), json!(count)))).collect()
+        }
+        // OpenZFS's file of it has no names.
+        Counters::State(_) => Map::new(),
+        Counters::Txgs(records) => {
+            let entry = records.iter().map(|record| {
+                let [read, written] = record.moved;
+                let entry = json!({
+                    "txg": record.txg,
+                    "birth": record.birth_ns,
+                    "state": "C",
+                    "ndirty": record.dirty_bytes,
+                    "nread": read.bytes,
+                    "nwritten": written.bytes,
+                    "reads": read.operations,
+                    "writes": written.operations,
+                    "otime": record.open_ns,
+                    "qtime": record.quiesce_ns,
+                    "wtime": 0,
+                    "stime": record.sync_ns,
+                });
+                (record.txg.to_string(), entry)
+            });
+            entry.collect()
+        }
+    }
 }

@@ -1,16 +1,17 @@
 //! `cenote scan`: lists every file of datasets and snapshots, straight from dnodes and directories.
 
-mod output;
-mod select;
 mod summary;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 
-use cenote_inspect::scan::{Column, Columns};
+use cenote_control::inspect::scan::{Format as Form, Scan as Request, Scanned, Separator as End};
 use clap::{Args, ValueEnum};
 
-use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, Target, TargetParser};
+use crate::outcome::{CliError, Outcome, Printed};
+use crate::session::{Session, Target, TargetParser, raw_stdout};
+use crate::streams::{local, streams};
 
 /// `cenote scan`
 #[derive(Debug, Args)]
@@ -84,46 +85,82 @@ pub enum Separator {
 impl Scan {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        self.columns()?; // reports a wrong name before disks are searched
-        use_small_pages();
-        let (mut targets, mut outcome) = (Vec::new(), Outcome::Done);
-        for target in &self.targets {
-            let (found, told) = select::targets(session, &self, target).await?;
-            targets.extend(found);
-            outcome = outcome.and(told);
+        let is_at_terminal = self.output.is_none() && streams().stdout_screen().is_some();
+        if self.format == Format::Parquet && is_at_terminal {
+            return Err(CliError::Usage("--format parquet: name a file with --output".into()));
         }
-        if targets.is_empty() && outcome != Outcome::Done {
-            return Ok(outcome);
+        if self.progress {
+            streams().show_progress(true);
+        } else if is_at_terminal && self.format != Format::Summary {
+            // A moving progress line among rows on the same terminal helps nobody.
+            streams().show_progress(false);
         }
-        if targets.is_empty() {
-            return Err(CliError::NotFound(
-                "no file system or snapshot matches; `cenote zfs list -t all` shows them".into(),
-            ));
+        let Some(path) = self.output.as_deref().map(local) else {
+            return self.ask(session, None).await;
+        };
+        let named = || CliError::io(self.output_name());
+        // An existing file may hold someone's data: it stays.
+        if path.symlink_metadata().is_ok() {
+            let why = "exists already: name a new file";
+            return Err(CliError::Usage(format!("{} {why}", self.output_name())));
         }
-        Ok(output::write(session, &self, targets).await?.and(outcome))
+        let file = File::create_new(&path).map_err(named())?;
+        let done = self.ask(session, Some(file)).await;
+        if done.is_err() || path.metadata().is_ok_and(|file| file.len() == 0) {
+            // Half a list would be mistaken for a complete one.
+            std::fs::remove_file(&path).ok();
+        }
+        done
     }
 
-    /// The selected columns, with the hash if `--hash` is given.
-    fn columns(&self) -> Result<Columns, CliError> {
-        let mut columns = match self.columns.is_empty() {
-            true => Columns::default().0,
-            false => self
-                .columns
-                .iter()
-                .map(|name| name.parse().map_err(CliError::Usage))
-                .collect::<Result<Vec<_>, _>>()?,
+    /// How messages name the output.
+    fn output_name(&self) -> String {
+        self.output.as_ref().map_or_else(|| "standard output".into(), |path| path.display().to_string())
+    }
+
+    async fn ask(&self, session: &Session, file: Option<File>) -> Result<Outcome, CliError> {
+        let is_summary = self.format == Format::Summary;
+        let sent = file.as_ref().filter(|_| !is_summary).map(File::try_clone).transpose();
+        let sent = sent.map_err(CliError::io(self.output_name()))?;
+        let request = Request {
+            targets: self.targets.clone(),
+            recursive: self.recursive,
+            latest: self.latest,
+            snapshots: self.snapshot.clone(),
+            columns: self.columns.clone(),
+            hash: self.hash,
+            format: self.format(),
+            output: sent.as_ref().map(|_| self.output_name()),
         };
-        if self.hash && !columns.contains(&Column::Sha256) {
-            columns.push(Column::Sha256);
+        let files = sent.into_iter().map(Into::into).collect();
+        let answered = session.control().run_with_files(request, files).await?;
+        let Scanned { datasets, summary } = answered.answer;
+        let Some(summary) = summary else { return Ok(answered.outcome) };
+        let text = match session.json() {
+            true => summary::json(&summary)?,
+            false => summary::text(&summary, datasets),
+        };
+        let written = file.unwrap_or(raw_stdout()?).write_all(text.as_bytes());
+        Ok(answered.outcome.printed(written.map_err(CliError::io(self.output_name()))))
+    }
+
+    fn format(&self) -> Form {
+        match self.format {
+            Format::Summary => Form::Summary { depth: self.top },
+            Format::Tsv => Form::Tsv { separator: self.separator.into(), has_header: !self.no_header },
+            Format::Manifest => Form::Manifest,
+            Format::Jsonl => Form::Jsonl,
+            Format::Parquet => Form::Parquet,
         }
-        Ok(Columns(columns))
     }
 }
 
-/// A scan's memory is many small pieces. In huge pages it takes half as much again, and the kernel zeroes
-/// each page first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per
-/// cent slower without huge pages.
-fn use_small_pages() {
-    // A kernel that does not know huge pages, or can't disable them, is fine too.
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
+impl From<Separator> for End {
+    fn from(separator: Separator) -> End {
+        match separator {
+            Separator::Newline => End::Newline,
+            Separator::Nul => End::Nul,
+            Separator::Fs => End::Fs,
+        }
+    }
 }

@@ -3,21 +3,16 @@
 //! In a terminal each look replaces the one before, on a screen of its own, which Ctrl-C leaves. Elsewhere
 //! looks follow each other as text. The first look is of the time since pools were opened, each later one of
 //! its interval.
-//!
-//! The daemon draws, on the terminal that it was handed. It never reads keys or sets the terminal's modes:
-//! one that was started from the same terminal would be stopped for that.
 
 mod look;
 mod view;
-
-use std::time::Duration;
 
 use clap::Args;
 
 use crate::command::json::document;
 use crate::command::zpool::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, interrupted, print, print_bytes, print_json};
+use crate::session::{Session, print, print_bytes, print_json};
 use crate::streams::streams;
 use look::Look;
 
@@ -67,34 +62,31 @@ impl Drop for Screen {
 impl Top {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pools) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), so no pool is in use";
-            return Err(CliError::Refused(format!("cannot show pools: {why}")));
-        };
         let interval = seconds(&self.interval)?;
         let is_live = !self.once && !session.json() && streams().stdout_screen().is_some();
+        let mut interrupted = std::pin::pin!(session.control().caller().interrupted());
         let screen = is_live.then(Screen::enter).transpose()?;
         let mut before: Option<Look> = None;
         loop {
-            let now = Look::take(pools, session.runtime()).await?;
+            let now = tokio::select! {
+                biased; // an interrupt is how it usually ends
+                () = &mut interrupted => return Ok(Outcome::Done),
+                now = Look::take(session) => now?,
+            };
             let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
             match &screen {
                 _ if session.json() => print_json(&document("top", "pools", shown.json()))?,
                 Some(screen) => screen.show(&view::text(&shown))?,
                 None => print(view::text(&shown))?,
             }
-            if self.once || is_over(session, interval).await {
+            if self.once {
                 return Ok(Outcome::Done);
+            }
+            tokio::select! {
+                () = &mut interrupted => return Ok(Outcome::Done),
+                () = session.runtime().sleep(interval) => {}
             }
             before = Some(now);
         }
-    }
-}
-
-/// Waits for the next look; an interrupt is how it usually ends.
-async fn is_over(session: &Session, interval: Duration) -> bool {
-    tokio::select! {
-        () = interrupted() => true,
-        () = session.runtime().sleep(interval) => false,
     }
 }

@@ -16,8 +16,6 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, duration, nice_bytes, parse_bytes};
 use crate::session::{Session, print, print_json, unless_interrupted};
 
-pub use around::{Around, Planned};
-
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -32,16 +30,6 @@ pub enum TraceCommand {
 }
 
 impl TraceCommand {
-    /// The command around which is to be recorded.
-    pub fn around(&self) -> Option<Planned> {
-        match self {
-            TraceCommand::Record(record) if !record.command.is_empty() => {
-                Some(Planned::new(&record.file, &record.command))
-            }
-            _ => None,
-        }
-    }
-
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let interrupted = || "nothing was written".into();

@@ -1,6 +1,6 @@
 //! `cenote tunable`: what holds for all pools of the daemon and can be changed while they are open.
 
-use cenote_host::tuning::Tunable;
+use cenote_control::running::tunable::{Setting, Tunable as Request, Tuned};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -32,59 +32,39 @@ impl TunableCommand {
     }
 
     /// Runs the command.
-    pub fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pools) = session.pools() else {
-            let why = "no daemon runs (`cenote serve`), and nobody else keeps them";
-            return Err(CliError::Refused(format!("cannot show tunables: {why}")));
-        };
-        let all = pools.tuning.list();
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let (mut names, mut settings) = (Vec::new(), Vec::new());
         for word in &self.words {
-            let name = word.split_once('=').map_or(&word[..], |(name, _)| name);
-            if all.iter().all(|tunable| tunable.name != name) {
-                let why = "`cenote tunable` lists all";
-                return Err(CliError::Refused(format!("no tunable '{name}'; {why}")));
+            match word.split_once('=') {
+                None => names.push(word.clone()),
+                Some((name, typed)) => {
+                    let value =
+                        parse_bytes(typed).map_or_else(|| typed.to_owned(), |bytes| bytes.to_string());
+                    settings.push(Setting { name: name.to_owned(), value });
+                }
             }
         }
-        let settings: Vec<(&str, &str)> = self.words.iter().filter_map(|word| word.split_once('=')).collect();
-        let set = settings.iter().try_for_each(|(name, typed)| {
-            let value = parse_bytes(typed).map_or_else(|| (*typed).to_owned(), |bytes| bytes.to_string());
-            pools.tuning.set(name, &value).map_err(|error| CliError::Refused(error.to_string()))
-        });
-        if !settings.is_empty() {
-            // Those before the one that was refused are set.
-            pools.tune();
-        }
-        set?;
-        let named = |tunable: &Tunable| self.words.contains(&tunable.name);
-        let shown: Vec<Tunable> = pools
-            .tuning
-            .list()
-            .into_iter()
-            .filter(|tunable| self.words.is_empty() || named(tunable))
-            .collect();
-        if shown.is_empty() && !session.json() {
-            return Ok(Outcome::Done);
-        }
+        let shown = session.control().run(Request { names, settings }).await?.answer;
         match session.json() {
             true => print_json(&as_json(&shown))?,
+            false if shown.is_empty() => {}
             false => print(self.as_text(&shown))?,
         }
         Ok(Outcome::Done)
     }
 
-    fn as_text(&self, shown: &[Tunable]) -> String {
+    fn as_text(&self, shown: &[Tuned]) -> String {
         let mut table =
             Table::new([("NAME", Align::Left), ("VALUE", Align::Right), ("DEFAULT", Align::Right)]);
-        for Tunable { name, value, default } in shown {
+        for Tuned { name, value, default } in shown {
             table.row([name.clone(), value.clone(), default.clone()]);
         }
         table.text(self.script)
     }
 }
 
-fn as_json(shown: &[Tunable]) -> Value {
-    let entry = |tunable: &Tunable| {
-        (tunable.name.clone(), json!({"value": tunable.value, "default": tunable.default}))
-    };
+fn as_json(shown: &[Tuned]) -> Value {
+    let entry =
+        |tunable: &Tuned| (tunable.name.clone(), json!({"value": tunable.value, "default": tunable.default}));
     document("tunable", "tunables", shown.iter().map(entry).collect())
 }

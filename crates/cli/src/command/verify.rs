@@ -3,11 +3,12 @@
 mod damage;
 mod report;
 
-use cenote_inspect::verify::{Stop, VerifyOptions, VerifyReport, verify};
+use cenote_control::inspect::verify::Verify as Request;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::session::{Progress, Session, interrupted, print, print_json};
+use crate::session::{Session, print, print_json};
+use crate::streams::streams;
 
 /// `cenote verify`
 #[derive(Debug, Args)]
@@ -37,50 +38,16 @@ pub struct Verify {
 impl Verify {
     /// Runs the command. Ctrl-C ends it with a report of what was checked so far.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let mos = session.open_pool(&self.pool).await?;
-        let stop = Stop::default();
-        let options = VerifyOptions {
-            data: !self.metadata,
-            space: !self.no_space,
-            max_findings: self.most,
-            stop: stop.clone(),
-            ..VerifyOptions::default()
-        };
-        let progress = Progress::bytes(0, self.progress);
-        let verification = verify(&mos, options, |now| {
-            progress.total(now.total_bytes);
-            progress.set(now.done_bytes);
-            if now.damaged_blocks > 0 {
-                progress.message(format!("{} damaged blocks,", now.damaged_blocks));
-            }
-        });
-        let report = stop_on_interrupt(verification, || stop.stop()).await?;
-        progress.finish();
-        Ok(outcome(&report).printed(match session.json() {
-            true => print_json(&report),
-            false => print(report::text(&report, self.verbose)),
-        }))
-    }
-}
-
-/// Runs `work` to its end; an interrupt asks it to stop early.
-async fn stop_on_interrupt<T>(work: impl Future<Output = T>, stop: impl Fn()) -> T {
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return done,
-            () = interrupted() => stop(),
+        if self.progress {
+            streams().show_progress(true);
         }
-    }
-}
-
-/// Lost redundancy counts as damage: the next failure loses data. So does space that differs from the space
-/// maps, though a leak only wastes it: that is no state that a pool should be in.
-fn outcome(report: &VerifyReport) -> Outcome {
-    match () {
-        () if !report.findings.is_empty() || report.more_findings > 0 => Outcome::Damaged,
-        () if report.lost_blocks + report.repairable_blocks > 0 => Outcome::Damaged,
-        () if !report.complete => Outcome::Failed,
-        () => Outcome::Done,
+        let (metadata, no_space) = (self.metadata, self.no_space);
+        let most_findings = self.most as u64;
+        let request = Request { pool: self.pool, metadata, no_space, most_findings };
+        let answered = session.control().run(request).await?;
+        Ok(answered.outcome.printed(match session.json() {
+            true => print_json(&answered.answer),
+            false => print(report::text(&answered.answer, self.verbose)),
+        }))
     }
 }

@@ -1,5 +1,7 @@
 //! `zpool version`, `zfs version`: which program this is.
 
+use cenote_control::Verb;
+use cenote_control::running::version::Version as Answer;
 use clap::Args;
 use serde_json::json;
 
@@ -13,16 +15,20 @@ use crate::session::{Session, print, print_json};
 pub struct Version {}
 
 impl Version {
-    /// Runs the command.
-    pub fn run(self, session: &Session, tool: &str) -> Result<Outcome, CliError> {
-        let name = concat!("cenote ", env!("CARGO_PKG_VERSION"));
+    /// Runs the command, which is a request of one of the two tools.
+    pub async fn run<V: Verb<Answer = Answer>>(
+        self,
+        session: &Session,
+        request: V,
+    ) -> Result<Outcome, CliError> {
+        let name = format!("cenote {}", session.control().run(request).await?.answer.cenote);
         match session.json() {
             false => print(format!("{name}\n"))?,
             true => {
                 // Cenote has no kernel module.
                 let versions = json!({"userland": name, "kernel": "-"});
                 let versions = versions.as_object().cloned().unwrap_or_default();
-                print_json(&document(&format!("{tool} version"), "zfs_version", versions))?;
+                print_json(&document(V::NAME, "zfs_version", versions))?;
             }
         }
         Ok(Outcome::Done)

@@ -28,6 +28,7 @@ mod wait;
 
 use std::ffi::OsString;
 
+use cenote_control::running::version::OfZfs;
 use clap::{Args, Subcommand};
 
 use super::form::TableForm;
@@ -240,7 +241,7 @@ impl Zfs {
             Zfs::Projectspace(owners) => owners.run(session).await,
             Zfs::Project(project) => project.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
-            Zfs::Version(version) => version.run(session, "zfs"),
+            Zfs::Version(version) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
         }
     }

@@ -43,6 +43,7 @@ mod work_json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use cenote_control::running::version::OfZpool;
 use clap::{Args, Subcommand};
 
 use super::form::{Form, TableForm};
@@ -391,7 +392,7 @@ impl Zpool {
             Zpool::Events(events) => events.run(session).await,
             Zpool::Iostat(iostat) => iostat.run(session).await,
             Zpool::Wait(wait) => wait.run(session).await,
-            Zpool::Version(version) => version.run(session, "zpool"),
+            Zpool::Version(version) => version.run(session, OfZpool {}).await,
             Zpool::Other(words) => Err(not_yet::verb::<Zpool>("zpool", &words)),
         }
     }

@@ -72,8 +72,8 @@ impl Progress {
             })
     }
 
-    /// Progress over a number of files that is not known in advance.
-    pub fn files(force: bool) -> Progress {
+    /// Progress over a number of files that is not known in advance, at these streams.
+    pub fn files_at(streams: Arc<Streams>) -> Progress {
         let style = ProgressStyle::with_template("{msg} {files}, {rate}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("files", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
@@ -82,7 +82,7 @@ impl Progress {
             .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&per_second(state.per_sec()));
             });
-        Progress::new(streams(), None, style, force)
+        Progress::new(streams, None, style, false)
     }
 
     /// Progress with a free text.
@@ -91,15 +91,12 @@ impl Progress {
         Progress::new(streams(), None, style, false)
     }
 
-    /// No progress line.
-    pub fn hidden() -> Progress {
-        Progress { bar: ProgressBar::hidden() }
-    }
-
     fn new(streams: Arc<Streams>, total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
-        let shown = force || streams.stderr_screen().is_some();
+        let has_screen = || streams.stderr_screen().is_some();
+        let shown = force || streams.progress.get().copied().unwrap_or_else(has_screen);
         let target = match shown {
-            true if streams.client.is_some() => {
+            // What draws on standard error itself draws on a terminal only.
+            true if streams.client.is_some() || !has_screen() => {
                 ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(streams)), 5)
             }
             true => ProgressDrawTarget::stderr_with_hz(5),
@@ -123,11 +120,6 @@ impl Progress {
     /// Sets the amount done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
-    }
-
-    /// Adds to the amount done.
-    pub fn add(&self, more: u64) {
-        self.bar.inc(more);
     }
 
     /// Prints something while the line is out of the way.

@@ -49,6 +49,11 @@ impl Session {
         self.pools.as_ref()
     }
 
+    /// Whether a daemon runs the verb, which pools stay open in.
+    pub fn is_with_daemon(&self) -> bool {
+        self.pools.is_some() || self.daemon.is_some()
+    }
+
     /// The pool, if the daemon that runs this command has it open.
     pub fn held(&self, found: &FoundPool) -> Option<Arc<OpenPool>> {
         self.pools.as_ref()?.by_guid(found.guid())

@@ -6,6 +6,7 @@ use cenote_engine::OlderState;
 use cenote_format::units::Txg;
 use cenote_inspect::rewind::{Reach, newest_that_opens, newest_whole};
 use cenote_pool::FoundPool;
+use serde::{Deserialize, Serialize};
 
 use super::Session;
 use crate::caller::Progress;
@@ -13,7 +14,7 @@ use crate::error::ControlError;
 use crate::text::ctime;
 
 /// The state to which a pool can be rewound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayBack {
     /// Its txg.
     pub txg: Txg,
@@ -26,7 +27,7 @@ pub struct WayBack {
 }
 
 /// The period whose changes are lost: from the older state to the newest uberblock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Its length in seconds.
     pub seconds: u64,

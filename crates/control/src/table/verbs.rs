@@ -1,30 +1,30 @@
 //! The rows.
 
 use super::Row;
-use crate::verb::Looks::{Always, Never, Sometimes};
-use crate::verb::Needs::{All, Delegated, Nothing};
-use crate::verb::Runs::{AsWordsSay, AtTerminal, InDaemon, OnOpenPools};
-use crate::{files, volume, zfs, zpool};
+use crate::verb::Looks::Always;
+use crate::verb::Needs::Nothing;
+use crate::verb::Runs::AsWordsSay;
+use crate::{files, inspect, running, volume, zfs, zpool};
 
 /// All of them, by name.
 pub static VERBS: [Row; 82] = [
-    Row::line("arcstat", Nothing, Always, InDaemon).seeing_all(),
+    Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
     Row::of::<files::du::Du>(),
     Row::of::<files::find::Find>(),
-    Row::line("inject", All, Never, InDaemon).seeing_all(),
-    Row::line("kstat", Nothing, Always, InDaemon).seeing_all(),
-    Row::line("lab advise", Nothing, Always, AsWordsSay).seeing_all(),
+    Row::of::<running::inject::Inject>(),
+    Row::of::<running::kstat::Kstat>(),
+    Row::asking("lab advise", Nothing, Always, AsWordsSay),
     Row::of::<files::ls::Ls>(),
     Row::of::<files::mkdir::Mkdir>(),
     Row::of::<files::rm::Rm>(),
-    Row::line("scan", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<inspect::scan::Scan>(),
     Row::of::<files::stat::Stat>(),
-    Row::line("top", Nothing, Always, AtTerminal).seeing_all(),
-    Row::line("trace record", All, Never, AtTerminal).seeing_all(),
-    Row::line("tunable", All, Sometimes(Nothing), InDaemon).seeing_all(),
-    Row::line("verify", All, Never, OnOpenPools).seeing_all(),
+    Row::of::<running::top::Top>(),
+    Row::of::<running::record::Record>(),
+    Row::of::<running::tunable::Tunable>(),
+    Row::of::<inspect::verify::Verify>(),
     Row::of::<volume::clients::Clients>(),
     Row::of::<volume::copy::Copy>(),
     Row::of::<zfs::rights::allow::Allow>(),
@@ -33,7 +33,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zfs::tree::clone::Clone>(),
     Row::of::<zfs::tree::create::Create>(),
     Row::of::<zfs::tree::destroy::Destroy>(),
-    Row::line("zfs diff", Delegated, Always, OnOpenPools).seeing_all(),
+    Row::of::<zfs::points::diff::Diff>(),
     Row::of::<zfs::get::Get>(),
     Row::of::<zfs::space::groupspace::Groupspace>(),
     Row::of::<zfs::points::hold::Hold>(),
@@ -55,7 +55,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zfs::keys::unload_key::UnloadKey>(),
     Row::of::<zfs::mounts::unmount::Unmount>(),
     Row::of::<zfs::space::userspace::Userspace>(),
-    Row::line("zfs version", Nothing, Always, OnOpenPools),
+    Row::of::<running::version::OfZfs>(),
     Row::of::<zfs::wait::Wait>(),
     Row::of::<zpool::joining::add::Add>(),
     Row::of::<zpool::joining::attach::Attach>(),
@@ -69,7 +69,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zpool::whole::export::Export>(),
     Row::of::<zpool::shown::get::Get>(),
     Row::of::<zpool::shown::history::History>(),
-    Row::line("zpool import", All, Never, AsWordsSay),
+    Row::of::<zpool::whole::import::Import>(),
     Row::of::<zpool::work::initialize::Initialize>(),
     Row::of::<zpool::shown::iostat::Iostat>(),
     Row::of::<zpool::shown::list::List>(),
@@ -88,6 +88,6 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zpool::whole::sync::Sync>(),
     Row::of::<zpool::work::trim::Trim>(),
     Row::of::<zpool::properties::upgrade::Upgrade>(),
-    Row::line("zpool version", Nothing, Always, OnOpenPools),
+    Row::of::<running::version::OfZpool>(),
     Row::of::<zpool::work::wait::Wait>(),
 ];

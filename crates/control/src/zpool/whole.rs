@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub mod create;
 pub mod destroy;
 pub mod export;
+pub mod import;
 pub mod reguid;
 pub mod split;
 pub mod sync;

@@ -5,25 +5,42 @@
 
 use std::fmt::Write as _;
 
+use cenote_format::text_or_bytes;
+use serde::{Deserialize, Serialize};
+
 use crate::attr::{FileKind, Timestamp};
 
 /// A change of a file. Paths begin with a slash, at the file system's root.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// It was added.
-    Added(Vec<u8>),
+    Added(#[serde(with = "text_or_bytes")] Vec<u8>),
     /// It was removed.
-    Removed(Vec<u8>),
+    Removed(#[serde(with = "text_or_bytes")] Vec<u8>),
     /// Content or attributes changed.
-    Modified(Vec<u8>),
+    Modified(#[serde(with = "text_or_bytes")] Vec<u8>),
     /// Its number of hard links changed.
-    Links(Vec<u8>, i64),
+    Links(#[serde(with = "text_or_bytes")] Vec<u8>, i64),
     /// It moved from the first path to the second.
-    Renamed(Vec<u8>, Vec<u8>),
+    Renamed(#[serde(with = "text_or_bytes")] Vec<u8>, #[serde(with = "text_or_bytes")] Vec<u8>),
+}
+
+impl Change {
+    /// The same with other paths.
+    pub fn map(self, path: impl Fn(Vec<u8>) -> Vec<u8>) -> Change {
+        match self {
+            Change::Added(at) => Change::Added(path(at)),
+            Change::Removed(at) => Change::Removed(path(at)),
+            Change::Modified(at) => Change::Modified(path(at)),
+            Change::Links(at, more) => Change::Links(path(at), more),
+            Change::Renamed(from, to) => Change::Renamed(path(from), path(to)),
+        }
+    }
 }
 
 /// A change and the file's type and time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffLine {
     /// The change.
     pub change: Change,

@@ -50,16 +50,16 @@ const NAMES: [&str; 148] = [
 
 pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     let (mut stats, mut second) = (CacheStats::default(), L2Stats::default());
-    let mut known: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut adapted: BTreeMap<String, u64> = BTreeMap::new();
     for pool in pools.all() {
         let own = pool.engine.cache().stats();
         stats.add(&own);
         second = second.zip(&pool.engine.cache_devices().stats(), |sum, own| sum + own);
         for (name, value) in own.gauges {
-            *known.entry(name).or_default() += value;
+            *adapted.entry(name).or_default() += value;
         }
     }
-    known.extend(second.all());
+    let mut known: BTreeMap<&str, u64> = second.all().into_iter().collect();
     let PrefetchStats { io_issued, found, used, iohits, .. } = stats.prefetch;
     let (data, metadata) = (stats.data, stats.metadata);
     let content_bytes = data.content_bytes + metadata.content_bytes;
@@ -101,7 +101,8 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
         ("l2_feeds", second.writes_sent),
         ("l2_size", second.asize),
     ]);
-    NAMES.into_iter().map(|name| (name, known.get(name).copied().unwrap_or(0))).collect()
+    let count = |name| known.get(name).or_else(|| adapted.get(name)).copied().unwrap_or(0);
+    NAMES.into_iter().map(|name| (name, count(name))).collect()
 }
 
 pub(super) fn zfetch(pools: &Pools) -> Vec<(&'static str, u64)> {

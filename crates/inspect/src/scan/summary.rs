@@ -1,11 +1,13 @@
 //! Totals of a scan: by folder, owner, age, size and vdev class. Each worker sums its batches; the partial
 //! sums are merged.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use cenote_format::text_or_bytes;
 use cenote_fs::FileKind;
 use cenote_pool::VdevClass;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::row::{Row, RowBatch};
 
@@ -18,7 +20,7 @@ pub const AGE_STEPS_DAYS: [u64; 8] = [0, 1, 7, 30, 90, 365, 3 * 365, 10 * 365];
 const MOST_FOLDERS: usize = 100_000;
 
 /// A number of files and their size.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Files, folders and all other types.
     pub files: u64,
@@ -54,13 +56,14 @@ pub struct SummaryOptions {
 }
 
 /// Totals of the rows seen so far.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// All files.
     pub all: Totals,
     /// By type letter.
     pub by_type: BTreeMap<char, Totals>,
     /// By dataset, snapshot and folder; a file counts for its folder and for every folder above.
+    #[serde(with = "text_or_bytes::map")]
     pub by_folder: BTreeMap<Vec<u8>, Totals>,
     /// Too many folders: some have no separate total. Use a lower depth.
     pub folders_cut: bool,
@@ -71,7 +74,7 @@ pub struct Summary {
     /// Regular files by age of content, in the buckets of [`AGE_STEPS_DAYS`].
     pub by_age: [Totals; AGE_STEPS_DAYS.len()],
     /// By class of the vdev that holds the dnode.
-    pub by_class: BTreeMap<&'static str, Totals>,
+    pub by_class: BTreeMap<Cow<'static, str>, Totals>,
     /// Number of problems.
     pub problems: u64,
 }
@@ -95,7 +98,7 @@ impl Summary {
         self.all.add(row);
         self.by_type.entry(row.attr.kind().letter()).or_default().add(row);
         self.by_owner.entry(row.attr.owner().0).or_default().add(row);
-        self.by_class.entry(class_of(row.class)).or_default().add(row);
+        self.by_class.entry(class_of(row.class).into()).or_default().add(row);
         if row.attr.kind() == FileKind::Regular {
             self.by_size[step(&SIZE_STEPS, row.attr.size)].add(row);
             let age_s = options.now_s.saturating_sub(row.attr.mtime.seconds).max(0) as u64;

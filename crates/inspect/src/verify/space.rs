@@ -24,10 +24,10 @@ use super::extent::{Extent, ExtentSet, subtract};
 
 /// The space of an allocation class according to its space maps, without changes that are only in log space
 /// maps (like `zdb -b`).
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClassSpace {
     /// `normal`, `special`, `dedup`, `log` or `embedded log`.
-    pub class: &'static str,
+    pub class: String,
     /// Bytes allocated.
     pub allocated_bytes: u64,
     /// Bytes on its vdevs in total.
@@ -60,7 +60,7 @@ impl SpaceMaps {
     /// Space by class, for the vdevs read so far.
     pub(super) fn classes(&self) -> Vec<ClassSpace> {
         let space = |(&(_, class), &(allocated_bytes, total_bytes)): (&ClassOrder, &(u64, u64))| ClassSpace {
-            class,
+            class: class.to_owned(),
             allocated_bytes,
             total_bytes,
         };

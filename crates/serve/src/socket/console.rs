@@ -12,7 +12,8 @@ use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use cenote_control::remote::{Share, Told};
+use cenote_control::caller::CountedFiles;
+use cenote_control::remote::{Met, Share, Told};
 use cenote_control::{Console, Input, Note, Progress};
 use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -61,6 +62,11 @@ impl Console for ClientConsole {
             total_bytes,
         });
         self.replies.tell(&Told::Progress(share));
+    }
+
+    fn counted(&self, now: Option<CountedFiles<'_>>) {
+        let met = now.map(|CountedFiles { what, files }| Met { what: what.to_owned(), files });
+        self.replies.tell(&Told::Counted(met));
     }
 
     fn output(&self) -> io::Result<File> {

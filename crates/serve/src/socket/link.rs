@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use cenote_control::caller::CountedFiles;
 use cenote_control::parts::Part;
-use cenote_control::remote::{Asking, Daemon, Failure, Told};
+use cenote_control::remote::{Asking, Daemon, Failure, Met, Told};
 use cenote_control::table::Json;
 use cenote_control::{Caller, ControlError, Outcome, Progress};
 use parking_lot::Mutex;
@@ -111,6 +112,10 @@ impl Daemon for Link {
 fn tell(caller: &Caller, told: Told) {
     match told {
         Told::Note(note) => caller.console.note(note),
+        Told::Counted(met) => {
+            let met = met.as_ref().map(|Met { what, files }| CountedFiles { what, files: *files });
+            caller.console.counted(met);
+        }
         Told::Progress(None) => caller.console.progress(None),
         Told::Progress(Some(share)) => caller.console.progress(Some(Progress {
             what: &share.what,

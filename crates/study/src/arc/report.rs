@@ -132,7 +132,7 @@ impl Answer {
 fn panels(panels: &[Panel]) -> String {
     let names: Vec<&str> = panels
         .first()
-        .map_or_else(Vec::new, |first| first.stats.gauges.iter().map(|(name, _)| *name).collect());
+        .map_or_else(Vec::new, |first| first.stats.gauges.iter().map(|(name, _)| name.as_str()).collect());
     let mut out = String::from(
         "seconds\tinodes\treads\tdata_hits\tdata_misses\tmeta_hits\tmeta_misses\tdata\tmeta\tsize",
     );

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use cenote_cache::ClassStats;
-use cenote_study::caches::{Advice, Outlook, Sized, hit_ratio};
+use cenote_control::running::arcstat::outlook::{Advice, Sized, hit_ratio, hit_ratio_of_all};
+use cenote_control::running::arcstat::{ClassStats, Sample};
 use serde_json::{Value, json};
 
 use crate::render::{nice_bytes, nice_number};
 
 /// As text.
-pub fn text(outlook: &Outlook) -> String {
-    let Outlook { pool, stats, second, sizes } = outlook;
+pub fn text(sample: &Sample) -> String {
+    let Sample { pool, stats, second, .. } = sample;
+    let sizes = sizes(sample);
     let mut out = format!("{pool}\n");
     let mut line = |name: &str, value: String| _ = writeln!(out, "  {name:<28} {value}");
     line("Size", format!("{} of {}", nice_bytes(stats.bytes), nice_bytes(stats.budget_bytes)));
@@ -46,29 +47,33 @@ pub fn text(outlook: &Outlook) -> String {
         }
     }
     line("Advice", String::new());
-    for sentence in sentences(outlook) {
+    for sentence in sentences(sample) {
         _ = writeln!(out, "  - {sentence}");
     }
     out
 }
 
 /// As JSON.
-pub fn as_json(outlook: &Outlook) -> Value {
+pub fn as_json(sample: &Sample) -> Value {
     let size = |size: &Sized| json!({"bytes": size.bytes, "hit_ratio": size.ratio, "error": size.error});
-    let stats = &outlook.stats;
+    let stats = &sample.stats;
     json!({
         "bytes": stats.bytes,
         "budget_bytes": stats.budget_bytes,
-        "hit_ratio": outlook.hit_ratio(),
+        "hit_ratio": hit_ratio_of_all(stats),
         "data_hit_ratio": hit_ratio(&stats.data),
         "metadata_hit_ratio": hit_ratio(&stats.metadata),
-        "sizes": outlook.sizes.iter().map(size).collect::<Vec<_>>(),
-        "advice": sentences(outlook),
+        "sizes": sizes(sample).iter().map(size).collect::<Vec<_>>(),
+        "advice": sentences(sample),
     })
 }
 
-fn sentences(outlook: &Outlook) -> Vec<String> {
-    outlook.advice().iter().map(sentence).collect()
+fn sizes(sample: &Sample) -> &[Sized] {
+    sample.outlook.as_ref().map_or(&[], |outlook| &outlook.sizes)
+}
+
+fn sentences(sample: &Sample) -> Vec<String> {
+    sample.outlook.iter().flat_map(|outlook| &outlook.advice).map(sentence).collect()
 }
 
 /// The command that follows from a piece of advice, and why.

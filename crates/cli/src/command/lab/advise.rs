@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cenote_host::pools::Pools;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Settings, watch};
 use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
@@ -100,9 +99,9 @@ impl Advise {
         if self.watch {
             return self.go_on(session.json()).await;
         }
-        let facts = match session.pools() {
-            Some(pools) => vec![self.daemons_facts(session, pools).await?],
-            None => self.facts()?,
+        let facts = match session.control().is_with_daemon() {
+            true => vec![self.daemons_facts(session).await?],
+            false => self.facts()?,
         };
         let mut outcome = Outcome::Done;
         let mut reviews = Vec::new();
@@ -122,10 +121,10 @@ impl Advise {
     }
 
     /// The facts about the daemon's pools, all or those named.
-    async fn daemons_facts(&self, session: &Session, pools: &Arc<Pools>) -> Result<Facts, CliError> {
+    async fn daemons_facts(&self, session: &Session) -> Result<Facts, CliError> {
         let look =
             Look { pools: self.subjects.clone(), window: self.window.map(Duration::from_secs), smart: None };
-        let engine = Arc::new(daemon::Held::new(session, pools));
+        let engine = Arc::new(daemon::Held::new(session).await?);
         let gathered = tokio::task::spawn_blocking(move || Facts::gather_from(engine, &look)).await;
         gathered.map_err(|error| CliError::Refused(error.to_string()))?.map_err(failed)
     }

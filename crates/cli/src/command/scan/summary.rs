@@ -1,6 +1,6 @@
 //! The summary of a scan, as tables and as JSON.
 
-use cenote_inspect::scan::summary::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals};
+use cenote_control::inspect::scan::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals};
 use serde_json::{Value, json};
 
 use crate::outcome::CliError;
@@ -35,7 +35,7 @@ pub fn text(summary: &Summary, targets: usize) -> String {
     section(
         &mut out,
         "METADATA ON",
-        summary.by_class.iter().map(|(class, totals)| ((*class).into(), *totals)),
+        summary.by_class.iter().map(|(class, totals)| (class.to_string(), *totals)),
     );
     out
 }
@@ -119,7 +119,7 @@ pub fn json(summary: &Summary) -> Result<String, CliError> {
         "by_owner": list(summary.by_owner.iter().map(|(k, t)| (*k, *t))),
         "by_size_from_bytes": list(SIZE_STEPS.into_iter().zip(summary.by_size)),
         "by_age_from_days": list(AGE_STEPS_DAYS.into_iter().zip(summary.by_age)),
-        "by_class": list(summary.by_class.iter().map(|(k, t)| (*k, *t))),
+        "by_class": list(summary.by_class.iter().map(|(k, t)| (&**k, *t))),
         "problems": summary.problems,
     });
     json_lines(&value).map_err(|error| CliError::io("JSON")(std::io::Error::other(error)))

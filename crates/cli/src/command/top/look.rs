@@ -1,17 +1,15 @@
 //! A look at everything that `cenote top` shows.
 
-use cenote_cache::CacheStats;
-use cenote_control::zpool::shown::iostat::Counted;
+use cenote_control::running::arcstat::{CacheStats, L2Stats};
+use cenote_control::running::top::{Seen, Top as Request};
 use cenote_device::Counts;
-use cenote_engine::L2Stats;
-use cenote_host::pools::Pools;
 use cenote_pool::IoClass;
-use cenote_runtime::Runtime;
 use serde_json::{Map, Value, json};
 
 use crate::command::zpool::iostat::sample::{Line, Sample};
 use crate::command::zpool::tree::Style;
 use crate::outcome::CliError;
+use crate::session::Session;
 
 /// All pools at some moment, or what passed between two.
 #[derive(Clone)]
@@ -42,20 +40,17 @@ impl PoolLook {
 
 impl Look {
     /// Looks.
-    pub async fn take(pools: &Pools, runtime: &Runtime) -> Result<Look, CliError> {
-        let mut looks = Vec::new();
-        for pool in pools.all() {
-            let status = pool.engine.mos().await?.pool().status();
-            looks.push(PoolLook {
-                health: status.shown_state().to_owned(),
-                sample: Sample::of(&Counted::now(&pool).await?, Style::default()),
-                cache: pool.engine.cache().stats(),
-                second: pool.engine.cache_devices().stats(),
-                dirty_bytes: pool.engine.dirty_bytes(),
-            });
-        }
-        let unix_seconds = (runtime.unix_time_ns() / 1_000_000_000).cast_signed();
-        Ok(Look { unix_seconds, pools: looks })
+    pub async fn take(session: &Session) -> Result<Look, CliError> {
+        let seen = session.control().run(Request {}).await?.answer;
+        let look = |Seen { counted, cache, second, dirty_bytes }| PoolLook {
+            health: counted.health.shown_state().to_owned(),
+            sample: Sample::of(&counted, Style::default()),
+            cache,
+            second,
+            dirty_bytes,
+        };
+        let unix_seconds = (session.runtime().unix_time_ns() / 1_000_000_000).cast_signed();
+        Ok(Look { unix_seconds, pools: seen.into_iter().map(look).collect() })
     }
 
     /// What has passed since an earlier look; of a pool that was not open then, everything.

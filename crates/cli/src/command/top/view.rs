@@ -1,6 +1,6 @@
 //! The text of a look: a table of pools, then vdevs, classes and the cache of each.
 
-use cenote_cache::{CacheStats, ClassStats};
+use cenote_control::running::arcstat::{CacheStats, ClassStats};
 use cenote_device::Counts;
 use cenote_pool::IoClass;
 

@@ -5,14 +5,12 @@
 //! begin; when the command has ended, the recording is cancelled, as by Ctrl-C.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fs::File;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
-
-use cenote_serve::socket::Canceller;
 
 use crate::message::say;
 
@@ -22,21 +20,6 @@ const NOT_RUN: u8 = 127;
 /// What shells add to the number of the signal that ended a command.
 const SIGNALLED: i32 = 128;
 
-/// A command that is to run around its recording.
-pub struct Planned {
-    file: PathBuf,
-    words: Vec<OsString>,
-    /// What was there before is no sign, and the daemon refuses to overwrite it.
-    was_there: bool,
-}
-
-impl Planned {
-    /// To be made before the daemon is asked to record to `file`.
-    pub fn new(file: &Path, command: &[OsString]) -> Planned {
-        Planned { file: file.to_owned(), words: command.to_vec(), was_there: file.exists() }
-    }
-}
-
 /// A command that runs once its recording has begun.
 pub struct Around {
     is_over: Arc<AtomicBool>,
@@ -45,19 +28,18 @@ pub struct Around {
 }
 
 impl Around {
-    /// Waits for the recording, runs the command, and ends the recording.
-    pub fn start(planned: Planned, canceller: Canceller) -> Option<Around> {
-        let Planned { file, words, was_there } = planned;
+    /// Waits for the recording to `file`, runs the command, and ends the recording. `None`: there is none.
+    pub fn start(words: &[OsString], file: File, end: impl Fn() + Send + 'static) -> Option<Around> {
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program);
         command.args(arguments);
-        let is_over = Arc::new(AtomicBool::new(was_there));
+        let is_over = Arc::new(AtomicBool::new(false));
         let thread = {
             let is_over = is_over.clone();
             spawn(move || {
                 wait_for(&file, &is_over).then(|| {
                     let status = run(&mut command);
-                    canceller.cancel();
+                    end();
                     status
                 })
             })
@@ -65,16 +47,15 @@ impl Around {
         Some(Around { is_over, thread })
     }
 
-    /// The recording has ended with this status. The command's own, if the recording succeeded.
-    pub fn status(self, recorded: u8) -> u8 {
+    /// The recording has ended. Answers the command's exit status.
+    pub fn status(self) -> Option<u8> {
         self.is_over.store(true, Ordering::Relaxed);
-        let own = self.thread.join().ok().flatten();
-        own.filter(|_| recorded == 0).unwrap_or(recorded)
+        self.thread.join().ok().flatten()
     }
 }
 
 /// Whether the recording has begun; not, if it ended before.
-fn wait_for(file: &Path, is_over: &AtomicBool) -> bool {
+fn wait_for(file: &File, is_over: &AtomicBool) -> bool {
     while !is_over.load(Ordering::Relaxed) {
         if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             return true;

@@ -1,21 +1,17 @@
-//! `cenote trace record`: see [`cenote_study::trace::Recording`].
+//! `cenote trace record`, as it is typed.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use cenote_study::StudyError;
-use cenote_study::trace::{Recorded, Recording};
+use cenote_control::running::record::{Record as Request, Recorded};
 use clap::Args;
 use serde_json::json;
 
+use super::around::Around;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, interrupted, print, print_json};
+use crate::session::{Session, print, print_json};
 use crate::streams::local;
-
-/// How often what happened is written.
-const EVERY: Duration = Duration::from_millis(200);
 
 /// `cenote trace record`
 #[derive(Debug, Args)]
@@ -44,32 +40,23 @@ pub struct Record {
 impl Record {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Some(pool) = session.pools().and_then(|pools| pools.get(&self.pool)) else {
-            let why = "no daemon (`cenote serve`) holds it open";
-            return Err(CliError::Refused(format!("cannot record '{}': {why}", self.pool)));
-        };
-        let shown = self.file.display().to_string();
-        let failed = |error: StudyError| match error {
-            StudyError::Io(error) => CliError::io(shown.clone())(error),
-            StudyError::Dataset(error) => error.into(),
-            error => CliError::Refused(error.to_string()),
-        };
-        let file = File::create_new(local(&self.file)).map_err(CliError::io(shown.clone()))?;
-        let mut recording = Recording::begin(&pool.engine, file).map_err(failed)?;
-        let runtime = session.runtime();
-        let end = self.seconds.map(|seconds| runtime.now() + Duration::from_secs(seconds));
-        loop {
-            let left = end.map_or(EVERY, |end| (end - runtime.now()).min(EVERY));
-            let is_over = tokio::select! {
-                () = interrupted() => true,
-                () = runtime.sleep(left) => end.is_some_and(|end| runtime.now() >= end),
-            };
-            recording.write().map_err(failed)?;
-            if is_over {
-                break;
-            }
+        let (path, shown) = (local(&self.file), self.file.display().to_string());
+        let failed = || CliError::io(shown.clone());
+        let file = File::create_new(&path).map_err(failed())?;
+        let watched = file.try_clone().map_err(failed())?;
+        let around = Around::start(&self.command, watched, session.control().ender());
+        let request = Request { pool: self.pool, seconds: self.seconds, file: shown.clone() };
+        let recorded = session.control().run_with_files(request, vec![file.into()]).await;
+        if let Some(status) = around.and_then(Around::status)
+            && recorded.is_ok()
+        {
+            session.end_with(status);
         }
-        let Recorded { look_ups, transfers, lost } = recording.end().await.map_err(failed)?;
+        if recorded.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
+            // It never began.
+            std::fs::remove_file(&path).ok();
+        }
+        let Recorded { look_ups, transfers, lost } = recorded?.answer;
         match session.json() {
             true => print_json(
                 &json!({"look_ups": look_ups, "transfers": transfers, "lost": lost, "file": shown}),

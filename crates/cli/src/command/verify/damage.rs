@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use cenote_inspect::verify::{BadBlock, Finding, Owner, Part};
+use cenote_control::inspect::verify::{BadBlock, Finding, Owner, Part};
 
 use crate::render::{counted, nice_bytes};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cenote_inspect::verify::{Counts, Finding, Severity, VerifyReport};
+use cenote_control::inspect::verify::{Counts, Finding, Severity, VerifyReport};
 
 use super::damage;
 

@@ -1,69 +1,60 @@
 //! `zpool import --json`: all pools on the disks, keyed by guid because names may repeat.
 
-use cenote_control::zpool::shown::status::circumstances::Circumstances;
-use cenote_control::zpool::shown::status::reason::judge;
-use cenote_control::zpool::shown::status::unopened::Unopened;
-use cenote_dataset::Mos;
-use cenote_pool::{Discovery, FoundPool, PoolState, Problem};
+use cenote_control::session::WayBack;
+use cenote_control::zpool::whole::import::found::Found;
+use cenote_control::zpool::whole::import::{Imported, Rewound};
+use cenote_pool::{PoolState, Problem};
 use serde_json::{Map, Value, json};
 
 use super::tree::Style;
 use super::vdevs_json::Report;
 use crate::command::json::document;
-use crate::outcome::CliError;
-use crate::session::WayBack;
-
-/// A pool and the result of opening it, with the diagnosis if it failed.
-pub type Tried<'a> = (&'a FoundPool, Result<Mos, (CliError, Unopened)>);
 
 /// The whole document: the pools found and the problems of the search.
-pub async fn whole(discovery: &Discovery, tried: Vec<Tried<'_>>) -> Result<Value, CliError> {
-    let mut pools = Map::new();
-    for (found, opened) in tried {
-        pools.insert(found.guid().to_string(), pool(found, opened).await?);
-    }
+pub fn whole(done: &Imported) -> Value {
+    let pools = done.pools.iter().map(|found| (found.guid.to_string(), pool(found))).collect();
     let mut whole = document("zpool import", "pools", pools);
-    whole["problems"] = problems(&discovery.problems);
-    Ok(whole)
+    whole["problems"] = problems(&done.problems);
+    whole
 }
 
-async fn pool(found: &FoundPool, opened: Result<Mos, (CliError, Unopened)>) -> Result<Value, CliError> {
-    let (health, circumstances) = match &opened {
-        Ok(mos) => (mos.pool().status(), Circumstances::of_pool(mos).await?),
-        Err((_, unopened)) => (unopened.health.clone(), unopened.circumstances),
-    };
-    let newest = found.uberblocks.first();
+/// A pool that goes back, in a document of its own.
+pub fn way(back: &Rewound, key: &str) -> Value {
+    document("zpool import", key, Map::from_iter([(back.pool.clone(), rewound(&back.way))]))
+}
+
+fn pool(found: &Found) -> Value {
     let mut entry = json!({
-        "name": found.name(),
-        "pool_guid": found.guid().0,
-        "state": health.state().to_string(),
-        "opens": opened.is_ok(),
-        "exported": found.state() == PoolState::Exported,
-        "destroyed": found.state() == PoolState::Destroyed,
-        "hostname": found.config.hostname,
-        "hostid": found.config.hostid,
-        "comment": found.config.comment,
-        "txg": newest.map(|uberblock| uberblock.txg.0),
-        "timestamp": newest.map(|uberblock| uberblock.timestamp_s),
+        "name": found.name,
+        "pool_guid": found.guid.0,
+        "state": found.health.state().to_string(),
+        "opens": found.opened.is_ok(),
+        "exported": found.state == PoolState::Exported,
+        "destroyed": found.state == PoolState::Destroyed,
+        "hostname": found.hostname,
+        "hostid": found.hostid,
+        "comment": found.comment,
+        "txg": found.newest.map(|newest| newest.txg.0),
+        "timestamp": found.newest.map(|newest| newest.unix_seconds),
         "notes": problems(&found.notes),
     });
-    if let Err((error, _)) = &opened {
-        entry["error"] = json!(error.to_string());
+    if let Err(error) = &found.opened {
+        entry["error"] = json!(error.why);
     }
-    if let Some(way) = circumstances.corrupted.and_then(|corrupted| corrupted.way_back) {
-        entry["way_back"] = rewound(&way);
+    if let Some(way) = &found.way_back {
+        entry["way_back"] = rewound(way);
     }
-    if let Some(reason) = judge(&health, circumstances) {
+    if let Some(reason) = &found.reason {
         entry["status"] = json!(reason.status);
         entry["action"] = json!(reason.action);
         entry["msgid"] = json!(reason.id);
     }
     let style = Style { exact: true, ..Style::default() };
     let report = Report { usage: &[], style, numbers: true };
-    for (heading, vdevs) in report.sections(&health) {
+    for (heading, vdevs) in report.sections(&found.health) {
         entry[heading] = vdevs;
     }
-    Ok(entry)
+    entry
 }
 
 fn problems(problems: &[Problem]) -> Value {
@@ -71,7 +62,7 @@ fn problems(problems: &[Problem]) -> Value {
 }
 
 /// A rewind target and what is lost with it.
-pub fn rewound(way: &WayBack) -> Value {
+fn rewound(way: &WayBack) -> Value {
     json!({
         "from_txg": way.newest.0,
         "txg": way.txg.0,

@@ -1,11 +1,11 @@
 //! What `zpool import` prints about a pool besides its tree: whether it opens and how to repair it, who used
 //! it last, which state was opened or rewound to.
 
-use cenote_dataset::Mos;
-use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+use cenote_control::zpool::whole::import::Rewound;
+use cenote_control::zpool::whole::import::found::{Found, Opened};
+use cenote_pool::{PoolHealth, PoolState, Problem};
 
 use crate::render::{counted, ctime, paragraph};
-use crate::session::WayBack;
 
 /// Whether the pool can be opened, and how to repair it.
 pub fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String {
@@ -22,36 +22,34 @@ pub fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String 
 }
 
 /// Who used the pool last, if it was not exported.
-pub fn last_user(found: &FoundPool) -> Option<String> {
-    if found.state() != PoolState::Active {
+pub fn last_user(found: &Found) -> Option<String> {
+    if found.state != PoolState::Active {
         return None;
     }
-    let host = found.config.hostname.as_deref().unwrap_or("an unknown machine");
-    let hostid = found.config.hostid.map_or_else(String::new, |id| format!(" (hostid={id:x})"));
-    let newest = found.uberblocks.first();
-    let when =
-        newest.map_or_else(String::new, |u| format!(", written {}", ctime(u.timestamp_s.cast_signed())));
+    let host = found.hostname.as_deref().unwrap_or("an unknown machine");
+    let hostid = found.hostid.map_or_else(String::new, |id| format!(" (hostid={id:x})"));
+    let when = found
+        .newest
+        .map_or_else(String::new, |at| format!(", written {}", ctime(at.unix_seconds.cast_signed())));
     Some(format!("in use by {host}{hostid}{when}, not exported"))
 }
 
 /// Which state was opened, and how it differs from the newest.
-pub fn opened(found: &FoundPool, mos: &Mos, is_checkpoint: bool) -> String {
-    let at = mos.uberblock();
-    let time = ctime(at.timestamp_s.cast_signed());
-    let newest = found.uberblocks.first().map_or(at.txg, |newest| newest.txg);
-    let oldest = found.uberblocks.last().map_or(at.txg, |oldest| oldest.txg);
-    let which = match newest.0.saturating_sub(at.txg.0) {
+pub fn opened(state: &Opened) -> String {
+    let Opened { at, is_checkpoint, newest_txg, oldest_txg, states } = state;
+    let time = ctime(at.unix_seconds.cast_signed());
+    let which = match newest_txg.0.saturating_sub(at.txg.0) {
         0 => "the newest state".to_owned(),
-        _ if is_checkpoint => format!("the checkpoint; the newest state is txg {newest}"),
-        behind => format!("{} before the newest state, txg {newest}", counted(behind, "txg")),
+        _ if *is_checkpoint => format!("the checkpoint; the newest state is txg {newest_txg}"),
+        behind => format!("{} before the newest state, txg {newest_txg}", counted(behind, "txg")),
     };
-    let kept = format!("{} states since txg {oldest} can be opened with --txg", found.uberblocks.len());
+    let kept = format!("{states} states since txg {oldest_txg} can be opened with --txg");
     paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
 }
 
 /// What a rewind would do; `letters` are the options of the command that does it.
-pub fn would_go_back(found: &FoundPool, way: &WayBack, letters: &str) -> String {
-    let (name, time) = (found.name(), way.time());
+pub fn would_go_back(Rewound { pool: name, way }: &Rewound, letters: &str) -> String {
+    let time = way.time();
     if way.is_newest() {
         return format!(
             "pool '{name}' is intact in its newest state, of {time}: {letters} changes nothing\n"
@@ -65,8 +63,8 @@ pub fn would_go_back(found: &FoundPool, way: &WayBack, letters: &str) -> String 
 }
 
 /// What a rewind did.
-pub fn went_back(found: &FoundPool, way: &WayBack) -> String {
-    let (name, time) = (found.name(), way.time());
+pub fn went_back(Rewound { pool: name, way }: &Rewound) -> String {
+    let time = way.time();
     if way.is_newest() {
         return format!("pool '{name}' is intact in its newest state, of {time}: nothing is lost\n");
     }

@@ -69,7 +69,7 @@ impl Repeat {
             rounds += 1;
             match schedule {
                 Some((interval, count)) if count.is_none_or(|count| rounds < count) => {
-                    session.runtime().sleep(interval).await;
+                    wait(session, interval).await?;
                 }
                 _ => return Ok(outcome),
             }
@@ -82,6 +82,19 @@ impl Repeat {
             Stamp::U => seconds.to_string(),
             Stamp::D => date(seconds.cast_signed()),
         })
+    }
+}
+
+/// Waits for the next round. A daemon's client heeds Ctrl-C from its first request on, so it does here, too.
+async fn wait(session: &Session, interval: Duration) -> Result<(), CliError> {
+    let sleep = session.runtime().sleep(interval);
+    if !session.control().is_with_daemon() {
+        sleep.await;
+        return Ok(());
+    }
+    tokio::select! {
+        () = sleep => Ok(()),
+        () = session.control().caller().interrupted() => Err(CliError::Stopped("interrupted".into())),
     }
 }
 

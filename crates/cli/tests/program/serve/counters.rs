@@ -1,7 +1,11 @@
 //! What is counted: operations that were joined, the report on the cache, kstats.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::serve::bench::{Bench, can_mount};
@@ -174,4 +178,23 @@ fn tables_of_shared_blocks_are_read_into_memory() {
     assert_eq!(json(&bench, "zpool prefetch -t brt --json tank")["ddt_entries"], 0);
     assert!(bench.fails("zpool prefetch -t zil tank").contains("ddt"));
     assert!(bench.fails("zpool prefetch nosuch").contains("nosuch"));
+}
+
+#[test]
+fn what_is_shown_again_and_again_ends_with_an_interrupt() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    for (line, status) in [("zpool iostat tank 60", 1), ("arcstat 60", 1), ("top 60", 0)] {
+        let mut command = bench.program();
+        let mut child = command.args(line.split(' ')).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shown = BufReader::new(child.stdout.take().unwrap());
+        shown.read_line(&mut String::new()).unwrap();
+        // By now it waits for the next round.
+        std::thread::sleep(Duration::from_millis(500));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{line}");
+    }
 }

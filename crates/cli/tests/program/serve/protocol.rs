@@ -116,7 +116,7 @@ fn answers_are_values_and_failures_say_why() {
         (asking("zfs list", &shown(&json!(["none"]))), "no such pool", 1),
         (asking("zfs list", &json!({"nothing": "of it"})), "this is not its request", 2),
         (asking("zfs explode", &json!({})), "no verb 'zfs explode'", 2),
-        (asking("zpool import", &json!({"pool": "tank"})), "takes no request", 2),
+        (asking("lab advise", &json!({})), "takes no request", 2),
     ];
     for (request, why, status) in failures {
         let answers = speak(&socket, 0, &request);
@@ -194,6 +194,18 @@ fn changes(name: &str) -> Vec<Value> {
         ("zpool history", json!({})),
         ("zpool prefetch", json!({"pool": name})),
         ("zpool wait", json!({"pool": name})),
+        ("zpool import", json!({"pool": name, "purpose": "open", "disks": [name], "force": true})),
+        ("zpool import", json!({"disks": [name]})),
+        ("zfs diff", json!({"from": at})),
+        (
+            "inject",
+            json!({"target": {"dataset": name}, "device": "a", "order": {"add": {"effects": ["corrupt"]}}}),
+        ),
+        ("inject", json!({"order": "list"})),
+        ("scan", json!({"targets": [{"dataset": name}], "format": "jsonl", "output": name})),
+        ("trace record", json!({"pool": name, "file": name})),
+        ("tunable", json!({"settings": [{"name": "zfs_arc_max", "value": "67108864"}]})),
+        ("verify", json!({"pool": name, "most_findings": 1})),
     ];
     verbs.into_iter().map(|(verb, request)| asking(verb, &request)).collect()
 }
@@ -228,6 +240,44 @@ fn a_user_who_was_given_nothing_changes_nothing() {
         assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]), "{request}: {answers:?}");
     }
     assert_ne!(seen(), before);
+}
+
+#[test]
+fn absurd_numbers_in_requests_are_bounded_or_refused() {
+    if !can_mount() {
+        return;
+    }
+    let bench = bench();
+    let ask = |verb: &str, request: Value| {
+        let answers = speak(&bench.path("sock"), 0, &asking(verb, &request));
+        (answers.last().unwrap().1[0], content(&answers, FAILED), content(&answers, ANSWER))
+    };
+    let add = |faults: Value| json!({"target": {"dataset": "tank"}, "device": "a", "order": {"add": faults}});
+    let many = vec!["corrupt"; 101];
+    for faults in [
+        json!({"effects": ["corrupt"], "chance": 7.5}),
+        json!({"effects": ["corrupt"], "sectors": -1}),
+        json!({"effects": ["corrupt"], "bytes": {"start": 9, "end": 3}}),
+        json!({"effects": many}),
+    ] {
+        let (status, failed, _) = ask("inject", add(faults.clone()));
+        assert!(status == 2 && failed.is_some(), "{faults}: {failed:?}");
+    }
+    let (status, _, answer) = ask("inject", json!({"order": "list"}));
+    assert_eq!((status, answer), (0, Some(json!([]))));
+    let huge = u64::MAX;
+    let (status, failed, _) = ask("verify", json!({"pool": "tank", "most_findings": huge}));
+    assert_eq!(status, 0, "{failed:?}");
+    let scan = json!({"targets": [{"dataset": "tank"}], "format": {"summary": {"depth": u32::MAX}}});
+    let (status, failed, answer) = ask("scan", scan);
+    assert_eq!((status, failed), (0, None));
+    assert_eq!(answer.unwrap()["summary"]["all"]["files"], 1);
+    // No file came with it.
+    let scan = json!({"targets": [{"dataset": "tank"}], "format": "jsonl", "output": "/etc/x"});
+    assert_eq!(ask("scan", scan).0, 2);
+    assert_eq!(ask("trace record", json!({"pool": "tank", "file": "/etc/x", "seconds": huge})).0, 2);
+    let (status, failed, _) = ask("kstat", json!({"name": "tank/objset-0xffffffffffffffffff"}));
+    assert!(status == 1 && failed.is_some());
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub struct Space {
 
 impl Verb for Iostat {
     const NAME: &'static str = "zpool iostat";
-    const NEEDS: Needs = Needs::All;
+    const NEEDS: Needs = Needs::Nothing;
     const LOOKS: Looks = Looks::Always;
     type Answer = Vec<Counted>;
 

@@ -67,7 +67,7 @@ impl IoClass {
 }
 
 /// What devices were sent of one direction.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Moved {
     /// Operations.
     pub operations: u64,

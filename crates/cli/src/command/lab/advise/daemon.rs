@@ -1,75 +1,105 @@
 //! The daemon's pools, for rules that read what commands print.
+//!
+//! In a client, each command is this program once more, which asks the daemon. In the daemon itself, for
+//! HTTP, they run in its process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cenote_control::running::kstat::{Counted, Counters, Kstat};
 use cenote_host::cancel::Cancel;
-use cenote_host::kstat;
-use cenote_host::pools::Pools;
 use cenote_lab::machine::zpool::Engine;
 use cenote_lab::{LabError, Result};
-use cenote_runtime::Runtime;
 use cenote_serve::run;
 use cenote_serve::socket::Serving;
 use tokio::runtime::Handle;
 
 use crate::daemon::Commands;
+use crate::outcome::CliError;
 use crate::session::Session;
 use crate::streams::streams;
 
 /// What a command may print: the properties of tens of thousands of datasets.
 const OUTPUT_BYTES_MAX: usize = 256 << 20;
 
-/// They, and the daemon's commands. Its calls block, so they are made on threads for that.
+/// They, and what the daemon counts.
+#[derive(Debug)]
 pub struct Held {
+    kstats: BTreeMap<String, String>,
+    counted_s: f64,
+    inside: Option<Inside>,
+}
+
+/// The commands of the daemon in which this one runs. Calls block, so they are made on threads for that.
+struct Inside {
     commands: Arc<dyn Serving>,
-    pools: Arc<Pools>,
-    runtime: Runtime,
     handle: Handle,
     /// Of the client who asks.
     cancel: Cancel,
 }
 
 impl Held {
-    /// Those of the daemon in which this command runs.
-    pub fn new(session: &Session, pools: &Arc<Pools>) -> Held {
-        let runtime = session.runtime().clone();
-        let commands = Commands { runtime: runtime.clone(), pools: pools.clone() };
-        let cancel = streams().client.as_ref().map(|client| client.cancel.clone()).unwrap_or_default();
-        Held {
-            commands: Arc::new(commands),
-            pools: pools.clone(),
-            runtime,
-            handle: Handle::current(),
-            cancel,
-        }
+    /// Those of the daemon that runs this command, or that it asks.
+    pub async fn new(session: &Session) -> std::result::Result<Held, CliError> {
+        let answer = session.control().run(Kstat { name: None, all: true }).await?.answer;
+        let all = if let Counted::All(all) = answer { all } else { Vec::new() };
+        let now_ns = all.iter().find_map(|(_, counters)| match counters {
+            Counters::Counts { now_ns, .. } => Some(*now_ns),
+            _ => None,
+        });
+        let inside = session.pools().map(|pools| {
+            let (runtime, pools) = (session.runtime().clone(), pools.clone());
+            let cancel = streams().client.as_ref().map(|client| client.cancel.clone()).unwrap_or_default();
+            Inside { commands: Arc::new(Commands { runtime, pools }), handle: Handle::current(), cancel }
+        });
+        Ok(Held {
+            kstats: all.iter().map(|(name, counters)| (name.clone(), counters.to_string())).collect(),
+            // The daemon's clock begins with it.
+            counted_s: now_ns.unwrap_or(0) as f64 / 1e9,
+            inside,
+        })
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for Inside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
+
+impl Inside {
+    fn text(&self, words: &[&str]) -> std::result::Result<String, String> {
+        let text = run::text(&self.commands, words.iter().copied(), OUTPUT_BYTES_MAX);
+        self.handle.block_on(async {
+            tokio::select! {
+                text = text => text,
+                () = self.cancel.cancelled() => Err("interrupted".into()),
+            }
+        })
+    }
+}
+
+/// What this program prints.
+fn own_text(words: &[&str]) -> std::result::Result<String, String> {
+    let run = || std::process::Command::new(std::env::current_exe()?).args(words).output();
+    let done = run().map_err(|error| error.to_string())?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
     }
 }
 
 impl Engine for Held {
     fn command(&self, words: &[&str]) -> Result<String> {
-        let failed = |what| LabError::Program { program: words.join(" "), what };
-        let text = run::text(&self.commands, words.iter().copied(), OUTPUT_BYTES_MAX);
-        self.handle.block_on(async {
-            tokio::select! {
-                text = text => text.map_err(failed),
-                () = self.cancel.cancelled() => Err(failed("interrupted".into())),
-            }
-        })
+        let text = self.inside.as_ref().map_or_else(|| own_text(words), |inside| inside.text(words));
+        text.map_err(|what| LabError::Program { program: words.join(" "), what })
     }
 
     fn kstats(&self) -> BTreeMap<String, String> {
-        self.handle.block_on(kstat::texts(&self.pools)).into_iter().collect()
+        self.kstats.clone()
     }
 
     fn counted_s(&self) -> f64 {
-        // The daemon's clock begins with it.
-        self.runtime.now().as_ns() as f64 / 1e9
+        self.counted_s
     }
 }

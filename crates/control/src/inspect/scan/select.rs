@@ -6,10 +6,10 @@ use cenote_inspect::scan::ScanTarget;
 use cenote_object::DatasetError;
 
 use super::Scan;
-use crate::message::say;
-use crate::outcome::{CliError, Outcome, Say};
-use crate::render::glob_matches;
-use crate::session::{Session, Target};
+use crate::error::{ControlError, Outcome};
+use crate::files::Target;
+use crate::session::{Session, dataset};
+use crate::text::glob_matches;
 
 /// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Without
 /// `-r`, a dataset that is locked or can't be opened ends the scan. With it, such datasets are reported, the
@@ -18,11 +18,11 @@ pub async fn targets(
     session: &Session,
     scan: &Scan,
     target: &Target,
-) -> Result<(Vec<ScanTarget>, Outcome), CliError> {
+) -> Result<(Vec<ScanTarget>, Outcome), ControlError> {
     if target.path.is_some() {
-        return Err(CliError::Usage("scan takes whole datasets; for a folder, use `cenote find`".into()));
+        return Err(ControlError::Usage("scan takes whole datasets; for a folder, use `cenote find`".into()));
     }
-    let named = session.open_dataset(target).await?;
+    let named = dataset(&session.open_pool(target.pool()).await?, &target.dataset).await?;
     let mut found = Vec::new();
     if !scan.recursive {
         for dataset in chosen(scan, named).await? {
@@ -31,23 +31,23 @@ pub async fn targets(
         return Ok((found, Outcome::Done));
     }
     let (datasets, lost) = named.reachable().await;
-    let told = lost.into_iter().map(|(name, error)| CliError::from(error).tell(&name));
+    let told = lost.into_iter().map(|(name, error)| session.caller().tell(&name, &error.into()));
     let mut outcome = told.fold(Outcome::Done, Outcome::and);
     for dataset in datasets {
         let name = dataset.name().to_owned();
         let chosen = chosen(scan, dataset).await;
         for dataset in chosen.unwrap_or_else(|error| {
-            outcome = outcome.and(error.tell(&name));
+            outcome = outcome.and(session.caller().tell(&name, &error));
             Vec::new()
         }) {
             match open(session, &dataset).await {
                 Ok(opened) => found.extend(opened),
                 // A key that was not given may be intended, but the list then lacks its dataset.
                 Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
-                    say!("{}: skipped: {error}", dataset.name());
+                    session.caller().note(format!("{}: skipped: {error}", dataset.name()));
                     outcome = outcome.and(Outcome::Damaged);
                 }
-                Err(error) => outcome = outcome.and(error.tell(dataset.name())),
+                Err(error) => outcome = outcome.and(session.caller().tell(dataset.name(), &error)),
             }
         }
     }
@@ -55,8 +55,8 @@ pub async fn targets(
 }
 
 /// The dataset itself, or those of its snapshots that the options select.
-async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, CliError> {
-    if dataset.is_snapshot() || (!scan.latest && scan.snapshot.is_empty()) {
+async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, ControlError> {
+    if dataset.is_snapshot() || (!scan.latest && scan.snapshots.is_empty()) {
         return Ok(vec![dataset]);
     }
     let mut snapshots = dataset.snapshots().await?;
@@ -65,12 +65,12 @@ async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, CliError>
     }
     snapshots.retain(|snapshot| {
         let name = snapshot.snapshot_name().unwrap_or_default();
-        scan.snapshot.iter().any(|glob| glob_matches(glob.as_bytes(), name.as_bytes()))
+        scan.snapshots.iter().any(|glob| glob_matches(glob.as_bytes(), name.as_bytes()))
     });
     Ok(snapshots)
 }
 
-async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>, CliError> {
+async fn open(session: &Session, dataset: &Dataset) -> Result<Option<ScanTarget>, ControlError> {
     let (name, snapshot) = match dataset.name().split_once('@') {
         Some((name, snapshot)) => (name.to_string(), Some(snapshot.to_string())),
         None => (dataset.name().to_string(), None),

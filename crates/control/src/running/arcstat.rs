@@ -1,0 +1,83 @@
+//! `arcstat`: what the caches of the daemon's pools do, and what another size would bring.
+//!
+//! Hit ratios of other sizes come from a sample of the look-ups (`cenote_policy::live`) and have its error.
+//!
+//! Source: OpenZFS's `arcstat` and `arc_summary`.
+
+pub mod outlook;
+
+use cenote_host::pools::OpenPool;
+use serde::{Deserialize, Serialize};
+
+pub use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
+pub use cenote_engine::L2Stats;
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+use outlook::Outlook;
+
+/// The caches of all pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Arcstat {
+    /// What other sizes would bring, too, and what should be changed.
+    pub outlook: bool,
+}
+
+/// The cache of a pool, or of all: what was counted since it was opened, or since an earlier sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The pool.
+    pub pool: String,
+    /// Its cache.
+    pub stats: CacheStats,
+    /// Its cache devices.
+    pub second: L2Stats,
+    /// What would be otherwise, if that was asked for.
+    pub outlook: Option<Outlook>,
+}
+
+impl Verb for Arcstat {
+    const NAME: &'static str = "arcstat";
+    const NEEDS: Needs = Needs::Nothing;
+    const LOOKS: Looks = Looks::Always;
+    const RUNS: Runs = Runs::InDaemon;
+    const SEES_ALL: bool = true;
+    type Answer = Vec<Sample>;
+
+    /// # Errors
+    /// No daemon runs.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Sample>>, ControlError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), so no pool is in use";
+            return Err(ControlError::Refused(format!("cannot show caches: {why}")));
+        };
+        let sample = |pool: &OpenPool| {
+            let cache = pool.engine.cache();
+            let (stats, second) = (cache.stats(), pool.engine.cache_devices().stats());
+            let outlook = self.outlook.then(|| Outlook::of(cache, &stats, &second));
+            Sample { pool: pool.name.clone(), stats, second, outlook }
+        };
+        Ok(pools.all().iter().map(|pool| sample(pool)).collect::<Vec<_>>().into())
+    }
+}
+
+impl Sample {
+    /// All together, under this name.
+    pub fn sum(name: &str, all: &[Sample]) -> Sample {
+        let mut stats = CacheStats::default();
+        all.iter().for_each(|sample| stats.add(&sample.stats));
+        let second = all.iter().fold(L2Stats::default(), |sum, sample| sum.zip(&sample.second, |a, b| a + b));
+        Sample { pool: name.to_owned(), stats, second, outlook: None }
+    }
+
+    /// What was counted since one of these; of a pool that is not among them, everything.
+    #[must_use]
+    pub fn since(&self, before: &[Sample]) -> Sample {
+        let old = before.iter().find(|old| old.pool == self.pool);
+        let stats = old.map_or_else(|| self.stats.clone(), |old| self.stats.since(&old.stats));
+        let second = old.map_or(self.second, |old| self.second.since(&old.second));
+        Sample { pool: self.pool.clone(), stats, second, outlook: None }
+    }
+}

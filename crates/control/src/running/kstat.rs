@@ -1,0 +1,57 @@
+//! `kstat`: what the daemon counts, by OpenZFS's names.
+
+use cenote_host::kstat;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+
+pub use cenote_host::kstat::Kstat as Counters;
+
+/// Which counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kstat {
+    /// Those of this name, such as `arcstats` or `tank/txgs`; none: all names.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The counters of all names instead.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// What there is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// The names.
+    Names(Vec<String>),
+    /// The counters of the name that was asked for.
+    Counters(Counters),
+    /// All counters, by name.
+    All(Vec<(String, Counters)>),
+}
+
+impl Verb for Kstat {
+    const NAME: &'static str = "kstat";
+    const NEEDS: Needs = Needs::Nothing;
+    const LOOKS: Looks = Looks::Always;
+    const RUNS: Runs = Runs::InDaemon;
+    const SEES_ALL: bool = true;
+    type Answer = Counted;
+
+    /// # Errors
+    /// No daemon runs; there are no counters of that name.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Counted>, ControlError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), so nothing is counted";
+            return Err(ControlError::Refused(format!("cannot show counters: {why}")));
+        };
+        if self.all {
+            return Ok(Counted::All(kstat::all(pools).await).into());
+        }
+        let Some(name) = self.name else { return Ok(Counted::Names(kstat::names(pools)).into()) };
+        let none = || ControlError::Refused(format!("no counters '{name}'; `cenote kstat` lists all"));
+        Ok(Counted::Counters(kstat::of(pools, &name).await.ok_or_else(none)?).into())
+    }
+}

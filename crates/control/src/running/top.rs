@@ -1,0 +1,55 @@
+//! `top`: pools, vdevs, classes of operations, latencies and caches of the daemon at some moment.
+
+use cenote_cache::CacheStats;
+use cenote_engine::L2Stats;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+use crate::zpool::shown::iostat::Counted;
+
+/// All pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Top {}
+
+/// A pool at some moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its vdevs, and their queues.
+    pub counted: Counted,
+    /// Its cache.
+    pub cache: CacheStats,
+    /// Its cache devices.
+    pub second: L2Stats,
+    /// Changes that are not on disk yet.
+    pub dirty_bytes: u64,
+}
+
+impl Verb for Top {
+    const NAME: &'static str = "top";
+    const NEEDS: Needs = Needs::Nothing;
+    const LOOKS: Looks = Looks::Always;
+    const RUNS: Runs = Runs::AtTerminal;
+    const SEES_ALL: bool = true;
+    type Answer = Vec<Seen>;
+
+    /// # Errors
+    /// No daemon runs; the space of a pool can't be read.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Seen>>, ControlError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), so no pool is in use";
+            return Err(ControlError::Refused(format!("cannot show pools: {why}")));
+        };
+        let mut seen = Vec::new();
+        for pool in pools.all() {
+            seen.push(Seen {
+                counted: Counted::now(&pool).await?,
+                cache: pool.engine.cache().stats(),
+                second: pool.engine.cache_devices().stats(),
+                dirty_bytes: pool.engine.dirty_bytes(),
+            });
+        }
+        Ok(seen.into())
+    }
+}

@@ -1,0 +1,73 @@
+//! `tunable`: what holds for all pools of the daemon and can be changed while they are open.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ControlError;
+use crate::permissions::{ONLY_ADMINS, Permissions};
+use crate::session::Session;
+use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+
+pub use cenote_host::tuning::Tunable as Tuned;
+
+/// What is to be shown and set. Neither: all are shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tunable {
+    /// Names to show.
+    pub names: Vec<String>,
+    /// Values to set, in this order.
+    pub settings: Vec<Setting>,
+}
+
+/// A value to set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The tunable.
+    pub name: String,
+    /// A number without a unit, or the name of a policy.
+    pub value: String,
+}
+
+impl Verb for Tunable {
+    const NAME: &'static str = "tunable";
+    const NEEDS: Needs = Needs::Delegated;
+    const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
+    const RUNS: Runs = Runs::InDaemon;
+    /// Those that were to be shown, as they are now, by name.
+    type Answer = Vec<Tuned>;
+
+    /// Only administrators set anything: there is nothing to be given.
+    async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {
+        match self.settings.is_empty() {
+            true => Ok(Permissions::to("show tunables")),
+            false => Err(ControlError::Refused(ONLY_ADMINS.into())),
+        }
+    }
+
+    /// # Errors
+    /// No daemon runs; there is no such tunable, and nothing was set; a value is none for it, and those
+    /// before it are set.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Tuned>>, ControlError> {
+        let Some(pools) = session.pools() else {
+            let why = "no daemon runs (`cenote serve`), and nobody else keeps them";
+            return Err(ControlError::Refused(format!("cannot show tunables: {why}")));
+        };
+        let Tunable { names, settings } = self;
+        let known = pools.tuning.list();
+        let mut asked = names.iter().chain(settings.iter().map(|setting| &setting.name));
+        if let Some(name) = asked.find(|name| known.iter().all(|tunable| tunable.name != **name)) {
+            return Err(ControlError::Refused(format!("no tunable '{name}'; `cenote tunable` lists all")));
+        }
+        let set = settings.iter().try_for_each(|Setting { name, value }| {
+            pools.tuning.set(name, value).map_err(|error| ControlError::Refused(error.to_string()))
+        });
+        if !settings.is_empty() {
+            pools.tune();
+        }
+        set?;
+        let mut shown = pools.tuning.list();
+        let is_all = names.is_empty() && settings.is_empty();
+        shown.retain(|tunable| is_all || names.contains(&tunable.name));
+        Ok(shown.into())
+    }
+}

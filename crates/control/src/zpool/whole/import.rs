@@ -1,0 +1,356 @@
+//! `zpool import`: pools on disks are looked at, or opened for good by a daemon.
+//!
+//! Without a daemon nothing stays imported: a pool is open for reading while the verb runs. A rename, a
+//! rewind, or giving up logs is written in any case, and the pool is then left exported; a daemon opens it
+//! after that.
+//!
+//! Source: OpenZFS `zpool_main.c` (`zpool_do_import`), zpool-import(8).
+
+pub mod found;
+
+use std::path::PathBuf;
+
+use cenote_inspect::rewind::Reach;
+use cenote_pool::{FoundPool, PoolState, Problem, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
+use cenote_tasks::PoolSetting;
+use serde::{Deserialize, Serialize};
+
+use super::check_name;
+use crate::error::{ControlError, Outcome};
+use crate::session::{Session, WayBack, check_kernel};
+use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+use found::Found;
+
+/// Which pools, and what is done with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Import {
+    /// By name or guid; none: all that are found.
+    pub pool: Option<String>,
+    /// What is wanted of them.
+    pub purpose: Purpose,
+    /// Where disks are looked for; none: everywhere.
+    pub disks: Vec<PathBuf>,
+    /// Pools that were destroyed.
+    pub destroyed: bool,
+    /// Pools that another machine has not exported are taken; destroyed ones are restored.
+    pub force: bool,
+    /// Nothing is mounted.
+    pub no_mount: bool,
+    /// What mount points are below.
+    pub root: Option<PathBuf>,
+    /// Keys are loaded.
+    pub load_keys: bool,
+    /// The pool's new name.
+    pub new_name: Option<String>,
+    /// The new name is not written.
+    pub temporary: bool,
+    /// What only lost log devices hold is given up.
+    pub missing_log: bool,
+    /// The pool goes back to its newest intact state...
+    pub rewind: bool,
+    /// ...or even to one where only metadata is intact.
+    pub extreme: bool,
+    /// The pool goes back to its checkpoint.
+    pub rewind_to_checkpoint: bool,
+    /// Nothing is written: what would be done is said.
+    pub dry_run: bool,
+    /// Nothing is written.
+    pub read_only: bool,
+}
+
+/// What is wanted of pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// They are described, whether or not they open.
+    #[default]
+    Describe,
+    /// They are opened.
+    Open,
+}
+
+/// What was found and done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// Pools that are described.
+    pub pools: Vec<Found>,
+    /// Problems of the search.
+    pub problems: Vec<Problem>,
+    /// Why no pool is described.
+    pub nothing: Option<String>,
+    /// The states that pools went back to, or would.
+    pub rewound: Vec<Rewound>,
+}
+
+/// A pool that goes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    /// Its name.
+    pub pool: String,
+    /// To which state.
+    pub way: WayBack,
+}
+
+impl Verb for Import {
+    const NAME: &'static str = "zpool import";
+    const NEEDS: Needs = Needs::All;
+    const LOOKS: Looks = Looks::Never;
+    const RUNS: Runs = Runs::AsWordsSay;
+    type Answer = Imported;
+
+    /// # Errors
+    /// The pool is not there, does not open, or is in use elsewhere. Of several pools, those that fail are
+    /// told of.
+    async fn carry_out(self, session: &Session) -> Result<Answered<Imported>, ControlError> {
+        let disks: Vec<PathBuf> = self.disks.iter().map(|disk| session.caller().local(disk)).collect();
+        let elsewhere = (!disks.is_empty()).then(|| session.searching(disks));
+        let session = elsewhere.as_ref().unwrap_or(session);
+        let mut done = Imported::default();
+        if self.purpose == Purpose::Open && session.pools().is_some() && !self.is_look() {
+            let outcome = self.hold_all(session, &mut done).await?;
+            return Ok(Answered { answer: done, outcome });
+        }
+        let outcome = match &self.pool {
+            Some(name) if self.rewind && !self.read_only => {
+                self.go_back_to_whole(session, name, &mut done).await?
+            }
+            _ if self.purpose == Purpose::Describe => self.describe(session, &mut done).await?,
+            None => self.open_all(session, &mut done).await?,
+            Some(name) if self.rewind_to_checkpoint => self.go_back(session, name, &mut done).await?,
+            Some(name) if self.missing_log && !self.is_look() => self.give_up_logs(session, name).await?,
+            Some(name) if self.written_name().is_some() || self.destroyed && self.force => {
+                self.take(session, name).await?
+            }
+            Some(name) => {
+                let found = session.find_on_disks(name).await?;
+                if found.state() == PoolState::Destroyed && !self.destroyed {
+                    let why = "the pool was destroyed; open it with -D";
+                    return Err(ControlError::NotFound(format!("cannot import '{name}': {why}")));
+                }
+                done.pools.push(Found::open(session, &found).await?);
+                Outcome::Done
+            }
+        };
+        Ok(Answered { answer: done, outcome })
+    }
+}
+
+impl Import {
+    /// Whether pools must not be changed.
+    pub fn is_look(&self) -> bool {
+        self.dry_run || self.read_only
+    }
+
+    fn written_name(&self) -> Option<&str> {
+        self.new_name.as_deref().filter(|_| !self.temporary)
+    }
+
+    /// The pool, or all, whether or not they open.
+    async fn describe(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
+        let discovery = session.discover().await;
+        let is_meant = |found: &&FoundPool| match &self.pool {
+            Some(name) => found.name() == name || found.guid().to_string() == *name,
+            None => self.destroyed == (found.state() == PoolState::Destroyed),
+        };
+        let mut outcome = Outcome::Done;
+        for found in discovery.pools.iter().filter(is_meant) {
+            session.tell_doubts(found);
+            let (pool, failed) = Found::describe(session, found).await?;
+            done.pools.push(pool);
+            if self.pool.is_some() {
+                outcome = outcome.and(failed);
+            }
+        }
+        if done.pools.is_empty() {
+            outcome = Outcome::Failed;
+            let left_out = discovery.pools.len();
+            done.nothing = Some(match left_out > 0 && !self.destroyed {
+                true => format!(
+                    "no pools available to import; {left_out} destroyed: `zpool import -D` shows them"
+                ),
+                false => session.nothing_found(&discovery).to_string(),
+            });
+        }
+        done.problems = discovery.problems;
+        Ok(outcome)
+    }
+
+    /// Opens all pools that are found, for a look.
+    async fn open_all(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
+        let mut outcome = self.describe(session, done).await?;
+        for pool in &done.pools {
+            if let Err(failed) = &pool.opened {
+                let error = ControlError::Told { text: failed.told.clone(), outcome: failed.outcome() };
+                outcome = outcome.and(session.caller().tell(&pool.name, &error));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The daemon has the pool from now on, or all.
+    async fn hold_all(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
+        if let Some(name) = &self.pool {
+            let held = self.hold(session, name, done).await;
+            return match held {
+                // What has been done already is answered.
+                Err(error) if !done.rewound.is_empty() => Ok(session.caller().tell("", &error)),
+                held => held,
+            };
+        }
+        let is_closed =
+            |found: &FoundPool| found.state() != PoolState::Destroyed && session.held(found).is_none();
+        let mut outcome = Outcome::Done;
+        for found in session.discover().await.pools.into_iter().filter(is_closed) {
+            let name = found.guid().to_string();
+            let held = self.hold(session, &name, done).await;
+            outcome = outcome.and(held.unwrap_or_else(|error| session.caller().tell(&name, &error)));
+        }
+        Ok(outcome)
+    }
+
+    async fn hold(
+        &self,
+        session: &Session,
+        name: &str,
+        done: &mut Imported,
+    ) -> Result<Outcome, ControlError> {
+        if self.missing_log || self.rewind_to_checkpoint || self.rewind {
+            session.refuse_if_held(&session.find_on_disks(name).await?)?;
+        }
+        if self.rewind {
+            self.go_back_to_whole(session, name, done).await?;
+        }
+        if self.rewind_to_checkpoint {
+            self.go_back(session, name, done).await?;
+        }
+        if self.missing_log {
+            self.give_up_logs(session, name).await?;
+        }
+        if self.written_name().is_some() || self.destroyed {
+            self.take(session, name).await?;
+        }
+        let name = self.written_name().unwrap_or(name);
+        let found = session.find_on_disks(name).await?;
+        if found.state() == PoolState::Destroyed {
+            let why = "the pool was destroyed; import it with -D";
+            return Err(ControlError::NotFound(format!("cannot import '{name}': {why}")));
+        }
+        if !self.force {
+            session.check_unused_or(&found, "the same command with -f")?;
+        }
+        if !self.missing_log {
+            refuse_missing_logs(session, &found).await?;
+        }
+        let pool = session.hold(&found, self.root.clone()).await?;
+        session.note_command(&pool.engine);
+        let loaded = if self.load_keys { session.load_keys(&pool, None).await? } else { Outcome::Done };
+        if self.no_mount { Ok(loaded) } else { Ok(loaded.and(session.mount_all(&pool).await?)) }
+    }
+
+    /// Renames a pool or restores a destroyed one, and leaves it exported.
+    async fn take(&self, session: &Session, name: &str) -> Result<Outcome, ControlError> {
+        let refused = |why: &str| ControlError::Refused(format!("cannot import '{name}': {why}"));
+        let new = self.written_name();
+        if let Some(new) = new {
+            check_name(new).map_err(refused)?;
+            check_kernel(new)?;
+            let discovery = session.discover().await;
+            if discovery.pools.iter().any(|pool| pool.name() == new && pool.state() != PoolState::Destroyed) {
+                return Err(refused("a pool with that name already exists; choose another new name"));
+            }
+        }
+        let found = session.find_on_disks(name).await?;
+        let is_back = self.destroyed && found.state() == PoolState::Destroyed;
+        if !self.force && !is_back {
+            session.check_unused_or(&found, "the same command with -f")?;
+        }
+        session
+            .change_found(&found, PoolState::Exported, async |engine| match new {
+                Some(new) => Ok(cenote_tasks::set_pool(engine, PoolSetting::Name(new.into())).await?),
+                None => Ok(()),
+            })
+            .await
+    }
+
+    /// Rewinds a pool to its checkpoint and leaves it exported, or only describes the checkpoint.
+    async fn go_back(
+        &self,
+        session: &Session,
+        name: &str,
+        done: &mut Imported,
+    ) -> Result<Outcome, ControlError> {
+        if self.is_look() {
+            let found = session.find_on_disks(name).await?;
+            let mos = session.open_checkpoint(&found).await?;
+            done.pools.push(Found::of(session, &found, &mos, true).await?);
+            return Ok(Outcome::Done);
+        }
+        session.rewind_to_checkpoint(&self.find_to_take(session, name).await?).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Rewinds to the newest intact state and leaves the pool exported, or only says which state that is.
+    async fn go_back_to_whole(
+        &self,
+        session: &Session,
+        name: &str,
+        done: &mut Imported,
+    ) -> Result<Outcome, ControlError> {
+        if self.new_name.is_some() {
+            return Err(ControlError::Usage("-F: rewind first, then rename".into()));
+        }
+        let reach = if self.extreme { Reach::Extreme } else { Reach::Whole };
+        let (found, way) = if self.dry_run {
+            let found = session.find_on_disks(name).await?;
+            let (state, way) = session.find_whole(&found, reach).await?;
+            done.pools.push(Found::of(session, &found, state.mos(), false).await?);
+            (found, way)
+        } else {
+            let found = self.find_to_take(session, name).await?;
+            let way = session.rewind_to_whole(&found, reach).await?;
+            (found, way)
+        };
+        done.rewound.push(Rewound { pool: found.name().into(), way });
+        Ok(Outcome::Done)
+    }
+
+    /// Discards the unreadable part of intent logs and leaves the pool exported.
+    async fn give_up_logs(&self, session: &Session, name: &str) -> Result<Outcome, ControlError> {
+        session.give_up_lost_logs(&self.find_to_take(session, name).await?).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Finds a pool that no other machine uses, or with force any pool.
+    async fn find_to_take(&self, session: &Session, name: &str) -> Result<FoundPool, ControlError> {
+        let found = session.find_on_disks(name).await?;
+        if !self.force {
+            session.check_unused_or(&found, "the same command with -f")?;
+        }
+        Ok(found)
+    }
+}
+
+/// Nobody knows whether a log device that is missing holds commits. Without -m OpenZFS refuses even pools
+/// that were exported (`spa_check_for_missing_logs`).
+async fn refuse_missing_logs(session: &Session, found: &FoundPool) -> Result<(), ControlError> {
+    let is_here = |top: &VdevConfig| top.leaves().any(|leaf| found.devices.contains_key(&leaf.guid));
+    let mut tops = found.config.vdevs.iter().filter(|top| top.kind != VdevKind::Hole);
+    if tops.all(|top| top.kind != VdevKind::Missing && is_here(top)) {
+        return Ok(());
+    }
+    // If it does not open, the import says why.
+    let Ok(mos) = session.open_without_asking(found).await else { return Ok(()) };
+    let tops = mos.pool().status().root.children;
+    let is_missing = |top: &&VdevStatus| top.class == VdevClass::Log && top.state == VdevState::Unavailable;
+    let missing: Vec<String> = tops.iter().filter(is_missing).map(|top| format!("\t{}", top.name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(ControlError::Refused(format!(
+        "cannot import '{0}': these log devices are missing or corrupted:\n{1}\nBring them back, or import \
+         the pool without what only they hold: `zpool import -m {0}`",
+        found.name(),
+        missing.join("\n")
+    )))
+}

@@ -1,0 +1,159 @@
+//! A pool on disks: what its labels say, whether it opens, and what its metadata says then.
+
+use cenote_dataset::Mos;
+use cenote_format::uberblock::Uberblock;
+use cenote_format::units::{Guid, Txg};
+use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ControlError, Outcome};
+use crate::session::{Session, State, WayBack};
+use crate::zpool::shown::status::circumstances::Circumstances;
+use crate::zpool::shown::status::reason::{Reason, judge};
+use crate::zpool::shown::status::unopened::Unopened;
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: Guid,
+    /// As its labels say.
+    pub state: PoolState,
+    /// The state of its vdevs.
+    pub health: PoolHealth,
+    /// What is wrong, and what to do.
+    pub reason: Option<Reason>,
+    /// Its newest state.
+    pub newest: Option<Moment>,
+    /// The machine that used it last.
+    pub hostname: Option<String>,
+    /// The same by number.
+    pub hostid: Option<u64>,
+    /// What somebody wrote about it.
+    pub comment: Option<String>,
+    /// Devices that are left out, and labels that disagree or are damaged.
+    pub notes: Vec<Problem>,
+    /// An older state that opens, if the newest does not.
+    pub way_back: Option<WayBack>,
+    /// The state that was opened, or why none can be.
+    pub opened: Result<Opened, Unopenable>,
+}
+
+/// A state of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Its txg.
+    pub txg: Txg,
+    /// When it was written, in seconds since 1970.
+    pub unix_seconds: u64,
+}
+
+impl From<&Uberblock> for Moment {
+    fn from(at: &Uberblock) -> Moment {
+        Moment { txg: at.txg, unix_seconds: at.timestamp_s }
+    }
+}
+
+/// A state that was opened, among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Which.
+    pub at: Moment,
+    /// It is the checkpoint.
+    pub is_checkpoint: bool,
+    /// The newest that there is.
+    pub newest_txg: Txg,
+    /// The oldest.
+    pub oldest_txg: Txg,
+    /// How many there are.
+    pub states: usize,
+}
+
+/// Why a pool does not open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unopenable {
+    /// The reason.
+    pub why: String,
+    /// The same with the command to try next.
+    pub told: String,
+    /// As of [`Outcome::status`].
+    pub status: u8,
+}
+
+impl Unopenable {
+    fn of(error: &ControlError) -> Unopenable {
+        let status = error.outcome().status();
+        Unopenable { why: error.to_string(), told: error.text_about(""), status }
+    }
+
+    /// How a verb ends that has to open it.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::of_status(self.status)
+    }
+}
+
+impl Found {
+    /// Opens a pool in the state that is wanted.
+    pub(super) async fn open(session: &Session, found: &FoundPool) -> Result<Found, ControlError> {
+        let mos = session.open_without_asking(found).await?;
+        Found::of(session, found, &mos, false).await
+    }
+
+    /// The same; one that does not open is described as well.
+    pub(super) async fn describe(
+        session: &Session,
+        found: &FoundPool,
+    ) -> Result<(Found, Outcome), ControlError> {
+        let error = match session.open_without_asking(found).await {
+            Ok(mos) => return Ok((Found::of(session, found, &mos, false).await?, Outcome::Done)),
+            Err(error) => error,
+        };
+        let Unopened { health, circumstances } = Unopened::look(session, found, &error).await;
+        let pool = Found::new(found, health, circumstances, Err(Unopenable::of(&error)));
+        Ok((pool, error.outcome()))
+    }
+
+    /// A pool that is open.
+    pub(super) async fn of(
+        session: &Session,
+        found: &FoundPool,
+        mos: &Mos,
+        is_checkpoint: bool,
+    ) -> Result<Found, ControlError> {
+        let (health, circumstances) = (mos.pool().status(), Circumstances::of_pool(mos).await?);
+        let at = mos.uberblock();
+        let txg = |of: Option<&Uberblock>| of.map_or(at.txg, |of| of.txg);
+        let opened = Opened {
+            at: at.into(),
+            is_checkpoint: is_checkpoint || session.options().state == State::Checkpoint,
+            newest_txg: txg(found.uberblocks.first()),
+            oldest_txg: txg(found.uberblocks.last()),
+            states: found.uberblocks.len(),
+        };
+        Ok(Found::new(found, health, circumstances, Ok(opened)))
+    }
+
+    fn new(
+        found: &FoundPool,
+        health: PoolHealth,
+        circumstances: Circumstances,
+        opened: Result<Opened, Unopenable>,
+    ) -> Found {
+        Found {
+            name: found.name().into(),
+            guid: found.guid(),
+            state: found.state(),
+            reason: judge(&health, circumstances),
+            health,
+            newest: found.uberblocks.first().map(Moment::from),
+            hostname: found.config.hostname.clone(),
+            hostid: found.config.hostid,
+            comment: found.config.comment.clone(),
+            notes: found.notes.clone(),
+            way_back: circumstances.corrupted.and_then(|corrupted| corrupted.way_back),
+            opened,
+        }
+    }
+}
