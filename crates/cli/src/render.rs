@@ -8,9 +8,9 @@ mod paragraph;
 mod table;
 
 pub use cenote_control::text::{
-    counted, counted_as, ctime, date, days_and_clock, dotted_time, duration, escape_terminal, glob_matches,
-    hex, iso_utc, json_name, nice_bytes, nice_number, parse_bytes, quoted, short_time, short_time_seconds,
-    time_span, visible,
+    counted, counted_as, ctime, date, days_and_clock, dotted_time, duration, escape_terminal, hex, iso_utc,
+    json_name, nice_bytes, nice_number, parse_bytes, quoted, short_time, short_time_seconds, time_span,
+    visible,
 };
 pub use json::{json_line, json_lines};
 pub use paragraph::paragraph;

@@ -189,6 +189,11 @@ pub fn stdout() -> BufWriter<Arc<File>> {
     BufWriter::with_capacity(1 << 16, streams().stdout.clone())
 }
 
+/// Standard output for bulk data, without buffering.
+pub fn raw_stdout() -> Result<File, CliError> {
+    streams().stdout.try_clone().map_err(CliError::io("standard output"))
+}
+
 /// Writes text to standard output, with control characters escaped: names from disks can't drive the
 /// terminal.
 pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
